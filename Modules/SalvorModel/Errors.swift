@@ -1,0 +1,160 @@
+/// What went wrong, with a stable code and name, what to do about it, and whether trying again can help.
+///
+/// The message holds no value of a user: names of tables, columns and files, numbers and identifiers only. The
+/// catalogue (`ErrorCode`) is the one list of codes; docs/reference/errors.md is made from it.
+public struct SalvorError: Error, Sendable, CustomStringConvertible {
+  public var code: ErrorCode
+  /// What happened, and what to do now.
+  public var message: String
+  /// Named facts, e.g. `table`, `file`, `reason`. No values of a user.
+  public var context: [String: String]
+  public var retryAfterMilliseconds: Int64?
+
+  public init(
+    _ code: ErrorCode, _ message: String, context: [String: String] = [:], retryAfterMilliseconds: Int64? = nil
+  ) {
+    self.code = code
+    self.message = message
+    self.context = context
+    self.retryAfterMilliseconds = retryAfterMilliseconds
+  }
+
+  public var isRetryable: Bool { code.isRetryable }
+  public var description: String { "\(code.rawValue): \(message)" }
+}
+
+/// The catalogue of errors. `rawValue` is the name that HTTP problems, `--json` and `context` carry.
+public enum ErrorCode: String, Sendable, CaseIterable {
+  // Usage and configuration
+  case usage
+  case configuration
+  case unknownModule = "unknown-module"
+  case schemaRefused = "schema-refused"
+  // Files and databases
+  case storage
+  case storageFull = "storage-full"
+  case storageBusy = "storage-busy"
+  case storageCorrupt = "storage-corrupt"
+  // Transport and protocol
+  case unreachable
+  case timeout
+  case cancelled
+  case protocolVersion = "protocol-version"
+  case malformed
+  case tooLarge = "too-large"
+  case notFound = "not-found"
+  case unsupportedEncoding = "unsupported-encoding"
+  case overloaded
+  // Rights
+  case unauthenticated
+  case forbidden
+  case remoteBlocked = "remote-blocked"
+  case remoteOfAnother = "remote-of-another-principal"
+  // Sessions
+  case sessionInUse = "session-in-use"
+  case sessionUnknown = "session-unknown"
+  case chunkMissing = "chunk-missing"
+  case historyNeeded = "history-needed"
+  /// Code -10400 of the sequence and history checks; `context["reason"]` names the reason.
+  case uploadFailedAtServer = "UPLOAD_FAILED_AT_SERVER"
+  case recoveryRequired = "recovery-required"
+  case schemaIncompatible = "schema-incompatible"
+  case inconsistentDownload = "inconsistent-download"
+  // Everything else
+  case failed
+
+  /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
+  public var number: Int {
+    switch self {
+    case .uploadFailedAtServer: -10400
+    default: -20000 - (ErrorCode.allCases.firstIndex(of: self) ?? 0)
+    }
+  }
+
+  /// Whether the same call can go through later without anything being changed.
+  public var isRetryable: Bool {
+    switch self {
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse: true
+    default: false
+    }
+  }
+
+  /// The HTTP status that carries it (RFC 9457 problem).
+  public var httpStatus: Int {
+    switch self {
+    case .malformed, .usage, .configuration, .protocolVersion: 400
+    case .unauthenticated: 401
+    case .forbidden, .remoteBlocked, .remoteOfAnother: 403
+    case .notFound, .sessionUnknown: 404
+    case .timeout: 408
+    case .uploadFailedAtServer, .historyNeeded, .chunkMissing, .recoveryRequired, .schemaIncompatible: 409
+    case .tooLarge: 413
+    case .unsupportedEncoding: 415
+    case .sessionInUse: 423
+    case .overloaded, .storageBusy: 503
+    case .storageFull: 507
+    default: 500
+    }
+  }
+
+  /// The exit code of the command line (interfaces.md).
+  public var exitCode: Int32 {
+    switch self {
+    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .unreachable, .timeout, .overloaded: 3
+    case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
+    case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible: 5
+    default: 1
+    }
+  }
+}
+
+/// Why a database must be recovered (semantics 9).
+public enum RecoveryReason: String, Sendable, CaseIterable {
+  case serverRestored = "server-restored"
+  case serverReplaced = "server-replaced"
+  case clientRewound = "client-rewound"
+  case historyTrimmed = "history-trimmed"
+  case schemaIncompatible = "schema-incompatible"
+  case operatorRequested = "operator-requested"
+  case localCorruption = "local-corruption"
+}
+
+/// Why the server refused a request (semantics 7).
+public enum RefusalReason: String, Sendable, CaseIterable {
+  case serverMaintained = "server-maintained"
+  case outOfScope = "out-of-scope"
+  case conflict
+  case rowDeleted = "row-deleted"
+  case keyExists = "key-exists"
+  case constraint
+  case missingParent = "missing-parent"
+  case notStorable = "not-storable"
+  case unknownTable = "unknown-table"
+  case unknownColumn = "unknown-column"
+  case tooLarge = "too-large"
+  case blocked
+
+  /// The status code of an archive entry, in HTTP's terms.
+  public var status: Int {
+    switch self {
+    case .serverMaintained, .outOfScope: 403
+    case .unknownTable, .unknownColumn: 404
+    case .conflict, .rowDeleted, .keyExists: 409
+    case .tooLarge: 413
+    case .constraint, .missingParent, .notStorable: 422
+    case .blocked: 424
+    }
+  }
+}
+
+/// The state of a request (interfaces.md, `queue --json` and `errors --json`).
+public enum RequestState: String, Sendable, CaseIterable {
+  case queued, sent
+  case unknownOutcome = "unknown-outcome"
+  case refused, blocked, displaced, kept
+}
+
+public enum Operation: String, Sendable, CaseIterable {
+  case insert, update, delete
+}

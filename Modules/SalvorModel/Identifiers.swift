@@ -1,0 +1,127 @@
+/// A random 128-bit identifier, written as 32 lower-case hexadecimal digits.
+///
+/// Remote IDs, server IDs, sync sequence IDs, incarnations, commit IDs and request stamps are all of this shape;
+/// each has its own type, so that one is never taken for another.
+public protocol RandomIdentifier: Sendable, Hashable, CustomStringConvertible {
+  var text: String { get }
+  init(unchecked text: String)
+}
+
+extension RandomIdentifier {
+  /// Nil unless `text` is 32 lower-case hexadecimal digits.
+  public init?(_ text: some StringProtocol) {
+    let text = String(text)
+    guard text.utf8.count == 32,
+      text.utf8.allSatisfy({ (48...57).contains($0) || (97...102).contains($0) })
+    else { return nil }
+    self.init(unchecked: text)
+  }
+
+  public init(from random: any RandomSource) {
+    self.init(unchecked: hexadecimal(random.bytes(16)))
+  }
+
+  public var description: String { text }
+}
+
+/// One remote database.
+public struct RemoteID: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// One consolidated database, drawn once (semantics 6).
+public struct ServerID: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// One upload (semantics 5).
+public struct SequenceID: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// One start of the server (semantics 6).
+public struct IncarnationID: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// The random half of a commit's name (semantics 6).
+public struct CommitID: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// Drawn for each session; with a counter it makes a request's ID (semantics 5).
+public struct RequestStamp: RandomIdentifier {
+  public let text: String
+  public init(unchecked text: String) { self.text = text }
+}
+
+/// A request's ID, never used again: the stamp of the session after which it was captured, and the capture counter.
+/// Written `STAMP-COUNTER`.
+public struct RequestID: Sendable, Hashable, CustomStringConvertible {
+  public var stamp: RequestStamp
+  public var counter: Int64
+
+  public init(stamp: RequestStamp, counter: Int64) {
+    self.stamp = stamp
+    self.counter = counter
+  }
+
+  public init?(_ text: String) {
+    let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+    guard parts.count == 2, let stamp = RequestStamp(parts[0]), let counter = Int64(parts[1]), counter > 0 else {
+      return nil
+    }
+    self.init(stamp: stamp, counter: counter)
+  }
+
+  public var description: String { "\(stamp)-\(counter)" }
+}
+
+/// A commit of the server, and so a cursor: its number and its random ID (semantics 6). Number 0 is the state that
+/// the server's database had before Salvor numbered anything; its ID is the server ID's text.
+public struct Commit: Sendable, Hashable {
+  public var number: Int64
+  public var id: CommitID
+
+  public init(number: Int64, id: CommitID) {
+    self.number = number
+    self.id = id
+  }
+}
+
+/// The number of the first commit that a start of the server made.
+public struct Incarnation: Sendable, Hashable {
+  public var id: IncarnationID
+  public var firstCommit: Int64
+
+  public init(id: IncarnationID, firstCommit: Int64) {
+    self.id = id
+    self.firstCommit = firstCommit
+  }
+}
+
+/// Where random bits come from: the system's generator, or a seeded one in simulation and tests.
+public protocol RandomSource: Sendable {
+  func bytes(_ count: Int) -> [UInt8]
+}
+
+public struct SystemRandom: RandomSource {
+  public init() {}
+  public func bytes(_ count: Int) -> [UInt8] {
+    var generator = SystemRandomNumberGenerator()
+    return (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+  }
+}
+
+/// What a clock is for here: timestamps people read, retention and time limits. No clock takes part in any decision
+/// about data (semantics 6).
+public protocol Clock: Sendable {
+  /// Milliseconds since 1970-01-01T00:00:00Z.
+  func now() -> Int64
+  func sleep(milliseconds: Int64) async throws
+}

@@ -1,0 +1,29 @@
+/// Every size and time that Salvor refuses to exceed, with its unit in its name. Set under `limits:` of the
+/// configuration's `server` and `client`; docs/reference/limits.md says what meets each.
+public struct Limits: Sendable, Hashable {
+  /// One body on the wire, as sent (compressed).
+  public var bodyBytesMax = 64 << 20
+  /// One upload chunk or one small sync's upload, after decompression.
+  public var chunkBytesMax = 4 << 20
+  /// One upload in all, after decompression.
+  public var uploadBytesMax = 4 << 30
+  /// One row's payload text.
+  public var rowBytesMax = 64 << 20
+  /// Where the payload of a chunk is cut; a longer single row makes a longer chunk.
+  public var chunkBytesTarget = 256 << 10
+  /// An upload up to this size goes with its begin, in one round trip.
+  public var singleRoundTripBytesMax = 1 << 20
+  /// Nesting of JSON.
+  public var depthMax = 16
+  /// The columns of one table that travels.
+  public var columnsMax = 1000
+  public var connectTimeoutMilliseconds: Int64 = 10_000
+  /// No byte in either direction for this long ends an exchange.
+  public var idleTimeoutMilliseconds: Int64 = 60_000
+  /// A session that nobody continues is given up after this.
+  public var sessionIdleMilliseconds: Int64 = 30_000
+  public var connectionsMax = 1024
+  public var attemptsMax = 4
+
+  public init() {}
+}

@@ -1,0 +1,229 @@
+/// The schema that both databases are made from: `schema.json5`, decoded and checked.
+public struct Schema: Sendable, Hashable {
+  public static let defaultGroup = "default"
+
+  /// The application's own number; a difference is judged by the tables, not by it.
+  public var version: Int64
+  /// Sync parameters that scopes name, in the order of the file.
+  public var parameters: [Parameter]
+  /// Every group that a table names, "default" included where a table has no group; in the order of the file.
+  public var groups: [Group]
+  /// In the order of the file.
+  public var tables: [Table]
+
+  public init(version: Int64 = 1, parameters: [Parameter] = [], groups: [Group] = [], tables: [Table]) {
+    self.version = version
+    self.parameters = parameters
+    self.groups = groups
+    self.tables = tables
+    for table in tables where !self.groups.contains(where: { $0.name == table.group }) {
+      self.groups.append(Group(name: table.group))
+    }
+  }
+
+  public func table(_ name: String) -> Table? { tables.first { $0.name == name } }
+
+  /// The tables that travel: all but the client-only ones.
+  public var synchronized: [Table] { tables.filter { $0.maintained != .client } }
+
+  public func tables(inGroup group: String) -> [Table] { synchronized.filter { $0.group == group } }
+
+  public struct Parameter: Sendable, Hashable {
+    public var name: String
+    public var type: ColumnType
+    public init(name: String, type: ColumnType) {
+      self.name = name
+      self.type = type
+    }
+  }
+
+  public struct Group: Sendable, Hashable {
+    public var name: String
+    public var serverInitiated: Bool
+    public init(name: String, serverInitiated: Bool = false) {
+      self.name = name
+      self.serverInitiated = serverInitiated
+    }
+  }
+}
+
+/// Who writes a table (semantics 1).
+public enum Maintained: String, Sendable, Hashable, CaseIterable {
+  case server, dual, client
+}
+
+/// How a table's changes are found for a download (semantics 4).
+public enum DownloadMode: String, Sendable, Hashable, CaseIterable {
+  case cursor
+  case keySet = "key-set"
+}
+
+/// `boolean` is stored as the integers 0 and 1; `timestamp` and `json` are text, kept to the byte on every store.
+public enum ColumnType: String, Sendable, Hashable, CaseIterable {
+  case text, integer, real, blob, boolean, timestamp, json
+
+  /// The type's name in a `CREATE TABLE` of SQLite. Each has an affinity that keeps a storable value as it is.
+  public var sqliteName: String {
+    switch self {
+    case .text, .timestamp, .json: "TEXT"
+    case .integer, .boolean: "INTEGER"
+    case .real: "REAL"
+    case .blob: "BLOB"
+    }
+  }
+
+  /// Whether a column of this type stores `value` and gives back the same storage class and bytes. NULL is judged by
+  /// `Column.nullable`, not here. An integer is storable as real only where it comes as real.
+  public func stores(_ value: Value) -> Bool {
+    switch (self, value) {
+    case (_, .null): true
+    case (.text, .text), (.timestamp, .text), (.json, .text): true
+    case (.integer, .integer), (.real, .real), (.blob, .blob): true
+    case (.boolean, .integer(let x)): x == 0 || x == 1
+    default: false
+    }
+  }
+}
+
+public struct Column: Sendable, Hashable {
+  public var name: String
+  public var type: ColumnType
+  public var nullable: Bool
+  /// `nil`: no default. `.null` is never a default; a nullable column without one starts as NULL anyway.
+  public var defaultValue: Value?
+
+  public init(_ name: String, _ type: ColumnType, nullable: Bool = false, defaultValue: Value? = nil) {
+    self.name = name
+    self.type = type
+    self.nullable = nullable
+    self.defaultValue = defaultValue
+  }
+}
+
+public enum OnDelete: String, Sendable, Hashable, CaseIterable {
+  case noAction = "no action"
+  case restrict
+  case cascade
+  case setNull = "set null"
+}
+
+/// A reference of one column to the primary key of another table (or of the same one).
+public struct Reference: Sendable, Hashable {
+  public var column: String
+  public var table: String
+  /// The row has the scope of the row it references.
+  public var inheritsScope: Bool
+  public var onDelete: OnDelete
+  /// No foreign key on the device: the parent may be in another scope.
+  public var soft: Bool
+
+  public init(
+    column: String, table: String, inheritsScope: Bool = false, onDelete: OnDelete = .noAction, soft: Bool = false
+  ) {
+    self.column = column
+    self.table = table
+    self.inheritsScope = inheritsScope
+    self.onDelete = onDelete
+    self.soft = soft
+  }
+}
+
+/// What a scope column is compared with (semantics 7).
+public enum ScopeSource: Sendable, Hashable {
+  case principal
+  case parameter(String)
+}
+
+public struct ScopeColumn: Sendable, Hashable {
+  public var column: String
+  public var source: ScopeSource
+  public init(column: String, source: ScopeSource) {
+    self.column = column
+    self.source = source
+  }
+}
+
+/// The names of the built-in conflict policies; a module may bring others, so a policy is a name, not an enumeration.
+public enum ConflictPolicy {
+  public static let clientWins = "client-wins"
+  public static let serverWins = "server-wins"
+  public static let keepVersions = "keep-versions"
+}
+
+/// Columns of the application's own that say dirty and deleted (semantics 3). They never travel.
+public struct FlagColumns: Sendable, Hashable {
+  public var dirty: String?
+  public var deleted: String?
+  public init(dirty: String? = nil, deleted: String? = nil) {
+    self.dirty = dirty
+    self.deleted = deleted
+  }
+}
+
+/// What happens to an insert of a key that the server holds (semantics 7).
+public enum SameKey: String, Sendable, Hashable, CaseIterable {
+  case merge, refuse
+}
+
+public struct Table: Sendable, Hashable {
+  public var name: String
+  public var maintained: Maintained
+  public var group: String
+  public var download: DownloadMode
+  public var primaryKey: [String]
+  public var columns: [Column]
+  public var references: [Reference]
+  public var scope: [ScopeColumn]
+  public var unique: [[String]]
+  public var check: [String]
+  public var conflicts: String
+  public var flags: FlagColumns
+  /// Nil: by the key's type, `merge` for text and blob keys, `refuse` for integer keys.
+  public var sameKeyRule: SameKey?
+  /// A client's write may hand a row to another scope.
+  public var handover: Bool
+  /// The application's own triggers fire when Salvor writes rows on the device.
+  public var applicationTriggers: Bool
+
+  public init(
+    _ name: String, maintained: Maintained = .dual, group: String = Schema.defaultGroup,
+    download: DownloadMode = .cursor, primaryKey: [String], columns: [Column], references: [Reference] = [],
+    scope: [ScopeColumn] = [], unique: [[String]] = [], check: [String] = [],
+    conflicts: String = ConflictPolicy.clientWins, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
+    handover: Bool = false, applicationTriggers: Bool = true
+  ) {
+    self.name = name
+    self.maintained = maintained
+    self.group = group
+    self.download = download
+    self.primaryKey = primaryKey
+    self.columns = columns
+    self.references = references
+    self.scope = scope
+    self.unique = unique
+    self.check = check
+    self.conflicts = conflicts
+    self.flags = flags
+    self.sameKeyRule = sameKey
+    self.handover = handover
+    self.applicationTriggers = applicationTriggers
+  }
+
+  public func columnIndex(_ name: String) -> Int? { columns.firstIndex { $0.name == name } }
+
+  /// The places of the key columns among the columns, in the order of the key.
+  public var keyIndexes: [Int] { primaryKey.compactMap(columnIndex) }
+
+  public func key(of row: Row) -> Key { keyIndexes.map { row[$0] } }
+
+  /// The columns that travel, in the order of `columns`: all but the flag columns. The key is among them.
+  public var travelling: [Column] {
+    columns.filter { $0.name != flags.dirty && $0.name != flags.deleted }
+  }
+
+  public var sameKey: SameKey {
+    if let sameKeyRule { return sameKeyRule }
+    let types = primaryKey.compactMap(columnIndex).map { columns[$0].type }
+    return types.allSatisfy { $0 == .integer || $0 == .boolean } ? .refuse : .merge
+  }
+}

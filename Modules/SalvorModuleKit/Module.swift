@@ -1,0 +1,46 @@
+import SalvorModel
+
+/// The seams at which modules are exchanged. The raw value is what `salvor modules` prints.
+public enum ModuleKind: String, Sendable, CaseIterable {
+  case clientStorage = "client-storage"
+  case serverStorage = "server-storage"
+  case clientTransport = "client-transport"
+  case serverTransport = "server-transport"
+  case compression
+  case authentication
+}
+
+/// One option of a module: its place in the configuration reference.
+public struct ModuleOption: Sendable, Hashable {
+  public var name: String
+  public var type: String
+  /// As written in a file; nil: the option must be given.
+  public var defaultText: String?
+  public var summary: String
+  public init(_ name: String, type: String, default defaultText: String?, _ summary: String) {
+    self.name = name
+    self.type = type
+    self.defaultText = defaultText
+    self.summary = summary
+  }
+}
+
+/// What a module says of itself, before it is made.
+public struct ModuleDescriptor: Sendable, Hashable {
+  public var kind: ModuleKind
+  /// As named in the configuration file: lower-case words with hyphens.
+  public var name: String
+  public var summary: String
+  public var options: [ModuleOption]
+  /// What it promises, one phrase each; the contract suite of its kind checks them.
+  public var guarantees: [String]
+  public init(
+    kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = []
+  ) {
+    self.kind = kind
+    self.name = name
+    self.summary = summary
+    self.options = options
+    self.guarantees = guarantees
+  }
+}

@@ -1,0 +1,159 @@
+import SalvorModel
+
+/// Bytes that are pulled, so that whoever reads sets the pace: a transport holds no more than one piece that nobody
+/// has asked for.
+public struct ByteStream: Sendable {
+  /// The next piece, never empty; nil at the end. Called by one reader at a time; not called again after nil or an error.
+  public let next: @Sendable () async throws -> [UInt8]?
+  /// Called once when the reader is done with it, whether or not the end was reached.
+  public let close: @Sendable () async -> Void
+
+  public init(
+    next: @escaping @Sendable () async throws -> [UInt8]?, close: @escaping @Sendable () async -> Void = {}
+  ) {
+    self.next = next
+    self.close = close
+  }
+
+  public static let empty = ByteStream(next: { nil })
+
+  public static func bytes(_ bytes: [UInt8]) -> ByteStream {
+    let box = OneShot(bytes.isEmpty ? nil : bytes)
+    return ByteStream(next: { await box.take() })
+  }
+
+  /// Reads everything, at most `limit` bytes; more throws `too-large`.
+  public func collect(upTo limit: Int) async throws -> [UInt8] {
+    var all: [UInt8] = []
+    do {
+      while let piece = try await next() {
+        guard all.count + piece.count <= limit else {
+          throw SalvorError(.tooLarge, "A body is larger than \(limit) bytes.")
+        }
+        all += piece
+      }
+    } catch {
+      await close()
+      throw error
+    }
+    await close()
+    return all
+  }
+}
+
+private actor OneShot {
+  private var value: [UInt8]?
+  init(_ value: [UInt8]?) { self.value = value }
+  func take() -> [UInt8]? {
+    defer { value = nil }
+    return value
+  }
+}
+
+/// A request as both ends of a transport see it: HTTP's terms, whatever carries it. Header names are lower-case.
+public struct TransportRequest: Sendable {
+  public var method: String
+  /// With its query, starting with `/`.
+  public var path: String
+  public var headers: [String: String]
+  public var body: ByteStream
+  /// The body's length where it is known beforehand.
+  public var contentLength: Int?
+  /// True where the caller is on the same machine or in the same process.
+  public var peerIsLocal: Bool
+
+  public init(
+    method: String, path: String, headers: [String: String] = [:], body: ByteStream = .empty,
+    contentLength: Int? = nil, peerIsLocal: Bool = true
+  ) {
+    self.method = method
+    self.path = path
+    self.headers = headers
+    self.body = body
+    self.contentLength = contentLength
+    self.peerIsLocal = peerIsLocal
+  }
+}
+
+public struct TransportResponse: Sendable {
+  public var status: Int
+  public var headers: [String: String]
+  public var body: ByteStream
+  /// The body's length where it is known beforehand.
+  public var contentLength: Int?
+
+  public init(status: Int, headers: [String: String] = [:], body: ByteStream = .empty, contentLength: Int? = nil) {
+    self.status = status
+    self.headers = headers
+    self.body = body
+    self.contentLength = contentLength
+  }
+}
+
+/// What a server transport hands each request to. It never throws: an error is a response. The handler may answer
+/// before it has read the body; the transport then closes the body.
+public typealias TransportHandler = @Sendable (TransportRequest) async -> TransportResponse
+
+/// The device's end of a transport. Contract: `ClientTransportContract`.
+///
+/// `send` returns when the response's head is there; the body streams. A cancelled task ends the exchange and throws
+/// `cancelled`. Errors: `unreachable`, `timeout`, `cancelled`, `tooLarge`. It does not retry: the engine does, where
+/// it is safe.
+public protocol ClientTransport: Sendable {
+  func send(_ request: TransportRequest) async throws -> TransportResponse
+  /// Ends what is in flight and gives everything back. Safe twice.
+  func close() async
+}
+
+/// The server's end of a transport. Contract: `ServerTransportContract`.
+public protocol ServerTransport: Sendable {
+  /// Listens, and hands each request to `handler`, many at once. Returns the URL under which a client reaches it.
+  func start(handler: @escaping TransportHandler) async throws -> String
+  /// Takes no new request, lets those in flight finish for `graceMilliseconds`, then ends them. Safe before `start`,
+  /// twice and after a failed start.
+  func stop(graceMilliseconds: Int64) async
+}
+
+/// A content coding (RFC 9110, 8.4.1) by its name in the headers. Contract: `CompressionContract`.
+public protocol Compression: Sendable {
+  /// The token of `Content-Encoding`, e.g. `gzip`.
+  var token: String { get }
+  func makeCompressor() throws -> any StreamCoder
+  func makeDecompressor() throws -> any StreamCoder
+}
+
+/// One direction of one stream. Not shared between tasks.
+public protocol StreamCoder: AnyObject, Sendable {
+  /// Codes `input` whole and gives each piece of output, at most `pieceBytesMax` (64 KiB) long, to `output`, which may
+  /// throw to end it (a size limit after decompression). Corrupt input throws `malformed`.
+  func code(_ input: [UInt8], output: ([UInt8]) throws -> Void) throws
+  /// Ends the stream. Truncated input throws `malformed`.
+  func finish(output: ([UInt8]) throws -> Void) throws
+  /// Compression only: everything given so far can be read by the other end after this.
+  func flush(output: ([UInt8]) throws -> Void) throws
+}
+
+public let pieceBytesMax = 64 << 10
+
+/// Who a request comes from, and what it may do.
+public struct Principal: Sendable, Hashable {
+  public var name: String
+  /// The values that each parameter may take; a parameter without an entry is not limited (semantics 7).
+  public var parameters: [String: [Value]]
+  /// May call `/admin/v1`.
+  public var isAdministrator: Bool
+
+  public init(name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false) {
+    self.name = name
+    self.parameters = parameters
+    self.isAdministrator = isAdministrator
+  }
+}
+
+/// Finds out who sends a request. Contract: `AuthenticationContract`.
+public protocol Authentication: Sendable {
+  /// Throws `unauthenticated` or `forbidden`, with a message that does not say which part was wrong.
+  func authenticate(_ request: TransportRequest) async throws -> Principal
+  /// The headers that a client with these credentials sends.
+  func headers(credentials: [String: String]) throws -> [String: String]
+}

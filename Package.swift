@@ -1,0 +1,132 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+// The house: Modules/ is what Salvor is (protocols and engines, no C library), Plugins/ is what can be
+// exchanged (one folder, one seam), Tools/ are the executables. Which module may import which is
+// written in docs/architecture/house.md and checked by Tests/HouseTests.
+
+/// A module of Modules/: it imports only modules that stand above it.
+func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+  .target(name: name, dependencies: dependencies, path: "Modules/\(name)", exclude: ["README.md"])
+}
+
+/// A plug-in of Plugins/: it imports protocols, never an engine or another plug-in.
+func plugin(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, path: "Plugins/\(name)", exclude: ["README.md"])
+}
+
+func systemLibrary(_ name: String, pkgConfig: String, apt: String, brew: String) -> Target {
+  .systemLibrary(
+    name: name, path: "Plugins/\(name)", pkgConfig: pkgConfig,
+    providers: [.apt([apt]), .brew([brew])])
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {
+  .testTarget(
+    name: name, dependencies: dependencies, path: "Tests/\(name)", resources: resources)
+}
+
+let protocols: [Target.Dependency] = [
+  "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport",
+]
+
+let package = Package(
+  name: "salvor",
+  platforms: [.macOS(.v15), .iOS(.v18)],
+  products: [
+    .library(name: "SalvorClient", targets: ["SalvorClient"]),
+    .library(name: "SalvorServer", targets: ["SalvorServer"]),
+    .library(
+      name: "SalvorModules",
+      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport"]),
+    .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
+    .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
+    .executable(name: "salvor", targets: ["salvor"]),
+    .executable(name: "salvor-bench", targets: ["salvor-bench"]),
+  ],
+  traits: [
+    .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
+    .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
+    .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
+  ],
+  targets: [
+    // Modules, in the order of the import rule.
+    module("SalvorModel"),
+    module("SalvorModuleKit", ["SalvorModel"]),
+    module("SalvorWire", ["SalvorModel"]),
+    module("SalvorStorage", ["SalvorModel", "SalvorModuleKit", "SalvorWire"]),
+    module("SalvorTransport", ["SalvorModel", "SalvorModuleKit"]),
+    module("SalvorClient", protocols),
+    module("SalvorServer", protocols),
+    module("SalvorHost", protocols + ["SalvorClient", "SalvorServer"]),
+    module("SalvorContracts", protocols),
+
+    // Plugins.
+    systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
+    systemLibrary("CZlib", pkgConfig: "zlib", apt: "zlib1g-dev", brew: "zlib"),
+    systemLibrary("CCurl", pkgConfig: "libcurl", apt: "libcurl4-openssl-dev", brew: "curl"),
+    systemLibrary(
+      "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
+    .target(
+      name: "CCurlShim",
+      dependencies: [.target(name: "CCurl", condition: .when(traits: ["HTTPClient"]))],
+      path: "Plugins/CCurlShim"),
+    .target(
+      name: "CMicrohttpdShim",
+      dependencies: [.target(name: "CMicrohttpd", condition: .when(traits: ["HTTPServer"]))],
+      path: "Plugins/CMicrohttpdShim"),
+    plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
+    plugin("SQLiteClientStore", protocols + ["SQLiteSupport"]),
+    plugin("SQLiteServerStore", protocols + ["SQLiteSupport"]),
+    plugin("MemoryStore", protocols),
+    plugin(
+      "HTTPClientTransport",
+      ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CCurlShim"]),
+    plugin(
+      "HTTPServerTransport",
+      ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CMicrohttpdShim"]),
+    plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
+    plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
+    plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
+    plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
+    plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
+    plugin(
+      "StandardModules",
+      protocols + [
+        "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
+        "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
+        "TokenAuthentication", "NoAuthentication",
+      ]),
+
+    // Tools.
+    .executableTarget(
+      name: "salvor", dependencies: ["SalvorHost", "StandardModules"], path: "Tools/salvor"),
+    .executableTarget(
+      name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
+      path: "Tools/salvor-bench"),
+
+    // Tests.
+    tests("SalvorModelTests", ["SalvorModel"]),
+    tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
+    tests("SalvorWireTests", ["SalvorWire"]),
+    tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
+    tests("SQLiteSupportTests", ["SQLiteSupport"]),
+    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
+    tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
+    tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
+    tests(
+      "TransportTests",
+      protocols + [
+        "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
+        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+      ]),
+    tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
+    tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
+    tests("HouseTests", []),
+  ],
+  swiftLanguageModes: [.v6]
+)
+
+for target in package.targets where target.type != .system {
+  target.swiftSettings = [.enableUpcomingFeature("ExistentialAny")]
+}

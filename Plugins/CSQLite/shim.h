@@ -1,0 +1,11 @@
+#include <sqlite3.h>
+
+// What the importer cannot see: a cast macro and two variadic functions.
+static inline sqlite3_destructor_type csqlite_transient(void) { return SQLITE_TRANSIENT; }
+static inline sqlite3_destructor_type csqlite_static(void) { return SQLITE_STATIC; }
+static inline int csqlite_enable_trigger(sqlite3 *db, int on, int *result) {
+  return sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, on, result);
+}
+static inline int csqlite_config_defensive(sqlite3 *db, int on) {
+  return sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, on, (int *)0);
+}

@@ -1,0 +1,1 @@
+// (filled by the first file of this plug-in)
