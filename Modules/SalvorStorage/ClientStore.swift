@@ -105,7 +105,8 @@ public struct ClientState: Sendable, Hashable {
   public var schemaVersion: Int64
   /// `SyncConfig.digest` of the synchronized tables as this database has them.
   public var configDigest: String
-  /// A download that was cut: where it goes on. Valid only for the cursors above.
+  /// The download that staging holds a part of (`StagedChunk.download`), and where it goes on.
+  public var stagedDownload: String?
   public var stagedPosition: String?
   public var recoveryRequired: RecoveryReason?
   public var recoveryMessage: String?
@@ -115,7 +116,7 @@ public struct ClientState: Sendable, Hashable {
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
     current: SequenceID? = nil, groups: [GroupState] = [], schemaVersion: Int64 = 1, configDigest: String = "",
-    stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
+    stagedDownload: String? = nil, stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
     isOlderThanIdentityFile: Bool = false
   ) {
     self.remoteID = remoteID
@@ -126,6 +127,7 @@ public struct ClientState: Sendable, Hashable {
     self.groups = groups
     self.schemaVersion = schemaVersion
     self.configDigest = configDigest
+    self.stagedDownload = stagedDownload
     self.stagedPosition = stagedPosition
     self.recoveryRequired = recoveryRequired
     self.recoveryMessage = recoveryMessage
