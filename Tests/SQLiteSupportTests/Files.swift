@@ -1,3 +1,5 @@
+import SalvorModel
+
 #if canImport(Glibc)
   import Glibc
 #elseif canImport(Darwin)
@@ -6,13 +8,28 @@
 
 struct FileFailure: Error {}
 
-/// Runs `body` with a new directory, which is removed afterwards.
-func withDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
-  var template = Array("/tmp/salvor-test-XXXXXX".utf8CString)
-  guard mkdtemp(&template) != nil else { throw FileFailure() }
-  let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-  defer { removeTree(path) }
-  return try body(path)
+/// A new directory for one test.
+struct Directory {
+  let path: String
+
+  init() throws {
+    var template = Array("/tmp/salvor-test-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else { throw FileFailure() }
+    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  func remove() { removeTree(path) }
+}
+
+/// The error that `body` throws. (`#require(throws:)` in nested closures runs the wrong closure under Swift 6.3: two
+/// of them get one symbol.)
+func failure<Result>(_ body: () throws -> Result) -> SalvorError? {
+  do {
+    _ = try body()
+    return nil
+  } catch {
+    return error as? SalvorError
+  }
 }
 
 func removeTree(_ path: String) {

@@ -72,38 +72,35 @@ import Testing
     let connection = try memory()
     try connection.execute("CREATE TABLE t (v UNIQUE)")
     try connection.run("INSERT INTO t VALUES (?)", "secret")
-    let error = try #require(throws: SalvorError.self) { try connection.run("INSERT INTO t VALUES (?)", "secret") }
-    #expect(error.code == .storage)
-    #expect(error.sqliteCode == SQLITE_CONSTRAINT_UNIQUE_CODE)
-    #expect(error.isConstraintViolation)
-    #expect(error.message.contains("INSERT INTO t VALUES (?)"))
-    #expect(!error.message.contains("secret"))
-    #expect(try #require(throws: SalvorError.self) { try connection.run("SELEKT 1") }.message.contains("SELEKT"))
+    let error = failure { try connection.run("INSERT INTO t VALUES (?)", "secret") }
+    #expect(error?.code == .storage)
+    #expect(error?.sqliteCode == SQLITE_CONSTRAINT_UNIQUE_CODE)
+    #expect(error?.isConstraintViolation == true)
+    #expect(error?.message.contains("INSERT INTO t VALUES (?)") == true)
+    #expect(error?.message.contains("secret") == false)
+    #expect(failure { try connection.run("SELEKT 1") }?.message.contains("SELEKT") == true)
     #expect(throws: SalvorError.self) { try connection.prepare(" -- nothing") }
   }
 
   @Test func fullBusyAndForeignFilesHaveTheirOwnCodes() throws {
-    try withDirectory { directory in
-      let path = directory + "/a.db"
-      let connection = try SQLiteConnection(path)
-      try connection.execute("CREATE TABLE t (v)")
-      try connection.pragma("max_page_count", "4")
-      let full = try #require(throws: SalvorError.self) {
-        try connection.run("INSERT INTO t VALUES (zeroblob(1000000))")
-      }
-      #expect(full.code == .storageFull)
-      let other = try SQLiteConnection(path, busyTimeoutMilliseconds: 0)
-      try connection.transaction {
-        let busy = try #require(throws: SalvorError.self) { try other.run("INSERT INTO t VALUES (1)") }
-        #expect(busy.code == .storageBusy && busy.isRetryable)
-      }
-      let text = try SQLiteConnection(directory + "/no.db")
-      try writeFile(directory + "/no.db", Array(repeating: UInt8(ascii: "x"), count: 4096))
-      let corrupt = try #require(throws: SalvorError.self) { try text.tableNames() }
-      #expect(corrupt.code == .storageCorrupt)
-      #expect(throws: SalvorError.self) { try SQLiteConnection(directory + "/none/x.db") }
-      #expect(throws: SalvorError.self) { try SQLiteConnection(directory + "/missing.db", mode: .readWrite) }
-    }
+    let directory = try Directory()
+    defer { directory.remove() }
+    let path = directory.path + "/a.db"
+    let connection = try SQLiteConnection(path)
+    try connection.execute("CREATE TABLE t (v)")
+    try connection.pragma("max_page_count", "4")
+    let full = failure { try connection.run("INSERT INTO t VALUES (zeroblob(1000000))") }
+    #expect(full?.code == .storageFull)
+    let other = try SQLiteConnection(path, busyTimeoutMilliseconds: 0)
+    try connection.execute("BEGIN IMMEDIATE")
+    let busy = failure { try other.run("INSERT INTO t VALUES (1)") }
+    try connection.execute("COMMIT")
+    #expect(busy?.code == .storageBusy && busy?.isRetryable == true)
+    let text = try SQLiteConnection(directory.path + "/no.db")
+    try writeFile(directory.path + "/no.db", Array(repeating: UInt8(ascii: "x"), count: 4096))
+    #expect(failure { try text.tableNames() }?.code == .storageCorrupt)
+    #expect(failure { try SQLiteConnection(directory.path + "/none/x.db") }?.code == .storage)
+    #expect(failure { try SQLiteConnection(directory.path + "/missing.db", mode: .readWrite) }?.code == .storage)
   }
 
   @Test func theTriggerSwitchHoldsForPreparedStatementsToo() throws {
@@ -152,13 +149,13 @@ import Testing
   @Test func anInterruptedQueryIsCancelled() throws {
     let connection = try memory()
     let interrupter = connection.interrupter
-    let error = try #require(throws: SalvorError.self) {
+    let error = failure {
       try connection.query("WITH RECURSIVE n(v) AS (VALUES (1) UNION ALL SELECT v + 1 FROM n) SELECT v FROM n") { _ in
         interrupter.interrupt()
         return true
       }
     }
-    #expect(error.code == .cancelled)
+    #expect(error?.code == .cancelled)
     connection.close()
     interrupter.interrupt()
     #expect(throws: SalvorError.self) { try connection.run("SELECT 1") }

@@ -66,9 +66,9 @@ import Testing
     schema.tables = [Self.parent]
     let comparison = try SchemaComparison(schema, with: connection, ddl: TableDDL(softForeignKeys: false))
     #expect(comparison.refusals.contains { $0.table == "parent" && $0.column == column && $0.what.contains(what) })
-    let error = try #require(throws: SalvorError.self) { try comparison.check() }
-    #expect(error.code == .schemaRefused)
-    #expect(error.context["table"] == "parent")
+    let error = failure { try comparison.check() }
+    #expect(error?.code == .schemaRefused)
+    #expect(error?.context["table"] == "parent")
   }
 
   @Test func aSoftReferenceIsAForeignKeyOnTheServerOnly() throws {
