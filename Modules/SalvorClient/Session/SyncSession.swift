@@ -220,7 +220,8 @@ struct SyncSession {
   private func meet(_ line: JSONValue) async throws {
     try await store.remember(
       server: line.identifier("server"),
-      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)])
+      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
+      principal: line.string("principal"))
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {
