@@ -321,24 +321,4 @@
       }
     }
   }
-
-  extension ByteStream {
-    /// The same bytes; an end before `length`, or a byte after it, is an error before it is seen.
-    fileprivate func exactly(_ length: Int) -> ByteStream {
-      let count = Mutex(0)
-      let source = self
-      return ByteStream(
-        next: {
-          let piece = try await source.next()
-          let total = count.withLock { count in
-            count += piece?.count ?? 0
-            return count
-          }
-          guard total <= length, piece != nil || total == length else {
-            throw SalvorError(.failed, "A body's length is not the one that was announced.")
-          }
-          return piece
-        }, close: source.close)
-    }
-  }
 #endif
