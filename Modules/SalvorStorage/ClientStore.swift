@@ -1,0 +1,357 @@
+import SalvorModel
+import SalvorWire
+
+/// One device's database: capture, the request queue, staging and applying (semantics 2 to 5). Contract:
+/// `ClientStoreContract`; executable specification: `MemoryClientStore`.
+///
+/// row = base ⊕ requests. A store keeps enough to know the base of every row with outstanding requests, and makes the
+/// touched rows anew after each of the two moves: a base changes (`apply`), a request leaves the queue (`settle`).
+/// Every method is one transaction, or none; what it throws leaves the database as it was.
+public protocol ClientStore: Sendable {
+  /// Opens or makes the database and brings it in line with `setup.schema`, or, for the synchronized tables of a
+  /// database that has a delivered SyncConfig, with that. Additive differences are applied; others throw
+  /// `schema-refused` with every table and column named. An existing database is adopted: each row of a synchronized
+  /// table that no capture has seen becomes a queued insert. Missing or altered triggers are put back and named.
+  /// Idempotent.
+  func open(_ setup: ClientSetup) async throws -> ClientOpening
+
+  func close() async
+
+  /// What a session starts from, in one step: checks the triggers, closes a group that was left open, and reads the
+  /// state and, where requests wait or an upload's outcome is unknown, the upload.
+  ///
+  /// An upload with unknown outcome is offered again with the same sequence ID and the same content, whatever `groups`
+  /// says. Otherwise, where requests of `groups` (nil: all) wait, a new current sequence ID is drawn and is durable,
+  /// the identity file included, before this returns. With nothing to send, nothing is drawn or written.
+  func beginSession(groups: Set<String>?) async throws -> ClientSession
+
+  /// The upload's next chunk: the changes after `counter` (0: from the first), cut at about `bytesTarget`. Nil when
+  /// there is none left. The same arguments give the same bytes until `settle`.
+  func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk?
+
+  /// The server has answered the upload `sequence`: accepted requests leave the queue (the base takes their effect),
+  /// refused and blocked ones stay in their rows as archive entries, previous := current, current is unset, and a new
+  /// request stamp holds from here on.
+  func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport
+
+  /// Puts one download chunk into staging, as the text it came as, with the position that follows it. A chunk whose
+  /// download is another than the staged one's empties staging first.
+  func stage(_ chunk: StagedChunk) async throws
+
+  /// Empties staging.
+  func discardStaged() async throws
+
+  /// Applies everything staged in one transaction and moves the cursors: bases change, touched rows are made anew, what
+  /// cannot stand is displaced, references are proved. Nothing staged: only the cursors move, and nothing is written
+  /// where they are the same.
+  func apply(_ end: DownloadEnd) async throws -> ApplyReport
+
+  /// Takes the server's SyncConfig: tables and columns that are new are made; a destructive difference throws
+  /// `schema-incompatible` with each table and column named, and nothing is changed.
+  func adopt(_ config: SyncConfig) async throws
+
+  /// The server has said who it is and whom it takes this device for: both are remembered, with its incarnation.
+  /// Nothing is written where they are known. Throws `remote-of-another-principal` where the database belongs to another
+  /// principal: a queue is never sent as another.
+  func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws
+
+  /// What is sent only when the server asks for it (`history-needed`).
+  func history() async throws -> ClientHistory
+
+  /// A recovery is needed: kept until one has run. Nil takes it back.
+  func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws
+
+  func status() async throws -> ClientStatus
+
+  /// The queue (`queued`, `sent`, `unknown-outcome`) or the error archive (`refused`, `blocked`, `displaced`, `kept`),
+  /// in order, at most `limit` of them after the one named.
+  func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest]
+
+  /// Every row of a table in key order, for tests and comparisons: what an application reads.
+  func rows(of table: String) async throws -> [Row]
+
+  /// Runs an application's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
+  func write(_ writes: [ApplicationWrite]) async throws
+}
+
+public struct ClientSetup: Sendable {
+  public var schema: Schema
+  /// Empty: the server will say (`remember`). Another than the database's throws `remote-of-another-principal`.
+  public var principal: String
+  /// Used when the database gets its remote ID; drawn if nil.
+  public var remoteID: RemoteID?
+  public init(schema: Schema, principal: String, remoteID: RemoteID? = nil) {
+    self.schema = schema
+    self.principal = principal
+    self.remoteID = remoteID
+  }
+}
+
+/// What opening did. Names of tables, columns and triggers only.
+public struct ClientOpening: Sendable, Hashable {
+  public var createdTables: [String] = []
+  public var addedColumns: [String] = []
+  /// Rows of an existing database that became queued inserts.
+  public var adoptedRows: Int64 = 0
+  public var restoredTriggers: [String] = []
+  public init() {}
+}
+
+public struct ClientState: Sendable, Hashable {
+  public var remoteID: RemoteID
+  public var principal: String
+  public var serverID: ServerID?
+  public var previous: SequenceID?
+  public var current: SequenceID?
+  /// In the order of the schema; a group never synchronized has no cursor.
+  public var groups: [GroupState]
+  public var schemaVersion: Int64
+  /// `SyncConfig.digest` of the synchronized tables as this database has them.
+  public var configDigest: String
+  /// The download that staging holds a part of (`StagedChunk.download`), and where it goes on.
+  public var stagedDownload: String?
+  public var stagedPosition: String?
+  public var recoveryRequired: RecoveryReason?
+  public var recoveryMessage: String?
+  /// The identity file knows of an upload that this database does not: the database went back in time.
+  public var isOlderThanIdentityFile: Bool
+
+  public init(
+    remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
+    current: SequenceID? = nil, groups: [GroupState] = [], schemaVersion: Int64 = 1, configDigest: String = "",
+    stagedDownload: String? = nil, stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
+    isOlderThanIdentityFile: Bool = false
+  ) {
+    self.remoteID = remoteID
+    self.principal = principal
+    self.serverID = serverID
+    self.previous = previous
+    self.current = current
+    self.groups = groups
+    self.schemaVersion = schemaVersion
+    self.configDigest = configDigest
+    self.stagedDownload = stagedDownload
+    self.stagedPosition = stagedPosition
+    self.recoveryRequired = recoveryRequired
+    self.recoveryMessage = recoveryMessage
+    self.isOlderThanIdentityFile = isOlderThanIdentityFile
+  }
+}
+
+public struct GroupState: Sendable, Hashable {
+  public var name: String
+  public var cursor: Commit?
+  /// The scope that the cursor holds for, as the server named it (`FeedEnd.scopeDigest`).
+  public var scopeDigest: String?
+  /// Milliseconds since 1970; nil: never.
+  public var lastSync: Int64?
+  public var isSynchronized: Bool { cursor != nil }
+  public init(name: String, cursor: Commit? = nil, scopeDigest: String? = nil, lastSync: Int64? = nil) {
+    self.name = name
+    self.cursor = cursor
+    self.scopeDigest = scopeDigest
+    self.lastSync = lastSync
+  }
+}
+
+public struct ClientSession: Sendable {
+  public var state: ClientState
+  /// Nil: nothing to send.
+  public var upload: PendingUpload?
+  /// Triggers put back, groups closed; for the report.
+  public var notices: [String]
+  public init(state: ClientState, upload: PendingUpload? = nil, notices: [String] = []) {
+    self.state = state
+    self.upload = upload
+    self.notices = notices
+  }
+}
+
+public struct PendingUpload: Sendable, Hashable {
+  public var sequence: SequenceID
+  /// It was sent before; its outcome is unknown.
+  public var isResend: Bool
+  public var lastCounter: Int64
+  public init(sequence: SequenceID, isResend: Bool, lastCounter: Int64) {
+    self.sequence = sequence
+    self.isResend = isResend
+    self.lastCounter = lastCounter
+  }
+}
+
+/// One chunk of the upload: payload of `UploadChunkWriter`.
+public struct UploadChunk: Sendable, Hashable {
+  public var bytes: [UInt8]
+  public var firstCounter: Int64
+  public var lastCounter: Int64
+  public var changeCount: Int
+  /// No chunk follows.
+  public var isLast: Bool
+  public init(bytes: [UInt8], firstCounter: Int64, lastCounter: Int64, changeCount: Int, isLast: Bool) {
+    self.bytes = bytes
+    self.firstCounter = firstCounter
+    self.lastCounter = lastCounter
+    self.changeCount = changeCount
+    self.isLast = isLast
+  }
+}
+
+/// What the server did with an upload's requests: all of them are accepted but the refused ones.
+public struct UploadResults: Sendable, Hashable {
+  /// The commit that holds what was accepted; nil where nothing was changed.
+  public var commit: Commit?
+  public var acceptedRequests: Int64
+  /// Requests whose effect or part of it was kept as a conflict version.
+  public var conflicts: Int64
+  public var refused: [Refusal]
+  public init(commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal]) {
+    self.commit = commit
+    self.acceptedRequests = acceptedRequests
+    self.conflicts = conflicts
+    self.refused = refused
+  }
+}
+
+public struct Refusal: Sendable, Hashable {
+  /// The request's first change.
+  public var counter: Int64
+  public var stamp: RequestStamp
+  public var reason: RefusalReason
+  /// What was wrong and what to do; names of tables and columns, no values.
+  public var message: String
+  /// For `blocked`: the request it depends on.
+  public var blockedBy: RequestID?
+  public init(
+    counter: Int64, stamp: RequestStamp, reason: RefusalReason, message: String, blockedBy: RequestID? = nil
+  ) {
+    self.counter = counter
+    self.stamp = stamp
+    self.reason = reason
+    self.message = message
+    self.blockedBy = blockedBy
+  }
+  public var id: RequestID { RequestID(stamp: stamp, counter: counter) }
+}
+
+public struct SettleReport: Sendable, Hashable {
+  public var accepted: Int64
+  public var refused: Int64
+  public init(accepted: Int64 = 0, refused: Int64 = 0) {
+    self.accepted = accepted
+    self.refused = refused
+  }
+}
+
+public struct StagedChunk: Sendable {
+  /// Names the download: chunks of one belong together.
+  public var download: String
+  /// Payload of `DownloadChunkWriter`.
+  public var bytes: [UInt8]
+  /// Where the download goes on after this chunk.
+  public var position: String
+  public init(download: String, bytes: [UInt8], position: String) {
+    self.download = download
+    self.bytes = bytes
+    self.position = position
+  }
+}
+
+/// The end of a download: the state that the synchronized groups have when everything staged is applied.
+public struct DownloadEnd: Sendable, Hashable {
+  public var groups: [GroupState]
+  public init(groups: [GroupState]) { self.groups = groups }
+}
+
+public struct ApplyReport: Sendable, Hashable {
+  public var upserts: Int64 = 0
+  public var deletes: Int64 = 0
+  /// Requests that could not stand on the new bases (semantics 2).
+  public var displaced: [RequestID] = []
+  public init() {}
+}
+
+public struct ClientHistory: Sendable, Hashable {
+  /// Newest first, `previous` not included.
+  public var olderSequences: [SequenceID]
+  public var incarnations: [Incarnation]
+  /// The sparse list of commits, newest first.
+  public var commits: [Commit]
+  public var tables: [Table]
+  public init(olderSequences: [SequenceID], incarnations: [Incarnation], commits: [Commit], tables: [Table]) {
+    self.olderSequences = olderSequences
+    self.incarnations = incarnations
+    self.commits = commits
+    self.tables = tables
+  }
+}
+
+public struct ClientStatus: Sendable, Hashable {
+  public var state: ClientState
+  /// Requests in the states `queued`, `sent` and `unknown-outcome`.
+  public var queued: Int64
+  /// `refused` and `blocked`.
+  public var inError: Int64
+  public var displaced: Int64
+  public var kept: Int64
+  public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {
+    self.state = state
+    self.queued = queued
+    self.inError = inError
+    self.displaced = displaced
+    self.kept = kept
+  }
+}
+
+/// One change of a request as people see it (`queue --json`, `errors --json`).
+public struct QueuedRequest: Sendable, Hashable {
+  public var id: RequestID
+  public var table: String
+  public var key: Key
+  public var operation: Operation
+  /// Changed columns only for an update, all for an insert or delete: name and value. Empty: there was no row.
+  public var before: [NamedValue]
+  public var after: [NamedValue]
+  public var state: RequestState
+  public var reason: String?
+  public var status: Int?
+  public var message: String?
+  public var dependents: [RequestID]
+  public var tag: String?
+  public init(
+    id: RequestID, table: String, key: Key, operation: Operation, before: [NamedValue], after: [NamedValue],
+    state: RequestState, reason: String? = nil, status: Int? = nil, message: String? = nil,
+    dependents: [RequestID] = [], tag: String? = nil
+  ) {
+    self.id = id
+    self.table = table
+    self.key = key
+    self.operation = operation
+    self.before = before
+    self.after = after
+    self.state = state
+    self.reason = reason
+    self.status = status
+    self.message = message
+    self.dependents = dependents
+    self.tag = tag
+  }
+}
+
+public struct NamedValue: Sendable, Hashable {
+  public var name: String
+  public var value: Value
+  public init(_ name: String, _ value: Value) {
+    self.name = name
+    self.value = value
+  }
+}
+
+public enum ApplicationWrite: Sendable, Hashable {
+  /// Missing columns take their default.
+  case insert(table: String, values: [NamedValue])
+  case update(table: String, key: Key, values: [NamedValue])
+  case delete(table: String, key: Key)
+  /// Opens a group (semantics 3), and closes it.
+  case beginRequest(tag: String?)
+  case endRequest
+}

@@ -1,0 +1,229 @@
+import SalvorModel
+
+/// The consolidated database: real tables, staging, processing, the feed and the history (semantics 4 to 7). Contract:
+/// `ServerStoreContract`; executable specification: `MemoryServerStore`.
+///
+/// Other programs read and write the real tables. What they write is numbered (`sweep`) when the store first sees it
+/// committed, in one serial place. Every method is one transaction, or none.
+public protocol ServerStore: Sendable {
+  /// Opens or makes the database and brings it in line with the schema: additive differences are applied, others throw
+  /// `schema-refused` naming each. An existing database is adopted: its rows are the state of commit 0. Draws the
+  /// server ID once and an incarnation ID each time. Idempotent while open.
+  func open(_ setup: ServerSetup) async throws -> ServerOpening
+
+  /// Finishes what is in flight.
+  func close() async
+
+  /// Everything that the checks of a begin ask about, in one step. Numbers what other programs have committed first.
+  func admit(_ query: AdmissionQuery) async throws -> Admission
+
+  /// Makes the remote known with its principal. Throws `remote-of-another-principal` where it has another one.
+  func register(_ remote: RemoteID, principal: String) async throws
+
+  /// Puts one chunk of an upload into staging, as the text it came as. The same chunk again replaces itself; a chunk
+  /// of another sequence ID empties the remote's staging first. Chunks must follow on: the first counter is greater than the last
+  /// counter staged before it, else `chunk-missing`.
+  func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws
+
+  /// How far the staged upload of this sequence ID goes; zeros where there is none.
+  func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload
+
+  /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
+  /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
+  /// changes nothing and gives the recorded results again.
+  func process(_ upload: ProcessRequest) async throws -> UploadResults
+
+  /// The recorded results of the remote's last upload, where its sequence ID is `sequence`.
+  func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults?
+
+  /// One page of a download. A pure function of the database and the position: each page reads its own snapshot, and
+  /// the last pages bring everything that changed since the download began, so that what was read at different times
+  /// is whole at the end (docs/architecture/feed.md).
+  func page(_ request: PageRequest) async throws -> FeedPage
+
+  /// Numbers what other programs have committed; the newest commit.
+  func sweep() async throws -> Commit
+
+  func remotes() async throws -> [RemoteRecord]
+
+  /// Forgets a remote ID, with its sequence ID and request IDs kept as old ones; `block` keeps the device out. False:
+  /// there is none.
+  func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool
+
+  /// Removes tombstones and log entries older than `milliseconds` since 1970; cursors before them are trimmed.
+  func trim(before milliseconds: Int64) async throws
+
+  func stats() async throws -> ServerStats
+
+  /// Every row of a table in key order, for tests and comparisons.
+  func rows(of table: String) async throws -> [Row]
+
+  /// Runs another program's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
+  func write(_ writes: [ApplicationWrite]) async throws
+}
+
+public struct ServerSetup: Sendable {
+  public var schema: Schema
+  public init(schema: Schema) { self.schema = schema }
+}
+
+public struct ServerOpening: Sendable, Hashable {
+  public var serverID: ServerID
+  public var incarnation: IncarnationID
+  public var createdTables: [String] = []
+  public var addedColumns: [String] = []
+  public var adoptedRows: Int64 = 0
+  /// The side file remembers a later commit or another incarnation: this database came from a backup.
+  public var isRestored = false
+  public init(serverID: ServerID, incarnation: IncarnationID) {
+    self.serverID = serverID
+    self.incarnation = incarnation
+  }
+}
+
+public struct AdmissionQuery: Sendable {
+  public var remote: RemoteID
+  public var previous: SequenceID?
+  public var current: SequenceID?
+  public var cursors: [Commit]
+  /// What the client sent because the server asked (`history-needed`); empty otherwise.
+  public var olderSequences: [SequenceID]
+  public var commits: [Commit]
+  public init(
+    remote: RemoteID, previous: SequenceID?, current: SequenceID?, cursors: [Commit],
+    olderSequences: [SequenceID] = [], commits: [Commit] = []
+  ) {
+    self.remote = remote
+    self.previous = previous
+    self.current = current
+    self.cursors = cursors
+    self.olderSequences = olderSequences
+    self.commits = commits
+  }
+}
+
+/// Facts; the engine decides.
+public struct Admission: Sendable {
+  public var remote: RemoteRecord?
+  /// `previous` is one of this remote's older sequence IDs.
+  public var previousIsOlder: Bool
+  /// For each cursor of the query, in order.
+  public var cursors: [CursorFinding]
+  /// The newest of the query's `commits` that this server has made too.
+  public var lastShared: Commit?
+  public var head: Commit
+  public init(
+    remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit
+  ) {
+    self.remote = remote
+    self.previousIsOlder = previousIsOlder
+    self.cursors = cursors
+    self.lastShared = lastShared
+    self.head = head
+  }
+}
+
+public enum CursorFinding: Sendable, Hashable {
+  case known
+  /// Known, but older than the tombstones kept.
+  case trimmed
+  case unknown
+}
+
+public struct RemoteRecord: Sendable, Hashable {
+  public var id: RemoteID
+  public var principal: String
+  public var isBlocked: Bool
+  /// An administrator deleted it; its old IDs are kept.
+  public var isDeleted: Bool
+  /// S, the stored sequence ID.
+  public var sequence: SequenceID?
+  /// Milliseconds since 1970.
+  public var registered: Int64
+  public var lastUpload: Int64?
+  public init(
+    id: RemoteID, principal: String, isBlocked: Bool, isDeleted: Bool, sequence: SequenceID?, registered: Int64,
+    lastUpload: Int64?
+  ) {
+    self.id = id
+    self.principal = principal
+    self.isBlocked = isBlocked
+    self.isDeleted = isDeleted
+    self.sequence = sequence
+    self.registered = registered
+    self.lastUpload = lastUpload
+  }
+}
+
+public struct StagedUpload: Sendable, Hashable {
+  public var chunks: Int
+  public var lastCounter: Int64
+  public var bytes: Int64
+  public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0) {
+    self.chunks = chunks
+    self.lastCounter = lastCounter
+    self.bytes = bytes
+  }
+}
+
+public struct ProcessRequest: Sendable {
+  public var remote: RemoteID
+  public var sequence: SequenceID
+  public var principal: Principal
+  /// A small upload that came with its begin and was never staged: its chunks, in order. Staging is not read then.
+  public var chunks: [UploadChunk]?
+  public init(remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil) {
+    self.remote = remote
+    self.sequence = sequence
+    self.principal = principal
+    self.chunks = chunks
+  }
+}
+
+public struct PageRequest: Sendable {
+  public var remote: RemoteID
+  public var principal: Principal
+  /// The groups to feed with the client's cursor and scope digest, as it has them. Used where `position` is nil.
+  public var groups: [GroupState]
+  /// Where to go on; nil at the start of a download.
+  public var position: String?
+  public var bytesTarget: Int
+  public init(
+    remote: RemoteID, principal: Principal, groups: [GroupState], position: String?, bytesTarget: Int
+  ) {
+    self.remote = remote
+    self.principal = principal
+    self.groups = groups
+    self.position = position
+    self.bytesTarget = bytesTarget
+  }
+}
+
+public struct FeedPage: Sendable {
+  /// Payload of `DownloadChunkWriter`; empty where there is nothing.
+  public var bytes: [UInt8]
+  /// Where the next page goes on; nil: this is the last one.
+  public var position: String?
+  /// On the last page: the groups with the cursors (and scope digests) that the client has after applying.
+  public var groups: [GroupState]?
+  public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
+    self.bytes = bytes
+    self.position = position
+    self.groups = groups
+  }
+}
+
+public struct ServerStats: Sendable, Hashable {
+  public var serverID: ServerID
+  public var head: Commit
+  public var remotes: Int64
+  public var logEntries: Int64
+  public var stagedBytes: Int64
+  public init(serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64) {
+    self.serverID = serverID
+    self.head = head
+    self.remotes = remotes
+    self.logEntries = logEntries
+    self.stagedBytes = stagedBytes
+  }
+}

@@ -1,0 +1,155 @@
+import SalvorModel
+import SalvorWire
+
+/// What is synchronized and how, as data: rows that the server delivers and the remote database keeps in
+/// `salvor_sync_config` (semantics 4). A new table needs no new client.
+public struct SyncConfig: Sendable, Hashable {
+  public var schemaVersion: Int64
+  public var groups: [Schema.Group]
+  public var parameters: [Schema.Parameter]
+  /// The synchronized tables, in the order in which rows are inserted (parents first); rows are deleted in the reverse
+  /// order.
+  public var entries: [Entry]
+
+  public struct Entry: Sendable, Hashable {
+    public var table: Table
+    /// The payload's path of the download and of the upload (nil: never uploaded).
+    public var fetchPath: String
+    public var uploadPath: String?
+    public var parameterName: String?
+    /// One statement each with the travelling columns, or the key, as parameters ?1 …; it may touch only its own table.
+    public var upsertStatement: String
+    public var deleteStatement: String
+    public var fetchOrder: Int64
+    public var uploadOrder: Int64
+    public var upsertOrder: Int64
+    public var deleteOrder: Int64
+  }
+
+  /// The configuration that a schema gives.
+  public init(_ schema: Schema) {
+    schemaVersion = schema.version
+    groups = schema.groups
+    parameters = schema.parameters
+    let ordered = schema.parentsFirst(schema.synchronized)
+    entries = ordered.enumerated().map { place, table in
+      let columns = table.travelling.map { quoted($0.name) }
+      let keys = table.primaryKey.map(quoted)
+      let others = table.travelling.map(\.name).filter { !table.primaryKey.contains($0) }.map(quoted)
+      let slots = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
+      let action =
+        others.isEmpty
+        ? "NOTHING" : "UPDATE SET " + others.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
+      return Entry(
+        table: table, fetchPath: "/v1/sync", uploadPath: table.maintained == .dual ? "/v1/sync" : nil,
+        parameterName: table.name,
+        upsertStatement: "INSERT INTO \(quoted(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots)) "
+          + "ON CONFLICT (\(keys.joined(separator: ", "))) DO \(action)",
+        deleteStatement: "DELETE FROM \(quoted(table.name)) WHERE "
+          + keys.enumerated().map { "\($1) = ?\($0 + 1)" }.joined(separator: " AND "),
+        fetchOrder: Int64(place), uploadOrder: Int64(place), upsertOrder: Int64(place),
+        deleteOrder: Int64(ordered.count - 1 - place))
+    }
+  }
+
+  /// Equal exactly where the synchronized part of two schemas is equal (the schema's version aside).
+  public var digest: String {
+    SalvorStorage.digest(JSONValue.array(entries.map { TableDefinition.json($0.table) }).bytes)
+  }
+
+  /// The schema of a database: the delivered tables, and the client-only ones of the application's own.
+  public func schema(clientTables: [Table]) -> Schema {
+    Schema(
+      version: schemaVersion, parameters: parameters, groups: groups,
+      tables: entries.map(\.table) + clientTables.filter { $0.maintained == .client })
+  }
+
+  public var json: JSONValue {
+    [
+      "schemaVersion": .integer(schemaVersion),
+      "groups": .array(groups.map { ["name": .string($0.name), "serverInitiated": .bool($0.serverInitiated)] }),
+      "parameters": .array(parameters.map { ["name": .string($0.name), "type": .string($0.type.rawValue)] }),
+      "tables": .array(
+        entries.map { entry in
+          [
+            "definition": TableDefinition.json(entry.table),
+            "fetchPath": .string(entry.fetchPath),
+            "uploadPath": entry.uploadPath.map(JSONValue.string) ?? .null,
+            "parameterName": entry.parameterName.map(JSONValue.string) ?? .null,
+            "upsertStatement": .string(entry.upsertStatement),
+            "deleteStatement": .string(entry.deleteStatement),
+            "fetchOrder": .integer(entry.fetchOrder),
+            "uploadOrder": .integer(entry.uploadOrder),
+            "upsertOrder": .integer(entry.upsertOrder),
+            "deleteOrder": .integer(entry.deleteOrder),
+          ]
+        }),
+    ]
+  }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    schemaVersion = try json.integer("schemaVersion")
+    groups = []
+    for group in try json.array("groups") {
+      groups.append(Schema.Group(name: try group.string("name"), serverInitiated: try group.bool("serverInitiated")))
+    }
+    parameters = []
+    for parameter in try json.array("parameters") {
+      guard let type = ColumnType(rawValue: try parameter.string("type")) else {
+        throw SalvorError(.malformed, "A parameter of the SyncConfig has an unknown type.")
+      }
+      parameters.append(Schema.Parameter(name: try parameter.string("name"), type: type))
+    }
+    entries = []
+    for entry in try json.array("tables") {
+      guard let definition = entry["definition"] else {
+        throw SalvorError(.malformed, "A table of the SyncConfig has no definition.")
+      }
+      entries.append(
+        Entry(
+          table: try TableDefinition.table(definition), fetchPath: try entry.string("fetchPath"),
+          uploadPath: try entry.optionalString("uploadPath"),
+          parameterName: try entry.optionalString("parameterName"),
+          upsertStatement: try entry.string("upsertStatement"), deleteStatement: try entry.string("deleteStatement"),
+          fetchOrder: try entry.integer("fetchOrder"), uploadOrder: try entry.integer("uploadOrder"),
+          upsertOrder: try entry.integer("upsertOrder"), deleteOrder: try entry.integer("deleteOrder")))
+    }
+  }
+}
+
+extension Schema {
+  /// `tables` with every table after those it references; tables of a cycle in their own order.
+  public func parentsFirst(_ tables: [Table]) -> [Table] {
+    var out: [Table] = []
+    var visiting: Set<String> = []
+    func visit(_ table: Table) {
+      guard visiting.insert(table.name).inserted else { return }
+      for reference in table.references {
+        if let parent = tables.first(where: { $0.name == reference.table }) { visit(parent) }
+      }
+      out.append(table)
+    }
+    for table in tables { visit(table) }
+    return out
+  }
+}
+
+/// A 128-bit fingerprint (FNV-1a) of texts that both sides make alike. It tells versions apart; it protects nothing.
+public func digest(_ bytes: [UInt8]) -> String {
+  var high: UInt64 = 0x6C62_272E_07BB_0142
+  var low: UInt64 = 0x62B8_2175_6295_C58D
+  for byte in bytes {
+    low ^= UInt64(byte)
+    // Times the 128-bit FNV prime 2^88 + 0x13B.
+    let (carry, product) = low.multipliedFullWidth(by: 0x13B)
+    high = high &* 0x13B &+ carry &+ (low << 24)
+    low = product
+  }
+  return hexadecimal((0..<8).map { UInt8(truncatingIfNeeded: high >> (56 - 8 * $0)) })
+    + hexadecimal((0..<8).map { UInt8(truncatingIfNeeded: low >> (56 - 8 * $0)) })
+}
+
+/// An SQL identifier between double quotes.
+public func quoted(_ identifier: String) -> String {
+  "\"" + identifier.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+}

@@ -1,0 +1,209 @@
+import SalvorModel
+
+/// What a download line's keys mean.
+public enum Departure: String, Sendable, Hashable {
+  /// Deleted on the server: a tombstone.
+  case deleted
+  /// Left this device's scope; not a delete.
+  case left
+}
+
+/// Writes one download chunk: JSON lines that stand on their own (docs/reference/protocol.md, *Download payload*).
+///
+///     {"full":["t"]}                                  these tables come whole: a row that does not come is not there
+///     {"table":"t","columns":["id","a"]}
+///     {"version":58,"rows":[["key",1],…]}             rows that commit 58 last changed
+///     {"rows":[["key",1],…]}                          rows as of the snapshot
+///     {"version":58,"deleted":[["key"],…]}            keys of rows that commit 58 deleted
+///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope
+public struct DownloadChunkWriter: Sendable {
+  private enum Line: Hashable {
+    case rows
+    case departed(Departure)
+  }
+
+  public private(set) var payload: PayloadWriter
+  private var table: String?
+  private var line: Line?
+  private var version: Int64?
+  private var lineStart = 0
+  public private(set) var upserts = 0
+  public private(set) var deletes = 0
+
+  public init(capacity: Int = 0) { payload = PayloadWriter(capacity: capacity) }
+
+  public var byteCount: Int { payload.count }
+
+  public mutating func full(_ tables: [String]) {
+    endLine()
+    payload.raw("{\"full\":")
+    names(tables)
+    payload.raw("}\n")
+  }
+
+  /// Names the table of the lines that follow.
+  public mutating func table(_ name: String, columns: [String]) {
+    guard table != name else { return }
+    endLine()
+    table = name
+    payload.raw("{\"table\":")
+    payload.text(name)
+    payload.raw(",\"columns\":")
+    names(columns)
+    payload.raw("}\n")
+  }
+
+  /// Begins a row; write its values with `value` and call `endRow()`.
+  public mutating func beginRow(version: Int64?) {
+    begin(.rows, version)
+    upserts += 1
+  }
+
+  /// Begins the key of a row that is gone.
+  public mutating func beginKey(_ departure: Departure, version: Int64?) {
+    begin(.departed(departure), version)
+    deletes += 1
+  }
+
+  public mutating func value(_ value: Value) { self.value { $0.value(value) } }
+
+  public mutating func value(_ write: (inout PayloadWriter) throws -> Void) rethrows {
+    if payload.count != lineStart { payload.comma() }
+    try write(&payload)
+  }
+
+  public mutating func endRow() { payload.raw("]") }
+
+  private mutating func begin(_ line: Line, _ version: Int64?) {
+    if self.line == line && self.version == version {
+      payload.raw(",[")
+    } else {
+      endLine()
+      self.line = line
+      self.version = version
+      payload.raw("{")
+      if let version {
+        payload.raw("\"version\":")
+        payload.number(version)
+        payload.comma()
+      }
+      switch line {
+      case .rows: payload.raw("\"rows\":[[")
+      case .departed(.deleted): payload.raw("\"deleted\":[[")
+      case .departed(.left): payload.raw("\"left\":[[")
+      }
+    }
+    lineStart = payload.count
+  }
+
+  private mutating func endLine() {
+    guard line != nil else { return }
+    payload.raw("]}\n")
+    line = nil
+  }
+
+  private mutating func names(_ names: [String]) {
+    payload.raw("[")
+    for (index, name) in names.enumerated() {
+      if index > 0 { payload.comma() }
+      payload.text(name)
+    }
+    payload.raw("]")
+  }
+
+  public mutating func finish() -> [UInt8] {
+    endLine()
+    return payload.bytes
+  }
+}
+
+/// Reads a download chunk as a sequence of events, values in place.
+public struct DownloadChunkReader: ~Copyable {
+  public enum Event {
+    case full([String])
+    case table(String, columns: [String])
+    /// Read the values with `item()` until it gives nil.
+    case row(version: Int64?)
+    case key(Departure, version: Int64?)
+  }
+
+  private var reader: PayloadReader
+  private var version: Int64?
+  private var departure: Departure?
+  private var inLine = false
+  private var isFirstRow = true
+  private var inRow = false
+  private var isFirstItem = true
+
+  public init(_ buffer: UnsafeBufferPointer<UInt8>) { reader = PayloadReader(buffer) }
+
+  public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
+
+  public mutating func next() throws(SalvorError) -> Event? {
+    while inRow { _ = try item() }
+    while true {
+      if inLine {
+        if try reader.nextElement(&isFirstRow) {
+          try reader.beginArray()
+          inRow = true
+          isFirstItem = true
+          return departure.map { .key($0, version: version) } ?? .row(version: version)
+        }
+        try reader.expect(0x7D)
+        inLine = false
+      }
+      if reader.atEnd() { return nil }
+      if let event = try line() { return event }
+    }
+  }
+
+  /// The next value of the row or key; nil at its end.
+  public mutating func item() throws(SalvorError) -> PayloadReader.Item? {
+    guard inRow else { return nil }
+    guard try reader.nextElement(&isFirstItem) else {
+      inRow = false
+      return nil
+    }
+    return try reader.item()
+  }
+
+  private mutating func line() throws(SalvorError) -> Event? {
+    try reader.beginObject()
+    var isFirst = true
+    var key = try reader.nextKey(&isFirst)
+    version = nil
+    departure = nil
+    if key == "version" {
+      version = try reader.integer()
+      key = try reader.nextKey(&isFirst)
+    }
+    switch key {
+    case "full":
+      let tables = try names()
+      try reader.expect(0x7D)
+      return .full(tables)
+    case "table":
+      let table = try reader.text()
+      guard try reader.nextKey(&isFirst) == "columns" else { throw reader.malformed("expected \"columns\"") }
+      let columns = try names()
+      try reader.expect(0x7D)
+      return .table(table, columns: columns)
+    case "rows": break
+    case "deleted": departure = .deleted
+    case "left": departure = .left
+    default: throw reader.malformed("an unknown line")
+    }
+    try reader.beginArray()
+    inLine = true
+    isFirstRow = true
+    return nil
+  }
+
+  private mutating func names() throws(SalvorError) -> [String] {
+    var names: [String] = []
+    try reader.beginArray()
+    var isFirst = true
+    while try reader.nextElement(&isFirst) { names.append(try reader.text()) }
+    return names
+  }
+}

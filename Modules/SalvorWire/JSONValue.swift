@@ -1,0 +1,177 @@
+import SalvorModel
+
+/// A small JSON tree for the control messages and for `--json`. Rows never pass through it.
+public indirect enum JSONValue: Sendable, Hashable {
+  case null
+  case bool(Bool)
+  case integer(Int64)
+  case real(Double)
+  case string(String)
+  case array([JSONValue])
+  case object([Member])
+
+  public struct Member: Sendable, Hashable {
+    public var key: String
+    public var value: JSONValue
+    public init(_ key: String, _ value: JSONValue) {
+      self.key = key
+      self.value = value
+    }
+  }
+
+  /// Parses one value and nothing after it. Throws `malformed`.
+  public init(parsing bytes: [UInt8], depthMax: Int = Limits().depthMax) throws(SalvorError) {
+    let result = bytes.withUnsafeBufferPointer { buffer in
+      Result { () throws(SalvorError) in
+        var reader = PayloadReader(buffer)
+        let value = try JSONValue(reading: &reader, depth: depthMax)
+        guard reader.atEnd() else { throw reader.malformed("something follows the value") }
+        return value
+      }
+    }
+    self = try result.get()
+  }
+
+  public init(reading reader: inout PayloadReader, depth: Int = Limits().depthMax) throws(SalvorError) {
+    guard depth > 0 else { throw reader.malformed("nested too deeply") }
+    switch try reader.peekByte() {
+    case 0x7B:
+      try reader.beginObject()
+      var members: [Member] = []
+      var isFirst = true
+      while let key = try reader.nextKey(&isFirst) {
+        members.append(Member(key, try JSONValue(reading: &reader, depth: depth - 1)))
+      }
+      self = .object(members)
+    case 0x5B:
+      try reader.beginArray()
+      var items: [JSONValue] = []
+      var isFirst = true
+      while try reader.nextElement(&isFirst) { items.append(try JSONValue(reading: &reader, depth: depth - 1)) }
+      self = .array(items)
+    case 0x74, 0x66: self = .bool(try reader.boolean())
+    default:
+      switch try reader.item() {
+      case .null: self = .null
+      case .integer(let x): self = .integer(x)
+      case .real(let x): self = .real(x)
+      case .text(let x): self = .string(String(decoding: x, as: UTF8.self))
+      case .blob: throw reader.malformed("a blob cannot stand here")
+      }
+    }
+  }
+
+  public var bytes: [UInt8] {
+    var writer = PayloadWriter()
+    write(to: &writer)
+    return writer.bytes
+  }
+
+  public var text: String { String(decoding: bytes, as: UTF8.self) }
+
+  public func write(to writer: inout PayloadWriter) {
+    switch self {
+    case .null: writer.null()
+    case .bool(let x): x ? writer.raw("true") : writer.raw("false")
+    case .integer(let x): writer.number(x)
+    case .real(let x): writer.real(x)
+    case .string(let x): writer.text(x)
+    case .array(let items):
+      writer.raw("[")
+      for (index, item) in items.enumerated() {
+        if index > 0 { writer.comma() }
+        item.write(to: &writer)
+      }
+      writer.raw("]")
+    case .object(let members):
+      writer.raw("{")
+      for (index, member) in members.enumerated() {
+        if index > 0 { writer.comma() }
+        writer.text(member.key)
+        writer.raw(":")
+        member.value.write(to: &writer)
+      }
+      writer.raw("}")
+    }
+  }
+
+  /// A row's value, in the payload's own way of writing (`PayloadWriter`).
+  public init(_ value: Value) {
+    var writer = PayloadWriter()
+    writer.value(value)
+    self = (try? JSONValue(parsing: writer.bytes)) ?? .null
+  }
+
+  /// Back from `init(_: Value)`; nil where this is no row's value.
+  public var rowValue: Value? {
+    let bytes = bytes
+    return bytes.withUnsafeBufferPointer { buffer in
+      var reader = PayloadReader(buffer)
+      return try? reader.item().value
+    }
+  }
+
+  // Reading a message: each throws `malformed` and names the key.
+
+  public subscript(key: String) -> JSONValue? {
+    if case .object(let members) = self { members.first { $0.key == key }?.value } else { nil }
+  }
+
+  public var string: String? { if case .string(let x) = self { x } else { nil } }
+  public var integer: Int64? { if case .integer(let x) = self { x } else { nil } }
+  public var bool: Bool? { if case .bool(let x) = self { x } else { nil } }
+  public var array: [JSONValue]? { if case .array(let x) = self { x } else { nil } }
+  public var members: [Member]? { if case .object(let x) = self { x } else { nil } }
+  public var isNull: Bool { self == .null }
+
+  public func string(_ key: String) throws(SalvorError) -> String { try need(key, self[key]?.string, "a string") }
+  public func integer(_ key: String) throws(SalvorError) -> Int64 { try need(key, self[key]?.integer, "a whole number") }
+  public func array(_ key: String) throws(SalvorError) -> [JSONValue] { try need(key, self[key]?.array, "a list") }
+  public func bool(_ key: String) throws(SalvorError) -> Bool { try need(key, self[key]?.bool, "true or false") }
+
+  /// Nil where the key is missing or null; throws where it is something else than a string.
+  public func optionalString(_ key: String) throws(SalvorError) -> String? {
+    guard let value = self[key], !value.isNull else { return nil }
+    return try need(key, value.string, "a string")
+  }
+
+  public func optionalInteger(_ key: String) throws(SalvorError) -> Int64? {
+    guard let value = self[key], !value.isNull else { return nil }
+    return try need(key, value.integer, "a whole number")
+  }
+
+  public func optionalArray(_ key: String) throws(SalvorError) -> [JSONValue]? {
+    guard let value = self[key], !value.isNull else { return nil }
+    return try need(key, value.array, "a list")
+  }
+
+  /// An identifier of 32 hexadecimal digits.
+  public func identifier<ID: RandomIdentifier>(_ key: String, as type: ID.Type = ID.self) throws(SalvorError) -> ID {
+    try need(key, ID(try string(key)), "32 hexadecimal digits")
+  }
+
+  public func optionalIdentifier<ID: RandomIdentifier>(
+    _ key: String, as type: ID.Type = ID.self
+  ) throws(SalvorError) -> ID? {
+    guard let value = self[key], !value.isNull else { return nil }
+    return try need(key, value.string.flatMap { ID($0) }, "32 hexadecimal digits")
+  }
+
+  private func need<T>(_ key: String, _ value: T?, _ what: String) throws(SalvorError) -> T {
+    guard let value else { throw SalvorError(.malformed, "The message's \"\(key)\" must be \(what).") }
+    return value
+  }
+}
+
+extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
+  ExpressibleByArrayLiteral, ExpressibleByNilLiteral, ExpressibleByDictionaryLiteral
+{
+  public init(stringLiteral value: String) { self = .string(value) }
+  public init(integerLiteral value: Int64) { self = .integer(value) }
+  public init(booleanLiteral value: Bool) { self = .bool(value) }
+  public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+  public init(nilLiteral: ()) { self = .null }
+  public init(dictionaryLiteral elements: (String, JSONValue)...) {
+    self = .object(elements.map { Member($0.0, $0.1) })
+  }
+}

@@ -1,0 +1,250 @@
+import SalvorModel
+
+/// What the changes of one kind look like: table, operation and the columns that each row array holds.
+///
+/// A row array is `[shape, …]` and then, for an insert the values of `columns` (all travelling columns); for an update
+/// the key, then old and new value of each of `columns` (the changed ones); for a delete the key.
+public struct UploadShape: Sendable, Hashable {
+  public var table: String
+  public var operation: Operation
+  public var columns: [String]
+  public init(table: String, operation: Operation, columns: [String]) {
+    self.table = table
+    self.operation = operation
+    self.columns = columns
+  }
+}
+
+/// Writes one upload chunk: JSON lines that stand on their own (docs/reference/protocol.md, *Upload payload*).
+///
+///     {"stamp":"…"}                                           the stamp of the request IDs that follow
+///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
+///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
+///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
+///
+/// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
+/// the device's rows stood at when the changes were made.
+public struct UploadChunkWriter: Sendable {
+  public private(set) var payload: PayloadWriter
+  private var shapes: [UploadShape: Int] = [:]
+  private var stamp: RequestStamp?
+  private var nextCounter: Int64 = 0
+  private var made: Int64 = 0
+  private var lineIsOpen = false
+  public private(set) var firstCounter: Int64 = 0
+  public private(set) var lastCounter: Int64 = 0
+  public private(set) var changeCount = 0
+
+  public init(capacity: Int = 0) { payload = PayloadWriter(capacity: capacity) }
+
+  public var byteCount: Int { payload.count }
+
+  /// The place of a shape in this chunk; its line is written when it is new.
+  public mutating func place(of shape: UploadShape) -> Int {
+    if let place = shapes[shape] { return place }
+    endLine()
+    let place = shapes.count
+    shapes[shape] = place
+    payload.raw("{\"shape\":")
+    payload.number(Int64(place))
+    payload.raw(",\"table\":")
+    payload.text(shape.table)
+    payload.raw(",\"operation\":")
+    payload.text(shape.operation.rawValue)
+    payload.raw(",\"columns\":[")
+    for (index, column) in shape.columns.enumerated() {
+      if index > 0 { payload.comma() }
+      payload.text(column)
+    }
+    payload.raw("]}\n")
+    return place
+  }
+
+  /// Says that the changes from `first` to `last` are one request. Before its first change; it may end in a later chunk,
+  /// which then says it again.
+  public mutating func request(first: Int64, last: Int64, tag: String?) {
+    endLine()
+    payload.raw("{\"request\":")
+    payload.number(first)
+    payload.raw(",\"last\":")
+    payload.number(last)
+    if let tag {
+      payload.raw(",\"tag\":")
+      payload.text(tag)
+    }
+    payload.raw("}\n")
+  }
+
+  /// Begins a row array; write each value with `payload` calls through `value…` and then call `endChange()`.
+  public mutating func beginChange(shape place: Int, stamp: RequestStamp, counter: Int64, made: Int64) {
+    if self.stamp != stamp {
+      endLine()
+      self.stamp = stamp
+      payload.raw("{\"stamp\":")
+      payload.text(stamp.text)
+      payload.raw("}\n")
+    }
+    if lineIsOpen && (counter != nextCounter || made != self.made) { endLine() }
+    if lineIsOpen {
+      payload.comma()
+    } else {
+      payload.raw("{\"first\":")
+      payload.number(counter)
+      payload.raw(",\"made\":")
+      payload.number(made)
+      payload.raw(",\"changes\":[")
+      lineIsOpen = true
+    }
+    if changeCount == 0 { firstCounter = counter }
+    lastCounter = counter
+    nextCounter = counter + 1
+    self.made = made
+    changeCount += 1
+    payload.raw("[")
+    payload.number(Int64(place))
+  }
+
+  public mutating func value(_ value: Value) {
+    payload.comma()
+    payload.value(value)
+  }
+
+  /// Appends a value through the payload writer itself, after the comma.
+  public mutating func value(_ write: (inout PayloadWriter) throws -> Void) rethrows {
+    payload.comma()
+    try write(&payload)
+  }
+
+  public mutating func endChange() { payload.raw("]") }
+
+  private mutating func endLine() {
+    guard lineIsOpen else { return }
+    payload.raw("]}\n")
+    lineIsOpen = false
+  }
+
+  /// The chunk's text.
+  public mutating func finish() -> [UInt8] {
+    endLine()
+    return payload.bytes
+  }
+}
+
+/// Reads an upload chunk as a sequence of events, values in place.
+public struct UploadChunkReader: ~Copyable {
+  public enum Event {
+    /// A new shape; its number is its place among `shapes`.
+    case shape(Int)
+    case request(first: Int64, last: Int64, tag: String?)
+    /// Read the row with `item()` until it gives nil.
+    case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
+  }
+
+  private var reader: PayloadReader
+  public private(set) var shapes: [UploadShape] = []
+  private var stamp: RequestStamp?
+  private var counter: Int64 = 0
+  private var made: Int64 = 0
+  private var inChanges = false
+  private var isFirstChange = true
+  private var inRow = false
+
+  public init(_ buffer: UnsafeBufferPointer<UInt8>) { reader = PayloadReader(buffer) }
+
+  public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
+
+  public mutating func next() throws(SalvorError) -> Event? {
+    while inRow { _ = try item() }
+    while true {
+      if inChanges {
+        if try reader.nextElement(&isFirstChange) { return try beginChange() }
+        try reader.expect(0x7D)
+        inChanges = false
+      }
+      if reader.atEnd() { return nil }
+      if let event = try line() { return event }
+    }
+  }
+
+  private mutating func beginChange() throws(SalvorError) -> Event {
+    guard let stamp else { throw reader.malformed("changes before a stamp") }
+    try reader.beginArray()
+    let place = try reader.integer()
+    guard place >= 0, place < shapes.count else { throw reader.malformed("an unknown shape") }
+    inRow = true
+    defer { counter += 1 }
+    return .change(shape: Int(place), stamp: stamp, counter: counter, made: made)
+  }
+
+  /// The next value of the row; nil at its end.
+  public mutating func item() throws(SalvorError) -> PayloadReader.Item? {
+    guard inRow else { return nil }
+    if try reader.take(0x5D) {
+      inRow = false
+      return nil
+    }
+    try reader.expect(0x2C)
+    return try reader.item()
+  }
+
+  /// One line's head. Nil: it only changed the state.
+  private mutating func line() throws(SalvorError) -> Event? {
+    try reader.beginObject()
+    var isFirst = true
+    guard let key = try reader.nextKey(&isFirst) else { throw reader.malformed("an empty line object") }
+    switch key {
+    case "stamp":
+      guard let stamp = RequestStamp(try reader.text()) else { throw reader.malformed("not a stamp") }
+      self.stamp = stamp
+      try reader.expect(0x7D)
+      return nil
+    case "shape":
+      guard try reader.integer() == shapes.count else { throw reader.malformed("shapes must count from 0") }
+      shapes.append(try shape(&isFirst))
+      return .shape(shapes.count - 1)
+    case "request": return try request(&isFirst)
+    case "first":
+      counter = try reader.integer()
+      guard counter > 0, try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
+      made = try reader.integer()
+      guard try reader.nextKey(&isFirst) == "changes" else { throw reader.malformed("expected \"changes\"") }
+      try reader.beginArray()
+      inChanges = true
+      isFirstChange = true
+      return nil
+    default: throw reader.malformed("an unknown line \"\(key.prefix(40))\"")
+    }
+  }
+
+  private mutating func shape(_ isFirst: inout Bool) throws(SalvorError) -> UploadShape {
+    guard try reader.nextKey(&isFirst) == "table" else { throw reader.malformed("expected \"table\"") }
+    let table = try reader.text()
+    guard try reader.nextKey(&isFirst) == "operation", let operation = Operation(rawValue: try reader.text()) else {
+      throw reader.malformed("expected an \"operation\" insert, update or delete")
+    }
+    guard try reader.nextKey(&isFirst) == "columns" else { throw reader.malformed("expected \"columns\"") }
+    var columns: [String] = []
+    try reader.beginArray()
+    var isFirstColumn = true
+    while try reader.nextElement(&isFirstColumn) {
+      columns.append(try reader.text())
+      guard columns.count <= Limits().columnsMax else { throw reader.malformed("too many columns") }
+    }
+    try reader.expect(0x7D)
+    return UploadShape(table: table, operation: operation, columns: columns)
+  }
+
+  private mutating func request(_ isFirst: inout Bool) throws(SalvorError) -> Event {
+    let first = try reader.integer()
+    guard try reader.nextKey(&isFirst) == "last" else { throw reader.malformed("expected \"last\"") }
+    let last = try reader.integer()
+    var tag: String?
+    if let key = try reader.nextKey(&isFirst) {
+      guard key == "tag" else { throw reader.malformed("expected \"tag\"") }
+      tag = try reader.text()
+      try reader.expect(0x7D)
+    }
+    guard first > 0, last >= first else { throw reader.malformed("a request that ends before it begins") }
+    return .request(first: first, last: last, tag: tag)
+  }
+}

@@ -1,0 +1,222 @@
+import CSQLite
+import SalvorModel
+
+/// One connection to a SQLite database.
+///
+/// Not thread-safe: it belongs to one actor (see `SQLiteQueue`), and everything on it is synchronous, so that no `await`
+/// is ever inside a transaction. Result codes are extended ones. The connection is closed when the last reference to it
+/// is gone, or by `close`.
+public final class SQLiteConnection {
+  public struct Mode: Sendable, Hashable {
+    var flags: Int32
+    /// Reads and writes; the file is created where it is missing.
+    public static let create = Mode(flags: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)
+    /// Reads and writes; a missing file is an error.
+    public static let readWrite = Mode(flags: SQLITE_OPEN_READWRITE)
+    public static let readOnly = Mode(flags: SQLITE_OPEN_READONLY)
+  }
+
+  public let path: String
+  let database: OpaquePointer
+  private var isOpen = true
+  private var cache: [String: SQLiteStatement] = [:]
+  private let cachedStatementsMax = 512
+  private let interruption: SQLiteInterrupter
+  var authorizer: AuthorizerBox?
+
+  /// - Parameters:
+  ///   - path: a file's path, `:memory:`, or a `file:` URI.
+  ///   - busyTimeoutMilliseconds: how long a lock of another connection is waited for before `storageBusy`.
+  public init(_ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000) throws {
+    var database: OpaquePointer?
+    // NOMUTEX: one actor uses it. `interrupt` is the one call that SQLite allows from elsewhere.
+    let code = sqlite3_open_v2(path, &database, mode.flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nil)
+    guard code == SQLITE_OK, let database else {
+      let error = SalvorError.sqlite(
+        database.map { sqlite3_extended_errcode($0) } ?? code, database, file: path)
+      sqlite3_close_v2(database)
+      throw error
+    }
+    self.path = path
+    self.database = database
+    interruption = SQLiteInterrupter(database)
+    sqlite3_extended_result_codes(database, 1)
+    sqlite3_busy_timeout(database, busyTimeoutMilliseconds)
+  }
+
+  deinit { close() }
+
+  /// Closes the connection; statements that are still referenced keep it until they go. Safe to call twice.
+  public func close() {
+    guard isOpen else { return }
+    isOpen = false
+    cache.removeAll()
+    interruption.forget()
+    sqlite3_close_v2(database)
+  }
+
+  // MARK: Statements
+
+  /// Compiles one statement, which is not kept. `persistent`: it is going to run often.
+  public func prepare(_ sql: String, persistent: Bool = false) throws -> SQLiteStatement {
+    guard isOpen else { throw SalvorError(.storage, "The database \(path) is closed: open it again.") }
+    var sql = sql
+    var handle: OpaquePointer?
+    let flags = persistent ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
+    let code = sql.withUTF8 { text in
+      text.withMemoryRebound(to: CChar.self) {
+        sqlite3_prepare_v3(database, $0.baseAddress, Int32($0.count), flags, &handle, nil)
+      }
+    }
+    guard code == SQLITE_OK else { throw SalvorError.sqlite(code, database, sql: sql) }
+    guard let handle else { throw SalvorError(.storage, "SQLite: the statement is empty.", context: ["sql": sql]) }
+    return SQLiteStatement(handle, sql: sql)
+  }
+
+  /// A statement from the cache, reset and without bindings; a new one where the cached one is in use.
+  public func cached(_ sql: String) throws -> SQLiteStatement {
+    if let statement = cache[sql], !statement.isBusy {
+      statement.reset()
+      statement.clearBindings()
+      return statement
+    }
+    let statement = try prepare(sql, persistent: true)
+    if cache.count >= cachedStatementsMax { cache.removeAll() }
+    cache[sql] = statement
+    return statement
+  }
+
+  /// Finalizes the cached statements, e.g. before a `DROP TABLE` or `VACUUM`.
+  public func clearStatementCache() { cache.removeAll() }
+
+  /// Runs any number of statements without parameters; their rows are thrown away.
+  public func execute(_ sql: String) throws {
+    guard isOpen else { throw SalvorError(.storage, "The database \(path) is closed: open it again.") }
+    let code = sqlite3_exec(database, sql, nil, nil, nil)
+    guard code == SQLITE_OK else {
+      throw SalvorError.sqlite(sqlite3_extended_errcode(database), database, sql: sql)
+    }
+  }
+
+  /// Runs one statement to its end, with `values` bound from parameter 1 on.
+  public func run(_ sql: String, _ values: Value...) throws { try run(sql, values) }
+
+  public func run(_ sql: String, _ values: [Value]) throws {
+    let statement = try cached(sql)
+    try statement.bind(values)
+    defer { statement.reset() }
+    while try statement.step() {}
+  }
+
+  /// Calls `body` with each row of a query, as long as it answers true.
+  public func query(_ sql: String, _ values: [Value] = [], _ body: (SQLiteStatement) throws -> Bool) throws {
+    let statement = try cached(sql)
+    try statement.bind(values)
+    defer { statement.reset() }
+    while try statement.step() {
+      guard try body(statement) else { return }
+    }
+  }
+
+  /// All rows of a query. For small results.
+  public func rows(_ sql: String, _ values: Value...) throws -> [[Value]] { try rows(sql, values) }
+
+  public func rows(_ sql: String, _ values: [Value]) throws -> [[Value]] {
+    var rows: [[Value]] = []
+    try query(sql, values) {
+      rows.append($0.values())
+      return true
+    }
+    return rows
+  }
+
+  /// The first column of the first row; nil where there is no row.
+  public func scalar(_ sql: String, _ values: Value...) throws -> Value? {
+    var result: Value?
+    try query(sql, values) {
+      result = $0.value(0)
+      return false
+    }
+    return result
+  }
+
+  public func integer(_ sql: String, _ values: Value...) throws -> Int64? {
+    var result: Int64?
+    try query(sql, values) {
+      result = $0.isNull(0) ? nil : $0.int64(0)
+      return false
+    }
+    return result
+  }
+
+  // MARK: State
+
+  /// Rows changed by the last statement, without those of triggers and foreign key actions.
+  public var changes: Int { Int(sqlite3_changes(database)) }
+  /// Rows changed since the connection was opened, with those of triggers and foreign key actions.
+  public var totalChanges: Int { Int(sqlite3_total_changes(database)) }
+  public var lastInsertRowID: Int64 { sqlite3_last_insert_rowid(database) }
+  public var isInTransaction: Bool { sqlite3_get_autocommit(database) == 0 }
+
+  /// Sets a PRAGMA, e.g. `pragma("journal_mode", "WAL")`, and answers the value it gives back, if any.
+  @discardableResult
+  public func pragma(_ name: String, _ value: String) throws -> Value? {
+    let statement = try prepare("PRAGMA \(name)=\(value)")
+    return try statement.step() ? statement.value(0) : nil
+  }
+
+  /// Reads a PRAGMA.
+  public func pragma(_ name: String) throws -> Value? {
+    let statement = try prepare("PRAGMA \(name)")
+    return try statement.step() ? statement.value(0) : nil
+  }
+
+  /// Grows whenever the schema changes, by whatever connection.
+  public func schemaVersion() throws -> Int64 { try integer("PRAGMA schema_version") ?? 0 }
+
+  /// Whether triggers fire for what this connection writes. All triggers, the application's too; foreign key actions
+  /// and other connections are not touched by it.
+  public var triggersEnabled: Bool {
+    get {
+      var on: Int32 = 0
+      return csqlite_enable_trigger(database, -1, &on) == SQLITE_OK && on != 0
+    }
+    set {
+      // A change makes SQLite compile all prepared statements anew at their next run.
+      var on: Int32 = 0
+      _ = csqlite_enable_trigger(database, newValue ? 1 : 0, &on)
+    }
+  }
+
+  /// Runs `body` with triggers on or off, and puts the switch back.
+  public func withTriggers<Result>(_ enabled: Bool, _ body: () throws -> Result) rethrows -> Result {
+    let before = triggersEnabled
+    triggersEnabled = enabled
+    defer { triggersEnabled = before }
+    return try body()
+  }
+
+  /// Refuses what could damage the file's format (`PRAGMA writable_schema`, writes to shadow tables).
+  public func setDefensive(_ on: Bool) { _ = csqlite_config_defensive(database, on ? 1 : 0) }
+
+  /// Stops what the connection is doing, from any thread; the running call throws `cancelled`.
+  public var interrupter: SQLiteInterrupter { interruption }
+
+  public enum Checkpoint: Sendable {
+    case passive, full, restart, truncate
+    var code: Int32 {
+      switch self {
+      case .passive: SQLITE_CHECKPOINT_PASSIVE
+      case .full: SQLITE_CHECKPOINT_FULL
+      case .restart: SQLITE_CHECKPOINT_RESTART
+      case .truncate: SQLITE_CHECKPOINT_TRUNCATE
+      }
+    }
+  }
+
+  /// Moves the write-ahead log into the database file.
+  public func checkpoint(_ kind: Checkpoint = .passive) throws {
+    let code = sqlite3_wal_checkpoint_v2(database, nil, kind.code, nil, nil)
+    guard code == SQLITE_OK else { throw SalvorError.sqlite(code, database, file: path) }
+  }
+}

@@ -1,0 +1,150 @@
+import SalvorModel
+
+/// What differs between a schema and a database that exists already (semantics 6, interfaces: schema).
+public struct SchemaComparison: Sendable, Hashable {
+  /// What can be applied without a loss, in the schema's order.
+  public enum Addition: Sendable, Hashable {
+    case table(Table)
+    case column(Column, table: Table)
+  }
+
+  /// What cannot: it is refused by name.
+  public struct Refusal: Sendable, Hashable {
+    public var table: String
+    /// Nil: the whole table.
+    public var column: String?
+    /// What was found and what the schema says.
+    public var what: String
+  }
+
+  public var additions: [Addition] = []
+  public var refusals: [Refusal] = []
+
+  /// Compares every table of the schema. Tables that the schema does not name are the application's own.
+  public init(_ schema: Schema, with connection: SQLiteConnection, ddl: TableDDL) throws {
+    for table in schema.tables {
+      guard let shape = try connection.tableShape(table.name) else {
+        additions.append(.table(table))
+        continue
+      }
+      compareColumns(table, shape)
+      compareKeys(table, shape)
+      compareReferences(table, shape, schema, ddl)
+    }
+  }
+
+  /// Throws `schemaRefused` with every refusal in the message, applies the additions otherwise. Call it inside a
+  /// transaction. Answers how many there were.
+  @discardableResult
+  public func apply(to connection: SQLiteConnection, schema: Schema, ddl: TableDDL) throws -> Int {
+    try check()
+    for addition in additions {
+      switch addition {
+      case .table(let table): try connection.execute(ddl.createTable(table, in: schema))
+      case .column(let column, let table): try connection.execute(ddl.addColumn(column, to: table, in: schema))
+      }
+    }
+    return additions.count
+  }
+
+  /// Throws `schemaRefused` where something cannot be applied.
+  public func check() throws {
+    guard let first = refusals.first else { return }
+    let list = refusals.map { refusal in
+      let place = refusal.column.map { "\(refusal.table).\($0)" } ?? refusal.table
+      return "\(place): \(refusal.what)"
+    }
+    var context = ["table": first.table]
+    if let column = first.column { context["column"] = column }
+    throw SalvorError(
+      .schemaRefused,
+      "The database does not fit the schema: \(list.joined(separator: "; ")). Change the schema, or migrate the tables.",
+      context: context)
+  }
+
+  private mutating func refuse(_ table: Table, _ column: String? = nil, _ what: String) {
+    refusals.append(Refusal(table: table.name, column: column, what: what))
+  }
+
+  private mutating func compareColumns(_ table: Table, _ shape: TableShape) {
+    for column in table.columns {
+      guard let found = shape.column(column.name) else {
+        if shape.generated.contains(where: { $0.lowercased() == column.name.lowercased() }) {
+          refuse(table, column.name, "is a generated column; leave it out of the schema")
+        } else if table.primaryKey.contains(column.name) {
+          refuse(table, column.name, "is missing in the table and part of the schema's primary key")
+        } else if column.nullable || column.defaultValue != nil {
+          additions.append(.column(column, table: table))
+        } else {
+          refuse(table, column.name, "is missing in the table, and is neither nullable nor has a default")
+        }
+        continue
+      }
+      if !column.type.isKept(by: found.affinity) {
+        refuse(
+          table, column.name,
+          "is \(found.declaredType) in the table, \(column.type.rawValue) in the schema")
+      }
+      if column.nullable, found.notNull {
+        refuse(table, column.name, "is NOT NULL in the table, nullable in the schema")
+      }
+    }
+    for column in shape.columns
+    where !table.columns.contains(where: { $0.name.lowercased() == column.name.lowercased() }) {
+      refuse(table, column.name, "is in the table, not in the schema (was it dropped or renamed?)")
+    }
+  }
+
+  private mutating func compareKeys(_ table: Table, _ shape: TableShape) {
+    let key = shape.primaryKey.map { $0.lowercased() }
+    if key != table.primaryKey.map({ $0.lowercased() }) {
+      let found = shape.primaryKey.isEmpty ? "none" : shape.primaryKey.joined(separator: ", ")
+      refuse(table, nil, "the primary key is \(found) in the table, \(table.primaryKey.joined(separator: ", ")) in the schema")
+    }
+    let indexes = shape.uniqueIndexes.filter { !$0.partial }.map { index in
+      Set(index.columns.map { $0.name?.lowercased() ?? "" })
+    }
+    for unique in table.unique where !indexes.contains(Set(unique.map { $0.lowercased() })) {
+      refuse(table, unique.joined(separator: ", "), "has no UNIQUE constraint in the table")
+    }
+    for index in shape.uniqueIndexes where table.maintained != .client && index.columns.contains(where: { $0.name == nil }) {
+      refuse(table, nil, "the unique index \(index.name) is on an expression, which capture cannot follow")
+    }
+  }
+
+  private mutating func compareReferences(
+    _ table: Table, _ shape: TableShape, _ schema: Schema, _ ddl: TableDDL
+  ) {
+    for reference in table.references where ddl.softForeignKeys || !reference.soft {
+      // A column that is being added brings its own foreign key.
+      guard shape.column(reference.column) != nil else { continue }
+      let found = shape.foreignKeys.first {
+        $0.columns.map { $0.lowercased() } == [reference.column.lowercased()]
+          && $0.parent.lowercased() == reference.table.lowercased()
+      }
+      guard let found else {
+        refuse(table, reference.column, "has no foreign key to \(reference.table) in the table")
+        continue
+      }
+      if found.onDelete.lowercased() != reference.onDelete.rawValue {
+        refuse(
+          table, reference.column,
+          "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema")
+      }
+    }
+  }
+}
+
+extension ColumnType {
+  /// Whether a column of `affinity` gives back every value of this type as it was stored.
+  func isKept(by affinity: Affinity) -> Bool {
+    switch self {
+    case .text, .json: affinity == .text || affinity == .blob
+    // A declared type DATETIME has numeric affinity; text that is no number stays text in it.
+    case .timestamp: affinity == .text || affinity == .blob || affinity == .numeric
+    case .integer, .boolean: affinity == .integer || affinity == .numeric || affinity == .blob
+    case .real: affinity == .real || affinity == .blob
+    case .blob: affinity == .blob || affinity == .text
+    }
+  }
+}

@@ -1,0 +1,161 @@
+import SalvorModel
+
+/// A table as the database has it.
+public struct TableShape: Sendable, Hashable {
+  public struct Column: Sendable, Hashable {
+    public var name: String
+    public var declaredType: String
+    public var notNull: Bool
+    /// The DEFAULT clause as SQL; nil without one.
+    public var defaultSQL: String?
+    /// The place in the primary key, from 1; 0: not in it.
+    public var keyPosition: Int
+    public var affinity: Affinity { Affinity(declaredType) }
+  }
+
+  public struct UniqueIndex: Sendable, Hashable {
+    public var name: String
+    /// Columns and the collation that the index compares them with; a nil name is an expression.
+    public var columns: [IndexedColumn]
+    /// It holds only the rows of a WHERE clause.
+    public var partial: Bool
+    /// It is the primary key's.
+    public var isPrimaryKey: Bool
+  }
+
+  public struct IndexedColumn: Sendable, Hashable {
+    public var name: String?
+    public var collation: String
+  }
+
+  public struct ForeignKey: Sendable, Hashable {
+    public var columns: [String]
+    public var parent: String
+    /// Empty: the parent's primary key.
+    public var parentColumns: [String]
+    /// As SQLite writes it: `NO ACTION`, `CASCADE`, …
+    public var onDelete: String
+    public var onUpdate: String
+  }
+
+  public var name: String
+  /// Ordinary columns in the table's order. Generated columns are in `generated`.
+  public var columns: [Column]
+  public var generated: [String]
+  public var uniqueIndexes: [UniqueIndex]
+  public var foreignKeys: [ForeignKey]
+  public var withoutRowid: Bool
+
+  /// The primary key's columns, in the key's order; empty without a primary key.
+  public var primaryKey: [String] {
+    columns.filter { $0.keyPosition > 0 }.sorted { $0.keyPosition < $1.keyPosition }.map(\.name)
+  }
+
+  /// Whether the primary key is the rowid.
+  public var hasRowidKey: Bool { !withoutRowid && !primaryKey.isEmpty && !uniqueIndexes.contains { $0.isPrimaryKey } }
+
+  public func column(_ name: String) -> Column? {
+    columns.first { $0.name == name } ?? columns.first { $0.name.lowercased() == name.lowercased() }
+  }
+}
+
+/// SQLite's rule from a declared type to a column's affinity (datatype3.html, section 3.1).
+public enum Affinity: String, Sendable, Hashable {
+  case text, numeric, integer, real, blob
+
+  public init(_ declaredType: String) {
+    let type = declaredType.uppercased()
+    if type.contains("INT") {
+      self = .integer
+    } else if type.contains("CHAR") || type.contains("CLOB") || type.contains("TEXT") {
+      self = .text
+    } else if type.contains("BLOB") || type.isEmpty {
+      self = .blob
+    } else if type.contains("REAL") || type.contains("FLOA") || type.contains("DOUB") {
+      self = .real
+    } else {
+      self = .numeric
+    }
+  }
+}
+
+extension SQLiteConnection {
+  /// The names of the ordinary tables, without SQLite's own.
+  public func tableNames() throws -> [String] {
+    try rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name")
+      .compactMap { $0[0].string }
+  }
+
+  /// The table's shape; nil where there is no such table. Names compare as SQLite compares them, without case.
+  public func tableShape(_ name: String) throws -> TableShape? {
+    guard
+      let found = try scalar(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?1 COLLATE NOCASE", .text(name))?.string
+    else { return nil }
+    var shape = TableShape(
+      name: found, columns: [], generated: [], uniqueIndexes: [], foreignKeys: [], withoutRowid: false)
+    for row in try pragmaRows("table_xinfo", found) {
+      // cid, name, type, notnull, dflt_value, pk, hidden
+      let name = row[1].string ?? ""
+      switch row[6].integer ?? 0 {
+      case 0:
+        shape.columns.append(
+          TableShape.Column(
+            name: name, declaredType: row[2].string ?? "", notNull: row[3].integer != 0, defaultSQL: row[4].string,
+            keyPosition: Int(row[5].integer ?? 0)))
+      case 2, 3: shape.generated.append(name)
+      default: break
+      }
+    }
+    // seq, name, unique, origin, partial
+    for row in try pragmaRows("index_list", found) where row[2].integer == 1 {
+      try shape.add(index: row[1].string ?? "", isPrimaryKey: row[3].string == "pk", partial: row[4].integer == 1, self)
+    }
+    shape.foreignKeys = try foreignKeys(of: found)
+    return shape
+  }
+
+  private func foreignKeys(of table: String) throws -> [TableShape.ForeignKey] {
+    var keys: [Int64: TableShape.ForeignKey] = [:]
+    // id, seq, table, from, to, on_update, on_delete, match; by id and seq
+    for row in try pragmaRows("foreign_key_list", table) {
+      let id = row[0].integer ?? 0
+      var key =
+        keys[id]
+        ?? TableShape.ForeignKey(
+          columns: [], parent: row[2].string ?? "", parentColumns: [], onDelete: row[6].string ?? "",
+          onUpdate: row[5].string ?? "")
+      key.columns.append(row[3].string ?? "")
+      if let column = row[4].string { key.parentColumns.append(column) }
+      keys[id] = key
+    }
+    // SQLite numbers them from the last of the CREATE TABLE to the first.
+    return keys.sorted { $0.key > $1.key }.map(\.value)
+  }
+
+  func pragmaRows(_ pragma: String, _ name: String) throws -> [[Value]] {
+    let statement = try prepare("PRAGMA \(pragma)(\(quoted(name)))")
+    var rows: [[Value]] = []
+    while try statement.step() { rows.append(statement.values()) }
+    return rows
+  }
+}
+
+extension TableShape {
+  fileprivate mutating func add(
+    index: String, isPrimaryKey: Bool, partial: Bool, _ connection: SQLiteConnection
+  ) throws {
+    var columns: [IndexedColumn] = []
+    var hasRowid = false
+    // seqno, cid (-1: rowid, -2: expression), name, desc, coll, key
+    for row in try connection.pragmaRows("index_xinfo", index) {
+      if row[5].integer == 1 {
+        columns.append(IndexedColumn(name: row[2].string, collation: row[4].string ?? "BINARY"))
+      } else if row[1].integer == -1 {
+        hasRowid = true
+      }
+    }
+    if isPrimaryKey, !hasRowid { withoutRowid = true }
+    uniqueIndexes.append(UniqueIndex(name: index, columns: columns, partial: partial, isPrimaryKey: isPrimaryKey))
+  }
+}
