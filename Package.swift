@@ -113,6 +113,7 @@ let package = Package(
     tests("SalvorModelTests", ["SalvorModel"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
+    tests("SalvorServerTests", protocols + ["SalvorServer"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),

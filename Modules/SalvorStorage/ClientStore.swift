@@ -50,8 +50,10 @@ public protocol ClientStore: Sendable {
   /// `schema-incompatible` with each table and column named, and nothing is changed.
   func adopt(_ config: SyncConfig) async throws
 
-  /// The first contact: the server's ID is remembered.
-  func remember(server: ServerID, incarnations: [Incarnation]) async throws
+  /// The server has said who it is and whom it takes this device for: both are remembered, with its incarnation.
+  /// Nothing is written where they are known. Throws `remote-of-another-principal` where the database belongs to another
+  /// principal: a queue is never sent as another.
+  func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws
 
   /// What is sent only when the server asks for it (`history-needed`).
   func history() async throws -> ClientHistory
@@ -74,6 +76,7 @@ public protocol ClientStore: Sendable {
 
 public struct ClientSetup: Sendable {
   public var schema: Schema
+  /// Empty: the server will say (`remember`). Another than the database's throws `remote-of-another-principal`.
   public var principal: String
   /// Used when the database gets its remote ID; drawn if nil.
   public var remoteID: RemoteID?

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// A table as the database has it.
 public struct TableShape: Sendable, Hashable {

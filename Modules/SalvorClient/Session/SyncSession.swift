@@ -8,6 +8,8 @@ struct SyncSession {
   let configuration: ClientConfiguration
   let progress: @Sendable (SyncProgress) -> Void
   var report: SyncReport
+  /// The server delivered a SyncConfig with groups that this session did not ask for yet.
+  private(set) var hasNewGroups = false
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }
@@ -186,7 +188,9 @@ struct SyncSession {
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
-            try await store.adopt(SyncConfig(config))
+            let config = try SyncConfig(config)
+            try await store.adopt(config)
+            hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
           } else if let position = line["position"]?.string {
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
             page.removeAll(keepingCapacity: true)
@@ -220,7 +224,8 @@ struct SyncSession {
   private func meet(_ line: JSONValue) async throws {
     try await store.remember(
       server: line.identifier("server"),
-      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)])
+      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
+      principal: line.string("principal"))
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {
