@@ -23,6 +23,16 @@ struct SyncSession {
   }
 
   mutating func run(groups: Set<String>?) async throws {
+    do {
+      try await runSession(groups: groups)
+    } catch {
+      await store.endSession()
+      throw error
+    }
+    await store.endSession()
+  }
+
+  private mutating func runSession(groups: Set<String>?) async throws {
     let session = try await store.beginSession(groups: groups)
     report.notices = session.notices
     if session.state.isOlderThanIdentityFile {
