@@ -127,7 +127,7 @@ let package = Package(
       ]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
-    tests("HouseTests", []),
+    tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]
 )
