@@ -14,7 +14,7 @@ public enum ModuleKind: String, Sendable, CaseIterable {
 public struct ModuleOption: Sendable, Hashable {
   public var name: String
   public var type: String
-  /// As written in a file; nil: the option must be given.
+  /// As written in a file, JSON5; `none`: without the option there is none; nil: the option must be given.
   public var defaultText: String?
   public var summary: String
   public init(_ name: String, type: String, default defaultText: String?, _ summary: String) {
@@ -34,13 +34,17 @@ public struct ModuleDescriptor: Sendable, Hashable {
   public var options: [ModuleOption]
   /// What it promises, one phrase each; the contract suite of its kind checks them.
   public var guarantees: [String]
+  /// Of an authentication module: the keys under `client.credentials` that it makes headers from.
+  public var credentialKeys: [String]
   public init(
-    kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = []
+    kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = [],
+    credentialKeys: [String] = []
   ) {
     self.kind = kind
     self.name = name
     self.summary = summary
     self.options = options
     self.guarantees = guarantees
+    self.credentialKeys = credentialKeys
   }
 }

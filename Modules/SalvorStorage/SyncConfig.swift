@@ -149,7 +149,15 @@ public func digest(_ bytes: [UInt8]) -> String {
     + hexadecimal((0..<8).map { UInt8(truncatingIfNeeded: low >> (56 - 8 * $0)) })
 }
 
-/// An SQL identifier between double quotes.
+/// An SQL identifier between double quotes, whatever it holds. Byte by byte: a quote that a combining mark follows is a
+/// quote to SQL, but not one `Character`.
 public func quoted(_ identifier: String) -> String {
-  "\"" + identifier.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+  var bytes: [UInt8] = [0x22]
+  bytes.reserveCapacity(identifier.utf8.count + 2)
+  for byte in identifier.utf8 {
+    bytes.append(byte)
+    if byte == 0x22 { bytes.append(byte) }
+  }
+  bytes.append(0x22)
+  return String(decoding: bytes, as: UTF8.self)
 }

@@ -1,6 +1,8 @@
 #include <curl/curl.h>
 
 // curl_easy_setopt and curl_easy_getinfo are variadic, which the importer cannot see: one function for each type.
+static inline CURLcode ccurl_global_init(void) { return curl_global_init(CURL_GLOBAL_ALL); }
+
 static inline CURLcode ccurl_set_long(CURL *handle, CURLoption option, long value) {
   return curl_easy_setopt(handle, option, value);
 }

@@ -1,13 +1,16 @@
 import SalvorModel
-
-/// An identifier as SQL takes it, whatever it holds: `a"b` becomes `"a""b"`.
-public func quoted(_ identifier: String) -> String {
-  "\"" + doubling(identifier, UInt8(ascii: "\"")) + "\""
-}
+import SalvorStorage
 
 /// A text as an SQL literal: `it's` becomes `'it''s'`. For names in PRAGMAs and for DDL; values are bound, never quoted.
 public func quotedText(_ text: String) -> String {
-  "'" + doubling(text, UInt8(ascii: "'")) + "'"
+  var bytes: [UInt8] = [0x27]
+  bytes.reserveCapacity(text.utf8.count + 2)
+  for byte in text.utf8 {
+    bytes.append(byte)
+    if byte == 0x27 { bytes.append(byte) }
+  }
+  bytes.append(0x27)
+  return String(decoding: bytes, as: UTF8.self)
 }
 
 /// A value as an SQL literal, for a DEFAULT clause. A text that a literal cannot hold (NUL, invalid UTF-8) becomes a
@@ -30,14 +33,4 @@ public func literal(_ value: Value) -> String {
 /// `names`, quoted and joined by `, `.
 public func quotedList(_ names: some Sequence<String>) -> String {
   names.map(quoted).joined(separator: ", ")
-}
-
-private func doubling(_ text: String, _ mark: UInt8) -> String {
-  var bytes: [UInt8] = []
-  bytes.reserveCapacity(text.utf8.count + 2)
-  for byte in text.utf8 {
-    bytes.append(byte)
-    if byte == mark { bytes.append(mark) }
-  }
-  return String(decoding: bytes, as: UTF8.self)
 }

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 extension SQLiteConnection {
   public enum TransactionKind: String, Sendable {

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// The statements that make a schema's tables in SQLite; the client's store and the server's make theirs alike.
 public struct TableDDL: Sendable {

@@ -1,5 +1,6 @@
 import CSQLite
 import SalvorModel
+import SalvorStorage
 import Testing
 
 @testable import SQLiteSupport
@@ -176,7 +177,7 @@ import Testing
     #expect(try await Store().count() == 7)
   }
 
-  @Test(arguments: ["plain", "a\"b", "it's", "ünï", "x y;--"]) func anyNameIsQuoted(name: String) throws {
+  @Test(arguments: ["plain", "a\"b", "it's", "ünï", "x y;--", "a\"\u{308}b"]) func anyNameIsQuoted(name: String) throws {
     let connection = try memory()
     try connection.execute("CREATE TABLE \(quoted(name)) (\(quoted(name)))")
     try connection.run("INSERT INTO \(quoted(name)) (\(quoted(name))) VALUES (1)")

@@ -13,10 +13,7 @@ extension ServerEngine {
     _ session: SessionTable.Session, results: UploadResults?, _ request: TransportRequest
   ) async throws -> TransportResponse {
     var head = PayloadWriter()
-    let session0: JSONValue = [
-      "session": ["server": .string(identity.server.text), "incarnation": .string(identity.incarnation.text)]
-    ]
-    session0.write(to: &head)
+    sessionLine(session.principal, []).write(to: &head)
     head.raw("\n")
     if let results {
       (["results": results.json] as JSONValue).write(to: &head)
@@ -40,6 +37,17 @@ extension ServerEngine {
       return try await respond(bytes, request)
     }
     return try await respond(streaming: bytes, pages, request)
+  }
+
+  /// Who the server is, and whom it takes the device for.
+  func sessionLine(_ principal: Principal, _ more: [JSONValue.Member]) -> JSONValue {
+    [
+      "session": .object(
+        [
+          .init("server", .string(identity.server.text)), .init("incarnation", .string(identity.incarnation.text)),
+          .init("principal", .string(principal.name)),
+        ] + more)
+    ]
   }
 
   /// A body of known length, compressed where that is worth it and the client takes it.

@@ -91,13 +91,13 @@ extension ServerEngine {
       throw SalvorError(.malformed, "An upload needs a current sequence ID.")
     }
     let staged = try await configuration.store.staged(session.remote, sequence: sequence)
-    return json([
-      "session": [
-        "server": .string(identity.server.text), "incarnation": .string(identity.incarnation.text),
-        "token": .string(session.token),
-        "staged": ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)],
-      ]
-    ])
+    return json(
+      sessionLine(
+        session.principal,
+        [
+          .init("token", .string(session.token)),
+          .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
+        ]))
   }
 
   private func queryParameters(_ path: String) -> [String: String] {
