@@ -129,12 +129,15 @@ public actor SalvorClient {
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
     var attempt = 1
+    var isSecondRound = false
     while true {
       var session = SyncSession(configuration: configuration, progress: progress, report: report)
       do {
         try await session.run(groups: groups)
         report = session.report
-        return
+        // A SyncConfig with new groups came with the answer: their rows are a session of their own.
+        guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
+        isSecondRound = true
       } catch {
         // A session that moved bytes has made progress: its attempts count anew.
         if session.report.bytesReceived > report.bytesReceived { attempt = 1 }

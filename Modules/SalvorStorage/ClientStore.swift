@@ -23,7 +23,12 @@ public protocol ClientStore: Sendable {
   /// An upload with unknown outcome is offered again with the same sequence ID and the same content, whatever `groups`
   /// says. Otherwise, where requests of `groups` (nil: all) wait, a new current sequence ID is drawn and is durable,
   /// the identity file included, before this returns. With nothing to send, nothing is drawn or written.
+  ///
+  /// One session at a time, over all processes that have the database open: another one throws `session-in-use`.
   func beginSession(groups: Set<String>?) async throws -> ClientSession
+
+  /// Ends what `beginSession` began, however it went.
+  func endSession() async
 
   /// The upload's next chunk: the changes after `counter` (0: from the first), cut at about `bytesTarget`. Nil when
   /// there is none left. The same arguments give the same bytes until `settle`.
@@ -72,6 +77,11 @@ public protocol ClientStore: Sendable {
 
   /// Runs an application's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
   func write(_ writes: [ApplicationWrite]) async throws
+}
+
+extension ClientStore {
+  /// For stores that one process alone can have open: there is nothing to give back.
+  public func endSession() async {}
 }
 
 public struct ClientSetup: Sendable {

@@ -101,7 +101,7 @@ public struct SchemaComparison: Sendable, Hashable {
       let found = shape.primaryKey.isEmpty ? "none" : shape.primaryKey.joined(separator: ", ")
       refuse(table, nil, "the primary key is \(found) in the table, \(table.primaryKey.joined(separator: ", ")) in the schema")
     }
-    let indexes = shape.uniqueIndexes.filter { !$0.partial }.map { index in
+    let indexes = shape.uniqueIndexes.filter { $0.condition == nil }.map { index in
       Set(index.columns.map { $0.name?.lowercased() ?? "" })
     }
     for unique in table.unique where !indexes.contains(Set(unique.map { $0.lowercased() })) {

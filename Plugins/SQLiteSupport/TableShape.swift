@@ -18,8 +18,8 @@ public struct TableShape: Sendable, Hashable {
     public var name: String
     /// Columns and the collation that the index compares them with; a nil name is an expression.
     public var columns: [IndexedColumn]
-    /// It holds only the rows of a WHERE clause.
-    public var partial: Bool
+    /// The WHERE expression of a partial index, as it was written.
+    public var condition: String?
     /// It is the primary key's.
     public var isPrimaryKey: Bool
   }
@@ -110,10 +110,16 @@ extension SQLiteConnection {
     }
     // seq, name, unique, origin, partial
     for row in try pragmaRows("index_list", found) where row[2].integer == 1 {
-      try shape.add(index: row[1].string ?? "", isPrimaryKey: row[3].string == "pk", partial: row[4].integer == 1, self)
+      let name = row[1].string ?? ""
+      let condition = row[4].integer == 1 ? indexCondition(of: try indexSQL(name)) : nil
+      try shape.add(index: name, isPrimaryKey: row[3].string == "pk", condition: condition, self)
     }
     shape.foreignKeys = try foreignKeys(of: found)
     return shape
+  }
+
+  private func indexSQL(_ index: String) throws -> String {
+    try scalar("SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?1", .text(index))?.string ?? ""
   }
 
   private func foreignKeys(of table: String) throws -> [TableShape.ForeignKey] {
@@ -144,7 +150,7 @@ extension SQLiteConnection {
 
 extension TableShape {
   fileprivate mutating func add(
-    index: String, isPrimaryKey: Bool, partial: Bool, _ connection: SQLiteConnection
+    index: String, isPrimaryKey: Bool, condition: String?, _ connection: SQLiteConnection
   ) throws {
     var columns: [IndexedColumn] = []
     var hasRowid = false
@@ -157,6 +163,44 @@ extension TableShape {
       }
     }
     if isPrimaryKey, !hasRowid { withoutRowid = true }
-    uniqueIndexes.append(UniqueIndex(name: index, columns: columns, partial: partial, isPrimaryKey: isPrimaryKey))
+    uniqueIndexes.append(UniqueIndex(name: index, columns: columns, condition: condition, isPrimaryKey: isPrimaryKey))
   }
+}
+
+/// The WHERE expression of a `CREATE INDEX`: what follows the word WHERE after the column list. Quoted names, strings and
+/// comments are stepped over.
+func indexCondition(of sql: String) -> String? {
+  let bytes = Array(sql.utf8)
+  var place = 0
+  var depth = 0
+  var sawColumns = false
+  func end(of mark: UInt8, from start: Int) -> Int {
+    var place = start
+    while place < bytes.count, bytes[place] != mark { place += 1 }
+    return place
+  }
+  while place < bytes.count {
+    let byte = bytes[place]
+    let next = place + 1 < bytes.count ? bytes[place + 1] : 0
+    switch byte {
+    // A doubled quote reads as two quoted pieces side by side, which ends at the same place.
+    case 0x22, 0x27, 0x60: place = end(of: byte, from: place + 1)
+    case 0x5B: place = end(of: 0x5D, from: place + 1)
+    case 0x2D where next == 0x2D: place = end(of: 0x0A, from: place)
+    case 0x2F where next == 0x2A:
+      place += 2
+      while place + 1 < bytes.count, bytes[place] != 0x2A || bytes[place + 1] != 0x2F { place += 1 }
+      place += 1
+    case 0x28: depth += 1
+    case 0x29:
+      depth -= 1
+      if depth == 0 { sawColumns = true }
+    case 0x57 where sawColumns && depth == 0, 0x77 where sawColumns && depth == 0:
+      let word = String(decoding: bytes[place..<min(place + 5, bytes.count)], as: UTF8.self)
+      if word.uppercased() == "WHERE" { return String(decoding: bytes[(place + 5)...], as: UTF8.self) }
+    default: break
+    }
+    place += 1
+  }
+  return nil
 }

@@ -85,14 +85,15 @@ import Testing
     try connection.execute(
       """
       CREATE TABLE "a""b" (k TEXT COLLATE NOCASE, "x y" INT, g AS (k || 'x'), PRIMARY KEY ("x y", k)) WITHOUT ROWID;
-      CREATE UNIQUE INDEX p ON "a""b" (k COLLATE NOCASE) WHERE k > 'm'
+      CREATE UNIQUE INDEX p ON "a""b" /* WHERE ( */ (k COLLATE NOCASE) where k > 'm)WHERE'
       """)
     let shape = try #require(try connection.tableShape("A\"B"))
     #expect(shape.name == "a\"b" && shape.withoutRowid && shape.generated == ["g"])
     #expect(shape.primaryKey == ["x y", "k"])
     #expect(shape.columns.map(\.affinity) == [.text, .integer])
     let partial = try #require(shape.uniqueIndexes.first { $0.name == "p" })
-    #expect(partial.partial && partial.columns == [TableShape.IndexedColumn(name: "k", collation: "NOCASE")])
+    #expect(partial.condition == " k > 'm)WHERE'")
+    #expect(partial.columns == [TableShape.IndexedColumn(name: "k", collation: "NOCASE")])
     #expect(try connection.tableShape("none") == nil)
   }
 }

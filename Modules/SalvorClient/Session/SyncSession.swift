@@ -8,6 +8,8 @@ struct SyncSession {
   let configuration: ClientConfiguration
   let progress: @Sendable (SyncProgress) -> Void
   var report: SyncReport
+  /// The server delivered a SyncConfig with groups that this session did not ask for yet.
+  private(set) var hasNewGroups = false
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }
@@ -21,6 +23,16 @@ struct SyncSession {
   }
 
   mutating func run(groups: Set<String>?) async throws {
+    do {
+      try await runSession(groups: groups)
+    } catch {
+      await store.endSession()
+      throw error
+    }
+    await store.endSession()
+  }
+
+  private mutating func runSession(groups: Set<String>?) async throws {
     let session = try await store.beginSession(groups: groups)
     report.notices = session.notices
     if session.state.isOlderThanIdentityFile {
@@ -186,7 +198,9 @@ struct SyncSession {
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
-            try await store.adopt(SyncConfig(config))
+            let config = try SyncConfig(config)
+            try await store.adopt(config)
+            hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
           } else if let position = line["position"]?.string {
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
             page.removeAll(keepingCapacity: true)

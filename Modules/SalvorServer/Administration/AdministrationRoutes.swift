@@ -24,15 +24,20 @@ extension ServerEngine {
       guard let remote = remotes.first(where: { $0.id.text == parts[2] }) else { throw notFound(request) }
       return json(remote.json)
     case ("DELETE", "remotes", 3):
-      guard let id = RemoteID(parts[2]),
-        try await configuration.store.deleteRemote(id, block: request.path.hasSuffix("?block=true"))
+      guard let id = RemoteID(parts[2]), try await delete(remote: id, block: request.path.hasSuffix("?block=true"))
       else { throw notFound(request) }
-      configuration.log("An administrator deleted remote ID '\(id)'.")
       return TransportResponse(status: 204, contentLength: 0)
     case ("GET", "stats", 2):
       return json(try await configuration.store.stats().json)
     default: throw notFound(request)
     }
+  }
+
+  /// Forgets a remote ID (semantics 5). False: there is none.
+  public func delete(remote: RemoteID, block: Bool = false) async throws -> Bool {
+    guard try await configuration.store.deleteRemote(remote, block: block) else { return false }
+    configuration.log("An administrator deleted remote ID '\(remote)'\(block ? " and blocked it" : "").")
+    return true
   }
 
   private func notFound(_ request: TransportRequest) -> SalvorError {

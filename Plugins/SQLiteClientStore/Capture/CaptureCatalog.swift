@@ -1,0 +1,146 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The tables that are captured, and how wide the log is: what `salvor_table` and `salvor_column` say, with the shapes
+/// of the tables themselves.
+struct CaptureCatalog: Sendable, Hashable {
+  /// By number.
+  var tables: [CapturedTable] = []
+  /// Value columns and mask columns of `salvor_log`.
+  var valueCount = 1
+  var maskCount = 1
+
+  func table(_ name: String) -> CapturedTable? { tables.first { $0.name.lowercased() == name.lowercased() } }
+  func table(number: Int64) -> CapturedTable? { tables.first { $0.number == number } }
+
+  /// What bringing capture in line with a schema did.
+  struct Changes: Sendable, Hashable {
+    /// Captured for the first time.
+    var newTables: [String] = []
+    /// Triggers that were missing or altered, by name, of tables that had been captured before.
+    var restoredTriggers: [String] = []
+  }
+
+  /// Makes Salvor's capture tables and the triggers of `tables`, and puts back what is missing or altered. Call it in a
+  /// transaction, on a connection with triggers off or on.
+  ///
+  /// - Parameter tables: the synchronized tables; each exists in the database.
+  static func install(_ tables: [Table], on connection: SQLiteConnection) throws -> (CaptureCatalog, Changes) {
+    try connection.execute(
+      """
+      CREATE TABLE IF NOT EXISTS salvor_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS salvor_column (t INTEGER NOT NULL, slot INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (t, slot));
+      CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m0, v0);
+      CREATE TABLE IF NOT EXISTS salvor_request (tag TEXT);
+      """)
+    var catalog = CaptureCatalog()
+    var changes = Changes()
+    for table in tables {
+      let (captured, isNew) = try register(table, on: connection)
+      if isNew { changes.newTables.append(captured.name) }
+      catalog.tables.append(captured)
+    }
+    try catalog.widen("salvor_log", on: connection)
+    for table in catalog.tables {
+      try makePendingTable(table, on: connection)
+      let restored = try restoreTriggers(
+        CaptureTriggers(table).triggers, onTable: table.name, number: table.number, connection)
+      if !changes.newTables.contains(table.name) { changes.restoredTriggers += restored }
+    }
+    changes.restoredTriggers += try restoreTriggers(
+      groupTriggers, onTable: "salvor_request", number: 0, connection)
+    if tables.count == changes.newTables.count { changes.restoredTriggers = [] }
+    return (catalog, changes)
+  }
+
+  /// Gives the table its number and each captured column its slot, where they have none. A column that is new in a table
+  /// with log rows takes its default in the whole rows there.
+  private static func register(_ table: Table, on connection: SQLiteConnection) throws -> (CapturedTable, Bool) {
+    guard let shape = try connection.tableShape(table.name) else {
+      throw SalvorError(.storage, "The table \(table.name) is missing: open the database again.", context: ["table": table.name])
+    }
+    let known = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
+    var number = known ?? 0
+    if known == nil {
+      try connection.run("INSERT INTO salvor_table (name) VALUES (?1)", .text(table.name))
+      number = connection.lastInsertRowID
+    }
+    var slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
+      .compactMap { $0[0].string }
+    let names = table.primaryKey + table.travelling.map(\.name).filter { !table.primaryKey.contains($0) }
+    for name in names where !slots.contains(where: { $0.lowercased() == name.lowercased() }) {
+      try connection.run(
+        "INSERT INTO salvor_column (t, slot, name) VALUES (?1, ?2, ?3)", .integer(number), .integer(Int64(slots.count)),
+        .text(name))
+      slots.append(name)
+    }
+    let captured = CapturedTable(number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape)
+    return (captured, known == nil)
+  }
+
+  /// Adds the columns that the widest table needs to `table`.
+  mutating func widen(_ table: String, on connection: SQLiteConnection) throws {
+    let names = Set(try connection.tableShape(table)?.columns.map(\.name) ?? [])
+    valueCount = max(1, tables.map(\.columns.count).max() ?? 1)
+    maskCount = max(1, tables.map(\.maskCount).max() ?? 1)
+    let wanted = (0..<maskCount).map { "m\($0)" } + (0..<valueCount).map { "v\($0)" }
+    for name in wanted where !names.contains(name) {
+      try connection.execute("ALTER TABLE \(table) ADD COLUMN \(name)")
+    }
+  }
+
+  private static func makePendingTable(_ table: CapturedTable, on connection: SQLiteConnection) throws {
+    let columns = (0..<table.columns.count).map { "v\($0)" }
+    let found = try connection.tableShape(table.pending)?.columns.map(\.name)
+    if found == ["id"] + columns {
+      try connection.execute("DELETE FROM \(table.pending)")
+      return
+    }
+    // It holds rows only while a statement runs, and copies that no one asks for.
+    try connection.execute(
+      "DROP TABLE IF EXISTS \(table.pending); CREATE TABLE \(table.pending) (id INTEGER PRIMARY KEY, \(columns.joined(separator: ", ")))"
+    )
+  }
+
+  /// Makes the triggers of one table anew unless all of them are there, unaltered, in order, and newer than all others
+  /// of the table: SQLite fires the newest first, and what an application's trigger writes must be logged after the
+  /// change that fired it. Answers the names of those that were missing or altered.
+  static func restoreTriggers(
+    _ triggers: [CaptureTriggers.Trigger], onTable table: String, number: Int64, _ connection: SQLiteConnection
+  ) throws -> [String] {
+    let found = try connection.rows(
+      "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE ORDER BY rowid",
+      .text(table)
+    ).map { CaptureTriggers.Trigger(name: $0[0].string ?? "", sql: $0[1].string ?? "") }
+    if Array(found.suffix(triggers.count)) == triggers, !found.dropLast(triggers.count).contains(where: isOurs) {
+      return []
+    }
+    for trigger in found where isOurs(trigger) { try connection.execute("DROP TRIGGER \(quoted(trigger.name))") }
+    for trigger in triggers {
+      // Of another table's name, where the application has moved it there.
+      try connection.execute("DROP TRIGGER IF EXISTS \(quoted(trigger.name))")
+      try connection.execute(trigger.sql)
+    }
+    return triggers.filter { !found.contains($0) }.map(\.name)
+  }
+
+  private static func isOurs(_ trigger: CaptureTriggers.Trigger) -> Bool {
+    trigger.name.lowercased().hasPrefix("salvor_")
+  }
+
+  /// A group is a pair of markers in the log. It is the file's: a second insert closes the first, whoever made it.
+  static let groupTriggers = [
+    CaptureTriggers.Trigger(
+      name: "salvor_request_bi",
+      sql: "CREATE TRIGGER salvor_request_bi BEFORE INSERT ON salvor_request\nBEGIN\n  DELETE FROM salvor_request;\nEND"),
+    CaptureTriggers.Trigger(
+      name: "salvor_request_ai",
+      sql: "CREATE TRIGGER salvor_request_ai AFTER INSERT ON salvor_request\nBEGIN\n"
+        + "  INSERT INTO salvor_log (t, op, v0) VALUES (0, \(LogOperation.open.rawValue), NEW.tag);\nEND"),
+    CaptureTriggers.Trigger(
+      name: "salvor_request_ad",
+      sql: "CREATE TRIGGER salvor_request_ad AFTER DELETE ON salvor_request\nBEGIN\n"
+        + "  INSERT INTO salvor_log (t, op) VALUES (0, \(LogOperation.close.rawValue));\nEND"),
+  ]
+}

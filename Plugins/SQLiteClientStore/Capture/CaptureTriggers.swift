@@ -1,0 +1,263 @@
+import SQLiteSupport
+import SalvorStorage
+
+/// What a row of `salvor_log` says (`salvor_log.op`).
+///
+/// The log has old values only: a change's new values are the row after it, found by walking from the row as it is now
+/// back through its later changes (`RowTimeline`).
+enum LogOperation: Int64, Sendable, Hashable {
+  /// The highest counter, kept when its request has left, so that no counter is given twice.
+  case watermark = 0
+  /// The row was not there. Values: the key.
+  case insert = 1
+  /// Values: the key, and the old value where the mask's bit is set.
+  case update = 2
+  /// Values: the whole old row.
+  case delete = 3
+  /// A group opens. `v0`: its tag.
+  case open = 4
+  /// The group closes.
+  case close = 5
+  /// A delete that belongs to the next row of the log: the first half of a key change, or a row that REPLACE removed.
+  case joinedDelete = 6
+  /// Made by the engine only: an insert where the base has the row meanwhile. Values: the base's row.
+  case insertOverRow = 7
+  /// Made by the engine only: a delete where the base has no row any more. Values: the key.
+  case deleteOfNothing = 8
+  case joinedDeleteOfNothing = 9
+
+  /// The change is one request with the log's next row.
+  var isJoined: Bool { self == .joinedDelete || self == .joinedDeleteOfNothing }
+  var isChange: Bool { self != .watermark && self != .open && self != .close }
+}
+
+/// The triggers of one table, in the order in which they must be made: SQLite fires the newest first, and the order
+/// matters where two of them answer one event.
+///
+/// A statement with OR REPLACE removes rows without firing delete triggers (unless `recursive_triggers` is on), so a
+/// BEFORE trigger keeps a copy of every row that is in the new row's way (`salvor_pending_N`), and an AFTER trigger looks
+/// which of them are gone. A copy that OR IGNORE or an upsert leaves behind is harmless: only rows that are gone and
+/// stood in the way count. What triggers write here goes into tables that no constraint can refuse, since the outer
+/// statement's OR clause overrides the trigger's own.
+struct CaptureTriggers {
+  struct Trigger: Sendable, Hashable {
+    var name: String
+    var sql: String
+  }
+
+  let table: CapturedTable
+  let triggers: [Trigger]
+
+  init(_ table: CapturedTable) {
+    self.table = table
+    let parts = TriggerParts(table)
+    triggers = [
+      parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
+      parts.beforeUpdate, parts.refreshCopies, parts.update, parts.updateVictims, parts.keyChange,
+      parts.delete,
+    ].compactMap { $0 }
+  }
+}
+
+private struct TriggerParts {
+  let t: CapturedTable
+  let name: String
+  let log = "salvor_log"
+
+  init(_ table: CapturedTable) {
+    t = table
+    name = quoted(table.name)
+  }
+
+  func trigger(_ what: String, _ event: String, when condition: String?, _ statements: [String]) -> CaptureTriggers.Trigger {
+    let name = "salvor_\(what)_\(t.number)"
+    let when = condition.map { "\n  WHEN \($0)" } ?? ""
+    return CaptureTriggers.Trigger(
+      name: name,
+      sql: "CREATE TRIGGER \(name) \(event) ON \(self.name)\(when)\nBEGIN\n"
+        + statements.map { "  \($0);\n" }.joined() + "END")
+  }
+
+  var hasCopies: String { "EXISTS (SELECT 1 FROM \(t.pending))" }
+  var all: Range<Int> { 0..<t.columns.count }
+  var keyIsSame: String { t.sameKey(t.old, t.new) }
+  var keyChanges: String { t.anyDiffers(t.keySlots, t.old, t.new) }
+
+  // MARK: Insert
+
+  /// Keeps a copy of every row in the way. It logs nothing: it also fires where OR IGNORE or an upsert then inserts
+  /// nothing.
+  var beforeInsert: CaptureTriggers.Trigger {
+    let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0))" }
+    return trigger(
+      "bi", "BEFORE INSERT", when: exists.joined(separator: "\n    OR "), copies(t.conflicts) + [trim])
+  }
+
+  func copies(_ conditions: [String], besides: String = "") -> [String] {
+    conditions.map { condition in
+      "INSERT INTO \(t.pending) (\(t.logColumns(all))) SELECT \(all.map(t.tableColumn).joined(separator: ", ")) "
+        + "FROM \(name) x WHERE \(condition)\(besides)"
+    }
+  }
+
+  /// Copies of statements that are done are told from those of one under way only by their age.
+  var trim: String {
+    let kept = 4 + 2 * t.uniques.count
+    return "DELETE FROM \(t.pending) WHERE id <= (SELECT max(id) FROM \(t.pending)) - \(kept)"
+  }
+
+  /// The usual insert: nothing was in the way.
+  var insertAlone: CaptureTriggers.Trigger {
+    trigger(
+      "ai", "AFTER INSERT", when: "NOT \(hasCopies)\(t.andHasKey(t.new))",
+      ["INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) VALUES (\(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)))"])
+  }
+
+  /// With copies: rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies
+  /// of the own key belong to an outer statement, which replaces the row as it is now.
+  var insertWithCopies: CaptureTriggers.Trigger {
+    let ownCopy = t.sameKey(t.pendingColumn, t.new)
+    var statements = [victims(besides: "NOT (\(ownCopy))")]
+    if !t.otherSlots.isEmpty {
+      statements.append(
+        logUpdate(
+          from: "FROM \(t.pending) p WHERE \(ownCopy) AND \(t.pendingIsNewest) AND "
+            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new),
+          old: t.pendingColumn))
+    }
+    statements.append(
+      "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
+        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))")
+    statements.append(
+      "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))")
+    if !t.otherSlots.isEmpty {
+      statements.append("UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.new))")
+    }
+    return trigger("air", "AFTER INSERT", when: hasCopies + t.andHasKey(t.new), statements)
+  }
+
+  // MARK: Update
+
+  /// Only a change of the key or of a unique value can remove other rows.
+  var conflictSlots: [Int] {
+    let names = Set(t.uniques.flatMap { $0.parts.map { $0.name.lowercased() } })
+    return all.filter { $0 < t.keyCount || names.contains(t.columns[$0].name.lowercased()) }
+  }
+
+  /// `UPDATE OF` the columns that can collide. A unique index over a generated or partial column moves with others, so
+  /// that any update counts; the rowid has other names in a SET clause.
+  func ofColumns(_ slots: [Int], rowid: Bool) -> String {
+    let generated = Set(t.generated.map { $0.lowercased() })
+    let anyCounts = t.uniques.contains { unique in
+      unique.condition != nil || unique.parts.contains { generated.contains($0.name.lowercased()) }
+    }
+    if anyCounts { return "" }
+    let names = slots.map { quoted(t.columns[$0].name) } + (rowid && t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])
+    return " OF " + names.joined(separator: ", ")
+  }
+
+  var beforeUpdate: CaptureTriggers.Trigger {
+    let others = " AND NOT (\(t.sameKey(t.tableColumn, t.old)))"
+    let columns = ofColumns(conflictSlots, rowid: true)
+    let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0)\(others))" }.joined(separator: "\n    OR ")
+    let changes = columns.isEmpty ? "" : "\(t.anyDiffers(conflictSlots, t.old, t.new)) AND "
+    return trigger(
+      "bu", "BEFORE UPDATE\(columns)", when: "\(changes)(\(exists))",
+      copies(t.conflicts, besides: others) + [trim])
+  }
+
+  /// Copies follow the row while a statement is under way: a BEFORE trigger of the application's may change it.
+  var refreshCopies: CaptureTriggers.Trigger {
+    trigger(
+      "ar", "AFTER UPDATE", when: hasCopies,
+      ["UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.old))"])
+  }
+
+  var assignments: String { all.map { "v\($0) = \(t.new($0))" }.joined(separator: ", ") }
+
+  /// One row with the columns that changed.
+  var update: CaptureTriggers.Trigger? {
+    guard !t.otherSlots.isEmpty else { return nil }
+    return trigger(
+      "au", "AFTER UPDATE", when: "\(keyIsSame) AND \(t.anyDiffers(t.otherSlots, t.old, t.new))\(t.andHasKey(t.new))",
+      [logUpdate(from: "", old: t.old)])
+  }
+
+  /// The mask is written as far as the table's own columns need it.
+  func logUpdate(from: String, old: (Int) -> String) -> String {
+    let masks = (0..<t.maskCount).map { word -> String in
+      let bits = t.otherSlots.filter { $0 / LogMask.bitsPerColumn == word }.map { slot -> String in
+        "((\(t.differs(slot, old(slot), t.new(slot)))) << \(slot % LogMask.bitsPerColumn))"
+      }
+      return CapturedTable.balanced(bits, "|")
+    }
+    let olds = t.otherSlots.map { "CASE WHEN \(t.differs($0, old($0), t.new($0))) THEN \(old($0)) END" }
+    let columns = ["t", "op"] + (0..<t.maskCount).map { "m\($0)" } + all.map { "v\($0)" }
+    let values = ["\(t.number)", "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new) + olds
+    let head = "INSERT INTO \(log) (\(columns.joined(separator: ", "))) "
+    return from.isEmpty
+      ? head + "VALUES (\(values.joined(separator: ", ")))"
+      : head + "SELECT \(values.joined(separator: ", ")) \(from)"
+  }
+
+  /// Rows that an update of a unique value removed; before the update itself, so that replaying the log never collides.
+  var updateVictims: CaptureTriggers.Trigger? {
+    guard !t.uniques.isEmpty else { return nil }
+    return trigger(
+      "av", "AFTER UPDATE\(ofColumns(conflictSlots.filter { $0 >= t.keyCount }, rowid: false))",
+      when: "\(hasCopies) AND \(keyIsSame)",
+      [victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))"), "DELETE FROM \(t.pending) WHERE \(t.isGone(t.keptColumn))"])
+  }
+
+  /// A key change is a delete and an insert. A copy under the new key is the row that stood there.
+  var keyChange: CaptureTriggers.Trigger {
+    let atNewKey = t.sameKey(t.pendingColumn, t.new)
+    let atOldKey = t.sameKey(t.pendingColumn, t.old)
+    return trigger(
+      "ak", "AFTER UPDATE OF " + (t.keySlots.map { quoted(t.columns[$0].name) } + (t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])).joined(separator: ", "),
+      when: keyChanges,
+      [
+        logDelete(
+          .joinedDelete, t.pendingColumn,
+          from: "FROM \(t.pending) p WHERE NOT (\(atOldKey)) AND \(t.pendingIsNewest) AND (\(atNewKey) OR (\(t.pendingConflict) AND \(t.isGone(t.pendingColumn))))"),
+        logDelete(.joinedDelete, t.old, onlyJoinedWhere: t.hasKey(t.new)),
+        "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new))"
+          + (t.nullableKeySlots.isEmpty ? "" : " WHERE " + t.hasKey(t.new)),
+        "DELETE FROM \(t.pending) WHERE NOT (\(t.sameKey(t.keptColumn, t.old))) AND (\(t.sameKey(t.keptColumn, t.new)) OR \(t.isGone(t.keptColumn)))",
+      ])
+  }
+
+  // MARK: Delete
+
+  var delete: CaptureTriggers.Trigger {
+    trigger(
+      "ad", "AFTER DELETE", when: t.nullableKeySlots.isEmpty ? nil : t.hasKey(t.old),
+      [
+        logDelete(.delete, t.old),
+        "DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.old))",
+      ])
+  }
+
+  func victims(besides: String) -> String {
+    logDelete(
+      .joinedDelete, t.pendingColumn,
+      from: "FROM \(t.pending) p WHERE \(besides) AND \(t.pendingIsNewest) AND \(t.pendingConflict) AND \(t.isGone(t.pendingColumn))")
+  }
+
+  func logDelete(
+    _ operation: LogOperation, _ value: (Int) -> String, from: String = "", onlyJoinedWhere condition: String = ""
+  ) -> String {
+    let head = "INSERT INTO \(log) (t, op, \(t.logColumns(all))) "
+    let kind =
+      condition.isEmpty
+      ? "\(operation.rawValue)"
+      : "CASE WHEN \(condition) THEN \(operation.rawValue) ELSE \(LogOperation.delete.rawValue) END"
+    let row = "\(t.number), \(kind), \(values(all, value))"
+    if !from.isEmpty { return head + "SELECT \(row) \(from)\(t.andHasKey(value))" }
+    return t.nullableKeySlots.isEmpty ? head + "VALUES (\(row))" : head + "SELECT \(row) WHERE \(t.hasKey(value))"
+  }
+
+  func values(_ slots: Range<Int>, _ value: (Int) -> String) -> String {
+    slots.map(value).joined(separator: ", ")
+  }
+}

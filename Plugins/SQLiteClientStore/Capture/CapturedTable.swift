@@ -1,0 +1,102 @@
+import SQLiteSupport
+import SalvorModel
+
+/// One table as capture sees it: its number, and the slot of each captured column.
+///
+/// A slot is the place of a column's values in `salvor_log` (`v0`, `v1`, …). Slots are given once and never change, the
+/// key's columns first; a column that is added later takes the next one, so that older log rows stay readable. Flag
+/// columns and generated columns have no slot.
+struct CapturedTable: Sendable, Hashable {
+  struct Column: Sendable, Hashable {
+    var name: String
+    /// The column keeps any storage class as it is, so that 1 and 1.0 are different values in it.
+    var isUntyped: Bool
+  }
+
+  struct Unique: Sendable, Hashable {
+    struct Part: Sendable, Hashable {
+      var name: String
+      var collation: String
+    }
+    var parts: [Part]
+    /// The WHERE expression of a partial index.
+    var condition: String?
+
+    var order: String { parts.map(\.name).joined(separator: ",") + ";" + (condition ?? "") }
+  }
+
+  /// `salvor_log.t`.
+  var number: Int64
+  var name: String
+  /// By slot; the first `keyCount` are the key, in the key's order.
+  var columns: [Column]
+  var keyCount: Int
+  /// How the primary key's own index compares each key column.
+  var keyCollations: [String]
+  /// The key is the rowid, which statements may also call `rowid`, `oid` or `_rowid_`.
+  var hasRowidKey: Bool
+  /// Key columns that the table lets be NULL (SQLite's `id TEXT PRIMARY KEY` does). Rows with such a key have no identity
+  /// and are not captured.
+  var nullableKeySlots: [Int]
+  var uniques: [Unique]
+  var generated: [String]
+
+  var key: ArraySlice<Column> { columns.prefix(keyCount) }
+  var pending: String { "salvor_pending_\(number)" }
+  /// How many `m` columns of the log its updates use.
+  var maskCount: Int { max(1, (columns.count + LogMask.bitsPerColumn - 1) / LogMask.bitsPerColumn) }
+
+  /// - Parameter slots: the captured columns' names by slot, as `salvor_column` has them.
+  init(number: Int64, slots: [String], keyCount: Int, shape: TableShape) {
+    self.number = number
+    name = shape.name
+    self.keyCount = keyCount
+    columns = slots.map { slot in
+      Column(name: shape.column(slot)?.name ?? slot, isUntyped: shape.column(slot)?.affinity == .blob)
+    }
+    hasRowidKey = shape.hasRowidKey
+    generated = shape.generated
+    let primary = shape.uniqueIndexes.first { $0.isPrimaryKey }
+    keyCollations = slots.prefix(keyCount).map { slot in
+      primary?.columns.first { $0.name?.lowercased() == slot.lowercased() }?.collation ?? "BINARY"
+    }
+    nullableKeySlots =
+      shape.hasRowidKey || shape.withoutRowid
+      ? [] : (0..<keyCount).filter { !(shape.column(slots[$0])?.notNull ?? false) }
+    uniques = shape.uniqueIndexes.filter { !$0.isPrimaryKey }.map { index in
+      Unique(
+        parts: index.columns.compactMap { part in part.name.map { Unique.Part(name: $0, collation: part.collation) } },
+        condition: index.condition)
+    }
+    // SQLite lists the newest index first; a fixed order makes the triggers' text one.
+    uniques.sort { $0.order < $1.order }
+  }
+}
+
+/// Which columns an update changed: one bit per slot, in as many integers as that takes.
+struct LogMask: Sendable, Hashable {
+  /// Bits that one `m` column of the log holds; the sign stays free.
+  static let bitsPerColumn = 62
+
+  var words: [Int64]
+
+  init(words: [Int64]) { self.words = words }
+  init(columns count: Int) {
+    words = Array(repeating: 0, count: max(1, (count + Self.bitsPerColumn - 1) / Self.bitsPerColumn))
+  }
+
+  subscript(slot: Int) -> Bool {
+    get {
+      let word = slot / Self.bitsPerColumn
+      return word < words.count && words[word] >> Int64(slot % Self.bitsPerColumn) & 1 != 0
+    }
+    set {
+      let bit = Int64(1) << Int64(slot % Self.bitsPerColumn)
+      if newValue { words[slot / Self.bitsPerColumn] |= bit } else { words[slot / Self.bitsPerColumn] &= ~bit }
+    }
+  }
+
+  var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
+
+  func slots(below count: Int) -> [Int] { (0..<count).filter { self[$0] } }
+}

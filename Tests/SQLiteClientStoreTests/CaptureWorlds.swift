@@ -1,0 +1,161 @@
+import SalvorModel
+
+/// A schema to write histories against: the application's own SQL, and what Salvor knows of it.
+struct CaptureWorld {
+  var name: String
+  var sql: String
+  var tables: [FuzzTable]
+
+  struct FuzzTable {
+    var name: String
+    var key: [String]
+    /// Column name and the pool its values are drawn from, as SQL literals.
+    var columns: [(name: String, pool: [String])]
+    /// `ON CONFLICT` targets of upserts, as SQL.
+    var targets: [String]
+
+    var table: Table {
+      Table(name, primaryKey: key, columns: columns.map { Column($0.name, .text, nullable: true) })
+    }
+  }
+}
+
+private let texts = ["'a'", "'A'", "'b'", "'B'", "'c'"]
+private let nullableTexts = texts + ["NULL"]
+private let numbers = ["1", "2", "3", "4"]
+private let nullableNumbers = numbers + ["NULL"]
+private let anything = [
+  "1", "1.0", "'1'", "x'31'", "NULL", "2", "-9223372036854775808", "9223372036854775807", "1e300", "''", "x''", "'é'",
+]
+
+extension CaptureWorld {
+  static let all = [family, caseless, untyped, tree, wide, oddNames, triggered, bookkeeping, partial]
+
+  /// Text key, composite key with cascade, SET NULL, ON UPDATE CASCADE.
+  static let family = CaptureWorld(
+    name: "family",
+    sql: """
+      CREATE TABLE parent (id TEXT NOT NULL PRIMARY KEY, name TEXT, rank INTEGER UNIQUE);
+      CREATE TABLE child (p TEXT NOT NULL REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE, line INTEGER NOT NULL, note TEXT,
+        PRIMARY KEY (p, line));
+      CREATE TABLE loose (id INTEGER NOT NULL PRIMARY KEY, p TEXT REFERENCES parent (id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED, n TEXT UNIQUE);
+      """,
+    tables: [
+      FuzzTable(name: "parent", key: ["id"], columns: [("id", texts), ("name", nullableTexts), ("rank", nullableNumbers)], targets: ["(id)", "(rank)"]),
+      FuzzTable(name: "child", key: ["p", "line"], columns: [("p", texts), ("line", numbers), ("note", nullableTexts)], targets: ["(p, line)"]),
+      FuzzTable(name: "loose", key: ["id"], columns: [("id", numbers), ("p", nullableTexts), ("n", nullableTexts)], targets: ["(id)", "(n)"]),
+    ])
+
+  /// NOCASE key without a rowid, composite NOCASE unique, a key that may be NULL.
+  static let caseless = CaptureWorld(
+    name: "caseless",
+    sql: """
+      CREATE TABLE t (k TEXT COLLATE NOCASE NOT NULL, a TEXT COLLATE NOCASE, b TEXT COLLATE RTRIM, c TEXT COLLATE NOCASE, PRIMARY KEY (k), UNIQUE (a, b)) WITHOUT ROWID;
+      CREATE TABLE u (x TEXT, y INTEGER, z TEXT COLLATE NOCASE, PRIMARY KEY (y, x COLLATE NOCASE));
+      CREATE UNIQUE INDEX uz ON u (z COLLATE BINARY);
+      """,
+    tables: [
+      FuzzTable(name: "t", key: ["k"], columns: [("k", texts), ("a", nullableTexts), ("b", ["'x'", "'x '", "'y'"]), ("c", nullableTexts)], targets: ["(k)", "(a, b)"]),
+      FuzzTable(name: "u", key: ["y", "x"], columns: [("x", texts), ("y", ["1", "2"]), ("z", nullableTexts)], targets: ["(z)"]),
+    ])
+
+  /// Columns without a type keep every value as it is, keys too.
+  static let untyped = CaptureWorld(
+    name: "untyped",
+    sql: "CREATE TABLE t (k NOT NULL PRIMARY KEY, a, b UNIQUE, c BLOB, d REAL, e NUMERIC)",
+    tables: [
+      FuzzTable(
+        name: "t", key: ["k"],
+        columns: [("k", anything.filter { $0 != "NULL" }), ("a", anything), ("b", anything), ("c", anything), ("d", anything), ("e", anything)],
+        targets: ["(k)", "(b)"])
+    ])
+
+  /// A table that references itself, both ways.
+  static let tree = CaptureWorld(
+    name: "tree",
+    sql: """
+      CREATE TABLE node (id INTEGER PRIMARY KEY, up INTEGER REFERENCES node (id) ON DELETE CASCADE, friend INTEGER REFERENCES node (id) ON DELETE SET NULL,
+        label TEXT UNIQUE);
+      CREATE TABLE leaf (id TEXT NOT NULL PRIMARY KEY, node INTEGER REFERENCES node (id) ON DELETE CASCADE, note TEXT);
+      """,
+    tables: [
+      FuzzTable(name: "node", key: ["id"], columns: [("id", numbers), ("up", nullableNumbers), ("friend", nullableNumbers), ("label", nullableTexts)], targets: ["(id)", "(label)"]),
+      FuzzTable(name: "leaf", key: ["id"], columns: [("id", texts), ("node", nullableNumbers), ("note", nullableTexts)], targets: ["(id)"]),
+    ])
+
+  /// More columns than one mask has bits.
+  static let wide: CaptureWorld = {
+    let columns = (1...131).map { "c\($0)" }
+    return CaptureWorld(
+      name: "wide",
+      sql: "CREATE TABLE w (id TEXT NOT NULL PRIMARY KEY, \(columns.map { $0 + " INTEGER" }.joined(separator: ", ")), UNIQUE (c70))",
+      tables: [
+        FuzzTable(name: "w", key: ["id"], columns: [("id", texts)] + columns.map { ($0, nullableNumbers) }, targets: ["(id)", "(c70)"])
+      ])
+  }()
+
+  /// Names that must be quoted, a generated column with a unique index on it.
+  static let oddNames = CaptureWorld(
+    name: "oddNames",
+    sql: #"""
+      CREATE TABLE "a""b c" ("ключ" TEXT NOT NULL PRIMARY KEY, "x""y" TEXT, "it's" INTEGER, "select" TEXT, "gen""d" TEXT AS (lower("select")) STORED, UNIQUE ("gen""d"));
+      CREATE TABLE "order" ("group" INTEGER NOT NULL, "2" TEXT NOT NULL, "v0" TEXT, "id" INTEGER, "p" TEXT, "x" TEXT, "q" TEXT, PRIMARY KEY ("2", "group"), UNIQUE ("v0", "id"));
+      """#,
+    tables: [
+      FuzzTable(name: #"a"b c"#, key: ["ключ"], columns: [("ключ", texts), (#"x"y"#, nullableTexts), ("it's", nullableNumbers), ("select", nullableTexts)], targets: [#"("ключ")"#]),
+      FuzzTable(
+        name: "order", key: ["2", "group"],
+        columns: [("group", ["1", "2"]), ("2", texts), ("v0", nullableTexts), ("id", ["1", "2", "NULL"]), ("p", nullableTexts), ("x", nullableTexts), ("q", nullableTexts)],
+        targets: [#"("2", "group")"#, #"("v0", "id")"#]),
+    ])
+
+  /// Triggers of the application's that write to the same table and to others, before and after. None changes the row
+  /// that is being updated from a BEFORE trigger: SQLite leaves the result of that undefined.
+  static let triggered = CaptureWorld(
+    name: "triggered",
+    sql: """
+      CREATE TABLE t (id INTEGER NOT NULL PRIMARY KEY, a TEXT, b TEXT UNIQUE, n INTEGER);
+      CREATE TABLE s (id TEXT NOT NULL PRIMARY KEY, total INTEGER, last TEXT UNIQUE);
+      CREATE TABLE audit (line INTEGER PRIMARY KEY, what TEXT);
+      CREATE TRIGGER app_count AFTER INSERT ON t WHEN NEW.a IS NOT NULL BEGIN
+        INSERT INTO s (id, total, last) VALUES (NEW.a, 1, NEW.b) ON CONFLICT (id) DO UPDATE SET total = total + 1; END;
+      CREATE TRIGGER app_before BEFORE UPDATE OF a ON t WHEN NEW.n = 1 BEGIN UPDATE t SET n = 4 WHERE id <> OLD.id AND id <> NEW.id AND a = OLD.a; END;
+      CREATE TRIGGER app_insert BEFORE INSERT ON t WHEN NEW.n = 3 BEGIN UPDATE t SET n = n + 10, a = 'c' WHERE id = NEW.id OR b = NEW.b; END;
+      CREATE TRIGGER app_after AFTER UPDATE ON t WHEN NEW.n = 2 BEGIN UPDATE t SET n = 5 WHERE id = NEW.id; DELETE FROM s WHERE id = OLD.a; END;
+      CREATE TRIGGER app_delete AFTER DELETE ON t BEGIN INSERT OR REPLACE INTO s (id, total, last) VALUES (coalesce(OLD.a, 'a'), OLD.n, OLD.b); INSERT INTO audit (what) VALUES ('gone'); END;
+      """,
+    tables: [
+      FuzzTable(name: "t", key: ["id"], columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("n", numbers)], targets: ["(id)", "(b)"]),
+      FuzzTable(name: "s", key: ["id"], columns: [("id", texts), ("total", numbers), ("last", nullableTexts)], targets: ["(id)", "(last)"]),
+    ])
+
+  /// A BEFORE trigger that deletes, an AFTER trigger that replaces in the same table, a cascade that meets a trigger.
+  static let bookkeeping = CaptureWorld(
+    name: "bookkeeping",
+    sql: """
+      CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, a TEXT, b INTEGER UNIQUE);
+      CREATE TABLE c (id INTEGER PRIMARY KEY, t TEXT REFERENCES t (id) ON DELETE CASCADE, v INTEGER);
+      CREATE TRIGGER app_bd BEFORE INSERT ON t WHEN NEW.a = 'a' BEGIN DELETE FROM t WHERE b = NEW.b AND id <> NEW.id; END;
+      CREATE TRIGGER app_ai AFTER INSERT ON t WHEN NEW.a = 'b' BEGIN INSERT OR REPLACE INTO t (id, a, b) VALUES ('c', 'c', NEW.b + 1); END;
+      CREATE TRIGGER app_cd AFTER DELETE ON c BEGIN UPDATE t SET a = 'A' WHERE b = OLD.v; END;
+      CREATE TRIGGER app_cu BEFORE UPDATE ON t WHEN NEW.a = 'B' BEGIN INSERT INTO c (t, v) VALUES (NEW.id, 1); END;
+      """,
+    tables: [
+      FuzzTable(name: "t", key: ["id"], columns: [("id", texts), ("a", nullableTexts), ("b", nullableNumbers)], targets: ["(id)", "(b)"]),
+      FuzzTable(name: "c", key: ["id"], columns: [("id", numbers), ("t", nullableTexts), ("v", nullableNumbers)], targets: ["(id)"]),
+    ])
+
+  /// Partial unique indexes, several of them, and conflict clauses in the table itself.
+  static let partial = CaptureWorld(
+    name: "partial",
+    sql: """
+      CREATE TABLE t (id INTEGER PRIMARY KEY ON CONFLICT REPLACE, a TEXT UNIQUE ON CONFLICT REPLACE, b TEXT, live INTEGER, c TEXT COLLATE NOCASE UNIQUE);
+      CREATE UNIQUE INDEX one ON t (b) WHERE live = 1;
+      """,
+    tables: [
+      FuzzTable(
+        name: "t", key: ["id"],
+        columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("live", ["0", "1"]), ("c", nullableTexts)],
+        targets: ["(id)", "(a)", "(b) WHERE live = 1", "(c)"])
+    ])
+}
