@@ -1,5 +1,6 @@
 import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc

@@ -19,25 +19,40 @@ struct RecordData {
   /// The key of row `index`.
   func key(_ index: Int) -> [UInt8] {
     var random = SplitMix(seed: seed, index: index)
-    return uuid(&random)
+    var text: [UInt8] = []
+    text.appendUUID(uuidBits(&random))
+    return text
   }
 
   func append(_ index: Int, to arena: inout RowArena) {
     var random = SplitMix(seed: seed, index: index)
-    arena.append(uuid(&random))
-    arena.append(words(&random, count: 2, capitalized: true))
-    arena.append(
-      digits(random.below(9_998) + 1, width: 1) + [0x20] + words(&random, count: 1, capitalized: true) + [0x20]
-        + streets[random.below(streets.count)])
-    arena.append(cities[random.below(cities.count)])
-    var note = phrases[random.below(phrases.count)]
-    for _ in 0..<2 { note += Array("; ".utf8) + phrases[random.below(phrases.count)] }
-    arena.append(note)
-    arena.append(hexadecimal(random.next(), digits: 16))
-    arena.append(timestamp(&random))
+    arena.appendText { $0.appendUUID(uuidBits(&random)) }
+    arena.appendText {
+      $0.appendCapitalized(random.pick(vocabulary))
+      $0.append(0x20)
+      $0.appendCapitalized(random.pick(vocabulary))
+    }
+    arena.appendText {
+      $0.appendDigits(random.below(9_998) + 1, width: 1)
+      $0.append(0x20)
+      $0.appendCapitalized(random.pick(vocabulary))
+      $0.append(0x20)
+      $0 += random.pick(streets)
+    }
+    arena.appendText { $0 += random.pick(cities) }
+    arena.appendText {
+      $0 += random.pick(phrases)
+      for _ in 0..<2 {
+        $0.append(0x3B)
+        $0.append(0x20)
+        $0 += random.pick(phrases)
+      }
+    }
+    arena.appendText { $0.appendHexadecimal(random.next(), from: 0, to: 16) }
+    arena.appendText { $0.appendTimestamp(&random) }
     arena.append(Int64(random.below(1000)))
     arena.append(Double(random.below(99_900) + 100) / 100)
-    arena.append(statuses[random.below(statuses.count)])
+    arena.appendText { $0 += random.pick(statuses) }
   }
 
   /// The places of `count` rows, all different, spread over `total` in no order that a key has.
@@ -61,28 +76,54 @@ struct RecordData {
     let low = random.next() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     return (high, low)
   }
+}
 
-  private func uuid(_ random: inout SplitMix) -> [UInt8] {
-    let (high, low) = uuidBits(&random)
-    let text = hexadecimal(high, digits: 16) + hexadecimal(low, digits: 16)
-    let dash: [UInt8] = [0x2D]
-    return text[0..<8] + dash + text[8..<12] + dash + text[12..<16] + dash + text[16..<20] + dash + text[20...]
+extension [UInt8] {
+  fileprivate mutating func appendUUID(_ bits: (high: UInt64, low: UInt64)) {
+    appendHexadecimal(bits.high, from: 0, to: 8)
+    append(0x2D)
+    appendHexadecimal(bits.high, from: 8, to: 12)
+    append(0x2D)
+    appendHexadecimal(bits.high, from: 12, to: 16)
+    append(0x2D)
+    appendHexadecimal(bits.low, from: 0, to: 4)
+    append(0x2D)
+    appendHexadecimal(bits.low, from: 4, to: 16)
   }
 
-  private func words(_ random: inout SplitMix, count: Int, capitalized: Bool) -> [UInt8] {
-    var out: [UInt8] = []
-    for place in 0..<count {
-      if place > 0 { out.append(0x20) }
-      let word = vocabulary[random.below(vocabulary.count)]
-      out += capitalized ? [word[0] - 32] + word[1...] : word
+  /// The digits at these places of the 16 that `value` has.
+  fileprivate mutating func appendHexadecimal(_ value: UInt64, from: Int, to: Int) {
+    for place in from..<to {
+      let digit = UInt8(truncatingIfNeeded: value >> (4 * UInt64(15 - place)) & 15)
+      append(digit < 10 ? 0x30 + digit : 0x57 + digit)
     }
-    return out
   }
 
-  private func timestamp(_ random: inout SplitMix) -> [UInt8] {
-    digits(2010 + random.below(16), width: 4) + [0x2D] + digits(1 + random.below(12), width: 2) + [0x2D]
-      + digits(1 + random.below(28), width: 2) + [0x54] + digits(random.below(24), width: 2) + [0x3A]
-      + digits(random.below(60), width: 2) + [0x3A] + digits(random.below(60), width: 2) + [0x5A]
+  fileprivate mutating func appendDigits(_ value: Int, width: Int) {
+    var scale = 1
+    for _ in 1..<width { scale *= 10 }
+    while value / scale >= 10 { scale *= 10 }
+    while scale > 0 {
+      append(0x30 + UInt8(value / scale % 10))
+      scale /= 10
+    }
+  }
+
+  fileprivate mutating func appendCapitalized(_ word: [UInt8]) {
+    append(word[0] - 32)
+    append(contentsOf: word.dropFirst())
+  }
+
+  /// 2010-01-01T00:00:00Z to 2025-12-28T23:59:59Z.
+  fileprivate mutating func appendTimestamp(_ random: inout SplitMix) {
+    let parts: [(value: Int, width: Int, mark: UInt8)] = [
+      (2010 + random.below(16), 4, 0x2D), (1 + random.below(12), 2, 0x2D), (1 + random.below(28), 2, 0x54),
+      (random.below(24), 2, 0x3A), (random.below(60), 2, 0x3A), (random.below(60), 2, 0x5A),
+    ]
+    for part in parts {
+      appendDigits(part.value, width: part.width)
+      append(part.mark)
+    }
   }
 }
 
@@ -104,18 +145,8 @@ struct SplitMix {
   }
 
   mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
-}
 
-private func digits(_ value: Int, width: Int) -> [UInt8] {
-  let text = Array(String(value).utf8)
-  return Array(repeating: 0x30, count: max(0, width - text.count)) + text
-}
-
-private func hexadecimal(_ value: UInt64, digits: Int) -> [UInt8] {
-  (0..<digits).map { place in
-    let digit = UInt8(truncatingIfNeeded: value >> (4 * UInt64(digits - 1 - place)) & 15)
-    return digit < 10 ? 0x30 + digit : 0x57 + digit
-  }
+  mutating func pick(_ items: [[UInt8]]) -> [UInt8] { items[below(items.count)] }
 }
 
 private let vocabulary: [[UInt8]] = {

@@ -27,9 +27,12 @@ struct RowArena {
   mutating func append(_ value: Double) { cells.append(.real(value)) }
   mutating func appendNull() { cells.append(.null) }
 
-  mutating func append(_ text: some Sequence<UInt8>) {
+  mutating func append(_ text: some Sequence<UInt8>) { appendText { $0.append(contentsOf: text) } }
+
+  /// What `write` appends becomes the next cell.
+  mutating func appendText(_ write: (inout [UInt8]) -> Void) {
     let offset = bytes.count
-    bytes.append(contentsOf: text)
+    write(&bytes)
     cells.append(.text(offset: offset, count: bytes.count - offset))
   }
 

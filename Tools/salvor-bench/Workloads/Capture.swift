@@ -32,8 +32,7 @@ struct Capture {
     let captured = Variant(bench, "captured")
     let plain = Variant(bench, "plain")
     defer {
-      captured.remove()
-      plain.remove()
+      for variant in [captured, plain] { bench.discard(variant.empty, variant.loaded, variant.work) }
     }
     bench.say("capture: preparing databases of \(grouped(rows)) rows")
     try await makeDeviceDatabase(captured.empty, schema: RecordData.schema)
@@ -90,8 +89,6 @@ struct Capture {
       loaded = bench.path("capture-\(name)-loaded.db")
       work = bench.path("capture-\(name)-work.db")
     }
-
-    func remove() { for path in [empty, loaded, work] { PlainDatabase.remove(path) } }
   }
 
   private func makePlainDatabase(_ path: String, like other: String) throws {

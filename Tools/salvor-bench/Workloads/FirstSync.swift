@@ -17,10 +17,7 @@ struct FirstSync {
     let runs = bench.options.runs
     let serverPath = bench.path("\(name)-server.db")
     let clientPath = bench.path("\(name)-client.db")
-    defer {
-      PlainDatabase.remove(serverPath)
-      PlainDatabase.remove(clientPath)
-    }
+    defer { bench.discard(serverPath, clientPath) }
     bench.say("\(name): loading \(grouped(data.rowCount)) rows into a server's database")
     try PlainDatabase.seed(serverPath, data)
     try bench.adopt(serverPath, data.schemaName)
@@ -44,7 +41,6 @@ struct FirstSync {
       }
       syncs.append(sync)
     }
-    PlainDatabase.remove(clientPath)
     let limit = try limits(bench, ddl, inKeyOrder: false)
     var figures = [wall(syncs, limit: limit)]
     if case .records = data {

@@ -15,10 +15,7 @@ struct IdleSync {
     let count = IdleSync.syncsEachRun * bench.options.runs
     let serverPath = bench.path("idle-server.db")
     let clientPath = bench.path("idle-client.db")
-    defer {
-      PlainDatabase.remove(serverPath)
-      PlainDatabase.remove(clientPath)
-    }
+    defer { bench.discard(serverPath, clientPath) }
     bench.say("idle-sync: loading \(grouped(rows)) rows and synchronizing them")
     try PlainDatabase.seed(serverPath, .records(RecordData(), count: rows))
     let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")

@@ -31,10 +31,7 @@ struct SmallChange {
     let data = RecordData()
     let serverPath = bench.path("small-\(rows)-server.db")
     let clientPath = bench.path("small-\(rows)-client.db")
-    defer {
-      PlainDatabase.remove(serverPath)
-      PlainDatabase.remove(clientPath)
-    }
+    defer { bench.discard(serverPath, clientPath) }
     bench.say("small-change: loading \(grouped(rows)) rows and synchronizing them")
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
     let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")

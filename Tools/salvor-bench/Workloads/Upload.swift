@@ -19,7 +19,7 @@ struct Upload {
     let serverPath = bench.path("\(name)-server.db")
     let clientPath = bench.path("\(name)-client.db")
     let plainPath = bench.path("\(name)-plain.db")
-    defer { for path in [serverPath, clientPath, plainPath] { PlainDatabase.remove(path) } }
+    defer { bench.discard(serverPath, clientPath, plainPath) }
     bench.say("\(name): loading \(grouped(rows)) rows and synchronizing them")
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
     try PlainDatabase.copy(serverPath, to: plainPath)

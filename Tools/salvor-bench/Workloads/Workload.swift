@@ -71,6 +71,12 @@ final class Bench {
 
   func path(_ name: String) -> String { directory + "/" + name }
 
+  /// Removes databases that are not needed any more, unless they are to be kept.
+  func discard(_ paths: String...) {
+    guard !options.keep else { return }
+    for path in paths { PlainDatabase.remove(path) }
+  }
+
   /// A size of the full run, a tenth of it with `--quick`.
   func scaled(_ size: Int) -> Int { options.isQuick ? size / 10 : size }
 
@@ -86,10 +92,7 @@ final class Bench {
   func emptyPeaks(_ schemaName: String) throws -> (client: Int64, server: Int64) {
     if let known = emptyPeaks[schemaName] { return known }
     let (serverPath, clientPath) = (path("empty-server.db"), path("empty-client.db"))
-    defer {
-      PlainDatabase.remove(serverPath)
-      PlainDatabase.remove(clientPath)
-    }
+    defer { discard(serverPath, clientPath) }
     let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: schemaName)
     defer { pair.end() }
     let sync = try pair.sync()
