@@ -1,0 +1,11 @@
+import GzipCompression
+import HTTPClientTransport
+import HTTPServerTransport
+import IdentityCompression
+import LoopbackTransport
+import MemoryStore
+import NoAuthentication
+import SQLiteClientStore
+import SQLiteServerStore
+import SalvorModuleKit
+import TokenAuthentication
