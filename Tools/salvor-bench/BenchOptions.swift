@@ -20,7 +20,7 @@ struct BenchOptions: Sendable {
   /// Where the databases are made: a directory on a disk.
   var directory = getenv("TMPDIR").map { String(cString: $0) } ?? "/var/tmp"
   /// The DineSafe files.
-  var data = "Examples/dinesafe"
+  var data = "Examples/dinesafe/data"
 
   static let usage = """
     usage: salvor-bench [--only NAME]… [--quick] [--runs N] [--json] [--quiet] [--dir DIR] [--data DIR] [--keep]
@@ -32,7 +32,7 @@ struct BenchOptions: Sendable {
       --json       one JSON object on standard output
       --quiet      nothing on standard error while it works
       --dir DIR    where the databases are made ($TMPDIR, or /var/tmp): a disk, not a memory file system
-      --data DIR   the DineSafe files (Examples/dinesafe)
+      --data DIR   the DineSafe files (Examples/dinesafe/data)
       --keep       leaves the databases there
       --list       the workloads
 

@@ -7,29 +7,31 @@ import SalvorModel
   import Darwin
 #endif
 
-/// The DineSafe inspections of Examples/dinesafe: 10 tables, 207,885 rows, 9 foreign keys.
+/// The DineSafe inspections, in the tables of Examples/dinesafe/schema.json5: 10 tables, 207,885 rows, 9 foreign keys.
 struct DinesafeData {
   static let schema = Schema(
     tables: ["establishment_type", "inspection_status", "severity", "action", "outcome"].map {
-      Table($0, maintained: .server, primaryKey: ["id"], columns: [Column("id", .integer), Column("name", .text)])
+      Table(
+        $0, maintained: .server, group: "reference", primaryKey: ["id"],
+        columns: [Column("id", .integer), Column("name", .text)])
     } + [
       Table(
-        "infraction_type", maintained: .server, primaryKey: ["id"],
+        "infraction_type", maintained: .server, group: "reference", primaryKey: ["id"],
         columns: [Column("id", .integer), Column("text", .text)]),
       Table(
-        "establishment", primaryKey: ["id"],
+        "establishment", group: "inspections", primaryKey: ["id"],
         columns: [
           Column("id", .integer), Column("name", .text), Column("establishment_type_id", .integer),
           Column("min_inspections_per_year", .integer),
         ], references: [Reference(column: "establishment_type_id", table: "establishment_type")]),
       Table(
-        "establishment_address", primaryKey: ["establishment_id"],
+        "establishment_address", group: "inspections", primaryKey: ["establishment_id"],
         columns: [
           Column("establishment_id", .integer), Column("address", .text), Column("latitude", .real),
           Column("longitude", .real),
         ], references: [Reference(column: "establishment_id", table: "establishment")]),
       Table(
-        "inspection", primaryKey: ["id"],
+        "inspection", group: "inspections", primaryKey: ["id"],
         columns: [
           Column("id", .integer), Column("establishment_id", .integer), Column("date", .text),
           Column("inspection_status_id", .integer),
@@ -39,7 +41,7 @@ struct DinesafeData {
           Reference(column: "inspection_status_id", table: "inspection_status"),
         ]),
       Table(
-        "infraction", primaryKey: ["inspection_id", "line"],
+        "infraction", group: "inspections", primaryKey: ["inspection_id", "line"],
         columns: [
           Column("inspection_id", .integer), Column("line", .integer), Column("infraction_type_id", .integer),
           Column("severity_id", .integer), Column("action_id", .integer),
@@ -58,7 +60,7 @@ struct DinesafeData {
 
   var rowCount: Int { tables.reduce(0) { $0 + $1.rows.rowCount } }
 
-  /// Reads `TABLE.csv.gz` or `TABLE.csv` of each table from `directory`.
+  /// Reads `TABLE.csv.gz` or `TABLE.csv` of each table from `directory`. Errors: `usage`.
   init(directory: String) throws {
     for table in DinesafeData.schema.tables {
       let path = "\(directory)/\(table.name).csv"

@@ -86,7 +86,8 @@ enum PlainDatabase {
       guard a == b else {
         throw SalvorError(
           .failed,
-          "After the synchronization \(table.name) differs: \(a.rows) rows on the server, \(b.rows) on the device, or other values.")
+          "After the synchronization \(table.name) differs: \(a.rows) rows on the server, \(b.rows) on the device, or other values."
+        )
       }
     }
   }
@@ -162,7 +163,9 @@ enum PlainDatabase {
     while true {
       let count = fread(&piece, 1, piece.count, from)
       if count == 0 { return }
-      guard fwrite(piece, 1, count, to) == count else { throw SalvorError(.storageFull, "\(target) cannot be written.") }
+      guard fwrite(piece, 1, count, to) == count else {
+        throw SalvorError(.storageFull, "\(target) cannot be written.")
+      }
     }
   }
 }

@@ -29,5 +29,8 @@ func reply(_ members: [(String, JSONValue)]) {
 
 /// What a process has used so far.
 func usage() -> [(String, JSONValue)] {
-  [("peak", .integer(Measure.peakMemory())), ("resident", .integer(Measure.residentMemory())), ("cpu", .real(Measure.cpu()))]
+  [
+    ("peak", .integer(Measure.peakMemory())), ("resident", .integer(Measure.residentMemory())),
+    ("cpu", .real(Measure.cpu())),
+  ]
 }
