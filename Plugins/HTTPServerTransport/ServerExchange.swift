@@ -299,7 +299,7 @@
       requestBody.fail(error)
       responseBody.fail(error)
       task?.cancel()
-      gate.wake()
+      gate.cut()
     }
 
     /// The library is done with the request. On the connection's thread, once, after everything else.

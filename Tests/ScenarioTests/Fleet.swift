@@ -53,7 +53,8 @@ final class Fleet {
     schemaText = schema
     self.serverOptions = serverOptions
     self.principals = principals
-    modules = StandardModules.all + [faults.transportFactory(wrapping: StandardModules.all)]
+    let standard = StandardModules.all
+    modules = standard + [faults.transportFactory(wrapping: standard)]
   }
 
   deinit { removeDirectory(directory) }
