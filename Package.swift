@@ -118,7 +118,7 @@ let package = Package(
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
+    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
     tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
