@@ -174,7 +174,8 @@ import TokenAuthentication
       description: "serves local callers only", breaks: "callers from other machines are served as declared",
       servesAll: false),
     Double(description: "knows one of two", breaks: "a client's headers bring its principal", namesOfAnybody: ["anna"]),
-    Double(description: "knows one of two, among many", breaks: "many at once are told apart", namesOfAnybody: ["anna"]),
+    Double(
+      description: "knows one of two, among many", breaks: "many at once are told apart", namesOfAnybody: ["anna"]),
   ]
 
   @Test(arguments: doubles)
@@ -208,5 +209,7 @@ private final class TokenFileOfTest: Sendable {
 
   /// As editors do: another file takes its place.
   func write(_ text: String) throws { try text.write(toFile: path, atomically: true, encoding: .utf8) }
-  func remove() throws { if FileManager.default.fileExists(atPath: path) { try FileManager.default.removeItem(atPath: path) } }
+  func remove() throws {
+    if FileManager.default.fileExists(atPath: path) { try FileManager.default.removeItem(atPath: path) }
+  }
 }

@@ -13,7 +13,9 @@
   @Suite struct HTTPClientTests {
     private static let get = TransportRequest(method: "GET", path: "/")
 
-    private func client(_ port: UInt16, _ change: (inout HTTPClientOptions) -> Void = { _ in }) throws -> HTTPClientTransport {
+    private func client(_ port: UInt16, _ change: (inout HTTPClientOptions) -> Void = { _ in }) throws
+      -> HTTPClientTransport
+    {
       var options = HTTPClientOptions(url: try HTTPServerURL("http://127.0.0.1:\(port)/base/"))
       change(&options)
       return try HTTPClientTransport(options)
@@ -69,7 +71,8 @@
     }
 
     @Test(arguments: [
-      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "", "HTTP/1.1 200 OK\r\nX: ", "nonsense\r\n\r\n",
     ])
     func anAnswerThatBreaksOffIsUnreachable(answer: String) async throws {
@@ -142,7 +145,8 @@
     }
 
     @Test(arguments: [
-      "example.org", "ftp://a", "http://", "http://user:secret@a", "http://a:0", "http://a:x", "http://a?b", "http://a#b",
+      "example.org", "ftp://a", "http://", "http://user:secret@a", "http://a:0", "http://a:x", "http://a?b",
+      "http://a#b",
       "http://a b", "http://[::1", "http://a:99999",
     ])
     func wrongURLsAreRefusedWithoutRepeatingThem(text: String) throws {
@@ -206,7 +210,9 @@
 
     @Test func tlsFilesThatCannotBeUsedAreConfigurationErrors() async throws {
       let files = try TLSFiles()
-      for (certificate, key) in [("/nowhere.pem", files.key), (files.certificate, "/nowhere.pem"), (files.key, files.key)] {
+      for (certificate, key) in [
+        ("/nowhere.pem", files.key), (files.certificate, "/nowhere.pem"), (files.key, files.key),
+      ] {
         var options = HTTPServerOptions()
         options.port = 0
         options.tls = .init(certificate: certificate, key: key)

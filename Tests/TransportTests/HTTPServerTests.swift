@@ -12,12 +12,13 @@
   @Suite struct HTTPServerTests {
     /// Runs `body` against a server on any free port.
     private func serving(
-      _ change: (inout HTTPServerOptions) -> Void = { _ in }, limits: Limits = Limits(),
+      threads: Int = 2, idleTimeoutSeconds: Int = 60, limits: Limits = Limits(),
       handler: @escaping TransportHandler, _ body: (UInt16) async throws -> Void
     ) async throws {
       var options = HTTPServerOptions()
       options.port = 0
-      change(&options)
+      options.threads = threads
+      options.idleTimeoutSeconds = idleTimeoutSeconds
       let server = HTTPServerTransport(options, limits: limits)
       let url = try await server.start(handler: handler)
       do {
@@ -68,7 +69,9 @@
     }
 
     @Test func theAbsoluteFormIsTakenAndOthersRefused() async throws {
-      try await serving { Self.text("for \($0.path)") } _: { port in
+      try await serving {
+        Self.text("for \($0.path)")
+      } _: { port in
         for (target, answer) in [("http://a.b:1/x?y", "for /x?y"), ("http://a.b", "for /"), ("*", "malformed")] {
           let socket = try RawSocket(port: port)
           socket.send("OPTIONS \(target) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -143,7 +146,7 @@
 
     @Test func anExchangeInWhichNothingMovesIsEnded() async throws {
       let cancelled = AsyncStream.makeStream(of: Void.self)
-      try await serving({ $0.idleTimeoutSeconds = 1 }) { _ in
+      try await serving(idleTimeoutSeconds: 1) { _ in
         await untilCancelled()
         cancelled.continuation.yield()
         return TransportResponse(status: 200)
@@ -173,7 +176,7 @@
       var limits = Limits()
       limits.connectionsMax = 3
       let counts = Mutex((now: 0, most: 0))
-      try await serving({ $0.threads = 1 }, limits: limits) { _ in
+      try await serving(threads: 1, limits: limits) { _ in
         counts.withLock { counts in
           counts.now += 1
           counts.most = max(counts.most, counts.now)
@@ -210,7 +213,9 @@
       try await serving { _ in
         Self.text("done")
       } _: { port in
-        for (address, port) in [("127.0.0.1", port), ("192.0.2.1", 0), ("no such host.invalid", 0)] as [(String, UInt16)] {
+        for (address, port) in [("127.0.0.1", port), ("192.0.2.1", 0), ("no such host.invalid", 0)]
+          as [(String, UInt16)]
+        {
           var options = HTTPServerOptions()
           options.address = address
           options.port = port
@@ -244,7 +249,8 @@
     func loopbackIsToldFromTheAddress(address: String, isLoopback: Bool) {
       var options = HTTPServerOptions()
       options.address = address
-      #expect((HTTPServerTransport(options) as (any ServerTransport) as? any ListeningAddress)?.isLoopback == isLoopback)
+      #expect(
+        (HTTPServerTransport(options) as (any ServerTransport) as? any ListeningAddress)?.isLoopback == isLoopback)
     }
 
     @Test func everyOptionIsRead() throws {

@@ -1,3 +1,5 @@
+import Foundation
+
 #if canImport(Glibc)
   import Glibc
   private let streamSocket = Int32(SOCK_STREAM.rawValue)
@@ -5,7 +7,6 @@
   import Darwin
   private let streamSocket = SOCK_STREAM
 #endif
-import Foundation
 
 /// A connection that says exactly what a test wants said. Every call has a limit of ten seconds.
 final class RawSocket: Sendable {
