@@ -104,9 +104,13 @@ let package = Package(
 
     // Tools.
     .executableTarget(
-      name: "salvor", dependencies: ["SalvorHost", "StandardModules"], path: "Tools/salvor"),
+      name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
     .executableTarget(
-      name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
+      name: "salvor-bench",
+      dependencies: protocols + [
+        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+      ],
       path: "Tools/salvor-bench"),
 
     // Tests.
@@ -125,9 +129,12 @@ let package = Package(
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
       ]),
+    tests(
+      "EngineTests",
+      protocols + ["SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication"]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
-    tests("HouseTests", []),
+    tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -12,6 +12,8 @@ public struct NoAuthentication: Authentication {
 
   public init(administrators: [String] = ["admin"]) { self.administrators = Set(administrators) }
 
+  public var isForLocalCallersOnly: Bool { true }
+
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .authentication, name: "none",
