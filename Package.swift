@@ -104,7 +104,7 @@ let package = Package(
 
     // Tools.
     .executableTarget(
-      name: "salvor", dependencies: ["SalvorHost", "StandardModules"], path: "Tools/salvor"),
+      name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
     .executableTarget(
       name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
       path: "Tools/salvor-bench"),
@@ -127,7 +127,7 @@ let package = Package(
       ]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
-    tests("HouseTests", []),
+    tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]
 )
