@@ -181,7 +181,8 @@ extension TransportContract {
         try expect(source.pulled < source.total, "the source was read to its end for nobody")
       }
     },
-    ContractCase("a request over the limit is refused before it is read", rule: "Limits.swift, bodyBytesMax") { subject in
+    ContractCase("a request over the limit is refused before it is read", rule: "Limits.swift, bodyBytesMax") {
+      subject in
       var limits = Limits()
       limits.bodyBytesMax = 1 << 20
       let calls = Mutex(0)
@@ -375,7 +376,8 @@ extension TransportContract {
         for end in ended { await end.value }
       }
     },
-    ContractCase("closing the client ends what is in flight", rule: "Exchange.swift, ClientTransport.close") { subject in
+    ContractCase("closing the client ends what is in flight", rule: "Exchange.swift, ClientTransport.close") {
+      subject in
       let arrived = Signal<Void>()
       try await serving(subject) { _ in
         arrived.send()
