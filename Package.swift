@@ -67,28 +67,32 @@ let package = Package(
     systemLibrary("CCurl", pkgConfig: "libcurl", apt: "libcurl4-openssl-dev", brew: "curl"),
     systemLibrary(
       "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
-    .target(
-      name: "CCurlShim",
-      dependencies: [.target(name: "CCurl", condition: .when(traits: ["HTTPClient"]))],
-      path: "Plugins/CCurlShim"),
-    .target(
-      name: "CMicrohttpdShim",
-      dependencies: [.target(name: "CMicrohttpd", condition: .when(traits: ["HTTPServer"]))],
-      path: "Plugins/CMicrohttpdShim"),
+    systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
     plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
     plugin("SQLiteClientStore", protocols + ["SQLiteSupport"]),
     plugin("SQLiteServerStore", protocols + ["SQLiteSupport"]),
     plugin("MemoryStore", protocols),
     plugin(
       "HTTPClientTransport",
-      ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CCurlShim"]),
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
+        .target(name: "CCurl", condition: .when(platforms: [.linux], traits: ["HTTPClient"])),
+      ]),
     plugin(
       "HTTPServerTransport",
-      ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CMicrohttpdShim"]),
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
+        .target(name: "CMicrohttpd", condition: .when(traits: ["HTTPServer"])),
+      ]),
     plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
     plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
-    plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
+    plugin(
+      "TokenAuthentication",
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
+        .target(name: "CCrypto", condition: .when(platforms: [.linux])),
+      ]),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "StandardModules",
@@ -109,6 +113,7 @@ let package = Package(
     tests("SalvorModelTests", ["SalvorModel"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
+    tests("SalvorServerTests", protocols + ["SalvorServer"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),

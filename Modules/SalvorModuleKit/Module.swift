@@ -34,13 +34,17 @@ public struct ModuleDescriptor: Sendable, Hashable {
   public var options: [ModuleOption]
   /// What it promises, one phrase each; the contract suite of its kind checks them.
   public var guarantees: [String]
+  /// Of an authentication module: the keys under `client.credentials` that it makes headers from.
+  public var credentialKeys: [String]
   public init(
-    kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = []
+    kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = [],
+    credentialKeys: [String] = []
   ) {
     self.kind = kind
     self.name = name
     self.summary = summary
     self.options = options
     self.guarantees = guarantees
+    self.credentialKeys = credentialKeys
   }
 }

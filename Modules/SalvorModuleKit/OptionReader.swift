@@ -21,13 +21,33 @@ public struct OptionReader: Sendable {
       self.members = []
       report(path: path, line: value.line, "must be an object { … }, found \(value.kindName)")
     }
-    var seen: Set<String> = []
-    for member in members where !seen.insert(member.key).inserted {
-      report(path: join(member.key), line: member.keyLine, "stands here twice; keep one")
+    var lines: [String: Int] = [:]
+    for member in members {
+      if let first = lines[member.key] {
+        report(
+          path: join(member.key), line: member.keyLine, "stands here again, first in line \(first); keep one of them")
+      } else {
+        lines[member.key] = member.keyLine
+      }
     }
   }
 
-  public func join(_ key: String) -> String { path.isEmpty ? key : path + "." + key }
+  /// The key path of a member: `path.key`, or `path["key"]` where the key is no plain word.
+  public func join(_ key: String) -> String { keyPath(path, key) }
+
+  /// The keys in the order of the file, each once, for objects whose keys are names: tables, columns. They count as read.
+  public mutating func names() -> [String] {
+    var names: [String] = []
+    for member in members where !names.contains(member.key) { names.append(member.key) }
+    for name in names where !known.contains(name) { known.append(name) }
+    return names
+  }
+
+  /// The keys that were asked for, in order: the options that a module has.
+  public var keysRead: [String] { known }
+
+  /// Whether the key stands there; it does not count as read.
+  public func has(_ key: String) -> Bool { members.contains { $0.key == key } }
 
   public mutating func report(path: String, line: Int, _ message: String) {
     diagnostics.append(Diagnostic(file: file, line: line, path: path, message: message))
@@ -93,11 +113,11 @@ public struct OptionReader: Sendable {
       return fallback
     }
     var out: [String] = []
-    for item in items {
+    for (index, item) in items.enumerated() {
       if case .string(let text) = item.content {
         out.append(text)
       } else {
-        report(key, "must hold strings only, found \(item.kindName)")
+        report(path: join(key) + "[\(index)]", line: item.line, "must be a string, found \(item.kindName)")
       }
     }
     return out
@@ -107,11 +127,25 @@ public struct OptionReader: Sendable {
   public mutating func choice<Choice: RawRepresentable & CaseIterable>(
     _ key: String, default fallback: Choice
   ) -> Choice where Choice.RawValue == String {
-    guard let text = optionalString(key) else { return fallback }
-    if let choice = Choice(rawValue: text) { return choice }
-    let allowed = Choice.allCases.map(\.rawValue)
-    report(key, "is \"\(text)\"; allowed: \(allowed.joined(separator: ", "))\(suggestion(text, among: allowed))")
+    choice(key, among: Choice.allCases.map(\.rawValue), default: fallback.rawValue).flatMap(Choice.init) ?? fallback
+  }
+
+  /// One of `allowed`, or `fallback` where the key is missing. Anything else is reported with the nearest of them.
+  public mutating func choice(_ key: String, among allowed: [String], default fallback: String?) -> String? {
+    guard let value = value(key), value.content != .null else { return fallback }
+    guard let text = string(value, key) else { return fallback }
+    if allowed.contains(text) { return text }
+    reportUnknown(value, path: join(key), among: allowed)
     return fallback
+  }
+
+  /// `value` is a name that is not among those allowed.
+  public mutating func reportUnknown(_ value: ConfigurationValue, path: String, among allowed: [String]) {
+    guard case .string(let text) = value.content else { return }
+    let near = value.isFromEnvironment ? "" : suggestion(text, among: allowed)
+    report(
+      path: path, line: value.line,
+      "is \(value.shown ?? "no name"); allowed: \(allowed.joined(separator: ", "))\(near)")
   }
 
   /// A reader for the object under `key`; nil where there is none. Give its diagnostics back with `finish(child:)`.
@@ -127,12 +161,14 @@ public struct OptionReader: Sendable {
     diagnostics += child.diagnostics
   }
 
-  /// Reports the keys that nobody asked for. Call it last.
+  /// Reports the keys that nobody asked for, each once. Call it last.
   public mutating func reportUnknownKeys() {
-    for member in members where !known.contains(member.key) {
+    var reported: Set<String> = []
+    for member in members where !known.contains(member.key) && reported.insert(member.key).inserted {
+      let allowed = known.isEmpty ? "none is allowed" : "allowed: \(known.joined(separator: ", "))"
       report(
         path: join(member.key), line: member.keyLine,
-        "is not a key here; allowed: \(known.joined(separator: ", "))\(suggestion(member.key, among: known))")
+        "is not a key here; \(allowed)\(suggestion(member.key, among: known))")
     }
   }
 
@@ -149,33 +185,11 @@ extension ConfigurationValue {
     switch content {
     case .null: "null"
     case .bool: "true or false"
-    case .integer, .number: "a number"
+    case .integer: "a whole number"
+    case .number: "a number with a fraction or an exponent"
     case .string: "a string"
     case .array: "a list"
     case .object: "an object"
     }
   }
-}
-
-/// `; did you mean "x"?` where one of `names` is near, else an empty string.
-public func suggestion(_ name: String, among names: [String]) -> String {
-  let near = names.map { ($0, editDistance(name.lowercased(), $0.lowercased())) }
-    .filter { $0.1 <= max(1, name.count / 3) }.min { $0.1 < $1.1 }
-  return near.map { "; did you mean \"\($0.0)\"?" } ?? ""
-}
-
-/// Insertions, deletions, substitutions and swaps of neighbours.
-func editDistance(_ a: String, _ b: String) -> Int {
-  let a = Array(a), b = Array(b)
-  var rows = [Array(0...b.count)]
-  for i in 0..<a.count {
-    var row = [i + 1]
-    for j in 0..<b.count {
-      var best = min(rows[i][j + 1] + 1, row[j] + 1, rows[i][j] + (a[i] == b[j] ? 0 : 1))
-      if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { best = min(best, rows[i - 1][j - 1] + 1) }
-      row.append(best)
-    }
-    rows.append(row)
-  }
-  return rows[a.count][b.count]
 }

@@ -23,7 +23,12 @@ public protocol ClientStore: Sendable {
   /// An upload with unknown outcome is offered again with the same sequence ID and the same content, whatever `groups`
   /// says. Otherwise, where requests of `groups` (nil: all) wait, a new current sequence ID is drawn and is durable,
   /// the identity file included, before this returns. With nothing to send, nothing is drawn or written.
+  ///
+  /// One session at a time, over all processes that have the database open: another one throws `session-in-use`.
   func beginSession(groups: Set<String>?) async throws -> ClientSession
+
+  /// Ends what `beginSession` began, however it went.
+  func endSession() async
 
   /// The upload's next chunk: the changes after `counter` (0: from the first), cut at about `bytesTarget`. Nil when
   /// there is none left. The same arguments give the same bytes until `settle`.
@@ -50,8 +55,10 @@ public protocol ClientStore: Sendable {
   /// `schema-incompatible` with each table and column named, and nothing is changed.
   func adopt(_ config: SyncConfig) async throws
 
-  /// The first contact: the server's ID is remembered.
-  func remember(server: ServerID, incarnations: [Incarnation]) async throws
+  /// The server has said who it is and whom it takes this device for: both are remembered, with its incarnation.
+  /// Nothing is written where they are known. Throws `remote-of-another-principal` where the database belongs to another
+  /// principal: a queue is never sent as another.
+  func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws
 
   /// What is sent only when the server asks for it (`history-needed`).
   func history() async throws -> ClientHistory
@@ -72,8 +79,14 @@ public protocol ClientStore: Sendable {
   func write(_ writes: [ApplicationWrite]) async throws
 }
 
+extension ClientStore {
+  /// For stores that one process alone can have open: there is nothing to give back.
+  public func endSession() async {}
+}
+
 public struct ClientSetup: Sendable {
   public var schema: Schema
+  /// Empty: the server will say (`remember`). Another than the database's throws `remote-of-another-principal`.
   public var principal: String
   /// Used when the database gets its remote ID; drawn if nil.
   public var remoteID: RemoteID?
@@ -105,7 +118,8 @@ public struct ClientState: Sendable, Hashable {
   public var schemaVersion: Int64
   /// `SyncConfig.digest` of the synchronized tables as this database has them.
   public var configDigest: String
-  /// A download that was cut: where it goes on. Valid only for the cursors above.
+  /// The download that staging holds a part of (`StagedChunk.download`), and where it goes on.
+  public var stagedDownload: String?
   public var stagedPosition: String?
   public var recoveryRequired: RecoveryReason?
   public var recoveryMessage: String?
@@ -115,7 +129,7 @@ public struct ClientState: Sendable, Hashable {
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
     current: SequenceID? = nil, groups: [GroupState] = [], schemaVersion: Int64 = 1, configDigest: String = "",
-    stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
+    stagedDownload: String? = nil, stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
     isOlderThanIdentityFile: Bool = false
   ) {
     self.remoteID = remoteID
@@ -126,6 +140,7 @@ public struct ClientState: Sendable, Hashable {
     self.groups = groups
     self.schemaVersion = schemaVersion
     self.configDigest = configDigest
+    self.stagedDownload = stagedDownload
     self.stagedPosition = stagedPosition
     self.recoveryRequired = recoveryRequired
     self.recoveryMessage = recoveryMessage

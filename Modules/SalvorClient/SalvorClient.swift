@@ -1,0 +1,178 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// What a client is made of. Everything that touches the world comes in through a protocol.
+public struct ClientConfiguration: Sendable {
+  public var schema: Schema
+  public var principal: String
+  public var store: any ClientStore
+  public var transport: any ClientTransport
+  /// The headers that say who sends (`Authentication.headers`).
+  public var credentials: [String: String]
+  /// Content codings that answers may come in.
+  public var compressions: [any Compression]
+  /// The coding of uploads; nil: identity.
+  public var uploadCompression: (any Compression)?
+  public var limits: Limits
+  public var clock: any Clock
+  public var random: any RandomSource
+
+  public init(
+    schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
+    credentials: [String: String] = [:], compressions: [any Compression] = [],
+    uploadCompression: (any Compression)? = nil, limits: Limits = Limits(), clock: any Clock = SystemClock(),
+    random: any RandomSource = SystemRandom()
+  ) {
+    self.schema = schema
+    self.principal = principal
+    self.store = store
+    self.transport = transport
+    self.credentials = credentials
+    self.compressions = compressions
+    self.uploadCompression = uploadCompression
+    self.limits = limits
+    self.clock = clock
+    self.random = random
+  }
+}
+
+/// One device's database and its way to the server.
+///
+///     let client = SalvorClient(configuration)
+///     try await client.open()
+///     let report = await client.synchronize()
+///
+/// The application reads and writes the database with any SQLite library; nothing of it passes through here.
+public actor SalvorClient {
+  let configuration: ClientConfiguration
+  private var isOpen = false
+  private var running: Task<SyncReport, Never>?
+
+  public init(_ configuration: ClientConfiguration) {
+    self.configuration = configuration
+  }
+
+  /// Opens or makes the database. Called by the first `synchronize` otherwise.
+  @discardableResult
+  public func open() async throws -> ClientOpening {
+    let opening = try await configuration.store.open(
+      ClientSetup(schema: configuration.schema, principal: configuration.principal))
+    isOpen = true
+    return opening
+  }
+
+  /// Sends what is queued, fetches what has changed, and applies it in one transaction.
+  ///
+  /// Never throws: what went wrong is the report's `error`, and nothing is lost by it. A call while another one runs
+  /// waits for that one first.
+  ///
+  /// - Parameters:
+  ///   - groups: the synchronization groups; nil: all. Groups that their rows reference come along.
+  ///   - progress: told after each chunk, for a progress bar.
+  public func synchronize(
+    groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
+  ) async -> SyncReport {
+    while let running { _ = await running.value }
+    let task = Task { await self.run(groups: groups, progress: progress) }
+    running = task
+    let report = await withTaskCancellationHandler {
+      await task.value
+    } onCancel: {
+      task.cancel()
+    }
+    if running == task { running = nil }
+    return report
+  }
+
+  public func status() async throws -> ClientStatus {
+    if !isOpen { try await open() }
+    return try await configuration.store.status()
+  }
+
+  /// The request queue, in order.
+  public func queue(after: RequestID? = nil, limit: Int = 1000) async throws -> [QueuedRequest] {
+    if !isOpen { try await open() }
+    return try await configuration.store.requests(
+      in: [.queued, .sent, .unknownOutcome], after: after, limit: limit)
+  }
+
+  /// The error archive, in order.
+  public func errorArchive(after: RequestID? = nil, limit: Int = 1000) async throws -> [QueuedRequest] {
+    if !isOpen { try await open() }
+    return try await configuration.store.requests(
+      in: [.refused, .blocked, .displaced, .kept], after: after, limit: limit)
+  }
+
+  public func close() async {
+    await configuration.transport.close()
+    await configuration.store.close()
+    isOpen = false
+  }
+
+  private func run(groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void) async -> SyncReport {
+    var report = SyncReport()
+    do {
+      if !isOpen { try await open() }
+      try await attempt(groups: groups, progress: progress, report: &report)
+    } catch {
+      report.error = asSalvorError(error)
+    }
+    return report
+  }
+
+  /// Sessions until one ends. Beginning again is always safe: an upload is resent with the same sequence ID, and a cut
+  /// download goes on where it was cut.
+  private func attempt(
+    groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
+  ) async throws {
+    var attempt = 1
+    var isSecondRound = false
+    while true {
+      var session = SyncSession(configuration: configuration, progress: progress, report: report)
+      do {
+        try await session.run(groups: groups)
+        report = session.report
+        // A SyncConfig with new groups came with the answer: their rows are a session of their own.
+        guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
+        isSecondRound = true
+      } catch {
+        // A session that moved bytes has made progress: its attempts count anew.
+        if session.report.bytesReceived > report.bytesReceived { attempt = 1 }
+        report = session.report
+        let error = asSalvorError(error)
+        guard error.isRetryable, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
+        try await configuration.clock.sleep(milliseconds: delay(attempt, error))
+        attempt += 1
+      }
+    }
+  }
+
+  /// Full jitter over a doubling ceiling, or what the server asked for.
+  private func delay(_ attempt: Int, _ error: SalvorError) -> Int64 {
+    let ceiling = Int64(100) << Int64(attempt - 1)
+    let random = configuration.random.bytes(2)
+    let jitter = (Int64(random[0]) << 8 | Int64(random[1])) * ceiling / 65536
+    return max(error.retryAfterMilliseconds.map { min($0, 2_000) } ?? 0, jitter)
+  }
+}
+
+/// How far a synchronization is.
+public enum SyncProgress: Sendable, Hashable {
+  /// Changes sent so far.
+  case uploading(changes: Int64)
+  /// Body bytes received so far.
+  case downloading(bytes: Int64)
+  case applying
+}
+
+/// Any error as one of the catalogue.
+func asSalvorError(_ error: any Error) -> SalvorError {
+  switch error {
+  case let error as SalvorError: error
+  case is CancellationError: SalvorError(.cancelled, "The synchronization was cancelled.")
+  default: SalvorError(.failed, "Something failed inside.", context: ["error": "\(type(of: error))"])
+  }
+}

@@ -1,0 +1,281 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// One sync session of the device (semantics 4): begin, upload, the server's answer, staging, applying.
+struct SyncSession {
+  let configuration: ClientConfiguration
+  let progress: @Sendable (SyncProgress) -> Void
+  var report: SyncReport
+  /// The server delivered a SyncConfig with groups that this session did not ask for yet.
+  private(set) var hasNewGroups = false
+
+  private var store: any ClientStore { configuration.store }
+  private var limits: Limits { configuration.limits }
+
+  init(
+    configuration: ClientConfiguration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport
+  ) {
+    self.configuration = configuration
+    self.progress = progress
+    self.report = report
+  }
+
+  mutating func run(groups: Set<String>?) async throws {
+    do {
+      try await runSession(groups: groups)
+    } catch {
+      await store.endSession()
+      throw error
+    }
+    await store.endSession()
+  }
+
+  private mutating func runSession(groups: Set<String>?) async throws {
+    let session = try await store.beginSession(groups: groups)
+    report.notices = session.notices
+    if session.state.isOlderThanIdentityFile {
+      try await requireRecovery(
+        .clientRewound,
+        "This database is older than its identity file: it was put back from a copy. Nothing was touched or sent.")
+      return
+    }
+    do {
+      try await exchange(session, groups: groups)
+      if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
+    } catch let error as SalvorError where recoveryReason(error) != nil {
+      try await requireRecovery(recoveryReason(error)!, error.message)
+      report.error = error
+    }
+  }
+
+  private func recoveryReason(_ error: SalvorError) -> RecoveryReason? {
+    switch error.code {
+    case .uploadFailedAtServer, .schemaIncompatible:
+      error.context["reason"].flatMap(RecoveryReason.init(rawValue:)) ?? .schemaIncompatible
+    default: nil
+    }
+  }
+
+  private mutating func requireRecovery(_ reason: RecoveryReason, _ message: String) async throws {
+    try await store.setRecoveryRequired(reason, message: message)
+    report.outcome = .recoveryRequired
+    report.reason = reason
+    report.error = SalvorError(.recoveryRequired, message, context: ["reason": reason.rawValue])
+  }
+
+  // MARK: - The exchange
+
+  private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
+    var message = begin(session, groups: try await closure(groups))
+    let download = downloadName(message.groups)
+    if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
+    var inline: UploadChunk?
+    if session.upload != nil,
+      let first = try await store.uploadChunk(after: 0, bytesTarget: limits.chunkBytesTarget)
+    {
+      message.upload = first.isLast ? .inline : .staged
+      inline = first.isLast ? first : nil
+    }
+    var response: TransportResponse
+    do {
+      response = try await send(message, inline)
+    } catch let error as SalvorError where error.code == .historyNeeded {
+      let history = try await store.history()
+      message.history = BeginMessage.History(
+        sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
+        tables: .array(history.tables.map(TableDefinition.json)))
+      response = try await send(message, inline)
+    }
+    if let inline { progress(.uploading(changes: Int64(inline.changeCount))) }
+    if message.upload == .staged {
+      var reader = ResponseReader(response, configuration)
+      if let staging = try await stagingSession(&reader) {
+        report.bytesReceived += reader.bytesReceived
+        try await sendChunks(staging)
+        response = try await post("/v1/sync/\(staging.token)/process", [])
+      } else {
+        // The upload had been processed before its acknowledgement was lost: this is the answer already.
+        try await receive(&reader, session, download)
+        return
+      }
+    }
+    var reader = ResponseReader(response, configuration)
+    try await receive(&reader, session, download)
+  }
+
+  private func closure(_ groups: Set<String>?) async throws -> Set<String>? {
+    guard let groups else { return nil }
+    let schema = Schema(tables: try await store.history().tables)
+    for group in groups where !schema.groups.contains(where: { $0.name == group }) {
+      throw SalvorError(
+        .usage,
+        "There is no synchronization group \"\(group)\". The groups are: \(schema.groups.map(\.name).joined(separator: ", ")).")
+    }
+    return schema.closure(ofGroups: groups)
+  }
+
+  private func begin(_ session: ClientSession, groups: Set<String>?) -> BeginMessage {
+    let state = session.state
+    let groups = state.groups.filter { groups?.contains($0.name) ?? true }.map {
+      BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest)
+    }
+    return BeginMessage(
+      remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
+      schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
+      position: state.stagedDownload == downloadName(groups) ? state.stagedPosition : nil, history: nil)
+  }
+
+  /// Names a download by what it starts from: a part of another one in staging is of no use to it.
+  private func downloadName(_ groups: [BeginMessage.Group]) -> String {
+    digest(JSONValue.array(groups.map(\.json)).bytes)
+  }
+
+  private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
+    var body = message.json.bytes
+    body.append(0x0A)
+    if let inline { body += inline.bytes }
+    return try await post("/v1/sync", body)
+  }
+
+  // MARK: - A large upload
+
+  private struct Staging {
+    var token: String
+    var chunks: Int
+    var lastCounter: Int64
+  }
+
+  /// The token under which chunks are sent. Nil: the answer holds results instead.
+  private mutating func stagingSession(_ reader: inout ResponseReader) async throws -> Staging? {
+    guard case .control(let line) = try await reader.next(), let session = line["session"] else {
+      throw SalvorError(.malformed, "The server's answer does not begin with a \"session\".")
+    }
+    try await meet(session)
+    guard let token = session["token"]?.string, let staged = session["staged"] else { return nil }
+    return Staging(token: token, chunks: Int(try staged.integer("chunks")), lastCounter: try staged.integer("last"))
+  }
+
+  /// Sends the chunks that the server does not have yet; the next one is encoded while one is on its way.
+  private mutating func sendChunks(_ staging: Staging) async throws {
+    let store = store
+    let target = limits.chunkBytesTarget
+    var index = staging.chunks
+    var changes: Int64 = 0
+    var next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
+    while let chunk = next {
+      async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
+      let path =
+        "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
+      let response = try await request("PUT", path, chunk.bytes)
+      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      index += 1
+      changes += Int64(chunk.changeCount)
+      progress(.uploading(changes: changes))
+      next = try await following
+    }
+  }
+
+  // MARK: - The answer
+
+  /// Reads the answer: results are settled, the SyncConfig adopted, pages staged, and all of it applied at the end.
+  private mutating func receive(
+    _ reader: inout ResponseReader, _ session: ClientSession, _ download: String
+  ) async throws {
+    defer { report.bytesReceived += reader.bytesReceived }
+    var page: [UInt8] = []
+    var end: DownloadEnd?
+    do {
+      while let event = try await reader.next() {
+        switch event {
+        case .payload(let line):
+          page += line
+          page.append(0x0A)
+        case .control(let line):
+          if let session = line["session"] {
+            try await meet(session)
+          } else if let results = line["results"] {
+            try await settle(UploadResults(results), session)
+          } else if let config = line["config"] {
+            let config = try SyncConfig(config)
+            try await store.adopt(config)
+            hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
+          } else if let position = line["position"]?.string {
+            try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+            page.removeAll(keepingCapacity: true)
+            progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
+          } else if let last = line["end"] {
+            if !page.isEmpty {
+              try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
+            }
+            end = DownloadEnd(groups: try last.array("groups").map { try GroupState($0) })
+          } else if let problem = line["problem"] {
+            throw Problem.error(problem, status: 500)
+          } else {
+            throw SalvorError(.malformed, "The server's answer has a line that is not of the protocol.")
+          }
+        }
+      }
+    } catch {
+      await reader.close()
+      throw error
+    }
+    guard let end else {
+      throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
+    }
+    progress(.applying)
+    let applied = try await store.apply(end)
+    report.upserts += applied.upserts
+    report.deletes += applied.deletes
+    report.displaced += Int64(applied.displaced.count)
+  }
+
+  private func meet(_ line: JSONValue) async throws {
+    try await store.remember(
+      server: line.identifier("server"),
+      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
+      principal: line.string("principal"))
+  }
+
+  private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {
+    guard let upload = session.upload else {
+      throw SalvorError(.malformed, "The server answered an upload that was not sent.")
+    }
+    let settled = try await store.settle(sequence: upload.sequence, results: results)
+    report.uploaded += settled.accepted
+    report.refused += settled.refused
+    report.conflicts += results.conflicts
+  }
+
+  // MARK: - Requests
+
+  private mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
+    try await request("POST", path, body)
+  }
+
+  private mutating func request(_ method: String, _ path: String, _ body: [UInt8]) async throws -> TransportResponse {
+    var headers = configuration.credentials
+    var body = body
+    headers["content-type"] = "application/jsonl"
+    let codings = configuration.compressions.map(\.token)
+    if !codings.isEmpty { headers["accept-encoding"] = codings.joined(separator: ", ") }
+    if body.count >= compressionBytesMin, let compression = configuration.uploadCompression {
+      body = try await ByteStream.bytes(body).compressed(by: compression).collect(upTo: Int.max)
+      headers["content-encoding"] = compression.token
+    }
+    report.roundTrips += 1
+    report.bytesSent += Int64(body.count)
+    let response = try await configuration.transport.send(
+      TransportRequest(method: method, path: path, headers: headers, body: .bytes(body), contentLength: body.count))
+    guard response.status / 100 == 2 else {
+      let text = try await response.body.collect(upTo: limits.chunkBytesMax)
+      report.bytesReceived += Int64(text.count)
+      throw Problem.error((try? JSONValue(parsing: text)) ?? .null, status: response.status)
+    }
+    return response
+  }
+}
+
+/// Below this size a body is sent as it is.
+let compressionBytesMin = 512

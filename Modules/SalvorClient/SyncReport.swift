@@ -1,0 +1,70 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// What one `synchronize` did (`sync --json`).
+public struct SyncReport: Sendable {
+  public enum Outcome: String, Sendable {
+    case synchronized
+    case recovered
+    case recoveryRequired = "recovery-required"
+  }
+
+  public var outcome: Outcome = .synchronized
+  /// Requests the server accepted.
+  public var uploaded: Int64 = 0
+  public var upserts: Int64 = 0
+  public var deletes: Int64 = 0
+  /// Requests the server refused, the blocked ones included.
+  public var refused: Int64 = 0
+  public var conflicts: Int64 = 0
+  /// Requests that could not stand on the new bases.
+  public var displaced: Int64 = 0
+  /// Bodies as sent, after compression.
+  public var bytesSent: Int64 = 0
+  public var bytesReceived: Int64 = 0
+  public var roundTrips: Int64 = 0
+  public var notices: [String] = []
+  /// Why a recovery is required.
+  public var reason: RecoveryReason?
+  public var error: SalvorError?
+
+  public init() {}
+
+  /// The exit code of the command line (interfaces.md); several hold: 5, 4, 3, 6, 0.
+  public var exitCode: Int32 {
+    if outcome == .recoveryRequired { return 5 }
+    if let error { return error.code.exitCode }
+    return refused > 0 ? 6 : 0
+  }
+
+  public var json: JSONValue {
+    let recovery: JSONValue =
+      reason.map { reason in
+        [
+          "reason": .string(reason.rawValue), "strategy": nil, "fellBackFrom": nil, "kept": 0, "discarded": 0,
+          "healed": 0, "backup": nil,
+        ]
+      } ?? .null
+    return [
+      "outcome": .string(outcome.rawValue),
+      "uploaded": .integer(uploaded),
+      "downloaded": ["upserts": .integer(upserts), "deletes": .integer(deletes)],
+      "refused": .integer(refused),
+      "conflicts": .integer(conflicts),
+      "displaced": .integer(displaced),
+      "bytesSent": .integer(bytesSent),
+      "bytesReceived": .integer(bytesReceived),
+      "roundTrips": .integer(roundTrips),
+      "notices": .array(notices.map(JSONValue.string)),
+      "recovery": recovery,
+      "error": error.map(\.json) ?? .null,
+    ]
+  }
+}
+
+extension SalvorError {
+  public var json: JSONValue {
+    ["code": .integer(Int64(code.number)), "name": .string(code.rawValue), "message": .string(message)]
+  }
+}

@@ -1,0 +1,135 @@
+import SalvorModel
+
+/// The modules of a host: an explicit list, given at the start (architecture, rule 5). Nothing registers itself.
+public struct ModuleRegistry: Sendable {
+  private let factories: [ModuleKind: [String: ModuleFactory]]
+
+  /// - Throws: `configuration`, where two modules have the same kind and name, or a name is not of lower-case words
+  ///   with hyphens. All of them are named.
+  public init(_ list: [ModuleFactory]) throws(SalvorError) {
+    var factories: [ModuleKind: [String: ModuleFactory]] = [:]
+    var problems: [String] = []
+    for factory in list {
+      let kind = factory.descriptor.kind
+      let name = factory.descriptor.name
+      if !Self.isModuleName(name) {
+        problems.append("\(kind.rawValue) module \"\(name)\": a name is of lower-case words with hyphens")
+      }
+      if factories[kind, default: [:]].updateValue(factory, forKey: name) != nil {
+        problems.append("\(kind.rawValue) module \"\(name)\": it is in the list twice; leave one out or rename it")
+      }
+    }
+    guard problems.isEmpty else {
+      throw SalvorError(.configuration, "The list of modules is not usable. " + problems.joined(separator: ". ") + ".")
+    }
+    self.factories = factories
+  }
+
+  /// Lower-case ASCII letters, digits and single hyphens between them.
+  public static func isModuleName(_ name: String) -> Bool {
+    !name.isEmpty
+      && name.split(separator: "-", omittingEmptySubsequences: false).allSatisfy { word in
+        !word.isEmpty && word.utf8.allSatisfy { (48...57).contains($0) || (97...122).contains($0) }
+      }
+  }
+
+  /// The names of a kind, sorted.
+  public func names(of kind: ModuleKind) -> [String] { factories[kind, default: [:]].keys.sorted() }
+
+  /// What every module says of itself: by kind in the order of `ModuleKind`, then by name.
+  public var descriptors: [ModuleDescriptor] {
+    ModuleKind.allCases.flatMap { kind in
+      names(of: kind).compactMap { factories[kind]?[$0]?.descriptor }
+    }
+  }
+
+  /// Throws `unknown-module`, naming the modules of the kind and the nearest name.
+  public func factory(_ kind: ModuleKind, _ name: String) throws(SalvorError) -> ModuleFactory {
+    if let factory = factories[kind]?[name] { return factory }
+    throw SalvorError(
+      .unknownModule,
+      "There is no \(kind.rawValue) module \"\(name)\". Known: \(known(kind))\(suggestion(name, among: names(of: kind)))",
+      context: ["kind": kind.rawValue])
+  }
+
+  /// Reads an object such as `storage: { module: "sqlite", path: "x.db" }`: the `module` key here, the rest by the
+  /// module's factory. What is wrong, unknown keys included, goes to `parent`. Nothing is opened.
+  ///
+  /// - Returns: nil where it cannot be made; `parent` then holds why.
+  public func prepare<Product>(
+    _ kind: ModuleKind, under key: String, of parent: inout OptionReader, _ context: ModuleContext,
+    as type: Product.Type
+  ) -> PreparedModule<Product>? {
+    guard let value = parent.value(key) else {
+      parent.report(key, "is missing; give an object with a module: { module: \"…\" }; known: \(known(kind))")
+      return nil
+    }
+    var reader = OptionReader(value, file: parent.file, path: parent.join(key))
+    guard case .object = value.content else {
+      parent.adopt(reader.diagnostics)
+      return nil
+    }
+    guard let name = reader.value("module") else {
+      reader.report("module", "is missing; known: \(known(kind))")
+      // Which keys are allowed is not known without the module.
+      parent.adopt(reader.diagnostics)
+      return nil
+    }
+    guard let factory = factory(kind, named: name, &reader, path: reader.join("module")) else {
+      parent.adopt(reader.diagnostics)
+      return nil
+    }
+    let make = factory.prepare(&reader, context, as: type)
+    let isSound = !reader.diagnostics.contains { $0.severity == .error }
+    if make == nil, isSound {
+      reader.report("module", "cannot be made from these options")
+    }
+    parent.finish(child: reader)
+    return make.map { PreparedModule(descriptor: factory.descriptor, make: $0) }
+  }
+
+  /// The module that `name` (a string value of the file) names, with no option but defaults.
+  public func prepare<Product>(
+    _ kind: ModuleKind, named name: ConfigurationValue, path: String, _ reader: inout OptionReader,
+    _ context: ModuleContext, as type: Product.Type
+  ) -> PreparedModule<Product>? {
+    guard let factory = factory(kind, named: name, &reader, path: path) else { return nil }
+    var options = OptionReader(ConfigurationValue(.object([]), line: name.line), file: reader.file, path: path)
+    let make = factory.prepare(&options, context, as: type)
+    reader.adopt(options.diagnostics)
+    return make.map { PreparedModule(descriptor: factory.descriptor, make: $0) }
+  }
+
+  /// Nil and reported where `name` is no name of a module of this kind.
+  private func factory(
+    _ kind: ModuleKind, named name: ConfigurationValue, _ reader: inout OptionReader, path: String
+  ) -> ModuleFactory? {
+    guard case .string(let text) = name.content else {
+      reader.report(path: path, line: name.line, "must be a string, found \(name.kindName); known: \(known(kind))")
+      return nil
+    }
+    if let factory = factories[kind]?[text] { return factory }
+    let near = name.isFromEnvironment ? "" : suggestion(text, among: names(of: kind))
+    reader.report(
+      path: path, line: name.line,
+      "\(name.shown ?? "") is not a \(kind.rawValue) module here; known: \(known(kind))\(near)")
+    return nil
+  }
+
+  private func known(_ kind: ModuleKind) -> String {
+    let names = names(of: kind)
+    return names.isEmpty ? "none" : names.joined(separator: ", ")
+  }
+}
+
+/// A module whose options are read and sound, not made yet.
+public struct PreparedModule<Product>: Sendable {
+  public let descriptor: ModuleDescriptor
+  /// Makes the product. Each call makes another one.
+  public let make: @Sendable () throws -> Product
+
+  public init(descriptor: ModuleDescriptor, make: @escaping @Sendable () throws -> Product) {
+    self.descriptor = descriptor
+    self.make = make
+  }
+}

@@ -1,0 +1,71 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+extension ServerEngine {
+  /// `/admin/v1/…`, with its own credential.
+  func administrate(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
+    guard let token = configuration.administrationToken, !token.isEmpty else {
+      throw SalvorError(
+        .forbidden, "Administration over the network is off: the configuration has no server.administration.token.")
+    }
+    let given = Array((request.headers["authorization"] ?? "").utf8)
+    guard isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) else {
+      throw SalvorError(.unauthenticated, "The administrator's token is missing or wrong.")
+    }
+    guard parts.first == "v1" else { throw notFound(request) }
+    switch (request.method, parts.dropFirst().first, parts.count) {
+    case ("GET", "remotes", 2):
+      let remotes = try await configuration.store.remotes()
+      return json(["remotes": .array(remotes.map(\.json))])
+    case ("GET", "remotes", 3):
+      let remotes = try await configuration.store.remotes()
+      guard let remote = remotes.first(where: { $0.id.text == parts[2] }) else { throw notFound(request) }
+      return json(remote.json)
+    case ("DELETE", "remotes", 3):
+      guard let id = RemoteID(parts[2]), try await delete(remote: id, block: request.path.hasSuffix("?block=true"))
+      else { throw notFound(request) }
+      return TransportResponse(status: 204, contentLength: 0)
+    case ("GET", "stats", 2):
+      return json(try await configuration.store.stats().json)
+    default: throw notFound(request)
+    }
+  }
+
+  /// Forgets a remote ID (semantics 5). False: there is none.
+  public func delete(remote: RemoteID, block: Bool = false) async throws -> Bool {
+    guard try await configuration.store.deleteRemote(remote, block: block) else { return false }
+    configuration.log("An administrator deleted remote ID '\(remote)'\(block ? " and blocked it" : "").")
+    return true
+  }
+
+  private func notFound(_ request: TransportRequest) -> SalvorError {
+    SalvorError(.notFound, "There is no such thing under /admin/v1. GET /admin/v1/remotes lists the remote IDs.")
+  }
+}
+
+/// Takes as long for a wrong text as for a right one of the same length.
+func isEqualInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
+  guard a.count == b.count else { return false }
+  return zip(a, b).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+}
+
+extension RemoteRecord {
+  public var json: JSONValue {
+    [
+      "id": .string(id.text), "principal": .string(principal), "blocked": .bool(isBlocked),
+      "deleted": .bool(isDeleted), "sequence": sequence.map { .string($0.text) } ?? .null,
+      "registered": .integer(registered), "lastUpload": lastUpload.map(JSONValue.integer) ?? .null,
+    ]
+  }
+}
+
+extension ServerStats {
+  public var json: JSONValue {
+    [
+      "server": .string(serverID.text), "head": head.json, "remotes": .integer(remotes),
+      "logEntries": .integer(logEntries), "stagedBytes": .integer(stagedBytes),
+    ]
+  }
+}

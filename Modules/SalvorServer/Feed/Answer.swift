@@ -1,0 +1,186 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+extension ServerEngine {
+  /// The answer to a begin or a processed upload: session, results, SyncConfig, then the download's pages, each followed
+  /// by the position at which a cut download goes on, and the end with the new cursors.
+  ///
+  /// The first page is made before the response begins, so that what fails there is still a problem response, and a
+  /// small answer is one piece of known length.
+  func answer(
+    _ session: SessionTable.Session, results: UploadResults?, _ request: TransportRequest
+  ) async throws -> TransportResponse {
+    var head = PayloadWriter()
+    sessionLine(session.principal, []).write(to: &head)
+    head.raw("\n")
+    if let results {
+      (["results": results.json] as JSONValue).write(to: &head)
+      head.raw("\n")
+    }
+    if session.begin.sendsConfig {
+      (["config": config.json] as JSONValue).write(to: &head)
+      head.raw("\n")
+    }
+    let message = session.begin.message
+    let pages = PageSource(
+      engine: self, session: session,
+      groups: message.groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
+      position: message.position)
+    let first = try await pages.nextPage()
+    var bytes = head.bytes
+    bytes += first.bytes
+    metrics.downloads.add(1)
+    if first.isLast {
+      sessions.close(session)
+      return try await respond(bytes, request)
+    }
+    return try await respond(streaming: bytes, pages, request)
+  }
+
+  /// Who the server is, and whom it takes the device for.
+  func sessionLine(_ principal: Principal, _ more: [JSONValue.Member]) -> JSONValue {
+    [
+      "session": .object(
+        [
+          .init("server", .string(identity.server.text)), .init("incarnation", .string(identity.incarnation.text)),
+          .init("principal", .string(principal.name)),
+        ] + more)
+    ]
+  }
+
+  /// A body of known length, compressed where that is worth it and the client takes it.
+  private func respond(_ bytes: [UInt8], _ request: TransportRequest) async throws -> TransportResponse {
+    var headers = ["content-type": "application/jsonl"]
+    var bytes = bytes
+    if bytes.count >= compressionBytesMin, let compression = acceptedCompression(request) {
+      let stream = try ByteStream.bytes(bytes).compressed(by: compression)
+      bytes = try await stream.collect(upTo: Int.max)
+      headers["content-encoding"] = compression.token
+    }
+    return TransportResponse(status: 200, headers: headers, body: .bytes(bytes), contentLength: bytes.count)
+  }
+
+  private func respond(
+    streaming head: [UInt8], _ pages: PageSource, _ request: TransportRequest
+  ) async throws -> TransportResponse {
+    var headers = ["content-type": "application/jsonl"]
+    var stream = pages.stream(after: head)
+    if let compression = acceptedCompression(request) {
+      stream = try stream.compressed(by: compression)
+      headers["content-encoding"] = compression.token
+    }
+    return TransportResponse(status: 200, headers: headers, body: stream)
+  }
+
+  /// The best offered coding that the client names; nil: identity.
+  private func acceptedCompression(_ request: TransportRequest) -> (any Compression)? {
+    guard let accepted = request.headers["accept-encoding"] else { return nil }
+    let tokens = accepted.split(separator: ",").compactMap { entry -> String? in
+      let parts = entry.split(separator: ";").map { $0.filter { $0 != " " }.lowercased() }
+      return parts.dropFirst().contains { $0 == "q=0" || $0 == "q=0.0" } ? nil : parts.first
+    }
+    return configuration.compressions.first { tokens.contains($0.token) || tokens.contains("*") }
+  }
+}
+
+/// Below this size a body is sent as it is.
+let compressionBytesMin = 512
+
+/// Pulls the pages of one download from the store, one ahead of the reader: a page is made while the one before it is
+/// compressed and sent. Holds two pages at most.
+actor PageSource {
+  struct Piece: Sendable {
+    var bytes: [UInt8]
+    var isLast: Bool
+  }
+
+  private let engine: ServerEngine
+  private let session: SessionTable.Session
+  private let groups: [GroupState]
+  private var position: String?
+  private var ahead: Task<Piece, any Error>?
+  private var isFinished = false
+
+  init(engine: ServerEngine, session: SessionTable.Session, groups: [GroupState], position: String?) {
+    self.engine = engine
+    self.session = session
+    self.groups = groups
+    self.position = position
+  }
+
+  nonisolated func stream(after head: [UInt8]) -> ByteStream {
+    let start = Start(head)
+    return ByteStream(
+      next: {
+        if let head = await start.take() {
+          await self.prefetch()
+          return head
+        }
+        return try await self.nextPiece()
+      },
+      close: { await self.close() })
+  }
+
+  private func prefetch() {
+    if ahead == nil && !isFinished { ahead = Task { try await self.nextPage() } }
+  }
+
+  private func nextPiece() async throws -> [UInt8]? {
+    guard !isFinished || ahead != nil else { return nil }
+    prefetch()
+    guard let task = ahead else { return nil }
+    ahead = nil
+    do {
+      let piece = try await task.value
+      engine.sessions.touch(session)
+      if piece.isLast {
+        engine.sessions.close(session)
+      } else {
+        prefetch()
+      }
+      return piece.bytes
+    } catch {
+      // The response has begun: the problem is a line of it, and the download can go on from its last position.
+      isFinished = true
+      engine.sessions.close(session)
+      let problem: JSONValue = ["problem": Problem.json(asSalvorError(error))]
+      return problem.bytes + [0x0A]
+    }
+  }
+
+  private func close() {
+    ahead?.cancel()
+    engine.sessions.close(session)
+  }
+
+  /// The next page's text, with its position or end line.
+  func nextPage() async throws -> Piece {
+    let page = try await engine.configuration.store.page(
+      PageRequest(
+        remote: session.remote, principal: session.principal, groups: groups, position: position,
+        bytesTarget: engine.configuration.limits.chunkBytesTarget))
+    var bytes = page.bytes
+    let line: JSONValue
+    if let next = page.position {
+      position = next
+      line = ["position": .string(next)]
+    } else {
+      isFinished = true
+      line = ["end": ["groups": .array((page.groups ?? []).map(\.json))]]
+    }
+    bytes += line.bytes
+    bytes.append(0x0A)
+    return Piece(bytes: bytes, isLast: page.position == nil)
+  }
+}
+
+private actor Start {
+  private var head: [UInt8]?
+  init(_ head: [UInt8]) { self.head = head }
+  func take() -> [UInt8]? {
+    defer { head = nil }
+    return head
+  }
+}

@@ -1,0 +1,131 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+extension ServerEngine {
+  /// `POST /v1/sync`: begin, with the upload in the same body where it is small, and the answer with the download.
+  func sync(_ request: TransportRequest) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let head = body.prefix { $0 != 0x0A }
+    let message = try BeginMessage(JSONValue(parsing: Array(head)))
+    let begin = try await check(message, principal: principal)
+    let session = try sessions.open(begin, principal: principal)
+    do {
+      switch message.upload {
+      case .staged where !begin.answersAgain:
+        return try await answerStaging(session)
+      case .none where message.current == nil || !begin.answersAgain:
+        return try await answer(session, results: nil, request)
+      case .inline where !begin.answersAgain:
+        let chunk = UploadChunk(
+          bytes: Array(body[min(head.endIndex + 1, body.endIndex)...]), firstCounter: 0, lastCounter: 0,
+          changeCount: 0, isLast: true)
+        return try await answer(session, results: try await process(session, chunks: [chunk]), request)
+      default:
+        return try await answer(session, results: try await process(session, chunks: []), request)
+      }
+    } catch {
+      sessions.close(session)
+      throw error
+    }
+  }
+
+  /// `PUT /v1/sync/TOKEN/chunks/INDEX?first=F&last=L`: one chunk of a large upload. The same again replaces itself.
+  func receiveChunk(_ request: TransportRequest, token: String, index: String) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    let session = try sessions.find(token, principal: principal)
+    let query = queryParameters(request.path)
+    guard let index = Int(index), index >= 0, let first = query["first"].flatMap({ Int64($0) }),
+      let last = query["last"].flatMap({ Int64($0) }), first > 0, last >= first, let sequence = session.current
+    else {
+      throw SalvorError(.malformed, "A chunk's path is /v1/sync/TOKEN/chunks/INDEX?first=COUNTER&last=COUNTER.")
+    }
+    let staged = try await configuration.store.staged(session.remote, sequence: sequence)
+    guard staged.bytes < Int64(configuration.limits.uploadBytesMax) else {
+      throw SalvorError(
+        .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
+    }
+    let bytes = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    try await configuration.store.stage(
+      UploadChunk(bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: false), index: index,
+      remote: session.remote, sequence: sequence)
+    sessions.touch(session)
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+
+  /// `POST /v1/sync/TOKEN/process`: the staged upload is applied; the answer is that of `POST /v1/sync`.
+  func processStaged(_ request: TransportRequest, token: String) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    let session = try sessions.find(token, principal: principal)
+    _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    do {
+      return try await answer(session, results: try await process(session, chunks: nil), request)
+    } catch {
+      sessions.close(session)
+      throw error
+    }
+  }
+
+  private func process(_ session: SessionTable.Session, chunks: [UploadChunk]?) async throws -> UploadResults {
+    guard let sequence = session.current else {
+      throw SalvorError(.malformed, "An upload needs a current sequence ID.")
+    }
+    if session.begin.answersAgain,
+      let recorded = try await configuration.store.results(session.remote, sequence: sequence)
+    {
+      return recorded
+    }
+    let results = try await configuration.store.process(
+      ProcessRequest(
+        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
+    metrics.uploads.add(1)
+    metrics.accepted.add(results.acceptedRequests)
+    metrics.refused.add(Int64(results.refused.count))
+    return results
+  }
+
+  private func answerStaging(_ session: SessionTable.Session) async throws -> TransportResponse {
+    guard let sequence = session.current else {
+      throw SalvorError(.malformed, "An upload needs a current sequence ID.")
+    }
+    let staged = try await configuration.store.staged(session.remote, sequence: sequence)
+    return json(
+      sessionLine(
+        session.principal,
+        [
+          .init("token", .string(session.token)),
+          .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
+        ]))
+  }
+
+  private func queryParameters(_ path: String) -> [String: String] {
+    guard let mark = path.firstIndex(of: "?") else { return [:] }
+    var out: [String: String] = [:]
+    for pair in path[path.index(after: mark)...].split(separator: "&") {
+      let parts = pair.split(separator: "=", maxSplits: 1)
+      if parts.count == 2 { out[String(parts[0])] = String(parts[1]) }
+    }
+    return out
+  }
+
+  /// The whole body, decompressed. Compressed and decompressed size are both limited.
+  func decodedBody(_ request: TransportRequest, limit: Int) async throws -> [UInt8] {
+    let token = request.headers["content-encoding"]?.lowercased() ?? "identity"
+    if let length = request.contentLength, length > configuration.limits.bodyBytesMax {
+      throw SalvorError(
+        .tooLarge, "The body is larger than \(configuration.limits.bodyBytesMax) bytes (bodyBytesMax).")
+    }
+    var stream = request.body
+    if token != "identity" {
+      guard let compression = configuration.compressions.first(where: { $0.token == token }) else {
+        throw SalvorError(
+          .unsupportedEncoding,
+          "The content coding \"\(token.prefix(40))\" is not offered here. Use \((configuration.compressions.map(\.token) + ["identity"]).joined(separator: " or ")).")
+      }
+      stream = try stream.decompressed(by: compression, limit: limit)
+    }
+    return try await stream.collect(upTo: limit)
+  }
+}

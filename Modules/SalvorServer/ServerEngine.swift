@@ -1,0 +1,152 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+import Synchronization
+
+/// What a server engine is made of. Everything that touches the world comes in through a protocol.
+public struct ServerConfiguration: Sendable {
+  public var schema: Schema
+  public var store: any ServerStore
+  public var authentication: any Authentication
+  /// Offered content codings, best first; identity always works.
+  public var compressions: [any Compression]
+  public var limits: Limits
+  /// False: the sequence check and the server ID alone (semantics 6).
+  public var historyCheck: Bool
+  /// The credential of `/admin/v1`; nil: administration over the transport is off.
+  public var administrationToken: String?
+  public var clock: any Clock
+  public var random: any RandomSource
+  /// Lines for the operator; no value of a user in them.
+  public var log: @Sendable (String) -> Void
+
+  public init(
+    schema: Schema, store: any ServerStore, authentication: any Authentication, compressions: [any Compression],
+    limits: Limits = Limits(), historyCheck: Bool = true, administrationToken: String? = nil,
+    clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
+    log: @escaping @Sendable (String) -> Void = { _ in }
+  ) {
+    self.schema = schema
+    self.store = store
+    self.authentication = authentication
+    self.compressions = compressions
+    self.limits = limits
+    self.historyCheck = historyCheck
+    self.administrationToken = administrationToken
+    self.clock = clock
+    self.random = random
+    self.log = log
+  }
+}
+
+/// The server's engine: requests in, responses out. The way of a change goes on here from the transport: intake (checks,
+/// staging), process (in the store), feed.
+public final class ServerEngine: Sendable {
+  let configuration: ServerConfiguration
+  let config: SyncConfig
+  let sessions: SessionTable
+  let identity: ServerIdentity
+  /// Digests of device schemas that were found to differ additively only, so that they are compared once.
+  let compatibleDigests = Mutex<Set<String>>([])
+  public let metrics = ServerMetrics()
+
+  /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
+  public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
+    let opening = try await configuration.store.open(ServerSetup(schema: configuration.schema))
+    if opening.isRestored {
+      configuration.log(
+        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so.")
+    }
+    let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
+    return (ServerEngine(configuration, identity: identity), opening)
+  }
+
+  private init(_ configuration: ServerConfiguration, identity: ServerIdentity) {
+    self.configuration = configuration
+    self.identity = identity
+    config = SyncConfig(configuration.schema)
+    sessions = SessionTable(
+      idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
+      random: configuration.random)
+  }
+
+  public func stop() async {
+    await configuration.store.close()
+  }
+
+  /// Answers one request. Never throws: an error is a problem response.
+  public func handle(_ request: TransportRequest) async -> TransportResponse {
+    metrics.requests.add(1)
+    do {
+      return try await route(request)
+    } catch {
+      return problem(error)
+    }
+  }
+
+  func problem(_ error: any Error) -> TransportResponse {
+    let error = asSalvorError(error)
+    metrics.problems.add(1)
+    if error.code == .failed || error.code == .storage || error.code == .storageFull || error.code == .storageCorrupt {
+      configuration.log("error \(error)")
+    }
+    let body = Problem.json(error).bytes
+    var headers = ["content-type": Problem.contentType]
+    if let delay = error.retryAfterMilliseconds { headers["retry-after"] = String((delay + 999) / 1000) }
+    if error.code == .unauthenticated { headers["www-authenticate"] = "Bearer" }
+    return TransportResponse(
+      status: error.code.httpStatus, headers: headers, body: .bytes(body), contentLength: body.count)
+  }
+
+  private func route(_ request: TransportRequest) async throws -> TransportResponse {
+    let path = request.path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)[0]
+    let parts = path.split(separator: "/").map(String.init)
+    switch (request.method, parts.first, parts.count) {
+    case ("POST", "v1", 2) where parts[1] == "sync":
+      return try await sync(request)
+    case ("PUT", "v1", 5) where parts[1] == "sync" && parts[3] == "chunks":
+      return try await receiveChunk(request, token: parts[2], index: parts[4])
+    case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
+      return try await processStaged(request, token: parts[2])
+    case ("GET", "healthz", 1): return text("ok\n")
+    case ("GET", "readyz", 1):
+      _ = try await configuration.store.stats()
+      return text("ready\n")
+    case ("GET", "metrics", 1): return text(try await metricsText(), type: "text/plain; version=0.0.4")
+    case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))
+    case (_, let version?, _) where version.first == "v" && version != "v1" && Int(version.dropFirst()) != nil:
+      throw SalvorError(
+        .protocolVersion, "This server speaks version \(protocolVersion) of the protocol, not \(version). Update the older side.")
+    default:
+      throw SalvorError(.notFound, "There is nothing at \(request.method) \(path). The protocol's paths start with /v1.")
+    }
+  }
+
+  func text(_ text: String, type: String = "text/plain") -> TransportResponse {
+    let bytes = Array(text.utf8)
+    return TransportResponse(
+      status: 200, headers: ["content-type": type], body: .bytes(bytes), contentLength: bytes.count)
+  }
+
+  func json(_ value: JSONValue, status: Int = 200) -> TransportResponse {
+    let bytes = value.bytes + [0x0A]
+    return TransportResponse(
+      status: status, headers: ["content-type": "application/json"], body: .bytes(bytes), contentLength: bytes.count)
+  }
+}
+
+struct ServerIdentity: Sendable {
+  var server: ServerID
+  var incarnation: IncarnationID
+}
+
+/// Any error as one of the catalogue.
+func asSalvorError(_ error: any Error) -> SalvorError {
+  switch error {
+  case let error as SalvorError: error
+  case is CancellationError: SalvorError(.cancelled, "The exchange was cancelled.")
+  default: SalvorError(.failed, "Something failed inside the server.", context: ["error": "\(type(of: error))"])
+  }
+}

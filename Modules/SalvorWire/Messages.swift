@@ -1,0 +1,246 @@
+import SalvorModel
+
+/// The protocol's version, in the path (`/v1`) and in each begin.
+public let protocolVersion: Int64 = 1
+
+/// What a device says first (semantics 4, begin). docs/reference/protocol.md has every member.
+public struct BeginMessage: Sendable, Hashable {
+  public enum Upload: String, Sendable {
+    case none
+    /// The upload's payload follows in this body.
+    case inline
+    /// Chunks will be sent one by one under the session's token.
+    case staged
+  }
+
+  public struct Group: Sendable, Hashable {
+    public var name: String
+    public var cursor: Commit?
+    public var scope: String?
+    public init(name: String, cursor: Commit?, scope: String?) {
+      self.name = name
+      self.cursor = cursor
+      self.scope = scope
+    }
+  }
+
+  /// Sent only when the server asked for it (`history-needed`).
+  public struct History: Sendable, Hashable {
+    public var sequences: [SequenceID]
+    public var incarnations: [Incarnation]
+    public var commits: [Commit]
+    public var tables: JSONValue
+    public init(sequences: [SequenceID], incarnations: [Incarnation], commits: [Commit], tables: JSONValue) {
+      self.sequences = sequences
+      self.incarnations = incarnations
+      self.commits = commits
+      self.tables = tables
+    }
+  }
+
+  public var version: Int64
+  public var remote: RemoteID
+  public var server: ServerID?
+  public var previous: SequenceID?
+  public var current: SequenceID?
+  public var schemaVersion: Int64
+  public var schemaDigest: String
+  public var groups: [Group]
+  public var upload: Upload
+  /// Where a cut download goes on.
+  public var position: String?
+  public var history: History?
+
+  public init(
+    remote: RemoteID, server: ServerID?, previous: SequenceID?, current: SequenceID?, schemaVersion: Int64,
+    schemaDigest: String, groups: [Group], upload: Upload, position: String?, history: History?
+  ) {
+    version = protocolVersion
+    self.remote = remote
+    self.server = server
+    self.previous = previous
+    self.current = current
+    self.schemaVersion = schemaVersion
+    self.schemaDigest = schemaDigest
+    self.groups = groups
+    self.upload = upload
+    self.position = position
+    self.history = history
+  }
+
+  public var json: JSONValue {
+    var members: [JSONValue.Member] = [
+      .init("version", .integer(version)),
+      .init("remote", .string(remote.text)),
+      .init("schema", ["version": .integer(schemaVersion), "digest": .string(schemaDigest)]),
+      .init("groups", .array(groups.map(\.json))),
+      .init("upload", .string(upload.rawValue)),
+    ]
+    if let server { members.append(.init("server", .string(server.text))) }
+    if let previous { members.append(.init("previous", .string(previous.text))) }
+    if let current { members.append(.init("current", .string(current.text))) }
+    if let position { members.append(.init("position", .string(position))) }
+    if let history { members.append(.init("history", history.json)) }
+    return ["begin": .object(members)]
+  }
+
+  public init(_ line: JSONValue) throws(SalvorError) {
+    guard let json = line["begin"] else { throw SalvorError(.malformed, "The first line must be a \"begin\".") }
+    version = try json.integer("version")
+    guard version == protocolVersion else {
+      throw SalvorError(
+        .protocolVersion,
+        "The device speaks version \(version) of the protocol, this server speaks \(protocolVersion). Update the older of the two.")
+    }
+    remote = try json.identifier("remote")
+    server = try json.optionalIdentifier("server")
+    previous = try json.optionalIdentifier("previous")
+    current = try json.optionalIdentifier("current")
+    schemaVersion = try (json["schema"] ?? .null).integer("version")
+    schemaDigest = try (json["schema"] ?? .null).string("digest")
+    groups = []
+    for group in try json.array("groups") { groups.append(try Group(group)) }
+    guard groups.count <= 1000 else { throw SalvorError(.tooLarge, "A begin names at most 1000 groups.") }
+    guard let upload = Upload(rawValue: try json.string("upload")) else {
+      throw SalvorError(.malformed, "The begin's \"upload\" must be none, inline or staged.")
+    }
+    self.upload = upload
+    if upload != .none, current == nil {
+      throw SalvorError(.malformed, "An upload needs a current sequence ID.")
+    }
+    position = try json.optionalString("position")
+    history = try json["history"].map { history throws(SalvorError) in try History(history) }
+  }
+}
+
+extension BeginMessage.Group {
+  public var json: JSONValue {
+    var members: [JSONValue.Member] = [.init("name", .string(name))]
+    if let cursor { members.append(.init("cursor", cursor.json)) }
+    if let scope { members.append(.init("scope", .string(scope))) }
+    return .object(members)
+  }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    name = try json.string("name")
+    cursor = try json["cursor"].map { cursor throws(SalvorError) in try Commit(cursor) }
+    scope = try json.optionalString("scope")
+  }
+}
+
+extension BeginMessage.History {
+  public var json: JSONValue {
+    [
+      "sequences": .array(sequences.map { .string($0.text) }),
+      "incarnations": .array(incarnations.map(\.json)),
+      "commits": .array(commits.map(\.json)),
+      "tables": tables,
+    ]
+  }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    sequences = []
+    for text in try json.array("sequences") {
+      guard let id = text.string.flatMap({ SequenceID($0) }) else {
+        throw SalvorError(.malformed, "A remembered sequence ID is not 32 hexadecimal digits.")
+      }
+      sequences.append(id)
+    }
+    incarnations = []
+    for incarnation in try json.array("incarnations") { incarnations.append(try Incarnation(incarnation)) }
+    commits = []
+    for commit in try json.array("commits") { commits.append(try Commit(commit)) }
+    tables = json["tables"] ?? .null
+  }
+}
+
+extension Commit {
+  public var json: JSONValue { .array([.integer(number), .string(id.text)]) }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    guard let pair = json.array, pair.count == 2, let number = pair[0].integer, number >= 0,
+      let id = pair[1].string.flatMap({ CommitID($0) })
+    else { throw SalvorError(.malformed, "A commit must be [number, ID].") }
+    self.init(number: number, id: id)
+  }
+}
+
+extension Incarnation {
+  public var json: JSONValue { .array([.string(id.text), .integer(firstCommit)]) }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    guard let pair = json.array, pair.count == 2, let first = pair[1].integer,
+      let id = pair[0].string.flatMap({ IncarnationID($0) })
+    else { throw SalvorError(.malformed, "An incarnation must be [ID, first commit].") }
+    self.init(id: id, firstCommit: first)
+  }
+}
+
+/// An error as RFC 9457 has it.
+public enum Problem {
+  public static let contentType = "application/problem+json"
+
+  public static func json(_ error: SalvorError) -> JSONValue {
+    var members: [JSONValue.Member] = [
+      .init("type", .string("about:blank")),
+      .init("title", .string(error.code.rawValue)),
+      .init("status", .integer(Int64(error.code.httpStatus))),
+      .init("detail", .string(error.message)),
+      .init("code", .string(error.code.rawValue)),
+      .init("number", .integer(Int64(error.code.number))),
+    ]
+    for (key, value) in error.context.sorted(by: { $0.key < $1.key }) { members.append(.init(key, .string(value))) }
+    if let delay = error.retryAfterMilliseconds { members.append(.init("retryAfterMilliseconds", .integer(delay))) }
+    return .object(members)
+  }
+
+  /// The error that a problem tells of; `failed` where its code is not of this catalogue.
+  public static func error(_ json: JSONValue, status: Int) -> SalvorError {
+    let code = json["code"]?.string.flatMap(ErrorCode.init(rawValue:))
+    var error = SalvorError(
+      code ?? .failed, json["detail"]?.string ?? "The server answered with status \(status) and no explanation.")
+    for member in json.members ?? [] where !standardKeys.contains(member.key) {
+      error.context[member.key] = member.value.string
+    }
+    error.retryAfterMilliseconds = json["retryAfterMilliseconds"]?.integer
+    return error
+  }
+
+  private static let standardKeys: Set<String> = [
+    "type", "title", "status", "detail", "code", "number", "retryAfterMilliseconds",
+  ]
+}
+
+/// Cuts a stream of bytes into lines.
+public struct LineSplitter: Sendable {
+  private var pending: [UInt8] = []
+  private let lineBytesMax: Int
+
+  public init(lineBytesMax: Int) { self.lineBytesMax = lineBytesMax }
+
+  /// Gives each whole line, without its line feed. A line over the limit throws `too-large`.
+  public mutating func split(_ piece: [UInt8], line: ([UInt8]) throws -> Void) throws {
+    var start = 0
+    while let end = piece[start...].firstIndex(of: 0x0A) {
+      if pending.isEmpty {
+        try line(Array(piece[start..<end]))
+      } else {
+        pending += piece[start..<end]
+        let whole = pending
+        pending = []
+        try line(whole)
+      }
+      start = end + 1
+    }
+    pending += piece[start...]
+    guard pending.count <= lineBytesMax else {
+      throw SalvorError(.tooLarge, "A line is longer than \(lineBytesMax) bytes.")
+    }
+  }
+
+  /// What follows the last line feed.
+  public mutating func rest() -> [UInt8] {
+    defer { pending = [] }
+    return pending
+  }
+}

@@ -1,0 +1,324 @@
+#if HTTPServer
+  import CMicrohttpd
+  import SalvorModel
+  import SalvorTransport
+  import Synchronization
+
+  /// One request and its response.
+  ///
+  /// libmicrohttpd calls it on the thread of the connection: `handle` for the head, for each part of the body and at
+  /// its end, then `read` for the response's body. Between those calls the connection is suspended; the handler's task
+  /// wakes it. What only those calls use is kept without a lock.
+  final class ServerExchange: @unchecked Sendable {
+    private enum Phase { case head, body, complete }
+
+    /// What the handler answered, as far as the head needs it.
+    private struct Answer {
+      enum Body {
+        case bytes([UInt8])
+        case stream(length: Int?)
+        /// To HEAD, and for statuses without a body.
+        case none(length: Int?)
+      }
+      var status: Int
+      var headers: [String: String]
+      var body: Body
+    }
+
+    private struct State {
+      var answer: Answer?
+      var task: Task<Void, Never>?
+      var bodyWanted = false
+      var aborted = false
+    }
+
+    /// Up to this size a body is read whole before the handler starts: one suspension for a small request, not three.
+    private static let smallBodyBytesMax = 16 << 10
+
+    private let core: ServerCore
+    private let path: String?
+    private let gate: ConnectionGate
+    private let requestBody: PieceSlot
+    private let responseBody: PieceSlot
+    private let state = Mutex(State())
+
+    // Only used by the connection's thread.
+    private var phase = Phase.head
+    private var hasBegun = false
+    private var isSmall = false
+    private var smallBody: [UInt8] = []
+    private var contentLength: Int?
+    private var received = 0
+    private var method = ""
+    private var request: TransportRequest?
+    private var current: [UInt8] = []
+    private var currentOffset = 0
+    private var lingeringSocket: Int32 = -1
+
+    init(core: ServerCore, uri: UnsafePointer<CChar>?, connection: OpaquePointer) {
+      self.core = core
+      self.path = uri.flatMap { String(validatingCString: $0) }.flatMap(Self.originForm)
+      let gate = ConnectionGate(connection)
+      self.gate = gate
+      requestBody = PieceSlot(onRoom: { gate.wake() })
+      responseBody = PieceSlot(onPiece: { gate.wake() })
+    }
+
+    /// `/path?query`, also of the absolute form that RFC 9112 (3.2.2) obliges servers to take.
+    private static func originForm(_ target: String) -> String? {
+      if target.hasPrefix("/") { return target }
+      guard target.hasPrefix("http://") || target.hasPrefix("https://") else { return nil }
+      let rest = target.drop { $0 != ":" }.dropFirst(3)
+      return rest.firstIndex(of: "/").map { String(rest[$0...]) } ?? "/"
+    }
+
+    // MARK: The request, on the connection's thread
+
+    /// - Parameter size: how many bytes of `data` are there; set to 0 where they were taken.
+    func handle(
+      _ connection: OpaquePointer, method: String, data: UnsafePointer<CChar>?, size: UnsafeMutablePointer<Int>
+    ) -> MHD_Result {
+      if !hasBegun {
+        hasBegun = true
+        self.method = method
+        if let refusal = begin(connection) { return queue(refusal, connection) }
+      }
+      while true {
+        let (answer, bodyWanted, aborted) = state.withLock { ($0.answer, $0.bodyWanted, $0.aborted) }
+        if aborted { return .NO }
+        switch phase {
+        case .head:
+          if let answer { return queue(answer, connection) }
+          if isSmall || bodyWanted {
+            phase = .body
+            return .YES
+          }
+        case .body where size.pointee > 0:
+          guard let taken = take(UnsafeRawBufferPointer(start: data, count: size.pointee)) else { return .NO }
+          if taken {
+            size.pointee = 0
+            return .YES
+          }
+        case .body:
+          phase = .complete
+          if isSmall {
+            startHandler(body: .bytes(smallBody))
+            smallBody = []
+          } else {
+            requestBody.finish()
+          }
+        case .complete:
+          if let answer { return queue(answer, connection) }
+        }
+        if gate.suspend() { return .YES }
+      }
+    }
+
+    /// Reads the head. An answer here is a refusal; the handler never sees the request.
+    private func begin(_ connection: OpaquePointer) -> Answer? {
+      guard core.begin(self) else {
+        return refusal(503, "overloaded", "The server is stopping. Try again later.")
+      }
+      guard let path else {
+        return refusal(400, "malformed", "The request's target is not a path. Send an absolute path.")
+      }
+      let headers = requestHeaders(connection)
+      let isChunked = headers["transfer-encoding"] != nil
+      if !isChunked, let text = headers["content-length"] {
+        // The library has refused what is not a number; one that does not fit is too large.
+        contentLength = Int(text) ?? Int.max
+      } else if !isChunked {
+        contentLength = 0
+      }
+      if let contentLength, contentLength > core.bodyBytesMax {
+        return refusal(
+          413, "too-large", "The body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts.")
+      }
+      request = TransportRequest(
+        method: method, path: path, headers: headers, contentLength: contentLength,
+        peerIsLocal: isLoopback(peer: cmicrohttpd_peer(connection)))
+      isSmall = contentLength.map { $0 <= Self.smallBodyBytesMax } ?? false
+      if !isSmall { startHandler(body: bodyStream()) }
+      return nil
+    }
+
+    private func refusal(_ status: Int, _ code: String, _ detail: String) -> Answer {
+      let body = "{\"type\":\"about:blank\",\"status\":\(status),\"code\":\"\(code)\",\"detail\":\"\(detail)\"}"
+      return Answer(
+        status: status, headers: ["content-type": "application/problem+json", "connection": "close"],
+        body: .bytes(Array(body.utf8)))
+    }
+
+    /// Takes a part of the body. False: no room; nil: the connection must end.
+    private func take(_ data: UnsafeRawBufferPointer) -> Bool? {
+      if isSmall {
+        smallBody.append(contentsOf: data)
+        return true
+      }
+      if received + data.count > core.bodyBytesMax {
+        requestBody.fail(
+          SalvorError(.tooLarge, "A body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts."))
+        // An answer can only be sent at the body's end (see the README): read on for a while, then give up.
+        received += data.count
+        return received > 2 * core.bodyBytesMax ? nil : true
+      }
+      do {
+        guard try requestBody.offer(data) else { return false }
+      } catch {
+        return nil
+      }
+      requestBody.flush()
+      received += data.count
+      return true
+    }
+
+    private func bodyStream() -> ByteStream {
+      ByteStream(
+        next: { [self] in
+          let isFirst = state.withLock { state in
+            defer { state.bodyWanted = true }
+            return !state.bodyWanted
+          }
+          if isFirst { gate.wake() }
+          return try await withTaskCancellationHandler {
+            try await requestBody.take()
+          } onCancel: {
+            requestBody.fail(SalvorError(.cancelled, "Reading the request's body was cancelled."))
+          }
+        },
+        close: { [self] in requestBody.discard() })
+    }
+
+    // MARK: The handler
+
+    private func startHandler(body: ByteStream) {
+      guard var request else { return }
+      self.request = nil
+      request.body = body
+      let isHead = method == "HEAD"
+      core.handlerBegan()
+      let task = Task { [request] in
+        let response = await core.handler(request)
+        requestBody.discard()
+        await answer(response, isHead: isHead)
+        core.handlerEnded()
+      }
+      let aborted = state.withLock { state in
+        state.task = task
+        return state.aborted
+      }
+      if aborted { task.cancel() }
+    }
+
+    private func answer(_ response: TransportResponse, isHead: Bool) async {
+      func give(_ body: Answer.Body) {
+        state.withLock {
+          $0.answer = Answer(status: response.status, headers: response.headers, body: body)
+        }
+        gate.wake()
+      }
+      let length = response.contentLength
+      if isHead || response.status == 204 || response.status == 304 {
+        await response.body.close()
+        give(.none(length: length))
+      } else if let length, length <= pieceBytesMax {
+        // Small and known: sent in one go with its head.
+        let body = response.body.exactly(length)
+        if let bytes = try? await body.collect(upTo: length) {
+          give(.bytes(bytes))
+        } else {
+          responseBody.fail(SalvorError(.failed, "The response's body ended with an error."))
+          give(.stream(length: max(1, length)))
+        }
+      } else {
+        // The head goes out at once; the first piece is often there before it.
+        give(.stream(length: length))
+        await responseBody.pump(length.map { response.body.exactly($0) } ?? response.body)
+      }
+    }
+
+    // MARK: The response, on the connection's thread
+
+    private func queue(_ answer: Answer, _ connection: OpaquePointer) -> MHD_Result {
+      guard let response = makeResponse(answer.body) else { return .NO }
+      defer { MHD_destroy_response(response) }
+      var headers = answer.headers
+      headers["content-length"] = nil
+      headers["transfer-encoding"] = nil
+      let isEarly = phase == .head && contentLength != 0
+      if isEarly || core.isStopping { headers["connection"] = "close" }
+      for (name, value) in headers where MHD_add_response_header(response, name, value) != .YES {
+        core.log("A response's header \(name) is not a valid HTTP header; the connection was closed.")
+        return .NO
+      }
+      if isEarly { lingeringSocket = dup(cmicrohttpd_socket(connection)) }
+      return MHD_queue_response(connection, UInt32(clamping: answer.status), response)
+    }
+
+    private func makeResponse(_ body: Answer.Body) -> OpaquePointer? {
+      switch body {
+      case .bytes(var bytes):
+        return MHD_create_response_from_buffer(bytes.count, &bytes, .RESPMEM_MUST_COPY)
+      case .stream(let length), .none(let length):
+        let closure = Unmanaged.passRetained(self).toOpaque()
+        let response = MHD_create_response_from_callback(
+          length.map(UInt64.init) ?? UInt64.max, pieceBytesMax, readResponseBody, closure, releaseExchange)
+        if response == nil { Unmanaged<ServerExchange>.fromOpaque(closure).release() }
+        return response
+      }
+    }
+
+    /// Fills `buffer` from the response's body. 0: suspended until there is more; -1: the end; -2: an error, which
+    /// ends the connection so that the client sees that the body is not whole.
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+      while currentOffset == current.count {
+        if state.withLock({ $0.aborted }) { return -2 }
+        switch responseBody.poll() {
+        case .piece(let piece): (current, currentOffset) = (piece, 0)
+        case .end: return -1
+        case .failed: return -2
+        case .nothing: if gate.suspend() { return 0 }
+        }
+      }
+      let count = min(buffer.count, current.count - currentOffset)
+      current.withUnsafeBytes { bytes in
+        buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[currentOffset..<(currentOffset + count)]))
+      }
+      currentOffset += count
+      return count
+    }
+
+    // MARK: The end
+
+    /// Ends the exchange from outside: the handler is cancelled, the connection closed. On any thread.
+    func abort(_ error: SalvorError) {
+      let task = state.withLock { state in
+        state.aborted = true
+        return state.task
+      }
+      requestBody.fail(error)
+      responseBody.fail(error)
+      task?.cancel()
+      gate.wake()
+    }
+
+    /// The library is done with the request. On the connection's thread, once, after everything else.
+    func end(isWhole: Bool) {
+      gate.end()
+      core.end(self)
+      if lingeringSocket >= 0 { core.startLingering(lingeringSocket) }
+      let left = SalvorError(.unreachable, "The client ended the connection.")
+      requestBody.fail(left)
+      responseBody.fail(left)
+      if !isWhole { state.withLock { $0.task }?.cancel() }
+    }
+
+    func inspect(now: ContinuousClock.Instant, idleAfter: Duration) {
+      switch gate.inspect(now: now, idleAfter: idleAfter) {
+      case .busy: break
+      case .left: abort(SalvorError(.unreachable, "The client ended the connection."))
+      case .idle: abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
+      }
+    }
+  }
+#endif

@@ -1,0 +1,187 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+import Testing
+
+@testable import SalvorServer
+
+private func sequence(_ digit: Character) -> SequenceID {
+  SequenceID(unchecked: String(repeating: digit, count: 32))
+}
+
+/// The table of semantics 5, a line each, and time1 … time4 of the SAP seed.
+@Suite("Sequence check (semantics 5)")
+struct SequenceCheckTests {
+  private let a = sequence("a"), b = sequence("b"), c = sequence("c"), d = sequence("d")
+
+  private func verdict(
+    stored: SequenceID?, previous: SequenceID?, current: SequenceID? = nil, isRecorded: Bool = false,
+    previousIsOlder: Bool = false, remembered: [SequenceID]? = nil, cursorIsKnown: Bool = false
+  ) -> SequenceVerdict {
+    checkSequence(
+      stored: stored, previous: previous, current: current, isRecorded: isRecorded, previousIsOlder: previousIsOlder,
+      remembered: remembered, cursorIsKnown: cursorIsKnown)
+  }
+
+  @Test("S = P, or neither exists: in step")
+  func inStep() {
+    #expect(verdict(stored: a, previous: a) == .inStep)
+    #expect(verdict(stored: a, previous: a, current: b) == .inStep)
+    #expect(verdict(stored: nil, previous: nil) == .inStep)
+    #expect(verdict(stored: nil, previous: nil, current: b) == .inStep)
+  }
+
+  @Test("S = C: the acknowledgement was lost, the recorded result is given again")
+  func acknowledgementLost() {
+    #expect(verdict(stored: b, previous: a, current: b) == .answerAgain)
+    #expect(verdict(stored: b, previous: nil, current: b) == .answerAgain)
+  }
+
+  @Test("the remote ID was deleted after the upload was committed: nothing is applied twice")
+  func acknowledgementLostAndRemoteDeleted() {
+    #expect(verdict(stored: nil, previous: a, current: b, isRecorded: true) == .answerAgain)
+  }
+
+  @Test("no S, client has P: accepted without an error")
+  func remoteForgotten() {
+    #expect(verdict(stored: nil, previous: a) == .remoteForgotten)
+    #expect(verdict(stored: nil, previous: a, current: b) == .remoteForgotten)
+  }
+
+  @Test("S is an older ID that the client remembers: server-restored")
+  func serverRestored() {
+    #expect(verdict(stored: a, previous: c, remembered: [b, a]) == .reset(.serverRestored))
+    #expect(verdict(stored: a, previous: c, current: d, remembered: [b, a]) == .reset(.serverRestored))
+  }
+
+  @Test("P is an older ID that the server remembers: client-rewound")
+  func clientRewound() {
+    #expect(verdict(stored: c, previous: a, previousIsOlder: true) == .reset(.clientRewound))
+  }
+
+  @Test("S exists and the client has none: client-rewound")
+  func clientHasNone() {
+    #expect(verdict(stored: c, previous: nil) == .reset(.clientRewound))
+    #expect(verdict(stored: c, previous: nil, current: d) == .reset(.clientRewound))
+  }
+
+  @Test("neither knows the other's: the history decides")
+  func historyDecides() {
+    #expect(verdict(stored: d, previous: c) == .historyNeeded)
+    #expect(verdict(stored: d, previous: c, remembered: [b], cursorIsKnown: true) == .reset(.clientRewound))
+    #expect(verdict(stored: d, previous: c, remembered: [b], cursorIsKnown: false) == .reset(.serverRestored))
+  }
+
+  /// time1: registered, not synchronized; time2: first upload a; time3: second upload b; time4: last upload c.
+  @Test(
+    "a server restored to time1 or time4 synchronizes, one restored to time2 or time3 raises the error",
+    arguments: [(1, true), (2, false), (3, false), (4, true)])
+  func times(time: Int, isAccepted: Bool) {
+    let stored: SequenceID? = [1: nil, 2: a, 3: b, 4: c][time]!
+    let found = verdict(stored: stored, previous: c, current: d, remembered: [b, a])
+    #expect(found == (isAccepted ? (time == 1 ? .remoteForgotten : .inStep) : .reset(.serverRestored)))
+  }
+}
+
+@Suite("History and schema check (semantics 6)")
+struct HistoryCheckTests {
+  @Test("another server ID is server-replaced")
+  func serverReplaced() {
+    let own = ServerID(unchecked: String(repeating: "1", count: 32))
+    let other = ServerID(unchecked: String(repeating: "2", count: 32))
+    #expect(checkServer(known: other, own: own) == .reset(.serverReplaced))
+    #expect(checkServer(known: own, own: own) == .inStep)
+    #expect(checkServer(known: nil, own: own) == .inStep)
+  }
+
+  @Test("a known cursor is in step, an unknown one asks for the history, a trimmed one is history-trimmed")
+  func cursors() {
+    #expect(checkHistory(cursors: [], historyIsGiven: false) == .inStep)
+    #expect(checkHistory(cursors: [.known, .known], historyIsGiven: false) == .inStep)
+    #expect(checkHistory(cursors: [.known, .unknown], historyIsGiven: false) == .historyNeeded)
+    #expect(checkHistory(cursors: [.unknown], historyIsGiven: true) == .reset(.serverRestored))
+    #expect(checkHistory(cursors: [.trimmed], historyIsGiven: false) == .reset(.historyTrimmed))
+  }
+
+  private let base = Table(
+    "t", primaryKey: ["id"], columns: [Column("id", .text), Column("a", .integer, nullable: true)])
+
+  private func differences(_ change: (inout Table) -> Void, deviceVersion: Int64 = 1) -> [String] {
+    var new = base
+    change(&new)
+    return destructiveDifferences(device: [base], deviceVersion: deviceVersion, server: [new], serverVersion: 1)
+  }
+
+  @Test("a new nullable or defaulted column and a new table are additive")
+  func additive() {
+    #expect(differences { $0.columns.append(Column("b", .text, nullable: true)) } == [])
+    #expect(differences { $0.columns.append(Column("b", .integer, defaultValue: 0)) } == [])
+    #expect(
+      destructiveDifferences(
+        device: [], deviceVersion: 1, server: [base], serverVersion: 1) == [])
+  }
+
+  @Test("dropped tables and columns, other types and keys and a new NOT NULL are destructive, and named")
+  func destructive() {
+    #expect(destructiveDifferences(device: [base], deviceVersion: 1, server: [], serverVersion: 1).count == 1)
+    #expect(differences { $0.columns.remove(at: 1) } == ["table t, column a: dropped or renamed"])
+    #expect(differences { $0.columns[1].type = .text } == ["table t, column a: was integer, is text"])
+    #expect(differences { $0.columns[1].nullable = false }.count == 1)
+    #expect(differences { $0.primaryKey = ["id", "a"] }.count == 1)
+    #expect(differences { $0.columns.append(Column("b", .text)) }.count == 1)
+  }
+
+  @Test("what a newer device has and the server has not yet is no destructive difference")
+  func newerDevice() {
+    #expect(differences({ $0.columns.remove(at: 1) }, deviceVersion: 2) == [])
+  }
+}
+
+@Suite("One session per remote (semantics 4)")
+struct SessionTableTests {
+  private final class TestClock: Clock {
+    nonisolated(unsafe) var time: Int64 = 1_000_000
+    func now() -> Int64 { time }
+    func sleep(milliseconds: Int64) async throws {}
+  }
+
+  private let clock = TestClock()
+  private let remote = RemoteID(unchecked: String(repeating: "7", count: 32))
+
+  private func begin(current: SequenceID?) -> SessionBegin {
+    SessionBegin(
+      message: BeginMessage(
+        remote: remote, server: nil, previous: nil, current: current, schemaVersion: 1, schemaDigest: "", groups: [],
+        upload: .none, position: nil, history: nil))
+  }
+
+  @Test("a second session is refused with session-in-use and a retry-after of at most 30 s")
+  func second() throws {
+    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
+    let error = #expect(throws: SalvorError.self) {
+      try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+    }
+    #expect(error?.code == .sessionInUse)
+    #expect((1...30_000).contains(error?.retryAfterMilliseconds ?? 0))
+  }
+
+  @Test("a begin that proves the same database takes over its own")
+  func takeOver() throws {
+    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    let first = try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+    let second = try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+    #expect(throws: SalvorError.self) { try table.find(first.token, principal: Principal(name: "anna")) }
+    #expect(try table.find(second.token, principal: Principal(name: "anna")).token == second.token)
+    #expect(throws: SalvorError.self) { try table.find(second.token, principal: Principal(name: "mallory")) }
+  }
+
+  @Test("a session that nobody continues is given up")
+  func idle() throws {
+    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
+    clock.time += 30_001
+    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
+    #expect(table.count == 1)
+  }
+}
