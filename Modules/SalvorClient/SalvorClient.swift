@@ -4,41 +4,6 @@ import SalvorStorage
 import SalvorTransport
 import SalvorWire
 
-/// What a client is made of. Everything that touches the world comes in through a protocol.
-public struct ClientConfiguration: Sendable {
-  public var schema: Schema
-  public var principal: String
-  public var store: any ClientStore
-  public var transport: any ClientTransport
-  /// The headers that say who sends (`Authentication.headers`).
-  public var credentials: [String: String]
-  /// Content codings that answers may come in.
-  public var compressions: [any Compression]
-  /// The coding of uploads; nil: identity.
-  public var uploadCompression: (any Compression)?
-  public var limits: Limits
-  public var clock: any Clock
-  public var random: any RandomSource
-
-  public init(
-    schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
-    credentials: [String: String] = [:], compressions: [any Compression] = [],
-    uploadCompression: (any Compression)? = nil, limits: Limits = Limits(), clock: any Clock = SystemClock(),
-    random: any RandomSource = SystemRandom()
-  ) {
-    self.schema = schema
-    self.principal = principal
-    self.store = store
-    self.transport = transport
-    self.credentials = credentials
-    self.compressions = compressions
-    self.uploadCompression = uploadCompression
-    self.limits = limits
-    self.clock = clock
-    self.random = random
-  }
-}
-
 /// One device's database and its way to the server.
 ///
 ///     let client = SalvorClient(configuration)
@@ -47,11 +12,11 @@ public struct ClientConfiguration: Sendable {
 ///
 /// The application reads and writes the database with any SQLite library; nothing of it passes through here.
 public actor SalvorClient {
-  let configuration: ClientConfiguration
+  let configuration: Configuration
   private var isOpen = false
   private var running: Task<SyncReport, Never>?
 
-  public init(_ configuration: ClientConfiguration) {
+  public init(_ configuration: Configuration) {
     self.configuration = configuration
   }
 

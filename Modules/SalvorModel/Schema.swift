@@ -6,7 +6,7 @@ public struct Schema: Sendable, Hashable {
   public var version: Int64
   /// Sync parameters that scopes name, in the order of the file.
   public var parameters: [Parameter]
-  /// Every group that a table names, "default" included where a table has no group; in the order of the file.
+  /// Every group that a synchronized table names, "default" included where one has no group; in the order of the file.
   public var groups: [Group]
   /// In the order of the file.
   public var tables: [Table]
@@ -16,7 +16,7 @@ public struct Schema: Sendable, Hashable {
     self.parameters = parameters
     self.groups = groups
     self.tables = tables
-    for table in tables where !self.groups.contains(where: { $0.name == table.group }) {
+    for table in tables where table.maintained != .client && !self.groups.contains(where: { $0.name == table.group }) {
       self.groups.append(Group(name: table.group))
     }
   }

@@ -14,7 +14,7 @@ public enum ModuleKind: String, Sendable, CaseIterable {
 public struct ModuleOption: Sendable, Hashable {
   public var name: String
   public var type: String
-  /// As written in a file; nil: the option must be given.
+  /// As written in a file, JSON5; `none`: without the option there is none; nil: the option must be given.
   public var defaultText: String?
   public var summary: String
   public init(_ name: String, type: String, default defaultText: String?, _ summary: String) {

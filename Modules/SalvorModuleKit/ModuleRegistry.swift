@@ -80,9 +80,10 @@ public struct ModuleRegistry: Sendable {
       return nil
     }
     let make = factory.prepare(&reader, context, as: type)
-    let isSound = !reader.diagnostics.contains { $0.severity == .error }
-    if make == nil, isSound {
-      reader.report("module", "cannot be made from these options")
+    if make == nil {
+      if reader.diagnostics.errors.isEmpty { reader.report("module", "cannot be made from these options") }
+      // It may have given up before it read the rest: that does not make the rest unknown.
+      for option in factory.descriptor.options { _ = reader.value(option.name) }
     }
     parent.finish(child: reader)
     return make.map { PreparedModule(descriptor: factory.descriptor, make: $0) }

@@ -141,4 +141,10 @@ public protocol Authentication: Sendable {
   func authenticate(_ request: TransportRequest) async throws -> Principal
   /// The headers that a client with these credentials sends.
   func headers(credentials: [String: String]) throws -> [String: String]
+  /// True where it believes what a caller says of itself: the host then refuses to listen beyond this machine.
+  var isForLocalCallersOnly: Bool { get }
+}
+
+extension Authentication {
+  public var isForLocalCallersOnly: Bool { false }
 }

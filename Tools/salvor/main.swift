@@ -1,1 +1,4 @@
-print("salvor")
+import SalvorHost
+import StandardModules
+
+await Tool.run(modules: StandardModules.all, commands: [tokenCommand])

@@ -21,7 +21,7 @@ struct ResponseReader {
   /// Body bytes received so far, as sent.
   var bytesReceived: Int64 { counter.value }
 
-  init(_ response: TransportResponse, _ configuration: ClientConfiguration) {
+  init(_ response: TransportResponse, _ configuration: SalvorClient.Configuration) {
     let counter = ByteCounter()
     self.counter = counter
     let raw = response.body
@@ -37,7 +37,7 @@ struct ResponseReader {
   }
 
   private static func decoded(
-    _ stream: ByteStream, _ token: String, _ configuration: ClientConfiguration
+    _ stream: ByteStream, _ token: String, _ configuration: SalvorClient.Configuration
   ) -> ByteStream {
     if token == "identity" { return stream }
     guard let compression = configuration.compressions.first(where: { $0.token == token }),

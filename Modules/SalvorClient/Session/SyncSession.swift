@@ -5,7 +5,7 @@ import SalvorWire
 
 /// One sync session of the device (semantics 4): begin, upload, the server's answer, staging, applying.
 struct SyncSession {
-  let configuration: ClientConfiguration
+  let configuration: SalvorClient.Configuration
   let progress: @Sendable (SyncProgress) -> Void
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
@@ -15,7 +15,7 @@ struct SyncSession {
   private var limits: Limits { configuration.limits }
 
   init(
-    configuration: ClientConfiguration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport
+    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport
   ) {
     self.configuration = configuration
     self.progress = progress
@@ -168,6 +168,7 @@ struct SyncSession {
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
+        + (chunk.isLast ? "&final=true" : "")
       let response = try await request("PUT", path, chunk.bytes)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1

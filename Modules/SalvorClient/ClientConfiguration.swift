@@ -1,0 +1,40 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+
+extension SalvorClient {
+  /// What a client is made of. Everything that touches the world comes in through a protocol.
+  public struct Configuration: Sendable {
+    public var schema: Schema
+    public var principal: String
+    public var store: any ClientStore
+    public var transport: any ClientTransport
+    /// The headers that say who sends (`Authentication.headers`).
+    public var credentials: [String: String]
+    /// Content codings that answers may come in.
+    public var compressions: [any Compression]
+    /// The coding of uploads; nil: identity.
+    public var uploadCompression: (any Compression)?
+    public var limits: Limits
+    public var clock: any Clock
+    public var random: any RandomSource
+
+    public init(
+      schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
+      credentials: [String: String] = [:], compressions: [any Compression] = [],
+      uploadCompression: (any Compression)? = nil, limits: Limits = Limits(), clock: any Clock = SystemClock(),
+      random: any RandomSource = SystemRandom()
+    ) {
+      self.schema = schema
+      self.principal = principal
+      self.store = store
+      self.transport = transport
+      self.credentials = credentials
+      self.compressions = compressions
+      self.uploadCompression = uploadCompression
+      self.limits = limits
+      self.clock = clock
+      self.random = random
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import SalvorModel
+
+/// The schemas that the storage suites run on.
+enum ContractSchemas {
+  /// One table with one policy; the plainest case.
+  static func notes(
+    conflicts: String = ConflictPolicy.clientWins, sameKey: SameKey? = nil, unique: [[String]] = [],
+    check: [String] = []
+  ) -> Schema {
+    Schema(tables: [
+      Table(
+        "note", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("title", .text), Column("body", .text, nullable: true)],
+        unique: unique, check: check, conflicts: conflicts, sameKey: sameKey)
+    ])
+  }
+
+  /// An integer key, for which the same key is a collision; a unique value; a check.
+  static let seats = Schema(tables: [
+    Table(
+      "seat", primaryKey: ["id"],
+      columns: [
+        Column("id", .integer), Column("place", .integer, nullable: true), Column("seats", .integer, defaultValue: 1),
+      ], unique: [["place"]], check: ["seats < 100"])
+  ])
+
+  /// Parents and children of four kinds, scoped by a parameter; a table of the server's.
+  static let inspections = inspections(handover: false)
+
+  static func inspections(handover: Bool) -> Schema {
+    Schema(
+      parameters: [Schema.Parameter(name: "region", type: .text)],
+      groups: [Schema.Group(name: "reference"), Schema.Group(name: "inspections")],
+      tables: [
+        Table(
+          "severity", maintained: .server, group: "reference", primaryKey: ["id"],
+          columns: [Column("id", .integer), Column("name", .text)]),
+        Table(
+          "establishment", group: "inspections", primaryKey: ["id"],
+          columns: [Column("id", .text), Column("name", .text), Column("region", .text, nullable: true)],
+          scope: [ScopeColumn(column: "region", source: .parameter("region"))], handover: handover),
+        Table(
+          "inspection", group: "inspections", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("establishment_id", .text), Column("date", .text),
+            Column("inspector", .text, nullable: true),
+          ],
+          references: [
+            Reference(column: "establishment_id", table: "establishment", inheritsScope: true, onDelete: .cascade)
+          ]),
+        Table(
+          "infraction", group: "inspections", primaryKey: ["inspection_id", "line"],
+          columns: [
+            Column("inspection_id", .text), Column("line", .integer), Column("severity_id", .integer, nullable: true),
+            Column("note", .text, nullable: true),
+          ],
+          references: [
+            Reference(column: "inspection_id", table: "inspection", inheritsScope: true, onDelete: .cascade),
+            Reference(column: "severity_id", table: "severity"),
+          ]),
+      ])
+  }
+
+  /// Rows that belong to the principal who reads them.
+  static let diaries = Schema(tables: [
+    Table(
+      "diary", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("owner", .text), Column("text", .text, nullable: true)],
+      scope: [ScopeColumn(column: "owner", source: .principal)])
+  ])
+
+  /// A reference to the same table, one that clears, and one that refuses.
+  static let tree = Schema(tables: [
+    Table(
+      "node", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("parent", .text, nullable: true), Column("label", .text, nullable: true)],
+      references: [Reference(column: "parent", table: "node", onDelete: .cascade)]),
+    Table(
+      "leaf", primaryKey: ["id"],
+      columns: [
+        Column("id", .text), Column("node", .text, nullable: true), Column("kept", .text, nullable: true),
+      ],
+      references: [
+        Reference(column: "node", table: "node", onDelete: .setNull), Reference(column: "kept", table: "node"),
+      ]),
+  ])
+
+  /// A column of every type, names that must be quoted, and a key of two columns.
+  static let odd = Schema(tables: [
+    Table(
+      "odd \"table\" ü", primaryKey: ["key \"b\"", "key a"],
+      columns: [
+        Column("key a", .integer), Column("select", .text, nullable: true), Column("key \"b\"", .text),
+        Column("real.", .real, nullable: true), Column("x'y", .blob, nullable: true),
+        Column("is", .boolean, nullable: true), Column("when", .timestamp, nullable: true),
+        Column("json", .json, nullable: true), Column("ganz", .integer, nullable: true),
+      ])
+  ])
+
+  static let wide = Schema(tables: [
+    Table(
+      "wide", primaryKey: ["id"],
+      columns: [Column("id", .integer)] + (0..<199).map { Column("column_\($0)", .text, nullable: true) })
+  ])
+
+  /// Two groups, and a table that never leaves the device.
+  static let groups = Schema(
+    groups: [Schema.Group(name: "first"), Schema.Group(name: "second")],
+    tables: [
+      Table("a", group: "first", primaryKey: ["id"], columns: [Column("id", .text), Column("v", .text, nullable: true)]),
+      Table(
+        "b", group: "second", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("a_id", .text, nullable: true), Column("v", .text, nullable: true)],
+        references: [Reference(column: "a_id", table: "a")]),
+      Table(
+        "draft", maintained: .client, primaryKey: ["id"],
+        columns: [Column("id", .text), Column("a_id", .text, nullable: true)],
+        references: [Reference(column: "a_id", table: "a", onDelete: .cascade)]),
+      Table(
+        "stub", maintained: .client, primaryKey: ["id"],
+        columns: [Column("id", .text), Column("a_id", .text, nullable: true)],
+        references: [Reference(column: "a_id", table: "a")]),
+    ])
+
+  /// Values that a careless store bends: big integers, text that is not UTF-8, NUL, empty and NULL.
+  static let hardRows: [Row] = [
+    [.integer(Int64.max), .text([0xFF, 0x00, 0xC3]), "k", .real(-0.5), .blob([]), 1, "2026-01-01T00:00:00Z", "{ }", .integer(Int64.min)],
+    [.integer(Int64.min), "", "\u{0}\"\\/\u{1F600}", .real(.infinity), .blob([0, 255]), 0, "", "{\"a\" :1}", .integer(9_007_199_254_740_993)],
+    [0, .null, "", .real(.leastNonzeroMagnitude), .null, .null, .null, .null, .null],
+    [-1, "e\u{301}", "é", .real(1), .blob(Array(repeating: 7, count: 5000)), .null, .null, .null, 0],
+    [-1, "é", "e\u{301}", .real(0.1), .blob([0x27]), 1, "x", "null", -1],
+  ]
+}

@@ -1,0 +1,63 @@
+import SalvorClient
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+extension Command {
+  static let sync = Command(
+    "sync", "one synchronization of this device's database",
+    discussion: """
+      Sends the queued requests, fetches what has changed and applies it in one transaction. A cut sync loses nothing:
+      the next one goes on where it stopped. Exit code 6 says that some requests were refused; `queue` and the view
+      salvor_error_archive name them. Exit code 5 says that a recovery is required, and why.
+      """,
+    options: [Option("group", value: "G", "only this synchronization group, and those its rows reference")]
+  ) { invocation in
+    let client = try await invocation.makeClient()
+    let terminal = invocation.terminal
+    let opening = try await client.open()
+    describe(opening, on: terminal)
+    let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
+      switch progress {
+      case .uploading(let changes): terminal.progress("sending: \(grouped(changes)) changes")
+      case .downloading(let count): terminal.progress("receiving: \(bytes(count))")
+      case .applying: terminal.progress("applying")
+      }
+    }
+    await client.close()
+    terminal.endProgress()
+    terminal.json(report.json)
+    describe(report, on: terminal)
+    return report.exitCode
+  }
+}
+
+private func describe(_ opening: ClientOpening, on terminal: Terminal) {
+  if !opening.createdTables.isEmpty { terminal.say("made tables: \(opening.createdTables.joined(separator: ", "))") }
+  if !opening.addedColumns.isEmpty { terminal.say("added columns: \(opening.addedColumns.joined(separator: ", "))") }
+  if opening.adoptedRows > 0 { terminal.say("adopted \(grouped(opening.adoptedRows)) rows: they wait to be sent") }
+  if !opening.restoredTriggers.isEmpty {
+    terminal.say("put back triggers: \(opening.restoredTriggers.joined(separator: ", "))")
+  }
+}
+
+private func describe(_ report: SyncReport, on terminal: Terminal) {
+  for notice in report.notices { terminal.say("note: \(notice)") }
+  if let error = report.error { terminal.error("\(terminal.red("error:")) \(error.message)") }
+  if report.outcome == .recoveryRequired {
+    terminal.error("recovery required: \(report.reason?.rawValue ?? "unknown"). The database was not touched.")
+    return
+  }
+  guard report.error == nil else { return }
+  terminal.say(
+    "\(terminal.green("synchronized")): \(grouped(report.uploaded)) sent, \(grouped(report.upserts)) rows received, "
+      + "\(grouped(report.deletes)) removed (\(bytes(report.bytesSent)) out, \(bytes(report.bytesReceived)) in, "
+      + "\(report.roundTrips) round trip\(report.roundTrips == 1 ? "" : "s"))")
+  if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
+  if report.displaced > 0 {
+    terminal.say("\(grouped(report.displaced)) requests could not stand on the new rows; they are in the error archive")
+  }
+  if report.refused > 0 {
+    terminal.error("\(grouped(report.refused)) requests were refused; salvor queue --errors lists them with the reasons")
+  }
+}

@@ -1,0 +1,29 @@
+import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+
+/// From a command line's `--config` to what the command works on.
+extension Invocation {
+  func readConfiguration(
+    _ sections: Set<HostSection> = Set(HostSection.allCases), log: @escaping @Sendable (String) -> Void = { _ in }
+  ) -> ConfigurationResult {
+    HostConfiguration.load(
+      path: configurationPath, registry: registry, environment: environment, sections: sections,
+      template: ModuleContext(log: log))
+  }
+
+  public func makeClient() async throws -> SalvorClient {
+    try Host.makeClient(try readConfiguration([.client]).get())
+  }
+
+  public func makeServer(log: @escaping @Sendable (String) -> Void) async throws -> RunningServer {
+    let configuration = try readConfiguration([.server], log: log).get()
+    for warning in configuration.diagnostics { log("warning: \(warning.path) \(warning.message)") }
+    return try await Host.makeServer(configuration, log: log)
+  }
+
+  public func openServerStore() async throws -> any ServerStore {
+    try await Host.openServerStore(try readConfiguration([.server]).get())
+  }
+}

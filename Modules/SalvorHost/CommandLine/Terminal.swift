@@ -1,0 +1,154 @@
+import SalvorModel
+import SalvorWire
+import Synchronization
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// Where the tool writes: a story or a table for people, one JSON object for scripts, errors on standard error, a
+/// progress line on a terminal only.
+public struct Terminal: Sendable {
+  public let isJSON: Bool
+  public let isQuiet: Bool
+  private let hasColour: Bool
+  private let showsProgress: Bool
+  private let progressIsShown = ProgressState()
+
+  public init(isJSON: Bool, isQuiet: Bool, environment: [String: String]) {
+    self.isJSON = isJSON
+    self.isQuiet = isQuiet
+    let isPlain = environment["NO_COLOR"] != nil || environment["TERM"] == "dumb"
+    hasColour = !isPlain && !isJSON && isatty(1) == 1
+    showsProgress = !isQuiet && !isJSON && isatty(2) == 1 && environment["TERM"] != "dumb"
+  }
+
+  /// A line of the story; nothing with `--json` or `--quiet`.
+  public func say(_ text: String) {
+    guard !isJSON, !isQuiet else { return }
+    endProgress()
+    write(text + "\n", to: 1)
+  }
+
+  /// A line that was asked for, with `--quiet` too; nothing with `--json`.
+  public func print(_ text: String) {
+    guard !isJSON else { return }
+    endProgress()
+    write(text + "\n", to: 1)
+  }
+
+  /// The one JSON object.
+  public func json(_ value: JSONValue) {
+    guard isJSON else { return }
+    write(value.text + "\n", to: 1)
+  }
+
+  public func error(_ text: String) {
+    endProgress()
+    write(text + "\n", to: 2)
+  }
+
+  public func bold(_ text: String) -> String { hasColour ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
+  public func green(_ text: String) -> String { hasColour ? "\u{1B}[32m\(text)\u{1B}[0m" : text }
+  public func red(_ text: String) -> String { hasColour ? "\u{1B}[31m\(text)\u{1B}[0m" : text }
+
+  /// A table with a heading, columns as wide as their widest cell.
+  public func table(_ heading: [String], _ rows: [[String]]) {
+    guard !isJSON else { return }
+    endProgress()
+    let widths = heading.indices.map { column in
+      ([heading] + rows).map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
+    }
+    func line(_ cells: [String]) -> String {
+      var text = cells.enumerated().map { column, cell in
+        column == heading.count - 1 ? cell : cell + String(repeating: " ", count: max(0, widths[column] - cell.count))
+      }.joined(separator: "  ")
+      while text.last == " " { text.removeLast() }
+      return text
+    }
+    write(bold(line(heading)) + "\n", to: 1)
+    for row in rows { write(line(row) + "\n", to: 1) }
+  }
+
+  /// One changing line, on a terminal only, at most ten times a second.
+  public func progress(_ text: String) {
+    guard showsProgress, progressIsShown.mayShow() else { return }
+    write("\r\u{1B}[K\(text)", to: 2)
+  }
+
+  /// A bar for a share of 0 to 1.
+  public func progress(_ title: String, share: Double) {
+    let full = Int((max(0, min(1, share)) * 30).rounded())
+    let bar = String(repeating: "█", count: full) + String(repeating: "░", count: 30 - full)
+    progress("\(title) \(bar) \(Int(share * 100)) %")
+  }
+
+  public func endProgress() {
+    if showsProgress, progressIsShown.end() { write("\r\u{1B}[K", to: 2) }
+  }
+
+  private func write(_ text: String, to descriptor: Int32) {
+    var bytes = Array(text.utf8)[...]
+    while !bytes.isEmpty {
+      let count = bytes.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
+      guard count > 0 else { return }
+      bytes = bytes.dropFirst(count)
+    }
+  }
+}
+
+private func systemWrite(_ descriptor: Int32, _ base: UnsafeRawPointer?, _ count: Int) -> Int {
+  #if canImport(Glibc)
+    Glibc.write(descriptor, base, count)
+  #else
+    Darwin.write(descriptor, base, count)
+  #endif
+}
+
+private final class ProgressState: Sendable {
+  private struct State {
+    var isShown = false
+    var lastShown: Int64 = 0
+  }
+  private let state = Mutex(State())
+
+  func mayShow() -> Bool {
+    let now = SystemClock().now()
+    return state.withLock { state in
+      guard now - state.lastShown >= 100 else { return false }
+      state.lastShown = now
+      state.isShown = true
+      return true
+    }
+  }
+
+  func end() -> Bool {
+    state.withLock { state in
+      defer { state.isShown = false }
+      return state.isShown
+    }
+  }
+}
+
+/// 1234567 as 1,234,567.
+func grouped(_ number: Int64) -> String {
+  var out = ""
+  for (index, digit) in String(number.magnitude).reversed().enumerated() {
+    if index > 0, index % 3 == 0 { out.append(",") }
+    out.append(digit)
+  }
+  return (number < 0 ? "-" : "") + String(out.reversed())
+}
+
+/// 1536 as 1.5 KB.
+func bytes(_ number: Int64) -> String {
+  if number < 1000 { return "\(number) B" }
+  var value = Double(number) / 1000
+  for unit in ["KB", "MB", "GB"] {
+    if value < 1000 || unit == "GB" { return "\((value * 10).rounded() / 10) \(unit)" }
+    value /= 1000
+  }
+  return "\(number) B"
+}

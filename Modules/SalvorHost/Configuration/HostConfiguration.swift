@@ -1,0 +1,142 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+
+/// `salvor.json5`, read and checked whole (interfaces.md): nothing has been opened, made or written yet.
+public struct HostConfiguration: Sendable {
+  /// As given to `load`.
+  public var file: String
+  /// Relative paths of the file are relative to this directory.
+  public var directory: String
+  public var schema: Schema
+  /// Nil in a file for devices only.
+  public var server: ServerSection?
+  /// Nil in a file for a server only.
+  public var client: ClientSection?
+  /// Paths of the libraries under `plugins:`.
+  public var plugins: [String]
+  /// Warnings: what works and is likely not meant.
+  public var diagnostics: [Diagnostic]
+}
+
+/// The parts of a file that a command needs.
+public enum HostSection: String, Sendable, CaseIterable {
+  case server, client
+}
+
+/// What came of reading a configuration.
+public struct ConfigurationResult: Sendable {
+  /// Nil where a diagnostic is an error: a bad file is refused as a whole.
+  public var configuration: HostConfiguration?
+  /// Everything found, in the order of the file.
+  public var diagnostics: [Diagnostic]
+
+  /// The configuration, or one `configuration` error with every diagnostic in its message.
+  public func get() throws(SalvorError) -> HostConfiguration {
+    if let configuration { return configuration }
+    let errors = diagnostics.errors
+    let count = errors.count == 1 ? "1 mistake" : "\(errors.count) mistakes"
+    throw SalvorError(
+      .configuration, "The configuration has \(count); nothing was started.\n\(render(diagnostics))",
+      context: ["mistakes": "\(errors.count)"])
+  }
+}
+
+/// `server:`.
+public struct ServerSection: Sendable {
+  public var storage: PreparedModule<any ServerStore>
+  public var listen: PreparedModule<any ServerTransport>
+  /// Offered, best first; `identity` always works and need not be named.
+  public var compressions: [PreparedModule<any Compression>]
+  public var authentication: PreparedModule<any Authentication>
+  public var clientRecoveryEnabled: Bool
+  public var selfServiceRemoteDeletion: Bool
+  public var historyCheck: Bool
+  public var tombstoneRetentionMilliseconds: Int64
+  /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
+  public var administrationToken: String?
+  public var limits: Limits
+}
+
+/// `client:`.
+public struct ClientSection: Sendable {
+  public var storage: PreparedModule<any ClientStore>
+  public var transport: PreparedModule<any ClientTransport>
+  /// The compression module that `transport.compression` names; nil: none is named.
+  public var compression: PreparedModule<any Compression>?
+  public var credentials: [String: String]
+  public var recovery: RecoverySettings
+  /// Error archive: one entry and what depends on it, instead of all (semantics 8).
+  public var individualDeletion: Bool
+  public var limits: Limits
+}
+
+extension HostConfiguration {
+  /// The tombstones' life without a setting: 90 days.
+  public static let tombstoneRetentionDefault: Int64 = 90 * 86_400_000
+
+  /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
+  /// is opened; modules are not made.
+  ///
+  /// - Parameters:
+  ///   - path: of `salvor.json5`.
+  ///   - registry: the modules of this host, those of its plug-ins included (see `pluginPaths`).
+  ///   - environment: for `${NAME}`.
+  ///   - sections: those that will be used. An unset `${NAME}` in another one is a warning: a server need not know a
+  ///     device's token.
+  ///   - strategies: the recovery strategies that there are.
+  ///   - conflictPolicies: the conflict policies that there are.
+  ///   - template: clock, randomness and log for the modules; directory, environment and limits are the file's.
+  public static func load(
+    path: String, registry: ModuleRegistry, environment: [String: String],
+    sections: Set<HostSection> = Set(HostSection.allCases),
+    strategies: [StrategyDeclaration] = StrategyDeclaration.standard,
+    conflictPolicies: [String] = SchemaDecoder.builtInConflictPolicies, template: ModuleContext = ModuleContext()
+  ) -> ConfigurationResult {
+    let root: ConfigurationValue
+    switch readRoot(path) {
+    case .success(let value): root = value
+    case .failure(let diagnostic): return ConfigurationResult(configuration: nil, diagnostics: [diagnostic])
+    }
+    var decoder = HostConfigurationDecoder(
+      file: path, registry: registry, environment: environment, sections: sections, strategies: strategies,
+      conflictPolicies: conflictPolicies, template: template)
+    return decoder.decode(root)
+  }
+
+  /// The libraries that the file names under `plugins:`, for a host that loads them before it makes its registry. What
+  /// is wrong in the file is left for `load` to say.
+  public static func pluginPaths(path: String, environment: [String: String]) -> [String] {
+    guard case .success(let root) = readRoot(path), case .object(let members) = root.content,
+      let value = members.first(where: { $0.key == "plugins" })?.value
+    else { return [] }
+    var substitution = EnvironmentSubstitution(environment: environment, file: path)
+    let replaced = substitution.replace(in: value, path: "plugins")
+    guard case .array(let items) = replaced.content else { return [] }
+    let directory = ConfigurationFile.directory(of: path)
+    return items.compactMap { item in
+      guard case .string(let plugin) = item.content, !plugin.isEmpty else { return nil }
+      return pluginPath(plugin, in: directory)
+    }
+  }
+
+  /// With a slash always, so that the loader does not search its own directories.
+  static func pluginPath(_ plugin: String, in directory: String) -> String {
+    plugin.hasPrefix("/") ? plugin : directory + "/" + plugin
+  }
+
+  private static func readRoot(_ path: String) -> Result<ConfigurationValue, Diagnostic> {
+    do {
+      return .success(try JSON5Reader.read(try ConfigurationFile.read(path), file: path))
+    } catch let diagnostic as Diagnostic {
+      return .failure(diagnostic)
+    } catch {
+      let reason = (error as? ConfigurationFile.Failure)?.reason ?? "\(error)"
+      return .failure(
+        Diagnostic(
+          file: path, line: 0, path: "",
+          message: "cannot be read: \(reason). Name another file with --config, or make one with salvor init"))
+    }
+  }
+}

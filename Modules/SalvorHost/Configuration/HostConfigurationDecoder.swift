@@ -1,0 +1,252 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+
+/// Reads a parsed `salvor.json5`. One use.
+struct HostConfigurationDecoder {
+  let file: String
+  let registry: ModuleRegistry
+  let environment: [String: String]
+  let sections: Set<HostSection>
+  let strategies: [StrategyDeclaration]
+  let conflictPolicies: [String]
+  let template: ModuleContext
+
+  private var directory: String { ConfigurationFile.directory(of: file) }
+
+  mutating func decode(_ written: ConfigurationValue) -> ConfigurationResult {
+    var substitution = EnvironmentSubstitution(environment: environment, file: file)
+    let root = substituted(written, &substitution)
+    var reader = OptionReader(root, file: file, path: "")
+    reader.adopt(substitution.diagnostics)
+    guard case .object = root.content else {
+      return ConfigurationResult(configuration: nil, diagnostics: reader.diagnostics)
+    }
+    var schemaLimits = Limits()
+    let schemaValue = reader.value("schema")
+    let server = decodeServer(&reader, &schemaLimits)
+    let client = decodeClient(&reader, &schemaLimits)
+    if !reader.has("server"), !reader.has("client") {
+      reader.report(path: "", line: root.line, "has neither a server nor a client section; give one of them, or both")
+    }
+    let plugins = reader.strings("plugins", default: [])
+    if plugins.contains("") { reader.report("plugins", "has an empty path") }
+    reader.reportUnknownKeys()
+
+    var diagnostics = reader.diagnostics
+    let result = decodeSchema(schemaValue, schemaLimits, root.line)
+    diagnostics += result.diagnostics
+    diagnostics = diagnostics.inOrderOfPlace()
+    guard diagnostics.errors.isEmpty, let schema = result.schema, server != nil || client != nil else {
+      return ConfigurationResult(configuration: nil, diagnostics: diagnostics)
+    }
+    let configuration = HostConfiguration(
+      file: file, directory: directory, schema: schema, server: server, client: client,
+      plugins: plugins.map { HostConfiguration.pluginPath($0, in: directory) }, diagnostics: diagnostics)
+    return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
+  }
+
+  /// `${NAME}` replaced everywhere but in an inline schema, which reads like one in a file of its own.
+  private func substituted(
+    _ root: ConfigurationValue, _ substitution: inout EnvironmentSubstitution
+  ) -> ConfigurationValue {
+    guard case .object(let members) = root.content else { return root }
+    var root = root
+    var replaced: [ConfigurationValue.Member] = []
+    for var member in members {
+      if case .object = member.value.content, member.key == "schema" {
+        replaced.append(member)
+        continue
+      }
+      let isUsed = HostSection(rawValue: member.key).map(sections.contains) ?? true
+      member.value = substitution.replace(
+        in: member.value, path: keyPath("", member.key), severity: isUsed ? .error : .warning)
+      replaced.append(member)
+    }
+    root.content = .object(replaced)
+    return root
+  }
+
+  // MARK: Schema
+
+  private func decodeSchema(_ value: ConfigurationValue?, _ limits: Limits, _ rootLine: Int) -> SchemaResult {
+    func failed(_ line: Int, _ message: String) -> SchemaResult {
+      SchemaResult(
+        schema: nil, diagnostics: [Diagnostic(file: file, line: line, path: "schema", message: message)])
+    }
+    guard let value else {
+      return failed(rootLine, "is missing; name the schema's file (\"schema.json5\"), or give the schema here")
+    }
+    switch value.content {
+    case .string(let name):
+      let path = ConfigurationFile.resolve(name, in: directory)
+      let decoder = SchemaDecoder(
+        file: value.isFromEnvironment ? "schema" : path, limits: limits, conflictPolicies: conflictPolicies)
+      do throws(ConfigurationFile.Failure) {
+        return decoder.decode(try ConfigurationFile.read(path))
+      } catch {
+        return failed(value.line, "names a file that cannot be read: \(error.reason)")
+      }
+    case .object:
+      return SchemaDecoder(file: file, limits: limits, conflictPolicies: conflictPolicies)
+        .decode(value, path: "schema")
+    default:
+      return failed(value.line, "must be a file's name or the schema itself, found \(value.kindName)")
+    }
+  }
+
+  // MARK: Server
+
+  private func context(_ limits: Limits) -> ModuleContext {
+    var context = template
+    context.directory = directory
+    context.environment = environment
+    context.limits = limits
+    return context
+  }
+
+  /// Reads a section's limits, and leaves the stricter number of columns for the schema.
+  private func limits(_ section: inout OptionReader, _ schemaLimits: inout Limits) -> Limits {
+    let limits = LimitSetting.decode(&section)
+    schemaLimits.columnsMax = min(schemaLimits.columnsMax, limits.columnsMax)
+    return limits
+  }
+
+  private func decodeServer(_ reader: inout OptionReader, _ schemaLimits: inout Limits) -> ServerSection? {
+    guard var section = reader.object("server") else { return nil }
+    guard isObject(reader.value("server")) else {
+      reader.adopt(section.diagnostics)
+      return nil
+    }
+    let limits = limits(&section, &schemaLimits)
+    let context = context(limits)
+    let storage = registry.prepare(
+      .serverStorage, under: "storage", of: &section, context, as: (any ServerStore).self)
+    let listen = registry.prepare(
+      .serverTransport, under: "listen", of: &section, context, as: (any ServerTransport).self)
+    let compressions = decodeCompressions(&section, context)
+    let authentication = registry.prepare(
+      .authentication, under: "authentication", of: &section, context, as: (any Authentication).self)
+
+    var recovery = section.object("recovery")
+    let clientRecoveryEnabled = recovery?.boolean("clientRecoveryEnabled", default: true) ?? true
+    let selfServiceRemoteDeletion = recovery?.boolean("selfServiceRemoteDeletion", default: false) ?? false
+    let historyCheck = recovery?.boolean("historyCheck", default: true) ?? true
+    if let recovery { section.finish(child: recovery) }
+
+    var tombstones = HostConfiguration.tombstoneRetentionDefault
+    if var retention = section.object("retention") {
+      tombstones = TimeSpan.decode(&retention, "tombstones", default: tombstones)
+      section.finish(child: retention)
+    }
+    var token: String?
+    if var administration = section.object("administration") {
+      token = administration.optionalString("token")
+      if token?.isEmpty == true { administration.report("token", "is empty; give a token, or leave it out") }
+      section.finish(child: administration)
+    }
+    reader.finish(child: section)
+    guard let storage, let listen, let authentication else { return nil }
+    return ServerSection(
+      storage: storage, listen: listen, compressions: compressions, authentication: authentication,
+      clientRecoveryEnabled: clientRecoveryEnabled, selfServiceRemoteDeletion: selfServiceRemoteDeletion,
+      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
+      limits: limits)
+  }
+
+  /// A list of names; gzip where the file has none and the host has it.
+  private func decodeCompressions(
+    _ section: inout OptionReader, _ context: ModuleContext
+  ) -> [PreparedModule<any Compression>] {
+    let path = section.join("compression")
+    let written = section.value("compression")
+    let names: [ConfigurationValue]
+    switch written?.content {
+    case nil:
+      let isKnown = registry.names(of: .compression).contains("gzip")
+      names = isKnown ? [ConfigurationValue(.string("gzip"), line: section.line)] : []
+    case .array(let items): names = items
+    default:
+      section.report(
+        "compression", "must be a list of names, best first, like [\"gzip\"]; found \(written?.kindName ?? "nothing")")
+      names = []
+    }
+    var compressions: [PreparedModule<any Compression>] = []
+    var seen: Set<ConfigurationValue.Content> = []
+    for (index, name) in names.enumerated() {
+      let place = path + "[\(index)]"
+      if !seen.insert(name.content).inserted {
+        section.report(path: place, line: name.line, "is named before; keep one")
+        continue
+      }
+      let module = registry.prepare(
+        .compression, named: name, path: place, &section, context, as: (any Compression).self)
+      if let module { compressions.append(module) }
+    }
+    return compressions
+  }
+
+  // MARK: Client
+
+  private func decodeClient(_ reader: inout OptionReader, _ schemaLimits: inout Limits) -> ClientSection? {
+    guard var section = reader.object("client") else { return nil }
+    guard isObject(reader.value("client")) else {
+      reader.adopt(section.diagnostics)
+      return nil
+    }
+    let limits = limits(&section, &schemaLimits)
+    let context = context(limits)
+    let storage = registry.prepare(
+      .clientStorage, under: "storage", of: &section, context, as: (any ClientStore).self)
+    let transport = registry.prepare(
+      .clientTransport, under: "transport", of: &section, context, as: (any ClientTransport).self)
+    let compression = decodeClientCompression(&section, context)
+    let credentials = decodeCredentials(&section)
+    let recovery = RecoverySettings.decode(&section, directory: directory, strategies: strategies)
+    var individualDeletion = false
+    if var archive = section.object("errorArchive") {
+      individualDeletion = archive.boolean("individualDeletion", default: false)
+      section.finish(child: archive)
+    }
+    reader.finish(child: section)
+    guard let storage, let transport else { return nil }
+    return ClientSection(
+      storage: storage, transport: transport, compression: compression, credentials: credentials,
+      recovery: recovery, individualDeletion: individualDeletion, limits: limits)
+  }
+
+  /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A
+  /// transport without the option reports the key itself.
+  private func decodeClientCompression(
+    _ section: inout OptionReader, _ context: ModuleContext
+  ) -> PreparedModule<any Compression>? {
+    guard case .object(let members) = section.value("transport")?.content,
+      let name = members.first(where: { $0.key == "compression" })?.value, case .string = name.content,
+      case .string(let transport) = members.first(where: { $0.key == "module" })?.value.content,
+      let factory = try? registry.factory(.clientTransport, transport),
+      factory.descriptor.options.contains(where: { $0.name == "compression" })
+    else { return nil }
+    return registry.prepare(
+      .compression, named: name, path: section.join("transport") + ".compression", &section, context,
+      as: (any Compression).self)
+  }
+
+  /// The keys that some authentication module of this host makes headers from.
+  private func decodeCredentials(_ section: inout OptionReader) -> [String: String] {
+    guard var reader = section.object("credentials") else { return [:] }
+    let declared = registry.descriptors.filter { $0.kind == .authentication }.flatMap(\.credentialKeys)
+    var credentials: [String: String] = [:]
+    for key in ["token", "principal"] + declared.filter({ $0 != "token" && $0 != "principal" }) {
+      guard let text = reader.optionalString(key) else { continue }
+      if text.isEmpty { reader.report(key, "is empty; give a value, or leave it out") }
+      credentials[key] = text
+    }
+    section.finish(child: reader)
+    return credentials
+  }
+
+  private func isObject(_ value: ConfigurationValue?) -> Bool {
+    if case .object = value?.content { true } else { false }
+  }
+}

@@ -1,0 +1,145 @@
+import SalvorModel
+import SalvorModuleKit
+
+/// References and scopes (semantics 7): who may see a row also gets every row that it needs.
+extension SchemaCheck {
+  mutating func checkReferences(_ table: Table) {
+    for reference in table.references {
+      let keys = place(table, "references", reference.column)
+      let column = column(reference.column, of: table, namedAt: keys)
+      if let column {
+        if isFlag(column.name, of: table) { report(keys, "is a flag column, which never travels") }
+        if reference.onDelete == .setNull, !column.nullable || table.primaryKey.contains(column.name) {
+          report(
+            keys, "has onDelete: \"set null\", but the column is not nullable; make it \"\(column.type.rawValue)?\"")
+        }
+      }
+      guard let parent = schema.table(reference.table) else {
+        if !source.has(["tables", reference.table]) {
+          let names = schema.tables.map(\.name)
+          report(
+            keys, "names the table \"\(reference.table)\", which is not in the schema\(suggestion(reference.table, among: names))")
+        }
+        continue
+      }
+      checkTarget(keys, reference, column, parent)
+      if table.maintained == .client {
+        if reference.inheritsScope { report(keys, "inherits a scope, but a client-only table never travels") }
+        continue
+      }
+      if parent.maintained == .client {
+        report(
+          keys, "refers to \"\(parent.name)\", which is client-only: the server does not have the row. Make it dual or "
+            + "server-maintained, or this table client-only")
+        continue
+      }
+      checkVisibility(keys, reference, column, parent)
+    }
+  }
+
+  /// A foreign key needs a single key column of the same type.
+  private mutating func checkTarget(_ keys: [String], _ reference: Reference, _ column: Column?, _ parent: Table) {
+    guard parent.primaryKey.count <= 1 else {
+      report(
+        keys, "refers to \"\(parent.name)\", whose primary key has \(parent.primaryKey.count) columns; "
+          + "only a key of one column can be referenced")
+      return
+    }
+    guard let column, let name = parent.primaryKey.first, let index = parent.columnIndex(name) else { return }
+    let key = parent.columns[index]
+    if key.type != column.type {
+      report(
+        keys, "is \(column.type.rawValue), but the key \"\(key.name)\" of \"\(parent.name)\" is \(key.type.rawValue)")
+    }
+  }
+
+  /// The parent of every row that a principal sees must be seen as well, or have no foreign key on the device.
+  private mutating func checkVisibility(
+    _ keys: [String], _ reference: Reference, _ column: Column?, _ parent: Table
+  ) {
+    guard reference.inheritsScope else {
+      if !reference.soft, hasScope(parent) {
+        report(
+          keys, "refers to \"\(parent.name)\", whose scope this row need not be in: whoever gets the row might not get "
+            + "the one it needs. Say scope: \"inherit\", or soft: true (no foreign key on the device)")
+      }
+      return
+    }
+    if !hasScope(parent) {
+      report(keys, "inherits the scope of \"\(parent.name)\", which has none; leave scope out")
+    } else if column?.nullable == true {
+      warn(keys, "inherits a scope through a nullable column: rows where it is NULL are in nobody's scope")
+    }
+  }
+
+  /// Own scope columns, or a scope inherited from anywhere; a circle back to the table counts, it is reported as one.
+  private func hasScope(_ table: Table) -> Bool {
+    var seen: Set<String> = []
+    var open = [table]
+    while let next = open.popLast() {
+      guard seen.insert(next.name).inserted else {
+        if next.name == table.name { return true }
+        continue
+      }
+      if let scope = source.value(place(next, "scope")), scope.content != .object([]) { return true }
+      for reference in next.references where reference.inheritsScope {
+        guard let parent = schema.table(reference.table) else { return true }
+        open.append(parent)
+      }
+    }
+    return false
+  }
+
+  mutating func checkScope(_ table: Table) {
+    if table.maintained == .client {
+      if source.has(place(table, "scope")) { report(place(table, "scope"), "a client-only table never travels") }
+      return
+    }
+    if source.value(place(table, "scope"))?.content == .object([]) {
+      report(place(table, "scope"), "names no column; without a scope the rows are everyone's")
+    }
+    for scope in table.scope {
+      let keys = place(table, "scope", scope.column)
+      guard let column = column(scope.column, of: table, namedAt: keys) else { continue }
+      if isFlag(column.name, of: table) { report(keys, "is a flag column, which never travels") }
+      switch scope.source {
+      case .principal:
+        if column.type != .text { report(keys, "is compared with the principal, which is text, but is \(column.type)") }
+      case .parameter(let name):
+        guard let parameter = schema.parameters.first(where: { $0.name == name }) else {
+          if source.has(["parameters", name]) { continue }
+          let names = schema.parameters.map(\.name)
+          report(
+            keys, "names the parameter \"\(name)\"; declared under parameters: \(list(names))\(suggestion(name, among: names))")
+          continue
+        }
+        if parameter.type != column.type {
+          report(keys, "is \(column.type), but the parameter \"\(name)\" is \(parameter.type)")
+        }
+      }
+    }
+  }
+
+  /// Every circle of inherited scopes, once, at the first of its tables in the file.
+  mutating func checkInheritance() {
+    var done: Set<String> = []
+    for table in schema.tables { follow(table, path: [], &done) }
+  }
+
+  private mutating func follow(_ table: Table, path: [String], _ done: inout Set<String>) {
+    guard !done.contains(table.name) else { return }
+    let path = path + [table.name]
+    for reference in table.references where reference.inheritsScope {
+      guard let parent = schema.table(reference.table) else { continue }
+      if let start = path.firstIndex(of: parent.name) {
+        let circle = path[start...] + [parent.name]
+        report(
+          place(table, "references", reference.column),
+          "inherits its scope in a circle: \(circle.joined(separator: " → "))")
+      } else {
+        follow(parent, path: path, &done)
+      }
+    }
+    done.insert(table.name)
+  }
+}

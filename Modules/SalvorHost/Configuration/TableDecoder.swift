@@ -1,0 +1,153 @@
+import SalvorModel
+import SalvorModuleKit
+
+/// Reads one table of the schema. What needs other tables, or the columns as a whole, is `SchemaCheck`'s.
+struct TableDecoder {
+  var name: String
+  var conflictPolicies: [String]
+
+  func decode(_ reader: inout OptionReader) -> Table {
+    let maintained = reader.choice("maintained", default: Maintained.dual)
+    let group = reader.string("group", default: Schema.defaultGroup)
+    let download = reader.choice("download", default: DownloadMode.cursor)
+    let primaryKey = names(&reader, "primaryKey")
+    let columns = columns(&reader)
+    let references = references(&reader)
+    let scope = scope(&reader)
+    let unique = unique(&reader)
+    let check = reader.strings("check", default: [])
+    let conflicts =
+      reader.choice("conflicts", among: conflictPolicies, default: ConflictPolicy.clientWins)
+      ?? ConflictPolicy.clientWins
+    let flags = flags(&reader)
+    let sameKey = sameKey(&reader)
+    let handover = reader.boolean("handover", default: false)
+    let applicationTriggers = reader.choice("applicationTriggers", among: ["on", "off"], default: "on") != "off"
+    return Table(
+      name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
+      references: references, scope: scope, unique: unique, check: check, conflicts: conflicts, flags: flags,
+      sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers)
+  }
+
+  /// A name, or a list of names.
+  private func names(_ reader: inout OptionReader, _ key: String) -> [String] {
+    guard let value = reader.value(key) else {
+      reader.report(key, "is missing; give the key column, or a list of them")
+      return []
+    }
+    switch value.content {
+    case .string(let name): return [name]
+    case .array: return reader.strings(key, default: [])
+    default:
+      reader.report(key, "must be a column or a list of columns, found \(value.kindName)")
+      return []
+    }
+  }
+
+  private func columns(_ reader: inout OptionReader) -> [Column] {
+    guard var list = reader.object("columns") else {
+      reader.report("columns", "is missing; give an object of columns: { id: \"text\" }")
+      return []
+    }
+    var columns: [Column] = []
+    for name in list.names() {
+      guard let text = list.string(name) else { continue }
+      do throws(ColumnDeclaration.Failure) {
+        let column = try ColumnDeclaration(text)
+        columns.append(Column(name, column.type, nullable: column.nullable, defaultValue: column.defaultValue))
+      } catch {
+        list.report(name, error.message)
+      }
+    }
+    reader.finish(child: list)
+    return columns
+  }
+
+  private func references(_ reader: inout OptionReader) -> [Reference] {
+    guard var list = reader.object("references") else { return [] }
+    var references: [Reference] = []
+    for column in list.names() {
+      guard let value = list.value(column) else { continue }
+      switch value.content {
+      case .string(let table):
+        references.append(Reference(column: column, table: table))
+      case .object:
+        guard var entry = list.object(column) else { continue }
+        let table = entry.string("table")
+        let scope = entry.choice("scope", among: ["inherit"], default: nil)
+        let onDelete = entry.choice("onDelete", default: OnDelete.noAction)
+        let soft = entry.boolean("soft", default: false)
+        if let table {
+          references.append(
+            Reference(
+              column: column, table: table, inheritsScope: scope != nil, onDelete: onDelete, soft: soft))
+        }
+        list.finish(child: entry)
+      default:
+        list.report(column, "must be a table's name or an object { table: … }, found \(value.kindName)")
+      }
+    }
+    reader.finish(child: list)
+    return references
+  }
+
+  private func scope(_ reader: inout OptionReader) -> [ScopeColumn] {
+    guard var list = reader.object("scope") else { return [] }
+    var scope: [ScopeColumn] = []
+    for column in list.names() {
+      guard let text = list.string(column) else { continue }
+      if text == "principal" {
+        scope.append(ScopeColumn(column: column, source: .principal))
+      } else if text.hasPrefix("parameter:") {
+        scope.append(ScopeColumn(column: column, source: .parameter(String(text.dropFirst("parameter:".count)))))
+      } else {
+        let near = text == "inherit" ? "; a scope is inherited under references: { table: …, scope: \"inherit\" }" : ""
+        list.report(
+          column, "is \"\(text)\"; allowed: principal, parameter:NAME\(near)\(suggestion(text, among: ["principal"]))")
+      }
+    }
+    reader.finish(child: list)
+    return scope
+  }
+
+  private func unique(_ reader: inout OptionReader) -> [[String]] {
+    guard let value = reader.value("unique") else { return [] }
+    guard case .array(let items) = value.content else {
+      reader.report("unique", "must be a list of lists of columns, [[\"a\", \"b\"]], found \(value.kindName)")
+      return []
+    }
+    var unique: [[String]] = []
+    for (index, item) in items.enumerated() {
+      let path = reader.join("unique") + "[\(index)]"
+      guard case .array(let names) = item.content else {
+        reader.report(path: path, line: item.line, "must be a list of columns, [\"a\", \"b\"], found \(item.kindName)")
+        continue
+      }
+      if names.isEmpty { reader.report(path: path, line: item.line, "names no column") }
+      var columns: [String] = []
+      for (place, name) in names.enumerated() {
+        if case .string(let text) = name.content {
+          columns.append(text)
+        } else {
+          reader.report(path: path + "[\(place)]", line: name.line, "must be a string, found \(name.kindName)")
+        }
+      }
+      unique.append(columns)
+    }
+    return unique
+  }
+
+  private func flags(_ reader: inout OptionReader) -> FlagColumns {
+    guard var list = reader.object("flags") else { return FlagColumns() }
+    let flags = FlagColumns(dirty: list.optionalString("dirty"), deleted: list.optionalString("deleted"))
+    reader.finish(child: list)
+    return flags
+  }
+
+  /// `"merge"` or true: the same key is the same thing; `"refuse"` or false: it is a collision.
+  private func sameKey(_ reader: inout OptionReader) -> SameKey? {
+    if let value = reader.value("sameKey"), case .bool(let isSame) = value.content { return isSame ? .merge : .refuse }
+    return reader.choice("sameKey", among: SameKey.allCases.map(\.rawValue), default: nil).flatMap(SameKey.init)
+  }
+}
+

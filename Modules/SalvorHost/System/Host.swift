@@ -1,0 +1,78 @@
+import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorServer
+import SalvorStorage
+import SalvorTransport
+
+/// A configuration file and a list of modules become a running system.
+///
+///     let configuration = try Host.load("salvor.json5", modules: StandardModules.all, environment: environment)
+///     let client = try Host.makeClient(configuration)
+public enum Host {
+  /// Reads and checks the file. Throws `configuration` with every problem in its message.
+  public static func load(
+    _ path: String, modules: [ModuleFactory], environment: [String: String],
+    sections: Set<HostSection> = Set(HostSection.allCases), log: @escaping @Sendable (String) -> Void = { _ in }
+  ) throws -> HostConfiguration {
+    try HostConfiguration.load(
+      path: path, registry: try ModuleRegistry(modules), environment: environment, sections: sections,
+      template: ModuleContext(log: log)
+    ).get()
+  }
+
+  /// The device's client; its database is opened by its first use.
+  public static func makeClient(_ configuration: HostConfiguration) throws -> SalvorClient {
+    guard let section = configuration.client else {
+      throw SalvorError(
+        .configuration, "\(configuration.file) has no \"client\" section: it is a server's. Name a device's file with --config.")
+    }
+    let compression = try section.compression?.make()
+    return SalvorClient(
+      SalvorClient.Configuration(
+        schema: configuration.schema, principal: section.credentials["principal"] ?? "",
+        store: try section.storage.make(), transport: try section.transport.make(),
+        credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
+        uploadCompression: compression, limits: section.limits))
+  }
+
+  /// The server, its database open, not listening yet.
+  ///
+  /// Authentication that believes what a device says of itself is refused where others than this machine can listen in.
+  public static func makeServer(
+    _ configuration: HostConfiguration, log: @escaping @Sendable (String) -> Void = { _ in }
+  ) async throws -> RunningServer {
+    let section = try server(of: configuration)
+    let transport = try section.listen.make()
+    let authentication = try section.authentication.make()
+    if authentication.isForLocalCallersOnly,
+      (transport as? any ListeningAddress)?.isLoopback != true
+    {
+      throw SalvorError(
+        .configuration,
+        "server.authentication \"\(section.authentication.descriptor.name)\" is for loopback only, and server.listen can be reached from elsewhere. Use \"tokens\" (salvor token makes one), or listen on 127.0.0.1.")
+    }
+    return try await RunningServer(
+      ServerConfiguration(
+        schema: configuration.schema, store: try section.storage.make(),
+        authentication: authentication, compressions: try section.compressions.map { try $0.make() },
+        limits: section.limits, historyCheck: section.historyCheck, administrationToken: section.administrationToken,
+        log: log),
+      transport: transport)
+  }
+
+  /// The server's database alone, for administration beside a running server.
+  public static func openServerStore(_ configuration: HostConfiguration) async throws -> any ServerStore {
+    let store = try server(of: configuration).storage.make()
+    _ = try await store.open(ServerSetup(schema: configuration.schema))
+    return store
+  }
+
+  private static func server(of configuration: HostConfiguration) throws -> ServerSection {
+    guard let section = configuration.server else {
+      throw SalvorError(
+        .configuration, "\(configuration.file) has no \"server\" section: it is a device's. Name a server's file with --config.")
+    }
+    return section
+  }
+}

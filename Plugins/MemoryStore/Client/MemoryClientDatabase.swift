@@ -1,0 +1,108 @@
+import SalvorModel
+import SalvorStorage
+import Synchronization
+
+/// What a remote database's file is to the SQLite store: it outlives the store that opened it, and can be copied and put
+/// back. Beside it stands the identity file, which a restore does not put back (semantics 5).
+public final class MemoryClientDatabase: Sendable {
+  private let content: Mutex<ClientContent?>
+  private let identity = Mutex<Identity?>(nil)
+  private let session = Mutex<ObjectIdentifier?>(nil)
+  private let rowsBefore: [String: [Row]]
+
+  struct Identity: Sendable, Equatable {
+    var remoteID: RemoteID
+    var previous: SequenceID?
+    var current: SequenceID?
+    /// Grows with every change of the identity; the database holds the one it was written with.
+    var stamp: Int64
+  }
+
+  /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.
+  public init(rows: [String: [Row]] = [:]) {
+    content = Mutex(nil)
+    rowsBefore = rows
+  }
+
+  private init(_ state: ClientContent?) {
+    content = Mutex(state)
+    rowsBefore = [:]
+  }
+
+  var state: ClientContent? {
+    get { content.withLock { $0 } }
+    set { content.withLock { $0 = newValue } }
+  }
+
+  var identityFile: Identity? {
+    get { identity.withLock { $0 } }
+    set { identity.withLock { $0 = newValue } }
+  }
+
+  /// One session at a time, over all stores that have the database open.
+  func takeSession(_ store: ObjectIdentifier) -> Bool {
+    session.withLock { holder in
+      guard holder == nil else { return false }
+      holder = store
+      return true
+    }
+  }
+
+  func endSession(_ store: ObjectIdentifier) { session.withLock { if $0 == store { $0 = nil } } }
+
+  var existingRows: [String: [Row]] { rowsBefore }
+
+  /// A copy of the database as it is.
+  public func backup() -> MemoryClientDatabase { MemoryClientDatabase(state) }
+
+  /// Puts a copy back, as `cp` would. Close the store first, open it afterwards.
+  public func restore(_ backup: MemoryClientDatabase) { state = backup.state }
+}
+
+/// Everything in a remote database.
+struct ClientContent: Sendable {
+  var schema: Schema
+  var principal: String
+  var remoteID: RemoteID
+  var serverID: ServerID?
+  var incarnations: [Incarnation] = []
+  var previous: SequenceID?
+  var current: SequenceID?
+  /// Newest first, `previous` not included.
+  var olderSequences: [SequenceID] = []
+  var identityStamp: Int64 = 0
+  /// Of the requests captured from here on.
+  var stamp: RequestStamp
+  /// The last one given.
+  var counter: Int64 = 0
+  var groups: [String: GroupState] = [:]
+  /// The cursors it had, newest first.
+  var commits: [Commit] = []
+  /// The SyncConfig that the server delivered decides the synchronized tables, once there is one.
+  var isConfigDelivered = false
+
+  /// Every row as the server last confirmed it.
+  var bases = MemoryTables()
+  /// What the application reads: base ⊕ requests, and the client-only tables.
+  var view = MemoryTables()
+  /// Client-only rows whose parent Salvor removed and that say nothing about deletes: they come back with it.
+  var aside = MemoryTables()
+  /// In order: queued, sent, in error, displaced, kept.
+  var requests: [Request] = []
+  /// The upload under way, as it is sent until it is settled.
+  var outgoing: [Request] = []
+  /// The changes of the open group, each statement's together; nil: none is open.
+  var openGroup: OpenGroup?
+
+  var stagedDownload: String?
+  var staged: [StagedChunk] = []
+  var recoveryRequired: RecoveryReason?
+  var recoveryMessage: String?
+
+  struct OpenGroup: Sendable {
+    var tag: String?
+    var statements: [[Change]] = []
+  }
+
+  var outstanding: [Request] { requests.filter { $0.state != .displaced && $0.state != .kept } }
+}

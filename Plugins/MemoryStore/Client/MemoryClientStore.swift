@@ -1,0 +1,324 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorWire
+
+/// The executable specification of a client's store: bases and full new values in memory, and the view made anew from
+/// them after every move (semantics 2). For tests and small demonstrations; nothing is kept when the process ends.
+public actor MemoryClientStore: ClientStore {
+  private let database: MemoryClientDatabase
+  private let random: any RandomSource
+  private let clock: any Clock
+  private var isOpen = false
+
+  public init(
+    _ database: MemoryClientDatabase = MemoryClientDatabase(), random: any RandomSource = SystemRandom(),
+    clock: any Clock = SystemClock()
+  ) {
+    self.database = database
+    self.random = random
+    self.clock = clock
+  }
+
+  // MARK: Opening
+
+  public func open(_ setup: ClientSetup) throws -> ClientOpening {
+    var opening = ClientOpening()
+    _ = try Constraints(setup.schema, softForeignKeys: false)
+    if var state = database.state {
+      try belong(&state, to: setup.principal)
+      var schema = setup.schema
+      if state.isConfigDelivered {
+        let delivered = state.schema.synchronized
+        schema.tables = delivered + setup.schema.tables.filter { table in
+          table.maintained == .client && !delivered.contains { $0.name == table.name }
+        }
+      }
+      opening = try bringInLine(&state, schema, code: .schemaRefused)
+      database.state = state
+    } else {
+      var state = ClientContent(
+        schema: setup.schema, principal: setup.principal, remoteID: setup.remoteID ?? RemoteID(from: random),
+        stamp: RequestStamp(from: random))
+      adoptExistingRows(&state, &opening)
+      database.state = state
+      database.identityFile = identity(of: state)
+    }
+    isOpen = true
+    return opening
+  }
+
+  /// A queue is never sent as another principal. Empty: it is not known yet.
+  private func belong(_ state: inout ClientContent, to principal: String) throws {
+    if principal.isEmpty || principal == state.principal { return }
+    guard state.principal.isEmpty else {
+      throw SalvorError(.remoteOfAnother, "This database belongs to another principal. Open a database of your own.")
+    }
+    state.principal = principal
+  }
+
+  private func adoptExistingRows(_ state: inout ClientContent, _ opening: inout ClientOpening) {
+    for table in state.schema.parentsFirst(state.schema.tables) {
+      guard let rows = database.existingRows[table.name] else {
+        opening.createdTables.append(table.name)
+        continue
+      }
+      for row in rows {
+        let name = RowName(table: table.name, key: table.key(of: row))
+        state.view[name] = row
+        guard table.maintained != .client else { continue }
+        opening.adoptedRows += 1
+        state.capture([RowChange(name: name, before: nil, after: row)])
+      }
+    }
+  }
+
+  /// Applies an additive difference to every row that is kept.
+  private func bringInLine(_ state: inout ClientContent, _ schema: Schema, code: ErrorCode) throws -> ClientOpening {
+    let mustStay = code == .schemaIncompatible ? state.schema.synchronized.map(\.name) : []
+    let difference = try SchemaDifference(from: state.schema, to: schema, mustStay: mustStay, code: code)
+    difference.apply(to: &state.bases)
+    difference.apply(to: &state.view)
+    difference.apply(to: &state.aside)
+    for (name, column) in difference.newColumns {
+      for index in state.requests.indices {
+        for place in state.requests[index].changes.indices {
+          let change = state.requests[index].changes[place]
+          guard change.row.table == name, change.operation != .update else { continue }
+          let value = column.defaultValue ?? .null
+          state.requests[index].changes[place].columns.append(
+            change.operation == .insert
+              ? ChangedColumn(name: column.name, old: .null, new: value)
+              : ChangedColumn(name: column.name, old: value, new: .null))
+        }
+      }
+    }
+    state.schema = schema
+    var opening = ClientOpening()
+    opening.createdTables = difference.newTables
+    opening.addedColumns = difference.newColumns.map { "\($0.table).\($0.column.name)" }
+    return opening
+  }
+
+  public func close() {
+    endSession()
+    isOpen = false
+  }
+
+  private func read() throws -> ClientContent {
+    guard isOpen, let state = database.state else {
+      throw SalvorError(.storage, "The database is not open. Open it first.")
+    }
+    return state
+  }
+
+  private func constraints(_ state: ClientContent) throws -> Constraints {
+    try Constraints(state.schema, softForeignKeys: false)
+  }
+
+  // MARK: Identity
+
+  private func identity(of state: ClientContent) -> MemoryClientDatabase.Identity {
+    MemoryClientDatabase.Identity(
+      remoteID: state.remoteID, previous: state.previous, current: state.current, stamp: state.identityStamp)
+  }
+
+  /// Writes the database, then the identity file.
+  private func writeIdentity(_ state: inout ClientContent) {
+    state.identityStamp = max(state.identityStamp, database.identityFile?.stamp ?? 0) + 1
+    database.state = state
+    database.identityFile = identity(of: state)
+  }
+
+  // MARK: Upload
+
+  public func beginSession(groups: Set<String>?) throws -> ClientSession {
+    var state = try read()
+    guard database.takeSession(ObjectIdentifier(self)) else {
+      throw SalvorError(
+        .sessionInUse, "Another session of this database is under way. Wait until it has ended.",
+        retryAfterMilliseconds: 1000)
+    }
+    var notices: [String] = []
+    if state.splitOpenGroup() {
+      notices.append("A request that was left open was closed and split into single requests.")
+    }
+    if let current = state.current {
+      for index in state.requests.indices where state.requests[index].state == .sent {
+        state.requests[index].state = .unknownOutcome
+      }
+      database.state = state
+      let upload = PendingUpload(
+        sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
+      return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
+    }
+    let outgoing = state.chooseOutgoing(groups)
+    guard !outgoing.isEmpty else {
+      try state.remake(try constraints(state))
+      database.state = state
+      return ClientSession(state: self.state(of: state), notices: notices)
+    }
+    let sequence = SequenceID(from: random)
+    state.outgoing = outgoing
+    state.current = sequence
+    try state.remake(try constraints(state))
+    writeIdentity(&state)
+    let upload = PendingUpload(
+      sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
+    return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
+  }
+
+  public func endSession() { database.endSession(ObjectIdentifier(self)) }
+
+  public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
+    let state = try read()
+    return UploadEncoding(schema: state.schema).chunk(of: state.outgoing, after: counter, bytesTarget: bytesTarget)
+  }
+
+  public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
+    var state = try read()
+    guard state.current == sequence else {
+      throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
+    }
+    let report = state.settle(results)
+    if let previous = state.previous { state.olderSequences.insert(previous, at: 0) }
+    state.previous = sequence
+    state.current = nil
+    state.stamp = RequestStamp(from: random)
+    try state.remake(try constraints(state))
+    writeIdentity(&state)
+    return report
+  }
+
+  // MARK: Download
+
+  public func stage(_ chunk: StagedChunk) throws {
+    var state = try read()
+    if state.stagedDownload != chunk.download { state.staged = [] }
+    state.stagedDownload = chunk.download
+    state.staged.append(chunk)
+    database.state = state
+  }
+
+  public func discardStaged() throws {
+    var state = try read()
+    state.staged = []
+    state.stagedDownload = nil
+    database.state = state
+  }
+
+  public func apply(_ end: DownloadEnd) throws -> ApplyReport {
+    var state = try read()
+    let isSame = end.groups.allSatisfy { group in
+      state.groups[group.name]?.cursor == group.cursor && state.groups[group.name]?.scopeDigest == group.scopeDigest
+    }
+    if state.staged.isEmpty && isSame { return ApplyReport() }
+    var report = try state.takeBases()
+    for group in end.groups {
+      if let cursor = group.cursor, !state.commits.contains(cursor) { state.commits.insert(cursor, at: 0) }
+      state.groups[group.name] = group
+    }
+    state.staged = []
+    state.stagedDownload = nil
+    report.displaced = try state.remake(try constraints(state), afterDownload: true)
+    database.state = state
+    return report
+  }
+
+  // MARK: The rest
+
+  public func adopt(_ config: SyncConfig) throws {
+    var state = try read()
+    let schema = config.schema(clientTables: state.schema.tables)
+    _ = try Constraints(schema, softForeignKeys: false)
+    _ = try bringInLine(&state, schema, code: .schemaIncompatible)
+    state.isConfigDelivered = true
+    database.state = state
+  }
+
+  public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
+    var state = try read()
+    try belong(&state, to: principal)
+    state.serverID = server
+    for incarnation in incarnations where !state.incarnations.contains(incarnation) {
+      state.incarnations.append(incarnation)
+    }
+    database.state = state
+  }
+
+  public func history() throws -> ClientHistory {
+    let state = try read()
+    return ClientHistory(
+      olderSequences: state.olderSequences, incarnations: state.incarnations, commits: state.commits,
+      tables: state.schema.synchronized)
+  }
+
+  public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
+    var state = try read()
+    state.recoveryRequired = reason
+    state.recoveryMessage = reason == nil ? nil : message
+    database.state = state
+  }
+
+  public func status() throws -> ClientStatus {
+    let state = try read()
+    func count(_ states: Set<RequestState>) -> Int64 { Int64(state.requests.count { states.contains($0.state) }) }
+    return ClientStatus(
+      state: self.state(of: state), queued: count([.queued, .sent, .unknownOutcome]),
+      inError: count([.refused, .blocked]), displaced: count([.displaced]), kept: count([.kept]))
+  }
+
+  private func state(of content: ClientContent) -> ClientState {
+    ClientState(
+      remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
+      previous: content.previous, current: content.current,
+      groups: content.schema.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
+      schemaVersion: content.schema.version, configDigest: SyncConfig(content.schema).digest,
+      stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
+      recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,
+      isOlderThanIdentityFile: (database.identityFile?.stamp ?? 0) > content.identityStamp)
+  }
+
+  /// Entries of one request stay together: `limit` is overstepped rather than a request cut.
+  public func requests(
+    in states: Set<RequestState>, after: RequestID?, limit: Int
+  ) throws -> [QueuedRequest] {
+    let state = try read()
+    let dependence = Dependence(state.requests, on: state.bases, schema: state.schema)
+    var found: [QueuedRequest] = []
+    var isPast = after == nil
+    for (index, request) in state.requests.enumerated() {
+      if isPast, states.contains(request.state), found.count < limit {
+        let dependents = dependence.dependents(of: [index]).subtracting([index]).sorted()
+        found += request.changes.map { entry($0, request, dependents.map { state.requests[$0].id }) }
+      }
+      if request.id == after { isPast = true }
+    }
+    return found
+  }
+
+  private func entry(_ change: Change, _ request: Request, _ dependents: [RequestID]) -> QueuedRequest {
+    QueuedRequest(
+      id: request.id, table: change.row.table, key: change.row.key, operation: change.operation,
+      before: change.operation == .insert ? [] : change.columns.map { NamedValue($0.name, $0.old) },
+      after: change.operation == .delete ? [] : change.columns.map { NamedValue($0.name, $0.new) },
+      state: request.state, reason: request.refusal?.reason, status: request.refusal?.status,
+      message: request.refusal?.message, dependents: dependents, tag: request.tag)
+  }
+
+  public func rows(of table: String) throws -> [Row] { try read().view.sortedRows(of: table) }
+
+  public func write(_ writes: [ApplicationWrite]) throws {
+    var state = try read()
+    var runner = StatementRunner(state.view, constraints: try constraints(state))
+    for write in writes {
+      switch write {
+      case .beginRequest(let tag): state.beginGroup(tag: tag)
+      case .endRequest: state.endGroup()
+      default: state.capture(try runner.run(write))
+      }
+    }
+    state.view = runner.tables
+    database.state = state
+  }
+}

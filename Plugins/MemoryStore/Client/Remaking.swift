@@ -1,0 +1,145 @@
+import SalvorModel
+import SalvorStorage
+
+/// row = base ⊕ requests (semantics 2): the view is made anew from the bases and the outstanding requests, and what
+/// cannot stand is displaced.
+extension ClientContent {
+  /// The bases with `requests` applied in order, and the places of the requests that found no row to update.
+  static func shown(
+    _ requests: [Request], over bases: MemoryTables, schema: Schema
+  ) -> (view: MemoryTables, lost: Set<Int>) {
+    var view = bases
+    var lost: Set<Int> = []
+    for (index, request) in requests.enumerated() {
+      for change in request.changes {
+        guard let table = schema.table(change.row.table) else { continue }
+        if change.operation == .update && view[change.row] == nil { lost.insert(index) }
+        view[change.row] = change.applied(to: view[change.row], of: table)
+      }
+    }
+    return (view, lost)
+  }
+
+  /// Makes the view anew. Returns the requests displaced now, those that depend on the one in the way among them.
+  ///
+  /// After a download, bases that break a constraint alone throw `inconsistent-download`. Between an acknowledgement and
+  /// the download that follows it they may: the server may have kept something else beside what it accepted.
+  @discardableResult
+  mutating func remake(_ constraints: Constraints, afterDownload: Bool = false) throws -> [RequestID] {
+    if afterDownload { try checkBases(constraints) }
+    let before = Set(requests.filter { $0.state == .displaced }.map(\.id))
+    // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand.
+    for index in requests.indices where requests[index].state == .displaced {
+      var attempt = self
+      attempt.requests[index].state = attempt.requests[index].stateBefore ?? .queued
+      if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { self = attempt }
+    }
+    while let index = youngestInTheWay(problems(constraints)) {
+      let active = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
+      let dependence = Dependence(active.map { requests[$0] }, on: bases, schema: schema)
+      guard let place = active.firstIndex(of: index) else { break }
+      for dependent in dependence.dependents(of: [place]) {
+        let displaced = active[dependent]
+        requests[displaced].stateBefore = requests[displaced].state
+        requests[displaced].state = .displaced
+      }
+    }
+    showRows(constraints)
+    return requests.filter { $0.state == .displaced && !before.contains($0.id) }.map(\.id)
+  }
+
+  private struct Problems {
+    var lost: Set<Int>
+    var violations: Set<Violation>
+    var outstanding: [Int]
+  }
+
+  private func checkBases(_ constraints: Constraints) throws {
+    guard let violation = constraints.violations(in: bases).first else { return }
+    throw SalvorError(
+      .inconsistentDownload,
+      "What the server sent breaks a constraint of the table \(violation.table): \(violation.summary). "
+        + "Discard what is staged and sync again.", context: ["table": violation.table])
+  }
+
+  private func problems(_ constraints: Constraints) -> Problems {
+    let outstanding = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
+    let shown = Self.shown(outstanding.map { requests[$0] }, over: bases, schema: schema)
+    return Problems(lost: shown.lost, violations: constraints.violations(in: shown.view), outstanding: outstanding)
+  }
+
+  /// The place of the youngest request in the way of the view; nil: everything stands.
+  private func youngestInTheWay(_ problems: Problems) -> Int? {
+    let lost = problems.lost.map { problems.outstanding[$0] }
+    return (lost + problems.violations.compactMap { culprit($0, among: problems.outstanding) }).max {
+      requests[$0].firstCounter < requests[$1].firstCounter
+    }
+  }
+
+  private func culprit(_ violation: Violation, among outstanding: [Int]) -> Int? {
+    func last(_ row: RowName, _ isMeant: (Change) -> Bool) -> Int? {
+      outstanding.last { requests[$0].changes.contains { $0.row == row && isMeant($0) } }
+    }
+    switch violation {
+    case .notNull(let row, let column):
+      return last(row) { $0.operation == .insert || $0.column(column) != nil }
+    case .check(let row, _): return last(row) { $0.operation != .delete }
+    case .unique(let one, let other, let columns):
+      func sets(_ change: Change) -> Bool {
+        change.operation == .insert || (change.operation == .update && columns.contains { change.column($0) != nil })
+      }
+      return [last(one, sets), last(other, sets)].compactMap { $0 }.max()
+    case .missingParent(let child, let reference):
+      // The last request that set the reference, else the one that deleted the parent.
+      if let setter = last(child, { $0.operation != .delete && $0.column(reference.column) != nil }) { return setter }
+      guard let table = schema.table(child.table), let row = bases[child] else { return nil }
+      let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
+      return last(parent) { $0.operation == .delete }
+    }
+  }
+
+  /// The view is what is shown, and the client-only rows follow the rows they reference.
+  private mutating func showRows(_ constraints: Constraints) {
+    let before = view
+    var shown = Self.shown(outstanding, over: bases, schema: schema).view
+    for table in schema.tables where table.maintained == .client {
+      for (key, row) in before.rows(of: table.name) { shown[RowName(table: table.name, key: key)] = row }
+      for (key, row) in aside.rows(of: table.name) { shown[RowName(table: table.name, key: key)] = row }
+    }
+    aside = MemoryTables()
+    for table in schema.tables where table.maintained != .client {
+      for name in Set(shown.rows(of: table.name).keys).map({ RowName(table: table.name, key: $0) }) {
+        keepFlags(of: name, table, in: &shown, before: before)
+      }
+    }
+    while let (name, reference) = dangling(in: shown, constraints) {
+      guard let table = schema.table(name.table), let place = table.columnIndex(reference.column) else { break }
+      switch reference.onDelete {
+      case .cascade: shown[name] = nil
+      case .setNull: shown[name]?[place] = .null
+      case .noAction, .restrict:
+        aside[name] = shown[name]
+        shown[name] = nil
+      }
+    }
+    view = shown
+  }
+
+  /// A client-only row whose parent is not there.
+  private func dangling(in tables: MemoryTables, _ constraints: Constraints) -> (RowName, Reference)? {
+    for violation in constraints.violations(in: tables) {
+      if case .missingParent(let name, let reference) = violation, schema.table(name.table)?.maintained == .client {
+        return (name, reference)
+      }
+    }
+    return nil
+  }
+
+  /// Flag columns never travel: a row keeps its own.
+  private func keepFlags(of name: RowName, _ table: Table, in shown: inout MemoryTables, before: MemoryTables) {
+    for flag in [table.flags.dirty, table.flags.deleted].compactMap({ $0 }) {
+      guard let place = table.columnIndex(flag), let old = before[name] else { continue }
+      shown[name]?[place] = old[place]
+    }
+  }
+}

@@ -1,0 +1,69 @@
+import SalvorModel
+
+/// One captured insert, update or delete of one row, with what it saw and with its full new values.
+struct Change: Sendable, Hashable {
+  var counter: Int64
+  /// The number of the commit that the device's rows stood at when the change was made.
+  var made: Int64
+  var row: RowName
+  var operation: Operation
+  /// Insert: every travelling column with its new value. Update: the changed columns with both. Delete: on a device the
+  /// whole row with its old values; as uploaded none.
+  var columns: [ChangedColumn]
+
+  func column(_ name: String) -> ChangedColumn? { columns.first { $0.name == name } }
+
+  /// The row after the change, or nil where there is none then: it was deleted, or an update found no row.
+  func applied(to before: Row?, of table: Table) -> Row? {
+    var after: Row
+    switch operation {
+    case .delete: return nil
+    case .update:
+      guard let before else { return nil }
+      after = before
+    case .insert: after = before ?? table.columns.map { $0.defaultValue ?? .null }
+    }
+    for column in columns { if let place = table.columnIndex(column.name) { after[place] = column.new } }
+    return after
+  }
+
+  /// The row as the change saw it, as far as it says: `row` with the old values it carries.
+  func seen(in row: Row?, of table: Table) -> Row? {
+    guard operation != .insert else { return nil }
+    guard var seen = row ?? (operation == .delete && !columns.isEmpty ? table.columns.map { _ in .null } : nil) else {
+      return nil
+    }
+    for column in columns { if let place = table.columnIndex(column.name) { seen[place] = column.old } }
+    return seen
+  }
+}
+
+struct ChangedColumn: Sendable, Hashable {
+  var name: String
+  var old: Value
+  var new: Value
+}
+
+/// The unit that the server accepts or refuses.
+struct Request: Sendable, Hashable {
+  var stamp: RequestStamp
+  var changes: [Change]
+  var tag: String?
+  /// On a device; as uploaded always `queued`.
+  var state = RequestState.queued
+  var refusal: Refused?
+  /// On a device, of a displaced request: the state to which it returns.
+  var stateBefore: RequestState?
+
+  struct Refused: Sendable, Hashable {
+    var reason: String
+    var status: Int
+    var message: String
+    var blockedBy: RequestID?
+  }
+
+  var firstCounter: Int64 { changes[0].counter }
+  var lastCounter: Int64 { changes[changes.count - 1].counter }
+  var id: RequestID { RequestID(stamp: stamp, counter: firstCounter) }
+  var rows: Set<RowName> { Set(changes.map(\.row)) }
+}

@@ -1,0 +1,46 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Writes requests as upload chunks.
+struct UploadEncoding {
+  let schema: Schema
+
+  /// The chunk that follows `counter`; nil where nothing does. The same arguments give the same bytes.
+  func chunk(of requests: [Request], after counter: Int64, bytesTarget: Int) -> UploadChunk? {
+    var writer = UploadChunkWriter()
+    var isLast = true
+    loop: for request in requests where request.lastCounter > counter {
+      var isNamed = false
+      for change in request.changes where change.counter > counter {
+        if writer.changeCount > 0 && writer.byteCount >= bytesTarget {
+          isLast = false
+          break loop
+        }
+        if !isNamed && (request.changes.count > 1 || request.tag != nil) {
+          writer.request(first: request.firstCounter, last: request.lastCounter, tag: request.tag)
+          isNamed = true
+        }
+        write(change, of: request, to: &writer)
+      }
+    }
+    guard writer.changeCount > 0 else { return nil }
+    let bytes = writer.finish()
+    return UploadChunk(
+      bytes: bytes, firstCounter: writer.firstCounter, lastCounter: writer.lastCounter,
+      changeCount: writer.changeCount, isLast: isLast)
+  }
+
+  private func write(_ change: Change, of request: Request, to writer: inout UploadChunkWriter) {
+    let columns = change.operation == .delete ? [] : change.columns
+    let place = writer.place(
+      of: UploadShape(table: change.row.table, operation: change.operation, columns: columns.map(\.name)))
+    writer.beginChange(shape: place, stamp: request.stamp, counter: change.counter, made: change.made)
+    if change.operation != .insert { for value in change.row.key { writer.value(value) } }
+    for column in columns {
+      if change.operation == .update { writer.value(column.old) }
+      writer.value(column.new)
+    }
+    writer.endChange()
+  }
+}

@@ -1,0 +1,121 @@
+import SalvorModel
+import SalvorStorage
+import Synchronization
+
+/// What a server's database file is to the SQLite store: it outlives the store that opened it, and can be copied and put
+/// back. Beside it stands what the side file holds, which a restore does not put back.
+public final class MemoryServerDatabase: Sendable {
+  private let content: Mutex<ServerState?>
+  private let side = Mutex<SideFile?>(nil)
+  private let rowsBefore: [String: [Row]]
+
+  struct SideFile: Sendable {
+    var incarnation: IncarnationID
+    var head: Commit
+  }
+
+  /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.
+  public init(rows: [String: [Row]] = [:]) {
+    content = Mutex(nil)
+    rowsBefore = rows
+  }
+
+  private init(_ state: ServerState?) {
+    content = Mutex(state)
+    rowsBefore = [:]
+  }
+
+  var state: ServerState? {
+    get { content.withLock { $0 } }
+    set { content.withLock { $0 = newValue } }
+  }
+
+  var sideFile: SideFile? {
+    get { side.withLock { $0 } }
+    set { side.withLock { $0 = newValue } }
+  }
+
+  var existingRows: [String: [Row]] { rowsBefore }
+
+  /// A copy of the database as it is.
+  public func backup() -> MemoryServerDatabase { MemoryServerDatabase(state) }
+
+  /// Puts a copy back, as `cp` would. Close the store first, open it afterwards.
+  public func restore(_ backup: MemoryServerDatabase) { state = backup.state }
+}
+
+/// Everything in a server's database.
+struct ServerState: Sendable {
+  var schema: Schema
+  var serverID: ServerID
+  var incarnations: [Incarnation] = []
+  /// The real tables.
+  var tables: MemoryTables
+  /// In order of their numbers, number 0 first.
+  var commits: [CommitRecord]
+  /// Rows that other programs wrote and that have no commit yet.
+  var unnumbered: Set<RowName> = []
+  var remotes: [RemoteID: Remote] = [:]
+  /// Every request that was ever settled: how it was refused, or nil where it was accepted.
+  var settled: [RequestID: Refusal?] = [:]
+  /// What keep-versions put beside the server's rows.
+  var conflictVersions: [ConflictVersion] = []
+
+  struct CommitRecord: Sendable {
+    var commit: Commit
+    /// Whose upload it was; nil: another program's, or a touch.
+    var remote: RemoteID?
+    /// Of a touch: the remote database that holds something else in these rows.
+    var touchedFor: RemoteID?
+    /// Milliseconds since 1970.
+    var time: Int64
+    var changed: Set<RowName>
+    /// The tables as the commit left them; nil once it is trimmed.
+    var tables: MemoryTables?
+  }
+
+  struct Remote: Sendable {
+    var record: RemoteRecord
+    var olderSequences: [SequenceID] = []
+    var results: UploadResults?
+    var stagedSequence: SequenceID?
+    var staged: [Int: UploadChunk] = [:]
+  }
+
+  struct ConflictVersion: Sendable, Hashable {
+    var remote: RemoteID
+    var request: RequestID
+    var row: RowName
+    var client: [ChangedColumn]
+  }
+
+  var head: Commit { commits[commits.count - 1].commit }
+
+  /// The tables as commit `number` left them; nil where it is unknown or trimmed.
+  func tables(at number: Int64) -> MemoryTables? {
+    commits.indices.contains(Int(number)) ? commits[Int(number)].tables : nil
+  }
+
+  /// The newest commit by anyone but `remote` that changed a row; 0 where there is none.
+  func newestForeignCommit(of row: RowName, besides remote: RemoteID) -> Int64 {
+    commits.last { $0.remote != remote && $0.changed.contains(row) }?.commit.number ?? 0
+  }
+
+  /// Adds a commit where rows changed. Nil: nothing did.
+  mutating func commit(
+    _ changed: Set<RowName>, by remote: RemoteID?, touchedFor: RemoteID? = nil, random: any RandomSource, time: Int64
+  ) -> Commit? {
+    guard !changed.isEmpty else { return nil }
+    let commit = Commit(number: head.number + 1, id: CommitID(from: random))
+    commits.append(
+      CommitRecord(
+        commit: commit, remote: remote, touchedFor: touchedFor, time: time, changed: changed, tables: tables))
+    return commit
+  }
+
+  /// Numbers what other programs have written.
+  mutating func sweep(random: any RandomSource, time: Int64) {
+    _ = commit(unnumbered, by: nil, random: random, time: time)
+    unnumbered = []
+  }
+}

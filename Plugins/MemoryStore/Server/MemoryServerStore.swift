@@ -1,0 +1,285 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorWire
+
+/// The executable specification of a server's store: everything in memory, every rule decided row by row in the order
+/// of the semantics page. For tests and small demonstrations; nothing is kept when the process ends.
+public actor MemoryServerStore: ServerStore {
+  private let database: MemoryServerDatabase
+  private let random: any RandomSource
+  private let clock: any Clock
+  private var isOpen: Bool = false
+  private var opening: ServerOpening?
+
+  public init(
+    _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
+    clock: any Clock = SystemClock()
+  ) {
+    self.database = database
+    self.random = random
+    self.clock = clock
+  }
+
+  public func open(_ setup: ServerSetup) throws -> ServerOpening {
+    if let opening, opening.serverID == database.state?.serverID, database.state?.schema == setup.schema {
+      return opening
+    }
+    _ = try Constraints(setup.schema, softForeignKeys: true)
+    var state = database.state ?? newState(setup.schema)
+    var opening = ServerOpening(serverID: state.serverID, incarnation: IncarnationID(from: random))
+    if database.state == nil {
+      opening.createdTables = setup.schema.tables.map(\.name).filter { database.existingRows[$0] == nil }
+      opening.adoptedRows = database.existingRows.values.reduce(0) { $0 + Int64($1.count) }
+    } else {
+      let difference = try SchemaDifference(from: state.schema, to: setup.schema, code: .schemaRefused)
+      difference.apply(to: &state.tables)
+      for index in state.commits.indices {
+        if var tables = state.commits[index].tables {
+          difference.apply(to: &tables)
+          state.commits[index].tables = tables
+        }
+      }
+      opening.createdTables = difference.newTables
+      opening.addedColumns = difference.newColumns.map { "\($0.table).\($0.column.name)" }
+      state.schema = setup.schema
+    }
+    if let side = database.sideFile {
+      opening.isRestored =
+        side.head.number > state.head.number || !state.incarnations.contains { $0.id == side.incarnation }
+    }
+    state.incarnations.append(Incarnation(id: opening.incarnation, firstCommit: state.head.number + 1))
+    self.opening = opening
+    write(state)
+    return opening
+  }
+
+  private func newState(_ schema: Schema) -> ServerState {
+    let serverID = ServerID(from: random)
+    var tables = MemoryTables()
+    for table in schema.tables {
+      for row in database.existingRows[table.name] ?? [] {
+        tables[RowName(table: table.name, key: table.key(of: row))] = row
+      }
+    }
+    let zero = Commit(number: 0, id: CommitID(unchecked: serverID.text))
+    return ServerState(
+      schema: schema, serverID: serverID, tables: tables,
+      commits: [ServerState.CommitRecord(commit: zero, time: clock.now(), changed: [], tables: tables)])
+  }
+
+  public func close() { opening = nil }
+
+  private func read() throws -> ServerState {
+    guard opening != nil, let state = database.state else {
+      throw SalvorError(.storage, "The database is not open. Open it first.")
+    }
+    return state
+  }
+
+  private func write(_ state: ServerState) {
+    database.state = state
+    if let opening {
+      database.sideFile = MemoryServerDatabase.SideFile(incarnation: opening.incarnation, head: state.head)
+    }
+  }
+
+  /// The state with everything numbered that other programs have committed.
+  private func swept() throws -> ServerState {
+    var state = try read()
+    state.sweep(random: random, time: clock.now())
+    return state
+  }
+
+  public func admit(_ query: AdmissionQuery) throws -> Admission {
+    let state = try swept()
+    write(state)
+    let remote = state.remotes[query.remote]
+    return Admission(
+      remote: remote?.record,
+      previousIsOlder: query.previous.map { previous in remote?.olderSequences.contains(previous) == true } ?? false,
+      cursors: query.cursors.map { finding($0, in: state) },
+      lastShared: query.commits.filter { finding($0, in: state) != .unknown }.max { $0.number < $1.number },
+      head: state.head)
+  }
+
+  private func finding(_ cursor: Commit, in state: ServerState) -> CursorFinding {
+    guard state.commits.indices.contains(Int(clamping: cursor.number)),
+      state.commits[Int(cursor.number)].commit == cursor
+    else { return .unknown }
+    return state.commits[Int(cursor.number)].tables == nil ? .trimmed : .known
+  }
+
+  public func register(_ remote: RemoteID, principal: String) throws {
+    var state = try read()
+    if var known = state.remotes[remote] {
+      if known.record.isBlocked {
+        throw SalvorError(.remoteBlocked, "This remote ID is blocked. Ask the administrator.")
+      }
+      guard known.record.principal == principal else {
+        throw SalvorError(.remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
+      }
+      known.record.isDeleted = false
+      state.remotes[remote] = known
+    } else {
+      state.remotes[remote] = ServerState.Remote(
+        record: RemoteRecord(
+          id: remote, principal: principal, isBlocked: false, isDeleted: false, sequence: nil,
+          registered: clock.now(), lastUpload: nil))
+    }
+    write(state)
+  }
+
+  private func registered(_ remote: RemoteID, in state: ServerState) throws -> ServerState.Remote {
+    guard let found = state.remotes[remote], !found.record.isDeleted else {
+      throw SalvorError(.notFound, "This remote ID is not registered. Register it first.")
+    }
+    return found
+  }
+
+  public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) throws {
+    var state = try read()
+    var known = try registered(remote, in: state)
+    if known.stagedSequence != sequence {
+      known.stagedSequence = sequence
+      known.staged = [:]
+    }
+    let before = known.staged.keys.filter { $0 < index }.max()
+    let followsOn = before.map { $0 == index - 1 && known.staged[$0]!.lastCounter < chunk.firstCounter } ?? (index == 0)
+    guard followsOn else {
+      throw SalvorError(.chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
+    }
+    known.staged[index] = chunk
+    state.remotes[remote] = known
+    write(state)
+  }
+
+  public func staged(_ remote: RemoteID, sequence: SequenceID) throws -> StagedUpload {
+    guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return StagedUpload() }
+    return StagedUpload(
+      chunks: known.staged.count, lastCounter: known.staged.values.map(\.lastCounter).max() ?? 0,
+      bytes: known.staged.values.reduce(0) { $0 + Int64($1.bytes.count) })
+  }
+
+  public func process(_ upload: ProcessRequest) throws -> UploadResults {
+    var state = try swept()
+    var known = try registered(upload.remote, in: state)
+    if known.record.sequence == upload.sequence, let results = known.results { return results }
+    let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
+    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema)
+
+    var processing = try UploadProcessing(requests, of: upload.remote, principal: upload.principal, on: state)
+    processing.run()
+    let touched = processing.touched
+    let changed = processing.tables.differences(from: state.tables)
+    state.tables = processing.tables
+    state.conflictVersions += processing.kept
+    let commit = state.commit(changed, by: upload.remote, random: random, time: clock.now())
+    _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
+
+    var results = UploadResults(commit: commit, acceptedRequests: 0, refused: [])
+    for (index, request) in requests.enumerated() {
+      switch processing.outcomes[index] {
+      case .accepted(let kept)?:
+        results.acceptedRequests += 1
+        if kept { results.conflicts += 1 }
+        state.settled[request.id] = .some(nil)
+      case .refused(let reason, let message, let blockedBy)?:
+        let refusal = Refusal(
+          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, blockedBy: blockedBy)
+        results.refused.append(refusal)
+        state.settled[request.id] = refusal
+      case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
+      }
+    }
+    if let older = known.record.sequence { known.olderSequences.insert(older, at: 0) }
+    known.record.sequence = upload.sequence
+    known.record.lastUpload = clock.now()
+    known.results = results
+    known.stagedSequence = nil
+    known.staged = [:]
+    state.remotes[upload.remote] = known
+    write(state)
+    return results
+  }
+
+  private func stagedChunks(_ known: ServerState.Remote, _ sequence: SequenceID) throws -> [UploadChunk] {
+    let chunks = known.staged.sorted { $0.key < $1.key }.map(\.value)
+    guard known.stagedSequence == sequence, chunks.last?.isLast == true else {
+      throw SalvorError(.chunkMissing, "The upload is not staged whole. Send the missing chunks, then ask again.")
+    }
+    return chunks
+  }
+
+  public func results(_ remote: RemoteID, sequence: SequenceID) throws -> UploadResults? {
+    guard let known = try read().remotes[remote], known.record.sequence == sequence else { return nil }
+    return known.results
+  }
+
+  public func page(_ request: PageRequest) throws -> FeedPage {
+    let state = try swept()
+    write(state)
+    var feed = try Feed(request, on: state)
+    return try feed.page()
+  }
+
+  public func sweep() throws -> Commit {
+    let state = try swept()
+    write(state)
+    return state.head
+  }
+
+  public func remotes() throws -> [RemoteRecord] {
+    try read().remotes.values.map(\.record).sorted { $0.id.text < $1.id.text }
+  }
+
+  public func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {
+    var state = try read()
+    guard var known = state.remotes[remote], !known.record.isDeleted || block != known.record.isBlocked else {
+      return false
+    }
+    if let sequence = known.record.sequence { known.olderSequences.insert(sequence, at: 0) }
+    known.record.sequence = nil
+    known.record.isDeleted = true
+    known.record.isBlocked = block
+    known.results = nil
+    known.stagedSequence = nil
+    known.staged = [:]
+    state.remotes[remote] = known
+    write(state)
+    return true
+  }
+
+  public func trim(before milliseconds: Int64) throws {
+    var state = try swept()
+    // The newest commit is always kept: a cursor there is in step.
+    for index in state.commits.indices.dropLast() where state.commits[index + 1].time < milliseconds {
+      state.commits[index].tables = nil
+    }
+    write(state)
+  }
+
+  public func stats() throws -> ServerStats {
+    let state = try read()
+    return ServerStats(
+      serverID: state.serverID, head: state.head, remotes: Int64(state.remotes.values.filter { !$0.record.isDeleted }.count),
+      logEntries: state.commits.reduce(0) { $0 + ($1.tables == nil ? 0 : Int64($1.changed.count)) },
+      stagedBytes: state.remotes.values.reduce(0) { sum, remote in
+        sum + remote.staged.values.reduce(0) { $0 + Int64($1.bytes.count) }
+      })
+  }
+
+  public func rows(of table: String) throws -> [Row] { try read().tables.sortedRows(of: table) }
+
+  public func write(_ writes: [ApplicationWrite]) throws {
+    var state = try read()
+    var runner = StatementRunner(state.tables, constraints: try Constraints(state.schema, softForeignKeys: true))
+    for write in writes {
+      for change in try runner.run(write) where state.schema.table(change.name.table)?.maintained != .client {
+        state.unnumbered.insert(change.name)
+      }
+    }
+    state.tables = runner.tables
+    write(state)
+  }
+}

@@ -1,0 +1,221 @@
+import SalvorModel
+import SalvorStorage
+
+/// Processes one upload's requests (semantics 7), row by row, on a copy of the tables.
+struct UploadProcessing {
+  enum Outcome: Sendable, Hashable {
+    /// `kept`: a part of it went into a conflict version.
+    case accepted(kept: Bool)
+    case refused(RefusalReason, String, blockedBy: RequestID?)
+
+    var isRefused: Bool { if case .refused = self { true } else { false } }
+  }
+
+  let state: ServerState
+  let remote: RemoteID
+  let requests: [Request]
+  let scope: ScopeCheck
+  let constraints: Constraints
+  let dependence: Dependence
+  private(set) var tables: MemoryTables
+  private(set) var outcomes: [Int: Outcome] = [:]
+  private(set) var kept: [ServerState.ConflictVersion] = []
+  private let violationsBefore: Set<Violation>
+
+  init(_ requests: [Request], of remote: RemoteID, principal: Principal, on state: ServerState) throws {
+    self.state = state
+    self.remote = remote
+    self.requests = requests
+    scope = ScopeCheck(schema: state.schema, principal: principal)
+    constraints = try Constraints(state.schema, softForeignKeys: true)
+    dependence = Dependence(requests, on: state.tables, schema: state.schema)
+    tables = state.tables
+    violationsBefore = constraints.violations(in: state.tables)
+  }
+
+  mutating func run() {
+    for (index, request) in requests.enumerated() {
+      // Settled before, under whatever remote ID: never applied twice (semantics 5).
+      guard let before = state.settled[request.id] else { continue }
+      outcomes[index] =
+        before.map { .refused($0.reason, $0.message, blockedBy: $0.blockedBy) } ?? .accepted(kept: false)
+    }
+    apply(dependence.order.filter { outcomes[$0] == nil })
+  }
+
+  /// Applies a set of requests; where it breaks a constraint, its halves one after the other, down to the one to refuse.
+  private mutating func apply(_ set: [Int]) {
+    guard !set.isEmpty else { return }
+    var attempt = self
+    for index in set { attempt.outcomes[index] = attempt.decide(index) }
+    let broken = constraints.violations(in: attempt.tables).subtracting(violationsBefore)
+    if broken.isEmpty {
+      self = attempt
+    } else if set.count == 1 {
+      outcomes[set[0]] = refusal(for: broken, of: requests[set[0]])
+    } else {
+      apply(Array(set.prefix(set.count / 2)))
+      apply(Array(set.dropFirst(set.count / 2)))
+    }
+  }
+
+  /// Decides one request and writes its rows where it is accepted.
+  private mutating func decide(_ index: Int) -> Outcome {
+    if let refused = dependence.direct[index].sorted().first(where: { outcomes[$0]?.isRefused == true }) {
+      return .refused(
+        .blocked, "It depends on a request that was refused. Settle that one first.", blockedBy: requests[refused].id)
+    }
+    let tablesBefore = tables
+    let keptBefore = kept
+    for change in requests[index].changes {
+      if let (reason, message) = apply(change, of: requests[index]) {
+        tables = tablesBefore
+        kept = keptBefore
+        return .refused(reason, message, blockedBy: nil)
+      }
+    }
+    return .accepted(kept: kept.count > keptBefore.count)
+  }
+
+  private typealias Reason = (RefusalReason, String)
+
+  private mutating func apply(_ change: Change, of request: Request) -> Reason? {
+    guard let table = state.schema.table(change.row.table), table.maintained != .client else {
+      return (.unknownTable, "The server has no synchronized table \(change.row.table). Check the schema.")
+    }
+    if table.maintained == .server {
+      return (.serverMaintained, "\(table.name) is maintained by the server. Withdraw the change.")
+    }
+    for column in change.columns {
+      guard let found = table.travelling.first(where: { $0.name == column.name }) else {
+        return (.unknownColumn, "The server's table \(table.name) has no column \(column.name). Check the schema.")
+      }
+      if !found.type.stores(column.new) {
+        return (.notStorable, "\(table.name).\(column.name) stores \(found.type.rawValue) only. Correct the value.")
+      }
+    }
+    switch change.operation {
+    case .insert: return insert(change, table, request)
+    case .update: return update(change, table, request)
+    case .delete: return delete(change, table, request)
+    }
+  }
+
+  private mutating func insert(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+    guard let present = tables[change.row] else { return write(change, over: nil, table) }
+    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) { return nil }
+    if table.sameKey == .refuse {
+      return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+    }
+    // The same key is the same thing: merged like an update of every column.
+    return settleConflict(change, over: present, table, request)
+  }
+
+  private mutating func update(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+    guard let present = tables[change.row] else {
+      return (.rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
+    }
+    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    let isInConflict =
+      isNewer(change)
+      && change.columns.contains { column in
+        let value = table.value(column.name, of: present)
+        return value != column.old && value != column.new
+      }
+    return isInConflict
+      ? settleConflict(change, over: present, table, request) : write(change, over: present, table)
+  }
+
+  private mutating func delete(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+    guard let present = tables[change.row] else { return nil }
+    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    return isNewer(change)
+      ? settleConflict(change, over: present, table, request) : write(change, over: present, table)
+  }
+
+  /// The row is newer than the version the change was made on, not counting this remote's own requests.
+  func isNewer(_ change: Change) -> Bool {
+    state.newestForeignCommit(of: change.row, besides: remote) > change.made
+  }
+
+  /// The table's policy settles a conflict. Policies that this store does not know are settled as client-wins.
+  private mutating func settleConflict(
+    _ change: Change, over present: Row, _ table: Table, _ request: Request
+  ) -> Reason? {
+    switch table.conflicts {
+    case ConflictPolicy.serverWins:
+      return (.conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
+    case ConflictPolicy.keepVersions:
+      kept.append(
+        ServerState.ConflictVersion(remote: remote, request: request.id, row: change.row, client: change.columns))
+      return nil
+    default: return write(change, over: present, table)
+    }
+  }
+
+  private mutating func write(_ change: Change, over before: Row?, _ table: Table) -> Reason? {
+    let after = change.applied(to: before, of: table)
+    tables[change.row] = after
+    guard let after else { return nil }
+    switch scope.finding(after, of: table, in: tables) {
+    case .inside: return nil
+    case .outside: return before != nil && table.handover ? nil : outOfScope(table)
+    case .parentMissing: return missingParent(table)
+    }
+  }
+
+  private func outOfScope(_ table: Table) -> Reason {
+    (.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
+  }
+
+  private func missingParent(_ table: Table) -> Reason {
+    (.missingParent, "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference.")
+  }
+
+  /// Why a request that breaks constraints on its own is refused.
+  private func refusal(for broken: Set<Violation>, of request: Request) -> Outcome {
+    let rows = Dictionary(grouping: request.changes, by: \.row)
+    var reasons: [(rank: Int, reason: Reason)] = []
+    for violation in broken {
+      guard case .missingParent(let child, let reference) = violation else {
+        reasons.append((3, (.constraint, "\(violation.table): \(violation.summary). Correct the row.")))
+        continue
+      }
+      if rows[child]?.contains(where: { $0.operation == .insert || $0.column(reference.column) != nil }) == true {
+        reasons.append((1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first.")))
+      } else if reference.onDelete == .cascade || reference.onDelete == .setNull {
+        // It would take rows along that the client did not see.
+        reasons.append((2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
+      } else {
+        reasons.append((3, (.constraint, "Rows of \(child.table) still reference the deleted row. Delete them first.")))
+      }
+    }
+    let (reason, message) = reasons.min { $0.rank < $1.rank }?.reason ?? (.constraint, "A constraint is broken.")
+    return .refused(reason, message, blockedBy: nil)
+  }
+
+  /// The rows where the server does not hold exactly the client's base plus what it sent, or that the client may no
+  /// longer read: they must be fed although this remote wrote them.
+  var touched: Set<RowName> {
+    var expected = state.tables
+    var names: Set<RowName> = []
+    for (index, request) in requests.enumerated() where outcomes[index]?.isRefused == false {
+      for change in request.changes {
+        guard let table = state.schema.table(change.row.table) else { continue }
+        expected[change.row] = change.applied(to: expected[change.row], of: table)
+        if isNewer(change) { names.insert(change.row) }
+      }
+    }
+    for request in requests {
+      for name in request.rows {
+        guard let table = state.schema.table(name.table) else { continue }
+        if expected[name] != tables[name] { names.insert(name) }
+        if let row = tables[name], state.tables[name] != row, scope.finding(row, of: table, in: tables) != .inside {
+          names.insert(name)
+        }
+      }
+    }
+    return names.filter { state.schema.table($0.table)?.maintained != .client }
+  }
+}

@@ -1,0 +1,34 @@
+import GzipCompression
+import HTTPClientTransport
+import HTTPServerTransport
+import IdentityCompression
+import LoopbackTransport
+import MemoryStore
+import NoAuthentication
+import SQLiteClientStore
+import SQLiteServerStore
+import SalvorModuleKit
+import TokenAuthentication
+
+/// The one list of what is built in (architecture, rule 5).
+public enum StandardModules {
+  /// - Parameter network: where the loopback transports of this process find each other.
+  public static func all(network: LoopbackNetwork) -> [ModuleFactory] {
+    var list: [ModuleFactory] = [
+      SQLiteClientStore.factory, SQLiteServerStore.factory,
+      MemoryClientStore.factory, MemoryServerStore.factory,
+      network.clientFactory, network.serverFactory,
+      GzipCompression.factory, IdentityCompression.factory,
+      TokenAuthentication.factory, NoAuthentication.factory,
+    ]
+    #if HTTPServer
+      list.append(HTTPServerTransport.factory)
+    #endif
+    #if HTTPClient
+      list.append(HTTPClientTransport.factory)
+    #endif
+    return list
+  }
+
+  public static var all: [ModuleFactory] { all(network: LoopbackNetwork()) }
+}

@@ -1,0 +1,174 @@
+import Testing
+
+/// The house: which part imports which, and what every part has (docs/architecture/house.md).
+@Suite struct HouseTests {
+  let tree = SourceTree()
+
+  // MARK: - Imports
+
+  @Test("A module imports only what stands above it, a plug-in only protocols; of targets and of import lines")
+  func importsFollowTheRules() throws {
+    let package = try PackageDescription.read(tree)
+    let rules = HouseRules(kinds: package.kinds)
+    #expect(package.targets.count > 20)
+    #expect(package.edges.count > 40)
+    var edges = package.edges
+    for target in package.targets where rules.kinds[target.name] != .library {
+      for file in try tree.files(under: target.path, extensions: ["swift"]) {
+        edges += SourceTree.imports(file.text).map {
+          .init(from: target.name, to: $0.module, place: "\(file.path):\($0.line)")
+        }
+      }
+    }
+    #expect(edges.compactMap(rules.violation) == [])
+  }
+
+  @Test("Every folder of Modules/ and Plugins/ is a target, and the order of the import rule names every module")
+  func everyFolderIsATarget() throws {
+    let package = try PackageDescription.read(tree)
+    let paths = Set(package.targets.map(\.path))
+    for part in ["Modules", "Plugins"] {
+      for folder in try tree.folders(in: part) { #expect(paths.contains("\(part)/\(folder)")) }
+    }
+    #expect(try Set(tree.folders(in: "Modules")) == Set(HouseRules.modules))
+  }
+
+  @Test(
+    "The check of imports finds planted edges",
+    arguments: [
+      ("SalvorModel", "SalvorWire", "a module imports only what stands above it"),
+      ("SalvorClient", "SalvorServer", "client and server never import each other"),
+      ("SalvorServer", "SalvorClient", "client and server never import each other"),
+      ("SalvorServer", "GzipCompression", "a module never imports a plug-in"),
+      ("SalvorHost", "CSQLite", "a module imports no C library"),
+      ("MemoryStore", "SalvorServer", "a plug-in imports protocols, never an engine"),
+      ("GzipCompression", "IdentityCompression", "a plug-in never imports another one"),
+      ("SQLiteSupport", "SQLiteServerStore", "a plug-in never imports another one"),
+      ("salvor-bench", "CSQLite", "a tool reaches C libraries through plug-ins"),
+      ("SalvorHost", "salvor", "nothing imports a tool or a test"),
+    ])
+  func plantedEdgesAreFound(from: String, to: String, reason: String) {
+    let violation = HouseTests.sampleRules.violation(.init(from: from, to: to, place: "here"))
+    #expect(violation == "here: \(from) imports \(to): \(reason)")
+  }
+
+  @Test(
+    "The check of imports leaves allowed edges alone",
+    arguments: [
+      ("SalvorHost", "SalvorServer"), ("SQLiteServerStore", "SQLiteSupport"), ("StandardModules", "GzipCompression"),
+      ("GzipCompression", "CZlib"), ("salvor", "StandardModules"), ("HouseTests", "salvor"),
+      ("SalvorModel", "Synchronization"),
+    ])
+  func allowedEdgesPass(from: String, to: String) {
+    #expect(HouseTests.sampleRules.violation(.init(from: from, to: to, place: "here")) == nil)
+  }
+
+  @Test("Import lines are read in every spelling")
+  func importLinesAreRead() {
+    let text = """
+      import SalvorModel
+      @testable import SalvorWire
+      @preconcurrency public import struct Foundation.URL
+        internal import CSQLite // why
+      // import SalvorServer
+      let text = "no import SalvorClient"
+      """
+    let found = SourceTree.imports(text)
+    #expect(found.map(\.module) == ["SalvorModel", "SalvorWire", "Foundation", "CSQLite"])
+    #expect(found.map(\.line) == [1, 2, 3, 4])
+  }
+
+  @Test("FoundationNetworking is imported nowhere")
+  func noFoundationNetworking() throws {
+    var found: [String] = []
+    for part in ["Modules", "Plugins", "Tools", "Tests"] {
+      for file in try tree.files(under: part, extensions: ["swift"]) {
+        for line in SourceTree.imports(file.text) where line.module == "FoundationNetworking" {
+          found.append("\(file.path):\(line.line)")
+        }
+      }
+    }
+    #expect(found == [])
+  }
+
+  @Test("docs/architecture/house.md shows the import rules that are checked here")
+  func theHousePageShowsTheRules() throws {
+    #expect(try tree.read("docs/architecture/house.md").contains(HouseRules.table()))
+  }
+
+  static let sampleRules = HouseRules(
+    kinds: [
+      "SalvorModel": .module, "SalvorWire": .module, "SalvorClient": .module, "SalvorServer": .module,
+      "SalvorHost": .module, "GzipCompression": .plugin, "IdentityCompression": .plugin, "SQLiteSupport": .plugin,
+      "SQLiteServerStore": .plugin, "MemoryStore": .plugin, "StandardModules": .plugin, "CSQLite": .library,
+      "CZlib": .library, "salvor": .tool, "salvor-bench": .tool, "HouseTests": .tests,
+    ])
+
+  // MARK: - Every part
+
+  @Test("Every folder of Modules/ and Plugins/ has a README.md that says something")
+  func everyPartHasAReadMe() throws {
+    var missing: [String] = []
+    for part in ["Modules", "Plugins"] {
+      for folder in try tree.folders(in: part) where !tree.exists("\(part)/\(folder)/module.modulemap") {
+        let text = (try? tree.read("\(part)/\(folder)/README.md")) ?? ""
+        let lines = text.split(separator: "\n")
+        if lines.count < 5 || lines.first?.hasPrefix("# ") != true { missing.append("\(part)/\(folder)/README.md") }
+      }
+    }
+    #expect(missing == [])
+  }
+
+  @Test("No source file has more than 600 lines")
+  func filesStayReadable() throws {
+    var long: [String] = []
+    for part in ["Modules", "Plugins", "Tools", "Tests"] {
+      for file in try tree.files(under: part, extensions: ["swift"]) where file.lines.count > 601 {
+        long.append("\(file.path): \(file.lines.count - 1) lines")
+      }
+    }
+    #expect(long == [])
+  }
+
+  @Test("Modules/ and Plugins/ never crash on purpose")
+  func noCrashOnPurpose() throws {
+    var found: [String] = []
+    for part in ["Modules", "Plugins"] {
+      for file in try tree.files(under: part, extensions: ["swift"]) {
+        found += HouseTests.lines(of: file, with: ["try!", "fatalError(", " as! "], inCode: true)
+      }
+    }
+    #expect(found == [])
+  }
+
+  @Test("Nothing is left to do in the sources, and no path of one machine stands in them")
+  func nothingIsLeftOver() throws {
+    var words = ["TO" + "DO", "FIX" + "ME"]
+    words += ["work", "home", "root", "Users"].map { "/" + $0 + "/" }
+    var found: [String] = []
+    for part in ["Modules", "Plugins", "Tools", "Tests", "docs", ".ci"] {
+      for file in try tree.files(under: part) { found += HouseTests.lines(of: file, with: words, inCode: false) }
+    }
+    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Package.swift"] {
+      let file = SourceTree.File(path: name, text: try tree.read(name))
+      found += HouseTests.lines(of: file, with: words, inCode: false)
+    }
+    #expect(found == [])
+  }
+
+  @Test("The search for words finds them")
+  func wordsAreFound() {
+    let file = SourceTree.File(path: "F.swift", text: "let a = try! b()\n// try! in a comment\nlet c = d as! E\n")
+    #expect(
+      HouseTests.lines(of: file, with: ["try!", " as! "], inCode: true) == ["F.swift:1: try!", "F.swift:3:  as! "])
+    #expect(HouseTests.lines(of: file, with: ["try!"], inCode: false) == ["F.swift:1: try!", "F.swift:2: try!"])
+  }
+
+  /// Each line that holds one of `words`, as `path:line: word`.
+  static func lines(of file: SourceTree.File, with words: [String], inCode: Bool) -> [String] {
+    file.lines.enumerated().flatMap { number, line in
+      let text = inCode ? SourceTree.code(line) : line
+      return words.filter { text.contains($0) }.map { "\(file.path):\(number + 1): \($0)" }
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import Foundation
+
+/// What `swift package describe --type json` says, as far as it is used here.
+struct PackageDescription: Decodable, Sendable {
+  struct Target: Decodable, Sendable {
+    var name: String
+    var type: String
+    var path: String
+    var target_dependencies: [String]?
+  }
+  var targets: [Target]
+
+  var kinds: [String: HouseRules.Kind] {
+    var kinds: [String: HouseRules.Kind] = [:]
+    for target in targets {
+      kinds[target.name] =
+        switch (target.type, target.path.split(separator: "/").first) {
+        case ("system-target", _), ("system-library", _): .library
+        case (_, "Modules"): .module
+        case (_, "Plugins"): .plugin
+        case (_, "Tools"): .tool
+        default: .tests
+        }
+    }
+    return kinds
+  }
+
+  var edges: [HouseRules.Edge] {
+    targets.flatMap { target in
+      (target.target_dependencies ?? []).map { .init(from: target.name, to: $0, place: "Package.swift") }
+    }
+  }
+
+  /// Runs `swift package describe` once, with a scratch path of its own, so that it never waits for the lock of the
+  /// `swift test` that this runs in.
+  static func read(_ tree: SourceTree) throws -> PackageDescription { try described.get() }
+
+  private static let described = Result { try describe(SourceTree()) }
+
+  private static func describe(_ tree: SourceTree) throws -> PackageDescription {
+    let scratch = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-house-\(UUID().uuidString)")
+    defer { try? FileManager.default.removeItem(at: scratch) }
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = [
+      "swift", "package", "--package-path", tree.root.path, "--scratch-path", scratch.path, "describe", "--type",
+      "json",
+    ]
+    let output = Pipe()
+    process.standardOutput = output
+    process.standardError = FileHandle.nullDevice
+    process.standardInput = FileHandle.nullDevice
+    try process.run()
+    let data = output.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    guard process.terminationStatus == 0 else { throw HouseError("swift package describe failed") }
+    return try JSONDecoder().decode(PackageDescription.self, from: data)
+  }
+}
+
+struct HouseError: Error, CustomStringConvertible {
+  var description: String
+  init(_ description: String) { self.description = description }
+}

@@ -1,0 +1,96 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorTransport
+import Synchronization
+
+/// What a test does to the exchanges of its devices. Each fault is used once.
+final class Faults: Sendable {
+  enum Fault: Sendable {
+    /// The request never reaches the server.
+    case loseRequest
+    /// The server does its work; its answer never reaches the device.
+    case loseAnswer
+    /// The answer is cut after this many body bytes.
+    case cutAnswer(after: Int)
+  }
+
+  private let next = Mutex<[Fault]>([])
+  private let count = Mutex(0)
+
+  func inject(_ faults: Fault...) { next.withLock { $0 += faults } }
+
+  /// Passes this many exchanges before the first fault.
+  func pass(_ exchanges: Int) { count.withLock { $0 = exchanges } }
+
+  fileprivate func take() -> Fault? {
+    let isDue = count.withLock { count in
+      if count == 0 { return true }
+      count -= 1
+      return false
+    }
+    guard isDue else { return nil }
+    return next.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+  }
+
+  /// A client transport module `faulty` over the loopback transport.
+  func transportFactory(wrapping modules: [ModuleFactory]) -> ModuleFactory {
+    let loopback = modules.first {
+      $0.descriptor.kind == .clientTransport && $0.descriptor.name == "loopback"
+    }
+    return ModuleFactory(
+      ModuleDescriptor(kind: .clientTransport, name: "faulty", summary: "loopback with faults"),
+      product: (any ClientTransport).self
+    ) { reader, context in
+      guard let make = loopback?.prepare(&reader, context, as: (any ClientTransport).self) else { return nil }
+      return { FaultyTransport(base: try make(), faults: self) }
+    }
+  }
+}
+
+private struct FaultyTransport: ClientTransport {
+  let base: any ClientTransport
+  let faults: Faults
+
+  func send(_ request: TransportRequest) async throws -> TransportResponse {
+    let lost = SalvorError(.unreachable, "The test cut the network.")
+    switch faults.take() {
+    case nil: return try await base.send(request)
+    case .loseRequest: throw lost
+    case .loseAnswer:
+      let response = try await base.send(request)
+      _ = try await response.body.collect(upTo: Int.max)
+      throw lost
+    case .cutAnswer(let limit):
+      var response = try await base.send(request)
+      let body = response.body
+      let rest = Remaining(limit)
+      response.body = ByteStream(
+        next: {
+          guard let piece = try await body.next() else { return nil }
+          let allowed = await rest.take(piece.count)
+          if allowed == 0 { throw lost }
+          return Array(piece.prefix(allowed))
+        }, close: body.close)
+      return response
+    }
+  }
+
+  func close() async { await base.close() }
+}
+
+private actor Remaining {
+  private var count: Int
+  init(_ count: Int) { self.count = count }
+  func take(_ wanted: Int) -> Int {
+    let allowed = min(count, wanted)
+    count -= allowed
+    return allowed
+  }
+}
+
+/// The server's log lines.
+final class LogLines: Sendable {
+  private let lines = Mutex<[String]>([])
+  func append(_ line: String) { lines.withLock { $0.append(line) } }
+  var all: [String] { lines.withLock { $0 } }
+}

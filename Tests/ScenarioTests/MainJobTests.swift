@@ -1,0 +1,163 @@
+import SalvorModel
+import Testing
+
+private let tables = ["severity", "site", "visit"]
+
+@Suite("The main job: devices and a server stay in step")
+struct MainJobTests {
+  /// A server with some rows, written by another program.
+  private func fleet() async throws -> Fleet {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO severity VALUES (1, 'minor'), (2, 'crucial');
+      INSERT INTO site VALUES ('s1', 'Harbour Kitchen', 'Toronto', 40), ('s2', 'Corner Bakery', NULL, 12);
+      INSERT INTO visit VALUES ('v1', 's1', 'floor wet', 1);
+      """)
+    return fleet
+  }
+
+  @Test("offline edits of two devices and the server meet: all sides have the same rows")
+  func offlineEdits() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a"), b = try fleet.device("b")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try fleet.expectEqual(tables, [a, b])
+
+    try await a.write(
+      "INSERT INTO site(id, name) VALUES ('s3', 'New Place')",
+      "INSERT INTO visit VALUES ('v2', 's3', 'first visit', 2)",
+      "UPDATE site SET seats = 41 WHERE id = 's1'")
+    try await b.write("UPDATE site SET city = 'Etobicoke' WHERE id = 's1'", "DELETE FROM site WHERE id = 's2'")
+    try fleet.serverConnection().execute("UPDATE visit SET note = 'floor dry' WHERE id = 'v1'")
+
+    for device in [a, b, a, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil)
+      #expect(report.refused == 0)
+      #expect(report.roundTrips == 1)
+    }
+    try fleet.expectEqual(tables, [a, b])
+    #expect(
+      try fleet.serverRows("site") == [
+        ["s1", "Harbour Kitchen", "Etobicoke", 41], ["s3", "New Place", nil, 0],
+      ])
+    #expect(try fleet.serverRows("visit") == [["v1", "s1", "floor dry", 1], ["v2", "s3", "first visit", 2]])
+  }
+
+  @Test("a second sync with nothing to do sends and writes nothing, and an accepted row is not fed back (no echo)")
+  func noEcho() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync()
+    try await a.write("UPDATE site SET seats = 99 WHERE id = 's1'")
+    let first = try await a.sync()
+    #expect(first.uploaded == 1)
+    #expect(first.upserts == 0)
+    let second = try await a.sync()
+    #expect(second.uploaded == 0)
+    #expect(second.upserts == 0)
+    #expect(second.roundTrips == 1)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("the same field changed on two devices: the later upload stands (client-wins)")
+  func sameField() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a"), b = try fleet.device("b")
+    for device in [a, b] { try await device.sync() }
+    try await a.write("UPDATE site SET name = 'From A', seats = 1 WHERE id = 's1'")
+    try await b.write("UPDATE site SET name = 'From B' WHERE id = 's1'")
+    for device in [a, b, a] { #expect(try await device.sync().error == nil) }
+    #expect(try fleet.serverRows("site")[0] == ["s1", "From B", "Toronto", 1])
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("a write to a server-maintained table is refused by the server, readable as such, and stays in its row")
+  func serverMaintained() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync()
+    try await a.write("UPDATE severity SET name = 'mine' WHERE id = 1", "UPDATE site SET seats = 7 WHERE id = 's2'")
+    let report = try await a.sync()
+    #expect(report.refused == 1)
+    #expect(report.uploaded == 1)
+    #expect(report.exitCode == 6)
+    let archive = try await a.open().errorArchive()
+    #expect(archive.map(\.reason) == ["server-maintained"])
+    #expect(archive[0].before.map(\.value) == ["minor"])
+    #expect(archive[0].after.map(\.value) == ["mine"])
+    #expect(try a.rows("severity")[0] == [1, "mine"])
+    #expect(try fleet.serverRows("severity")[0] == [1, "minor"])
+    #expect(try a.connection().rows("SELECT table_name FROM salvor_error_archive") == [["severity"]])
+  }
+
+  @Test("requests that depend on a refused one are not tried: they are blocked by it")
+  func blocked() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync()
+    try fleet.serverConnection().execute("DELETE FROM visit; DELETE FROM site WHERE id = 's1'")
+    try await a.write(
+      "INSERT INTO visit VALUES ('v9', 's1', 'orphan', NULL)", "UPDATE visit SET note = 'again' WHERE id = 'v9'",
+      "INSERT INTO visit VALUES ('v10', 's2', 'fine', NULL)")
+    let report = try await a.sync()
+    #expect(report.uploaded == 1)
+    #expect(report.refused == 2)
+    let archive = try await a.open().errorArchive()
+    #expect(archive.map(\.reason).contains("missing-parent"))
+    #expect(try fleet.serverRows("visit") == [["v10", "s2", "fine", nil]])
+  }
+
+  @Test("client-only tables never leave the device")
+  func clientOnly() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO draft VALUES ('d1', 'secret')", "CREATE TABLE own(x)", "INSERT INTO own VALUES (1)")
+    let report = try await a.sync()
+    #expect(report.uploaded == 0)
+    #expect(try a.rows("draft") == [["d1", "secret"]])
+    let names = try fleet.serverConnection().rows("SELECT name FROM sqlite_schema WHERE name IN ('draft', 'own')")
+    #expect(names == [])
+  }
+
+  @Test("a table added on the server reaches an existing client that was not rebuilt (SyncConfig is data)")
+  func addedTable() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync()
+    fleet.schemaText = fleet.schemaText.replacing(
+      "draft:", with: "photo: { primaryKey: \"id\", columns: { id: \"text\", data: \"blob\" } },\n        draft:")
+    try await fleet.restart()
+    try fleet.serverConnection().execute("INSERT INTO photo VALUES ('p1', x'00ff')")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(try a.rows("photo") == [["p1", .blob([0, 0xFF])]])
+    try await a.write("INSERT INTO photo VALUES ('p2', x'')")
+    try await a.sync()
+    try fleet.expectEqual(tables + ["photo"], [a])
+  }
+
+  @Test("an existing database with data in it is adopted on both sides without losing a row")
+  func adoption() async throws {
+    let fleet = try Fleet()
+    let create = """
+      CREATE TABLE site(id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, city TEXT, seats INTEGER NOT NULL DEFAULT 0);
+      """
+    let server = try fleet.serverConnection()
+    try server.execute(create + "INSERT INTO site VALUES ('s1', 'server''s', NULL, 1), ('s2', 'both', NULL, 2)")
+    server.close()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    let application = try a.connection()
+    try application.execute(create + "INSERT INTO site VALUES ('s2', 'both', NULL, 2), ('s3', 'device''s', 'X', 3)")
+    application.close()
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.refused == 0)
+    try await a.sync()
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["s1", "s2", "s3"])
+    try fleet.expectEqual(["site"], [a])
+  }
+}

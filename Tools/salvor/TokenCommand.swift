@@ -1,0 +1,22 @@
+import SalvorHost
+import SalvorWire
+import TokenAuthentication
+
+/// `salvor token`: a new token and the line of the token file that lets it in.
+let tokenCommand = Command(
+  "token", "makes an access token and the line that a token file has of it",
+  discussion: """
+    The token is shown once and kept nowhere: give it to the device (client.credentials.token, best by way of
+    ${SALVOR_TOKEN}). The line goes into the file that server.authentication names, which is read again when it changes:
+      { tokens: [ LINE ] }
+    Add parameters: { region: ["EU"] } to the line to list the values that a sync parameter may take.
+    """,
+  arguments: ["PRINCIPAL"], options: [Command.Option("administrator", "the token's owner may administrate")]
+) { invocation in
+  let made = TokenAuthentication.make(
+    principal: invocation.arguments[0], administrator: invocation.flags.contains("administrator"))
+  invocation.terminal.json(["token": .string(made.token), "line": .string(made.line)])
+  invocation.terminal.print("token  \(made.token)")
+  invocation.terminal.print("line   \(made.line)")
+  return 0
+}
