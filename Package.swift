@@ -121,7 +121,9 @@ let package = Package(
     tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
-    tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
+    tests(
+      "SQLiteServerStoreTests",
+      protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",
