@@ -106,7 +106,11 @@ let package = Package(
     .executableTarget(
       name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
     .executableTarget(
-      name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
+      name: "salvor-bench",
+      dependencies: protocols + [
+        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+      ],
       path: "Tools/salvor-bench"),
 
     // Tests.
@@ -114,7 +118,7 @@ let package = Package(
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
+    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
     tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
@@ -125,6 +129,9 @@ let package = Package(
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
       ]),
+    tests(
+      "EngineTests",
+      protocols + ["SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication"]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),

@@ -51,6 +51,20 @@
       }
     }
 
+    /// The exchange must end: also where the library waits for the client, which only a socket that is shut wakes.
+    func cut() {
+      state.withLock { state in
+        guard let connection = state.connection else { return }
+        if state.suspendedAt != nil {
+          state.suspendedAt = nil
+          MHD_resume_connection(connection)
+        } else {
+          state.wakePending = true
+          cmicrohttpd_shut(cmicrohttpd_socket(connection))
+        }
+      }
+    }
+
     /// The exchange is over; nothing touches the connection from here on.
     func end() { state.withLock { $0.connection = nil } }
 
