@@ -80,6 +80,10 @@ public struct StoreComparison: Sendable {
         try await found.expectConverged(index)
         try await compare(found, wanted)
       } catch {
+        for (name, bench) in [("specification", wanted), ("subject", found)] {
+          let requests = try await Self.requests(bench.clients[index].store, Set(RequestState.allCases))
+          trace("   \(name): requests \(requests)")
+        }
         throw ContractFailure("seed \(seed), at the end, client \(index): \(error)")
       }
     }
