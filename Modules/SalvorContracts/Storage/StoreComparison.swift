@@ -66,47 +66,63 @@ public struct StoreComparison: Sendable {
       do {
         let foundResult = try await Self.perform(step, &found)
         let wantedResult = try await Self.perform(step, &wanted)
-        try expectEqual(foundResult, wantedResult, "the outcome")
+        trace("   specification: \(wantedResult.trace)\n   subject: \(foundResult.trace)")
+        try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         try await compare(found, wanted)
       } catch {
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
       }
     }
     for index in found.clients.indices {
+      trace("at the end, client \(index)")
       do {
         try await wanted.expectConverged(index)
         try await found.expectConverged(index)
         try await compare(found, wanted)
       } catch {
+        for (name, bench) in [("specification", wanted), ("subject", found)] {
+          let requests = try await Self.requests(bench.clients[index].store, Set(RequestState.allCases))
+          trace("   \(name): requests \(requests)")
+        }
         throw ContractFailure("seed \(seed), at the end, client \(index): \(error)")
       }
     }
   }
 
-  /// What a step answers, as far as stores must agree: a refused write, the results of an upload.
-  private static func perform(_ step: HistoryStep, _ bench: inout PairBench) async throws -> String {
+  private struct Outcome {
+    /// What stores must agree on: a refused write, the results of an upload.
+    var summary: String
+    /// What else went to and fro, for a person.
+    var detail = ""
+    var trace: String { detail.isEmpty ? summary : "\(summary); \(detail)" }
+  }
+
+  private static func perform(_ step: HistoryStep, _ bench: inout PairBench) async throws -> Outcome {
     switch step {
     case .clientWrite(let client, let writes):
       do {
         try await bench.clients[client].store.write(writes)
-        return "written"
-      } catch is SalvorError { return "refused by a constraint" }
+        return Outcome(summary: "written")
+      } catch is SalvorError { return Outcome(summary: "refused by a constraint") }
     case .serverWrite(let writes):
       do {
         try await bench.server.store.write(writes)
-        return "written"
-      } catch is SalvorError { return "refused by a constraint" }
+        return Outcome(summary: "written")
+      } catch is SalvorError { return Outcome(summary: "refused by a constraint") }
     case .sync(let client, let groups, let cut):
       let outcome = try await bench.sync(client, groups: groups, cut: cut)
       let results = outcome.results.map { results in
         "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
           + "\(results.refused.map(\.reason.rawValue).sorted())"
       }
-      return "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0)"
+      let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
+      return Outcome(
+        summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0)",
+        detail: "sent \(outcome.sent), fed \(fed)")
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()
     }
-    return "done"
+    return Outcome(summary: "done")
   }
 
   private func compare(_ found: PairBench, _ wanted: PairBench) async throws {
