@@ -110,7 +110,11 @@ let package = Package(
         "SQLiteSupport", "GzipCompression",
       ], path: "Tools/salvor"),
     .executableTarget(
-      name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
+      name: "salvor-bench",
+      dependencies: protocols + [
+        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+      ],
       path: "Tools/salvor-bench"),
 
     // Tests.
@@ -118,7 +122,7 @@ let package = Package(
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
+    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
     tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
@@ -129,6 +133,9 @@ let package = Package(
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
       ]),
+    tests(
+      "EngineTests",
+      protocols + ["SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication"]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),

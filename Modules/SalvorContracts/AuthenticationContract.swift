@@ -75,7 +75,8 @@ public enum AuthenticationContract {
       }
       try expectEqual(messages.count, 1, "the number of different refusals")
     },
-    ContractCase("callers from other machines are served as declared", rule: "interfaces.md, authentication") { subject in
+    ContractCase("callers from other machines are served as declared", rule: "interfaces.md, authentication") {
+      subject in
       for (credentials, principal) in subject.known {
         let headers = try subject.authentication.headers(credentials: credentials)
         if subject.servesRemotePeers {
@@ -88,7 +89,8 @@ public enum AuthenticationContract {
         }
       }
     },
-    ContractCase("credentials that lack something are refused by the client", rule: "Exchange.swift, headers") { subject in
+    ContractCase("credentials that lack something are refused by the client", rule: "Exchange.swift, headers") {
+      subject in
       try await expectError(.configuration, "headers of empty credentials") {
         _ = try subject.authentication.headers(credentials: [:])
       }

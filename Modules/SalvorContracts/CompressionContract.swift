@@ -112,7 +112,10 @@ public enum CompressionContract {
   ]
 
   private static func samples() -> [[UInt8]] {
-    [[], [7], rows(3), noise(pieceBytesMax - 1), noise(pieceBytesMax), noise(pieceBytesMax + 1), rows(20_000), noise(400_000)]
+    [
+      [], [7], rows(3), noise(pieceBytesMax - 1), noise(pieceBytesMax), noise(pieceBytesMax + 1), rows(20_000),
+      noise(400_000),
+    ]
   }
 
   private static func pieces(_ input: [UInt8], with coder: any StreamCoder, slices: Int = 1 << 20) throws -> [[UInt8]] {

@@ -5,15 +5,20 @@ import Synchronization
 extension TransportContract {
   private struct SourceFailure: Error {}
 
-  /// `pieces` pieces of 1000 bytes, then an error.
-  private static func breaking(after pieces: Int, _ error: any Error = SourceFailure()) -> ByteStream {
+  /// `pieces` pieces of 1000 bytes, then an error, once `signal` was sent.
+  private static func breaking(
+    after pieces: Int, _ error: any Error = SourceFailure(), once signal: Signal<Void>? = nil
+  ) -> ByteStream {
     let turn = Mutex(0)
     return ByteStream(next: {
       let number = turn.withLock { turn in
         turn += 1
         return turn
       }
-      if number > pieces { throw error }
+      if number > pieces {
+        await signal?.value
+        throw error
+      }
       return [UInt8](repeating: 1, count: 1000)
     })
   }
@@ -47,7 +52,9 @@ extension TransportContract {
     ContractCase("a request that breaks is an error at both ends, never an end", rule: streamRule) { subject in
       for length in [100_000, nil] {
         let seen = Signal<Bool>()
+        let arrived = Signal<Void>()
         try await serving(subject) { request in
+          arrived.send()
           do {
             _ = try await request.body.collect(upTo: 1 << 20)
             seen.send(false)
@@ -57,7 +64,8 @@ extension TransportContract {
           return text
         } _: { client, _ in
           try await expectError(.storageCorrupt, "the sender of a body that breaks") {
-            try await exchange(client, post(breaking(after: 3, SalvorError(.storageCorrupt, "broken")), length: length))
+            let body = breaking(after: 3, SalvorError(.storageCorrupt, "broken"), once: arrived)
+            try await exchange(client, post(body, length: length))
           }
           let handlerSawError = await seen.value
           try expect(handlerSawError, "the handler took a broken body for a whole one")
@@ -173,7 +181,8 @@ extension TransportContract {
         try expect(source.pulled < source.total, "the source was read to its end for nobody")
       }
     },
-    ContractCase("a request over the limit is refused before it is read", rule: "Limits.swift, bodyBytesMax") { subject in
+    ContractCase("a request over the limit is refused before it is read", rule: "Limits.swift, bodyBytesMax") {
+      subject in
       var limits = Limits()
       limits.bodyBytesMax = 1 << 20
       let calls = Mutex(0)
@@ -367,7 +376,8 @@ extension TransportContract {
         for end in ended { await end.value }
       }
     },
-    ContractCase("closing the client ends what is in flight", rule: "Exchange.swift, ClientTransport.close") { subject in
+    ContractCase("closing the client ends what is in flight", rule: "Exchange.swift, ClientTransport.close") {
+      subject in
       let arrived = Signal<Void>()
       try await serving(subject) { _ in
         arrived.send()

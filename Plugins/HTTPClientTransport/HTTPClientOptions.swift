@@ -82,7 +82,8 @@
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "cancellation ends an exchange at once",
-          "a response that breaks off is an error", "connections are used again", "follows no redirect, decodes nothing",
+          "a response that breaks off is an error", "connections are used again",
+          "follows no redirect, decodes nothing",
         ]),
       product: (any ClientTransport).self
     ) { reader, context in

@@ -317,7 +317,8 @@
       switch gate.inspect(now: now, idleAfter: idleAfter) {
       case .busy: break
       case .left: abort(SalvorError(.unreachable, "The client ended the connection."))
-      case .idle: abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
+      case .idle:
+        abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
       }
     }
   }

@@ -76,7 +76,8 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
         status: 413, headers: ["content-type": "application/problem+json"], body: .bytes(Array(detail.utf8)),
         contentLength: detail.utf8.count)
     }
-    let exchange = LoopbackExchange(requestBytesMax: limit, responseBytesMax: responseBytesMax) { [weak self] exchange in
+    let exchange = LoopbackExchange(requestBytesMax: limit, responseBytesMax: responseBytesMax) {
+      [weak self] exchange in
       self?.end(exchange)
     }
     let handler = state.withLock { state in
@@ -179,7 +180,8 @@ extension LoopbackNetwork {
         kind: .clientTransport, name: "loopback", summary: "A client of a server in the same process",
         options: [
           Self.nameOption,
-          ModuleOption("compression", type: "string", default: "\"identity\"", "the content coding to send and to ask for"),
+          ModuleOption(
+            "compression", type: "string", default: "\"identity\"", "the content coding to send and to ask for"),
         ],
         guarantees: ["bodies stream both ways with back-pressure", "no socket is opened"]),
       product: (any ClientTransport).self

@@ -12,6 +12,8 @@ public struct NoAuthentication: Authentication {
 
   public init(administrators: [String] = ["admin"]) { self.administrators = Set(administrators) }
 
+  public var isForLocalCallersOnly: Bool { true }
+
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .authentication, name: "none",
@@ -31,7 +33,8 @@ public struct NoAuthentication: Authentication {
     guard request.peerIsLocal, let name = request.headers[Self.header], Self.isName(name) else {
       throw SalvorError(
         .unauthenticated,
-        "This server serves callers on its own machine only, each with its principal. Set credentials: { principal: … }.")
+        "This server serves callers on its own machine only, each with its principal. Set credentials: { principal: … }."
+      )
     }
     return Principal(name: name, isAdministrator: administrators.contains(name))
   }

@@ -108,7 +108,7 @@ final class TokenFile: Sendable {
       if case .array(let items) = tokens.content {
         for (index, item) in items.enumerated() {
           var reader = OptionReader(item, file: file, path: "tokens[\(index)]")
-          if let entry = entry(&reader) {
+          if case .object = item.content, let entry = entry(&reader) {
             if !hashes.insert(entry.hash).inserted {
               reader.report("sha256", "stands in this file twice; keep one")
             }
@@ -138,29 +138,19 @@ final class TokenFile: Sendable {
     if name?.isEmpty == true { reader.report("principal", "must not be empty") }
     let isAdministrator = reader.boolean("administrator", default: false)
     var parameters: [String: [Value]] = [:]
-    if let value = reader.value("parameters") {
-      if case .object(let members) = value.content {
-        for member in members {
-          guard parameters[member.key] == nil else {
-            reader.report(
-              path: reader.join("parameters.\(member.key)"), line: member.keyLine, "stands here twice; keep one")
-            continue
-          }
-          parameters[member.key] = values(member, &reader)
-        }
-      } else {
-        reader.report("parameters", "must be an object of lists, found \(value.kindName)")
-      }
+    if var lists = reader.object("parameters") {
+      for name in lists.names() { parameters[name] = values(name, &lists) }
+      reader.finish(child: lists)
     }
     guard let hash, let name, !name.isEmpty else { return nil }
     return TokenEntry(
       hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator))
   }
 
-  private static func values(_ member: ConfigurationValue.Member, _ reader: inout OptionReader) -> [Value] {
-    let path = reader.join("parameters.\(member.key)")
-    guard case .array(let items) = member.value.content else {
-      reader.report(path: path, line: member.keyLine, "must be a list of values, found \(member.value.kindName)")
+  private static func values(_ name: String, _ reader: inout OptionReader) -> [Value] {
+    guard let value = reader.value(name) else { return [] }
+    guard case .array(let items) = value.content else {
+      reader.report(name, "must be a list of values, found \(value.kindName)")
       return []
     }
     return items.compactMap { item in
@@ -170,7 +160,7 @@ final class TokenFile: Sendable {
       case .number(let number) where number.isFinite: return .real(number)
       case .bool(let bool): return .integer(bool ? 1 : 0)
       default:
-        reader.report(path: path, line: item.line, "must hold texts and numbers, found \(item.kindName)")
+        reader.report(path: reader.join(name), line: item.line, "must hold texts and numbers, found \(item.kindName)")
         return nil
       }
     }

@@ -18,7 +18,9 @@ import Testing
   static let doubles: [Double] = [
     Double(
       description: "holds a request whole",
-      breaks: ["a handler that does not read stops the request's source", "what is sent arrives before more is there, up"],
+      breaks: [
+        "a handler that does not read stops the request's source", "what is sent arrives before more is there, up",
+      ],
       client: { client in
         BrokenClient(client) { request, next in
           var request = request
@@ -28,7 +30,9 @@ import Testing
       }),
     Double(
       description: "holds a response whole",
-      breaks: ["a client that does not read stops the response's source", "what is sent arrives before more is there, down"],
+      breaks: [
+        "a client that does not read stops the response's source", "what is sent arrives before more is there, down",
+      ],
       client: { client in
         BrokenClient(client) { request, next in
           var response = try await next(request)
@@ -82,7 +86,9 @@ import Testing
       }),
     Double(
       description: "drops headers",
-      breaks: ["a request reaches the handler whole, and its response the client", "names of headers arrive in lower case"],
+      breaks: [
+        "a request reaches the handler whole, and its response the client", "names of headers arrive in lower case",
+      ],
       client: { client in
         BrokenClient(client) { request, next in
           var request = request
@@ -191,14 +197,16 @@ import Testing
 
   @Test func limitsThatAreNotKeptAreCaught() async {
     let names = [
-      "a request over the limit is refused before it is read", "a request that outgrows the limit is an error at the handler",
+      "a request over the limit is refused before it is read",
+      "a request that outgrows the limit is an error at the handler",
       "an answer that outgrows the limit is an error at the client",
     ]
     await ContractPatience.$duration.withValue(.seconds(2)) {
       let broken = await brokenRules(TransportContract.cases.filter { names.contains($0.name) }) {
         let pair = loopbackPair()
         return TransportSubject(
-          makeServer: { _ in try pair.makeServer(Limits()) }, makeClient: { url, _ in try pair.makeClient(url, Limits()) })
+          makeServer: { _ in try pair.makeServer(Limits()) },
+          makeClient: { url, _ in try pair.makeClient(url, Limits()) })
       }
       #expect(broken == names)
     }

@@ -168,6 +168,7 @@ struct SyncSession {
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
+        + (chunk.isLast ? "&final=true" : "")
       let response = try await request("PUT", path, chunk.bytes)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1

@@ -4,6 +4,7 @@ import SalvorWire
 
 /// One open client store with a schema, and a server that answers by hand.
 struct ClientBench: Sendable {
+  let subject: StoreSubject<any ClientStore>
   let database: StoreSubject<any ClientStore>.Database
   private(set) var store: any ClientStore
   private(set) var schema: Schema
@@ -12,6 +13,7 @@ struct ClientBench: Sendable {
   private var downloads = 0
 
   init(_ subject: StoreSubject<any ClientStore>, _ schema: Schema) async throws {
+    self.subject = subject
     database = try await subject.makeDatabase()
     store = try await database()
     self.schema = schema
@@ -27,6 +29,9 @@ struct ClientBench: Sendable {
   }
 
   func close() async { await store.close() }
+
+  /// A store on another database that nobody has used.
+  func fresh() async throws -> any ClientStore { try await subject.makeDatabase()() }
 
   func write(_ writes: ApplicationWrite...) async throws { try await store.write(writes) }
 
@@ -46,6 +51,7 @@ struct ClientBench: Sendable {
 
   /// The changes that wait, as they would be sent: table, operation, columns and values. Begins a session that goes on.
   func begin(groups: Set<String>? = nil) async throws -> (session: ClientSession, changes: [ReadChange]) {
+    await store.endSession()
     let session = try await store.beginSession(groups: groups)
     let chunks = try await ReadUpload.chunks(store)
     try expectEqual(session.upload == nil, chunks.isEmpty, "an upload has chunks")
@@ -72,10 +78,12 @@ struct ClientBench: Sendable {
           counter: change.request, stamp: change.stamp, reason: reason, message: "Refused by the case.",
           blockedBy: reason == .blocked ? refused.first?.id : nil))
     }
-    return try await store.settle(
+    let report = try await store.settle(
       sequence: upload.sequence,
       results: UploadResults(
         commit: nil, acceptedRequests: Int64(requests.count - refused.count), refused: refused))
+    await store.endSession()
+    return report
   }
 
   /// Uploads everything that waits and settles it.

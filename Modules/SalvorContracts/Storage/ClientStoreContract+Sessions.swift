@@ -3,6 +3,22 @@ import SalvorStorage
 
 extension ClientStoreContract {
   static let sessions: [Case] = [
+    on(ContractSchemas.notes(), "one session at a time, over all that have the database open", rule: "ClientStore.swift, beginSession")
+    { bench in
+      let other = try await bench.database(), store = bench.store
+      _ = try await other.open(ClientSetup(schema: bench.schema, principal: "anna"))
+      _ = try await store.beginSession(groups: nil)
+      try await expectError(.sessionInUse, "a second session") { _ = try await other.beginSession(groups: nil) }
+      await other.endSession()
+      try await expectError(.sessionInUse, "a second session, after its own end") {
+        _ = try await other.beginSession(groups: nil)
+      }
+      await store.endSession()
+      _ = try await other.beginSession(groups: nil)
+      await other.close()
+      _ = try await store.beginSession(groups: nil)
+      await store.endSession()
+    },
     on(ContractSchemas.notes(), "a session with nothing to send draws nothing", rule: "semantics 4") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       let begun = try await bench.begin()
@@ -39,6 +55,7 @@ extension ClientStoreContract {
           .update("note", [.text("n\(index)")], ["title": "u"]), .endRequest)
       }
       let session = try await bench.store.beginSession(groups: nil)
+      await bench.store.endSession()
       try expect(session.upload != nil, "there is something to send")
       let whole = try await ReadUpload.chunks(bench.store)
       let small = try await ReadUpload.chunks(bench.store, bytesTarget: 1)

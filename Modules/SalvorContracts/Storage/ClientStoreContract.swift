@@ -103,7 +103,7 @@ public enum ClientStoreContract {
       bench in
       let server = ServerID(from: SystemRandom())
       let incarnation = Incarnation(id: IncarnationID(from: SystemRandom()), firstCommit: 1)
-      try await bench.store.remember(server: server, incarnations: [incarnation])
+      try await bench.store.remember(server: server, incarnations: [incarnation], principal: "anna")
       try await bench.store.setRecoveryRequired(.serverRestored, message: "why")
       try await bench.restart()
       var state = try await bench.store.status().state
@@ -114,6 +114,34 @@ public enum ClientStoreContract {
       try await bench.store.setRecoveryRequired(nil, message: "")
       state = try await bench.store.status().state
       try expect(state.recoveryRequired == nil, "it must be taken back")
+    },
+    on(ContractSchemas.notes(), "a database belongs to one principal", rule: "semantics 1") { bench in
+      let store = bench.store
+      try await expectError(.remoteOfAnother, "a server that takes the device for another's") {
+        try await store.remember(server: ServerID(from: SystemRandom()), incarnations: [], principal: "bert")
+      }
+      try expect(try await store.status().state.serverID == nil, "nothing of it is remembered")
+      await store.close()
+      let other = try await bench.database(), schema = bench.schema
+      try await expectError(.remoteOfAnother, "opening as another") {
+        _ = try await other.open(ClientSetup(schema: schema, principal: "bert"))
+      }
+      await other.close()
+      try await bench.restart()
+    },
+    on(ContractSchemas.notes(), "a database without a principal takes the one that the server names", rule: "ClientSetup") {
+      bench in
+      await bench.close()
+      let other = try await bench.fresh()
+      _ = try await other.open(ClientSetup(schema: bench.schema, principal: ""))
+      let server = ServerID(from: SystemRandom())
+      try await other.remember(server: server, incarnations: [], principal: "bert")
+      try await other.remember(server: server, incarnations: [], principal: "bert")
+      try expectEqual(try await other.status().state.principal, "bert", "the principal")
+      try await expectError(.remoteOfAnother, "another principal than before") {
+        try await other.remember(server: server, incarnations: [], principal: "carl")
+      }
+      await other.close()
     },
   ]
 

@@ -67,6 +67,7 @@ struct EnvironmentSubstitution {
       let name = String(String.UnicodeScalarView(scalars[(index + 2)..<end]))
       if !Self.isName(name) {
         report("has a ${…} that is no name of letters, digits and _; $${ stands for the characters ${", .error)
+        out.append(contentsOf: scalars[index...end])
       } else if let value = environment[name] {
         out.append(contentsOf: value.unicodeScalars)
         isFromEnvironment = true

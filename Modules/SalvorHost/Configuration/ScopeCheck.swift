@@ -81,7 +81,7 @@ extension SchemaCheck {
         if next.name == table.name { return true }
         continue
       }
-      if source.has(place(next, "scope")) { return true }
+      if let scope = source.value(place(next, "scope")), scope.content != .object([]) { return true }
       for reference in next.references where reference.inheritsScope {
         guard let parent = schema.table(reference.table) else { return true }
         open.append(parent)

@@ -4,16 +4,9 @@ import SalvorTransport
 import SalvorWire
 
 extension ServerEngine {
-  /// `/admin/v1/…`, with its own credential.
+  /// `/admin/v1/…`, with a credential of its own: the configured administration token, or an administrator's.
   func administrate(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
-    guard let token = configuration.administrationToken, !token.isEmpty else {
-      throw SalvorError(
-        .forbidden, "Administration over the network is off: the configuration has no server.administration.token.")
-    }
-    let given = Array((request.headers["authorization"] ?? "").utf8)
-    guard isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) else {
-      throw SalvorError(.unauthenticated, "The administrator's token is missing or wrong.")
-    }
+    try await checkAdministrator(request)
     guard parts.first == "v1" else { throw notFound(request) }
     switch (request.method, parts.dropFirst().first, parts.count) {
     case ("GET", "remotes", 2):
@@ -30,6 +23,18 @@ extension ServerEngine {
     case ("GET", "stats", 2):
       return json(try await configuration.store.stats().json)
     default: throw notFound(request)
+    }
+  }
+
+  private func checkAdministrator(_ request: TransportRequest) async throws {
+    if let token = configuration.administrationToken, !token.isEmpty {
+      let given = Array((request.headers["authorization"] ?? "").utf8)
+      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) { return }
+    }
+    guard try await configuration.authentication.authenticate(request).isAdministrator else {
+      throw SalvorError(
+        .forbidden,
+        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator.")
     }
   }
 

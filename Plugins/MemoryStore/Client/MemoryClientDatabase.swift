@@ -7,6 +7,7 @@ import Synchronization
 public final class MemoryClientDatabase: Sendable {
   private let content: Mutex<ClientContent?>
   private let identity = Mutex<Identity?>(nil)
+  private let session = Mutex<ObjectIdentifier?>(nil)
   private let rowsBefore: [String: [Row]]
 
   struct Identity: Sendable, Equatable {
@@ -37,6 +38,17 @@ public final class MemoryClientDatabase: Sendable {
     get { identity.withLock { $0 } }
     set { identity.withLock { $0 = newValue } }
   }
+
+  /// One session at a time, over all stores that have the database open.
+  func takeSession(_ store: ObjectIdentifier) -> Bool {
+    session.withLock { holder in
+      guard holder == nil else { return false }
+      holder = store
+      return true
+    }
+  }
+
+  func endSession(_ store: ObjectIdentifier) { session.withLock { if $0 == store { $0 = nil } } }
 
   var existingRows: [String: [Row]] { rowsBefore }
 

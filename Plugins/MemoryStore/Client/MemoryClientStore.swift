@@ -26,10 +26,7 @@ public actor MemoryClientStore: ClientStore {
     var opening = ClientOpening()
     _ = try Constraints(setup.schema, softForeignKeys: false)
     if var state = database.state {
-      guard state.principal == setup.principal else {
-        throw SalvorError(
-          .remoteOfAnother, "This database belongs to another principal. Open a database of your own.")
-      }
+      try belong(&state, to: setup.principal)
       var schema = setup.schema
       if state.isConfigDelivered {
         let delivered = state.schema.synchronized
@@ -49,6 +46,15 @@ public actor MemoryClientStore: ClientStore {
     }
     isOpen = true
     return opening
+  }
+
+  /// A queue is never sent as another principal. Empty: it is not known yet.
+  private func belong(_ state: inout ClientContent, to principal: String) throws {
+    if principal.isEmpty || principal == state.principal { return }
+    guard state.principal.isEmpty else {
+      throw SalvorError(.remoteOfAnother, "This database belongs to another principal. Open a database of your own.")
+    }
+    state.principal = principal
   }
 
   private func adoptExistingRows(_ state: inout ClientContent, _ opening: inout ClientOpening) {
@@ -94,7 +100,10 @@ public actor MemoryClientStore: ClientStore {
     return opening
   }
 
-  public func close() { isOpen = false }
+  public func close() {
+    endSession()
+    isOpen = false
+  }
 
   private func read() throws -> ClientContent {
     guard isOpen, let state = database.state else {
@@ -125,6 +134,11 @@ public actor MemoryClientStore: ClientStore {
 
   public func beginSession(groups: Set<String>?) throws -> ClientSession {
     var state = try read()
+    guard database.takeSession(ObjectIdentifier(self)) else {
+      throw SalvorError(
+        .sessionInUse, "Another session of this database is under way. Wait until it has ended.",
+        retryAfterMilliseconds: 1000)
+    }
     var notices: [String] = []
     if state.splitOpenGroup() {
       notices.append("A request that was left open was closed and split into single requests.")
@@ -153,6 +167,8 @@ public actor MemoryClientStore: ClientStore {
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
     return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
   }
+
+  public func endSession() { database.endSession(ObjectIdentifier(self)) }
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
@@ -220,8 +236,9 @@ public actor MemoryClientStore: ClientStore {
     database.state = state
   }
 
-  public func remember(server: ServerID, incarnations: [Incarnation]) throws {
+  public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
     var state = try read()
+    try belong(&state, to: principal)
     state.serverID = server
     for incarnation in incarnations where !state.incarnations.contains(incarnation) {
       state.incarnations.append(incarnation)

@@ -1,0 +1,27 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+
+extension MemoryClientStore {
+  public static let factory = ModuleFactory(
+    ModuleDescriptor(
+      kind: .clientStorage, name: "memory", summary: "A remote database in memory, for tests and demonstrations",
+      guarantees: ["the executable specification of client storage", "nothing is kept when the process ends"]),
+    product: (any ClientStore).self
+  ) { _, context in
+    let random = context.random, clock = context.clock
+    return { MemoryClientStore(random: random, clock: clock) }
+  }
+}
+
+extension MemoryServerStore {
+  public static let factory = ModuleFactory(
+    ModuleDescriptor(
+      kind: .serverStorage, name: "memory", summary: "A consolidated database in memory, for tests and demonstrations",
+      guarantees: ["the executable specification of server storage", "nothing is kept when the process ends"]),
+    product: (any ServerStore).self
+  ) { _, context in
+    let random = context.random, clock = context.clock
+    return { MemoryServerStore(random: random, clock: clock) }
+  }
+}

@@ -1,0 +1,175 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The feed proper: the change log in windows of entries, each key once per window, in the state it has now.
+extension FeedPageMaker {
+  /// Entries between two places of the log; which of them are of one's own making.
+  private struct Window {
+    var first: Int64
+    var last: Int64
+    /// Ascending: last entry and number of the commits of the window.
+    var commits: [(last: Int64, number: Int64)] = []
+    /// Ranges of entries that this very remote sent (first exclusive, last inclusive).
+    var own: [(first: Int64, last: Int64)] = []
+
+    func number(of sequence: Int64) -> Int64 {
+      var low = 0, high = commits.count
+      while low < high {
+        let middle = (low + high) / 2
+        if commits[middle].last >= sequence { high = middle } else { low = middle + 1 }
+      }
+      return low < commits.count ? commits[low].number : 0
+    }
+  }
+
+  private static var ownRangesMax: Int { 100 }
+  private static var entriesMax: Int64 { 8192 }
+
+  mutating func feedChanges() throws {
+    var entries = min(max(Int64(request.bytesTarget) / 64, 1), 64)
+    while position.fed < state.headSequence && !isFull {
+      let window = try window(of: entries)
+      // Nothing but what this device sent.
+      if window.own.count == 1, window.own[0].first <= window.first, window.own[0].last >= window.last {
+        position.fed = window.last
+        continue
+      }
+      let before = writer
+      let bytesBefore = writer.byteCount
+      guard try feed(window) else {
+        // Rows larger than thought: the same again with fewer entries.
+        writer = before
+        entries = max(1, (window.last - window.first) / 8)
+        continue
+      }
+      position.fed = window.last
+      let perEntry = max(1, Int64(writer.byteCount - bytesBefore) / max(1, window.last - window.first))
+      let left = max(1, Int64(request.bytesTarget - writer.byteCount))
+      entries = min(max(min(left / perEntry, entries * 4), 1), Self.entriesMax)
+    }
+  }
+
+  private func window(of entries: Int64) throws -> Window {
+    var window = Window(first: position.fed, last: min(position.fed + entries, state.headSequence))
+    var previous = window.first
+    try connection.query(
+      "SELECT last_seq, number, remote = ?3 AND number <= ?4 FROM salvor_commit "
+        + "WHERE last_seq > ?1 AND last_seq <= coalesce((SELECT min(last_seq) FROM salvor_commit WHERE last_seq >= ?2), ?2) "
+        + "ORDER BY last_seq, number",
+      [
+        .integer(window.first), .integer(window.last), .text(request.remote.text), .integer(position.start.number),
+      ]
+    ) { row in
+      let last = row.int64(0)
+      window.commits.append((last, row.int64(1)))
+      if row.int64(2) == 1, last > previous {
+        if let end = window.own.last?.last, end == previous {
+          window.own[window.own.count - 1].last = last
+        } else {
+          window.own.append((previous, last))
+        }
+        if window.own.count >= Self.ownRangesMax {
+          window.last = min(window.last, last)
+          return false
+        }
+      }
+      previous = max(previous, last)
+      return true
+    }
+    // A long upload of one's own is passed over in one step.
+    if let own = window.own.first, own.first <= window.first, own.last > window.last, window.own.count == 1 {
+      window.last = own.last
+    }
+    return window
+  }
+
+  /// False: what was written is far more than a page.
+  private mutating func feed(_ window: Window) throws -> Bool {
+    var numbers: Set<Int64> = []
+    try connection.query(
+      "SELECT DISTINCT t FROM salvor_change WHERE seq > ?1 AND seq <= ?2",
+      [.integer(window.first), .integer(window.last)]
+    ) {
+      numbers.insert($0.int64(0))
+      return true
+    }
+    let bytesMax = writer.byteCount + 2 * max(request.bytesTarget, 1)
+    let isDivisible = window.last - window.first > 1
+    for place in catalog.tables.indices where numbers.contains(catalog.tables[place].number) {
+      guard let group = position.groups.first(where: { $0.name == catalog.tables[place].table.group }),
+        group.floor < window.last
+      else { continue }
+      let first = max(window.first, group.floor)
+      if try !feedRows(place, window, after: first, bytesMax: isDivisible ? bytesMax : .max) { return false }
+      if catalog.tables[place].isScoped { try feedDepartures(place, window, after: first) }
+    }
+    return true
+  }
+
+  /// `AND NOT (seq > ? AND seq <= ?)` for each range of one's own.
+  private func others(_ window: Window) -> (sql: String, values: [Value]) {
+    (
+      window.own.map { _ in " AND NOT (seq > ? AND seq <= ?)" }.joined(),
+      window.own.flatMap { [.integer($0.first), .integer($0.last)] }
+    )
+  }
+
+  private mutating func feedRows(_ place: Int, _ window: Window, after first: Int64, bytesMax: Int) throws -> Bool {
+    let table = catalog.tables[place]
+    let others = others(window)
+    let filter = filters[place]
+    let keys = table.logKey()
+    // A scoped row that is gone, or out of scope, is told by `salvor_gone` alone.
+    let join = table.isScoped ? "JOIN" : "LEFT JOIN"
+    let inScope = filter.map { " WHERE " + $0.sql { "x.\(quoted($0))" } } ?? ""
+    let statement = try connection.cached(
+      "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, \(table.logKey("c")), \(table.columnList("x")) "
+        + "FROM (SELECT max(seq) AS seq, \(keys) FROM salvor_change WHERE seq > ? AND seq <= ? "
+        + "AND t = \(table.number)\(others.sql) GROUP BY \(keys)) c "
+        + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY c.seq")
+    try statement.bind([.integer(first), .integer(window.last)] + others.values + (filter?.values ?? []))
+    defer { statement.reset() }
+    let columns = 2 + table.keyCount
+    while try statement.step() {
+      let version = window.number(of: statement.int64(0))
+      beginTable(place)
+      if statement.int64(1) == 1 {
+        writer.beginKey(.deleted, version: version)
+        for key in 0..<table.keyCount { writer.value(of: statement, 2 + key) }
+      } else {
+        writer.beginRow(version: version)
+        for column in table.columns.indices { writer.value(of: statement, columns + column) }
+      }
+      writer.endRow()
+      if writer.byteCount > bytesMax { return false }
+    }
+    return true
+  }
+
+  /// Keys of rows that this principal could see and now cannot: deleted, or moved out of the scope.
+  private mutating func feedDepartures(_ place: Int, _ window: Window, after first: Int64) throws {
+    let table = catalog.tables[place]
+    let others = others(window)
+    let filter = filters[place]
+    let was = filter.map { " AND " + $0.sqlForGone("g") } ?? ""
+    let key = "x.\(quoted(table.table.primaryKey[0]))"
+    let isOut = filter.map { " OR (\($0.sql { "x.\(quoted($0))" })) IS NOT TRUE" } ?? ""
+    let statement = try connection.cached(
+      "SELECT c.seq, c.deleted AND \(key) IS NULL, \(table.logKey("c")) "
+        + "FROM (SELECT max(g.seq) AS seq, g.deleted AS deleted, \(table.logKey("g")) FROM salvor_gone g "
+        + "WHERE g.seq > ? AND g.seq <= ? AND g.t = \(table.number)\(others.sql)\(was) "
+        + "GROUP BY \(table.logKey("g"))) c "
+        + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) WHERE \(key) IS NULL\(isOut) ORDER BY c.seq")
+    try statement.bind(
+      [.integer(first), .integer(window.last)] + others.values + (filter?.values ?? []) + (filter?.values ?? []))
+    defer { statement.reset() }
+    while try statement.step() {
+      beginTable(place)
+      writer.beginKey(statement.int64(1) == 1 ? .deleted : .left, version: window.number(of: statement.int64(0)))
+      for key in 0..<table.keyCount { writer.value(of: statement, 2 + key) }
+      writer.endRow()
+    }
+  }
+}

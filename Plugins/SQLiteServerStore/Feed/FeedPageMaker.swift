@@ -1,0 +1,213 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Makes one page of a download (docs/architecture/feed.md): first the tables of the groups that come whole, in key order,
+/// then what the change log says. Runs inside one read transaction, so a page is one snapshot.
+struct FeedPageMaker {
+  enum Outcome {
+    case page(FeedPage)
+    /// Other programs have committed what has no number yet: sweep, then go on from here.
+    case unsealed(FeedPosition?)
+  }
+
+  let connection: SQLiteConnection
+  let catalog: Catalog
+  let request: PageRequest
+  let now: Int64
+  var writer: DownloadChunkWriter
+  var position: FeedPosition
+  let state: CommitLog.State
+  /// By place in the catalog; a table without one is seen whole.
+  let filters: [ScopeFilter?]
+
+  static func page(
+    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, now: Int64
+  ) throws -> Outcome {
+    try connection.transaction(.deferred) {
+      let state = try CommitLog.state(connection)
+      // A download begins at a head that covers everything committed.
+      if request.position == nil && !state.isSealed { return .unsealed(nil) }
+      var maker = try FeedPageMaker(request, connection, catalog, state, now)
+      return try maker.run()
+    }
+  }
+
+  private init(
+    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State, _ now: Int64
+  ) throws {
+    self.connection = connection
+    self.catalog = catalog
+    self.request = request
+    self.state = state
+    self.now = now
+    writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096)
+    filters = catalog.tables.map { ScopeFilter($0, request.principal, catalog) }
+    if let text = request.position {
+      position = try FeedPosition(text)
+      try Self.check(position, request, connection, catalog, state)
+    } else {
+      position = try Self.start(request, connection, catalog, state)
+      let whole = catalog.tables.filter { table in
+        position.groups.contains { $0.isScanned && $0.name == table.table.group }
+      }
+      if !whole.isEmpty { writer.full(whole.map(\.name)) }
+    }
+  }
+
+  /// Groups whose cursor this server made and still keeps, in the scope that the principal has now, go on from it; the
+  /// others are scanned.
+  private static func start(
+    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State
+  ) throws -> FeedPosition {
+    var groups: [FeedPosition.Group] = []
+    let trimmed = try Self.trimmed(connection)
+    for group in request.groups where catalog.schema.groups.contains(where: { $0.name == group.name }) {
+      let digest = catalog.digest(ofGroup: group.name, for: request.principal)
+      var floor: Int64?
+      if let cursor = group.cursor, group.scopeDigest == digest, cursor.number >= trimmed {
+        try connection.query(
+          "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
+          [.integer(cursor.number), .text(cursor.id.text)]
+        ) {
+          floor = $0.int64(0)
+          return false
+        }
+      }
+      groups.append(
+        FeedPosition.Group(
+          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest))
+    }
+    return FeedPosition(
+      start: state.head, groups: groups, scan: groups.contains(where: \.isScanned) ? (0, []) : nil,
+      fed: groups.map(\.floor).min() ?? state.headSequence)
+  }
+
+  static func trimmed(_ connection: SQLiteConnection) throws -> Int64 {
+    try connection.integer("SELECT value FROM salvor_server WHERE key = 'trimmed'") ?? 0
+  }
+
+  private static func check(
+    _ position: FeedPosition, _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ state: CommitLog.State
+  ) throws {
+    let id = try connection.scalar(
+      "SELECT id FROM salvor_commit WHERE number = ?1", .integer(position.start.number))?.string
+    guard id == position.start.id.text, position.fed <= state.lastSequence else {
+      throw FeedPosition.outdated("it began in a state that this server does not have")
+    }
+    guard position.start.number >= (try trimmed(connection)) else {
+      throw FeedPosition.outdated("the server no longer keeps what changed since it began")
+    }
+    for group in position.groups where group.digest != catalog.digest(ofGroup: group.name, for: request.principal) {
+      throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile")
+    }
+  }
+
+  var isFull: Bool { writer.upserts + writer.deletes > 0 && writer.byteCount >= request.bytesTarget }
+
+  private mutating func run() throws -> Outcome {
+    try scanTables()
+    if position.scan == nil {
+      try feedChanges()
+      if position.fed >= state.headSequence {
+        // What is committed but has no number yet may be in what was sent: it belongs to this download.
+        if state.isSealed { return .page(lastPage()) }
+        if writer.upserts + writer.deletes == 0 && request.position != nil { return .unsealed(position) }
+      }
+    }
+    return .page(FeedPage(bytes: writer.finish(), position: position.text, groups: nil))
+  }
+
+  private mutating func lastPage() -> FeedPage {
+    FeedPage(
+      bytes: writer.finish(), position: nil,
+      groups: position.groups.map {
+        GroupState(name: $0.name, cursor: state.head, scopeDigest: $0.digest, lastSync: now)
+      })
+  }
+
+  // MARK: Scan
+
+  private mutating func scanTables() throws {
+    while let place = position.scan {
+      guard place.table < catalog.tables.count else {
+        position.scan = nil
+        return
+      }
+      let table = catalog.tables[place.table]
+      if position.groups.contains(where: { $0.isScanned && $0.name == table.table.group }) {
+        guard try scan(place.table, after: place.after) else { return }
+      }
+      position.scan = (place.table + 1, [])
+    }
+  }
+
+  /// True: the table is through.
+  private mutating func scan(_ place: Int, after: Key) throws -> Bool {
+    // The page may be full before the table has a row that may be seen.
+    if isFull { return false }
+    let table = catalog.tables[place]
+    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.malformed }
+    var conditions: [String] = []
+    if !after.isEmpty {
+      let keys = table.keyList("x")
+      conditions.append(
+        table.keyCount == 1 ? "\(keys) > ?" : "(\(keys)) > (\(after.map { _ in "?" }.joined(separator: ", ")))")
+    }
+    let filter = filters[place]
+    if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
+    let statement = try connection.cached(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x"
+        + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
+        + " ORDER BY \(table.keyList("x"))")
+    try statement.bind(after + (filter?.values ?? []))
+    defer { statement.reset() }
+    let count = table.columns.count
+    while try statement.step() {
+      if isFull { return false }
+      if writer.upserts == 0 || statementsTable != place { beginTable(place) }
+      writer.beginRow(version: nil)
+      for column in 0..<count { writer.value(of: statement, column) }
+      writer.endRow()
+      if writer.byteCount >= request.bytesTarget {
+        position.scan = (place, table.keyPlaces.map { statement.value($0) })
+      }
+    }
+    return true
+  }
+
+  private var statementsTable: Int?
+
+  mutating func beginTable(_ place: Int) {
+    let table = catalog.tables[place]
+    writer.table(table.name, columns: table.columns.map(\.name))
+    statementsTable = place
+  }
+}
+
+extension DownloadChunkWriter {
+  /// Writes a column of a statement's current row, without a copy in between.
+  mutating func value(of row: SQLiteStatement, _ column: Int) {
+    value { payload in
+      switch row.storageClass(column) {
+      case .null: payload.null()
+      case .integer: payload.integer(row.int64(column))
+      case .real: payload.real(row.double(column))
+      case .text: row.withText(column) { payload.text($0.bindMemory(to: UInt8.self)) }
+      case .blob: row.withBlob(column) { payload.blob($0.bindMemory(to: UInt8.self)) }
+      }
+    }
+  }
+}
+
+enum StorageClass: Int32 {
+  case integer = 1, real, text, blob, null
+}
+
+extension SQLiteStatement {
+  /// The numbers are SQLite's own (`SQLITE_INTEGER`, …).
+  @inline(__always)
+  func storageClass(_ column: Int) -> StorageClass { StorageClass(rawValue: type(column)) ?? .null }
+}

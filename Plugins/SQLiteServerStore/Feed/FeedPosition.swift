@@ -1,0 +1,75 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Where a download stands: everything a page needs besides the database and the principal. Opaque to clients.
+struct FeedPosition {
+  struct Group {
+    var name: String
+    /// The last entry of the change log that the group has; for a scanned one that of the start.
+    var floor: Int64
+    var isScanned: Bool
+    /// `Catalog.digest` when the download began.
+    var digest: String
+  }
+
+  /// The head when the download began.
+  var start: Commit
+  var groups: [Group]
+  /// The table (its place in the catalog) and the key after which the scan goes on; nil: there is none left.
+  var scan: (table: Int, after: Key)?
+  /// The last entry of the change log that was fed.
+  var fed: Int64
+
+  var text: String {
+    let json: JSONValue = [
+      "start": .integer(start.number),
+      "id": .string(start.id.text),
+      "groups": .array(
+        groups.map { .array([.string($0.name), .integer($0.floor), .bool($0.isScanned), .string($0.digest)]) }),
+      "scan": scan.map { .array([.integer(Int64($0.table)), .array($0.after.map { JSONValue($0) })]) } ?? .null,
+      "fed": .integer(fed),
+    ]
+    return json.text
+  }
+
+  init(start: Commit, groups: [Group], scan: (table: Int, after: Key)?, fed: Int64) {
+    self.start = start
+    self.groups = groups
+    self.scan = scan
+    self.fed = fed
+  }
+
+  init(_ text: String) throws {
+    let json = try JSONValue(parsing: Array(text.utf8))
+    start = Commit(number: try json.integer("start"), id: try json.identifier("id"))
+    groups = []
+    for entry in try json.array("groups") {
+      guard let items = entry.array, items.count == 4, let name = items[0].string, let floor = items[1].integer,
+        let isScanned = items[2].bool, let digest = items[3].string
+      else { throw Self.malformed }
+      groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest))
+    }
+    fed = try json.integer("fed")
+    if let place = try json.optionalArray("scan") {
+      guard place.count == 2, let table = place[0].integer, table >= 0, let key = place[1].array else {
+        throw Self.malformed
+      }
+      var values: Key = []
+      for value in key {
+        guard let value = value.rowValue else { throw Self.malformed }
+        values.append(value)
+      }
+      scan = (Int(clamping: table), values)
+    }
+  }
+
+  static var malformed: SalvorError {
+    SalvorError(.malformed, "The position of the download is none that this server gave. Begin the download again.")
+  }
+
+  static func outdated(_ why: String) -> SalvorError {
+    SalvorError(
+      .inconsistentDownload, "This download cannot go on: \(why). Discard what is staged and begin it again.")
+  }
+}

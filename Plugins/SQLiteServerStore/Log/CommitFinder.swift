@@ -1,0 +1,55 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Answers whether this server made a commit (semantics 6): by number and ID.
+struct CommitFinder {
+  let connection: SQLiteConnection
+
+  func finding(_ commit: Commit) throws -> CursorFinding {
+    let trimmed = try FeedPageMaker.trimmed(connection)
+    let id = try connection.scalar("SELECT id FROM salvor_commit WHERE number = ?1", .integer(commit.number))?.string
+    if let id, id != commit.id.text { return .unknown }
+    if commit.number < trimmed { return .trimmed }
+    return id == nil ? .unknown : .known
+  }
+
+  /// The newest of `commits` that this server made and can still name.
+  func lastShared(_ commits: [Commit]) throws -> Commit? {
+    try commits.filter { commit in
+      try connection.integer(
+        "SELECT EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?1 AND id = ?2)", .integer(commit.number),
+        .text(commit.id.text)) == 1
+    }.max { $0.number < $1.number }
+  }
+}
+
+/// Removes what is older than the retention: entries of the change log, tombstones, commits, and the IDs of requests and
+/// uploads settled before. The newest commit and the log's highest entry always stay, so that no number is used again.
+struct Trimming {
+  let connection: SQLiteConnection
+
+  func run(before milliseconds: Int64) throws {
+    // Cursors at this commit are in step with what is kept: everything after it.
+    var floor: (number: Int64, sequence: Int64)?
+    try connection.query(
+      """
+      SELECT c.number, c.last_seq FROM salvor_commit c JOIN salvor_commit n ON n.number = c.number + 1
+      WHERE n.time < ?1 ORDER BY c.number DESC LIMIT 1
+      """, [.integer(milliseconds)]
+    ) {
+      floor = ($0.int64(0) + 1, $0.int64(1))
+      return false
+    }
+    guard let floor else { return }
+    let sequence = try connection.integer("SELECT last_seq FROM salvor_commit WHERE number = ?1", .integer(floor.number)) ?? 0
+    try connection.run(
+      "DELETE FROM salvor_change WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM salvor_change)", .integer(sequence))
+    try connection.run("DELETE FROM salvor_gone WHERE seq <= ?1", .integer(sequence))
+    try connection.run("DELETE FROM salvor_commit WHERE number < ?1", .integer(floor.number))
+    try connection.run(
+      "UPDATE salvor_server SET value = max(value, ?1) WHERE key = 'trimmed'", .integer(floor.number))
+    try connection.run("DELETE FROM salvor_settled WHERE time < ?1", .integer(milliseconds))
+    try connection.run("DELETE FROM salvor_sequence WHERE time < ?1", .integer(milliseconds))
+  }
+}

@@ -1,0 +1,101 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Numbers what the change log holds: the entries after the newest commit's last one become the next commit, whoever
+/// wrote them. All of it runs inside the caller's immediate transaction, so numbers are given in one serial place.
+final class CommitLog {
+  let connection: SQLiteConnection
+  let catalog: Catalog
+  private let incarnation: IncarnationID
+  private let random: any RandomSource
+  private let clock: any Clock
+  private let expansion: ScopeExpansion
+
+  struct State {
+    var head: Commit
+    /// The last entry that has a number.
+    var headSequence: Int64
+    /// The last entry.
+    var lastSequence: Int64
+    var isSealed: Bool { headSequence >= lastSequence }
+  }
+
+  init(
+    _ connection: SQLiteConnection, catalog: Catalog, incarnation: IncarnationID, random: any RandomSource,
+    clock: any Clock
+  ) {
+    self.connection = connection
+    self.catalog = catalog
+    self.incarnation = incarnation
+    self.random = random
+    self.clock = clock
+    expansion = ScopeExpansion(connection, catalog)
+  }
+
+  static func state(_ connection: SQLiteConnection) throws -> State {
+    var state: State?
+    try connection.query(
+      """
+      SELECT number, id, last_seq, (SELECT max(seq) FROM salvor_change) FROM salvor_commit
+      ORDER BY number DESC LIMIT 1
+      """
+    ) { row in
+      if let id = CommitID(row.string(1)) {
+        state = State(
+          head: Commit(number: row.int64(0), id: id), headSequence: row.int64(2),
+          lastSequence: row.isNull(3) ? row.int64(2) : row.int64(3))
+      }
+      return false
+    }
+    guard let state else {
+      throw SalvorError(.storageCorrupt, "salvor_commit holds no commit. Restore the database from a copy.")
+    }
+    return state
+  }
+
+  /// Numbers what other programs have committed. Call it in an immediate transaction.
+  func sweep() throws -> Commit {
+    let before = try Self.state(connection)
+    guard !before.isSealed else { return before.head }
+    try clearPending()
+    try expansion.expand(after: before.headSequence, to: before.lastSequence, own: false)
+    return try seal(remote: nil) ?? before.head
+  }
+
+  /// Makes the entries without a number the next commit. Nil: there are none.
+  func seal(remote: RemoteID?) throws -> Commit? {
+    let state = try Self.state(connection)
+    guard !state.isSealed else { return nil }
+    let commit = Commit(number: state.head.number + 1, id: CommitID(from: random))
+    try connection.run(
+      "INSERT INTO salvor_commit (number, id, incarnation, remote, last_seq, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+      .integer(commit.number), .text(commit.id.text), .text(incarnation.text),
+      remote.map { .text($0.text) } ?? .null, .integer(state.lastSequence), .integer(clock.now()))
+    try connection.run(
+      "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+      .text(incarnation.text), .integer(commit.number))
+    return commit
+  }
+
+  /// Follows the moves between scopes that an upload's own entries made: what it touches belongs to the next commit.
+  func expandOwn(after first: Int64, to last: Int64) throws {
+    try expansion.expand(after: first, to: last, own: true)
+  }
+
+  /// Appends an entry that says: look at this key.
+  func touch(_ table: ServerTable, _ key: [Value]) throws {
+    let slots = (0..<key.count)
+    try connection.run(
+      "INSERT INTO salvor_change (t, op, \(slots.map { "v\($0)" }.joined(separator: ", "))) "
+        + "VALUES (?1, ?2, \(slots.map { "?\($0 + 3)" }.joined(separator: ", ")))",
+      [.integer(table.number), .integer(LogOperation.touch)] + key)
+  }
+
+  /// Rows that UPSERT and OR IGNORE left behind.
+  private func clearPending() throws {
+    for table in catalog.tables where try connection.integer("SELECT EXISTS (SELECT 1 FROM \(table.pending))") == 1 {
+      try connection.execute("DELETE FROM \(table.pending)")
+    }
+  }
+}

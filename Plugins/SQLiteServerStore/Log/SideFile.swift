@@ -1,0 +1,53 @@
+import SalvorModel
+import SalvorWire
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// The file beside the database that remembers its last commit (semantics 6). It is written after each commit, by one
+/// write to an open file, and never read but at open: a database that does not know what it says came from a backup.
+final class SideFile {
+  struct Content: Hashable {
+    var server: ServerID
+    var incarnation: IncarnationID
+    var commit: Commit
+  }
+
+  /// One record of this size, padded with spaces, so that a write never leaves a part of an older one.
+  private static let size = 256
+  private let descriptor: Int32
+
+  /// Nil where it cannot be opened: the database works without it.
+  init?(_ path: String) {
+    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { return nil }
+  }
+
+  deinit { close(descriptor) }
+
+  /// Nil where there is none yet, or a power cut left a damaged one.
+  func read() -> Content? {
+    var bytes = [UInt8](repeating: 0x20, count: Self.size)
+    let count = pread(descriptor, &bytes, Self.size, 0)
+    guard count > 0, let json = try? JSONValue(parsing: Array(bytes.prefix(count))) else { return nil }
+    guard let server: ServerID = try? json.identifier("server"),
+      let incarnation: IncarnationID = try? json.identifier("incarnation"),
+      let number = try? json.integer("commit"), let id: CommitID = try? json.identifier("id")
+    else { return nil }
+    return Content(server: server, incarnation: incarnation, commit: Commit(number: number, id: id))
+  }
+
+  /// Failures are let go: what the file protects against is noticed by the sequence check too.
+  func write(_ content: Content) {
+    let json: JSONValue = [
+      "server": .string(content.server.text), "incarnation": .string(content.incarnation.text),
+      "commit": .integer(content.commit.number), "id": .string(content.commit.id.text),
+    ]
+    var bytes = json.bytes
+    bytes += [UInt8](repeating: 0x20, count: max(0, Self.size - 1 - bytes.count)) + [0x0A]
+    _ = pwrite(descriptor, bytes, bytes.count, 0)
+  }
+}

@@ -1,0 +1,134 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What requests did, or would have done, that others depend on (semantics 7, *Depends on*). Each set names, by
+/// `RowHash`, the first request that did it.
+struct Footprints {
+  /// Rows that were changed at all.
+  private var rows: [UInt64: Int] = [:]
+  /// Rows that were made, or given another parent.
+  private var made: [UInt64: Int] = [:]
+  /// Parents that rows were taken away from.
+  private var unlinked: [UInt64: Int] = [:]
+  /// Unique values that rows gave up.
+  private var freed: [UInt64: Int] = [:]
+
+  var isEmpty: Bool { rows.isEmpty }
+
+  mutating func add(_ steps: [Step], by ordinal: Int) {
+    func note(_ hash: UInt64, _ set: inout [UInt64: Int]) { set[hash] = min(set[hash] ?? ordinal, ordinal) }
+    for step in steps {
+      note(step.row, &rows)
+      if step.makesOrRelinks { note(step.row, &made) }
+      for parent in step.targetsBefore.subtracting(step.targetsAfter) { note(parent, &unlinked) }
+      for value in step.uniqueBefore.subtracting(step.uniqueAfter) { note(value, &freed) }
+    }
+  }
+
+  /// The first of the requests here that one with these steps depends on.
+  func first(neededBy steps: [Step]) -> Int? {
+    var found: [Int] = []
+    for step in steps {
+      if let ordinal = rows[step.row] { found.append(ordinal) }
+      found += step.targetsAfter.compactMap { made[$0] }
+      if step.operation == .delete, let ordinal = unlinked[step.row] { found.append(ordinal) }
+      found += step.uniqueAfter.subtracting(step.uniqueBefore).compactMap { freed[$0] }
+    }
+    return found.min()
+  }
+
+  /// One of the requests here makes a row that these steps reference.
+  func makesParent(of steps: [Step]) -> Bool {
+    steps.contains { step in step.targetsAfter.contains { made[$0] != nil } }
+  }
+}
+
+/// What a change does to its row, as far as it and the server's row say.
+struct Step {
+  var row: UInt64
+  var operation: Operation
+  var targetsBefore: Set<UInt64> = []
+  var targetsAfter: Set<UInt64> = []
+  var uniqueBefore: Set<UInt64> = []
+  var uniqueAfter: Set<UInt64> = []
+
+  var makesOrRelinks: Bool {
+    operation == .insert || (operation == .update && targetsBefore != targetsAfter)
+  }
+}
+
+/// Works out the steps of a request: each change over the server's row and over the request's earlier changes.
+struct StepReader {
+  let rows: RowReader
+  let catalog: Catalog
+
+  func steps(of request: StagedRequest) throws -> [Step] {
+    var present: [UInt64: Row?] = [:]
+    return try request.changes.map { change in
+      var step = Step(row: change.hash, operation: change.operation)
+      guard let place = change.table else { return step }
+      let table = catalog.tables[place]
+      let row = try present[change.hash] ?? rows.row(place, change.key)
+      var before: Row?
+      var after: Row?
+      switch change.operation {
+      case .delete: before = row
+      case .update:
+        before = row
+        after = row
+        for (index, column) in change.columns.enumerated() {
+          before?[column] = change.old[index]
+          after?[column] = change.new[index]
+        }
+      case .insert:
+        after = row ?? table.columns.map { $0.defaultValue ?? .null }
+        for (index, column) in change.columns.enumerated() { after?[column] = change.new[index] }
+      }
+      present[change.hash] = .some(after)
+      step.targetsBefore = targets(before, table)
+      step.targetsAfter = targets(after, table)
+      step.uniqueBefore = uniques(before, table)
+      step.uniqueAfter = uniques(after, table)
+      return step
+    }
+  }
+
+  private func targets(_ row: Row?, _ table: ServerTable) -> Set<UInt64> {
+    guard let row else { return [] }
+    return Set(
+      table.table.references.compactMap { reference in
+        guard let place = table.place(reference.column), !row[place].isNull else { return nil }
+        return RowHash(table: reference.table).adding(CollectionOfOne(row[place]))
+      })
+  }
+
+  private func uniques(_ row: Row?, _ table: ServerTable) -> Set<UInt64> {
+    guard let row else { return [] }
+    return Set(
+      table.uniqueColumns.enumerated().compactMap { index, names in
+        let values = names.compactMap(table.place).map { row[$0] }
+        guard values.count == names.count, !values.contains(.null) else { return nil }
+        return RowHash(table: "\(index) \(table.name)").adding(values)
+      })
+  }
+}
+
+/// Reads single rows of the real tables.
+struct RowReader {
+  let connection: SQLiteConnection
+  let catalog: Catalog
+
+  /// The travelling columns.
+  func row(_ place: Int, _ key: Key) throws -> Row? {
+    let table = catalog.tables[place]
+    var row: Row?
+    try connection.query(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key
+    ) {
+      row = $0.values()
+      return false
+    }
+    return row
+  }
+}

@@ -1,0 +1,80 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Finds the rows that an upload must be fed although it wrote them itself: an accepted row is left out of the feed only
+/// where the server now holds exactly the client's base plus what it sent (semantics 4). Triggers of the server's own and
+/// foreign key actions show as entries of the change log that no request explains.
+struct EchoAccount {
+  struct Row {
+    var table: Int
+    var key: Key
+  }
+
+  private let connection: SQLiteConnection
+  private let catalog: Catalog
+  private let seeds: [RowHash]
+  /// The last entry that is accounted for.
+  private var sequence: Int64
+  private var rows: [Row] = []
+  private var hashes: Set<UInt64> = []
+
+  init(_ connection: SQLiteConnection, _ catalog: Catalog, last: Int64) {
+    self.connection = connection
+    self.catalog = catalog
+    seeds = catalog.tables.map { RowHash(table: $0.name) }
+    sequence = last
+  }
+
+  mutating func feed(_ table: Int, _ key: Key, _ hash: UInt64) {
+    if hashes.insert(hash).inserted { rows.append(Row(table: table, key: key)) }
+  }
+
+  mutating func feed(_ request: StagedRequest) {
+    for change in request.changes { if let table = change.table { feed(table, change.key, change.hash) } }
+  }
+
+  /// A statement has changed one row. A row and its entry in the log are two changes; one is a row that was so already.
+  mutating func account(from before: Int, row: UInt64) throws {
+    switch connection.totalChanges - before {
+    case 2: sequence += 1
+    case 1: break
+    default: try compare([row: 1])
+    }
+  }
+
+  mutating func account(from before: Int, _ request: StagedRequest) throws {
+    if connection.totalChanges == before { return }
+    var expected: [UInt64: Int] = [:]
+    for change in request.changes { expected[change.hash, default: 0] += 1 }
+    try compare(expected)
+  }
+
+  /// Feeds the rows of the entries since the last account that are more than expected.
+  private mutating func compare(_ expected: [UInt64: Int]) throws {
+    var left = expected
+    var last = sequence
+    let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
+    var extra: [(Int, Key, UInt64)] = []
+    try connection.query("SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(sequence)]) { row in
+      last = row.int64(0)
+      guard let place = catalog.place(number: row.int64(1)) else { return true }
+      let key = row.values(from: 2, count: catalog.tables[place].keyCount)
+      let hash = seeds[place].adding(key)
+      if let count = left[hash], count > 0 {
+        left[hash] = count - 1
+      } else {
+        extra.append((place, key, hash))
+      }
+      return true
+    }
+    sequence = last
+    for (place, key, hash) in extra { feed(place, key, hash) }
+  }
+
+  /// The rows, and what came to the log since the last account.
+  mutating func rowsToFeed() throws -> [Row] {
+    try compare([:])
+    return rows
+  }
+}

@@ -1,0 +1,131 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// How the changes of one shape are checked and applied: made once per upload and shape.
+///
+/// `statement` applies a change in one step where nothing speaks against it: the row is there (or, for an insert, is
+/// not), within the principal's scope, and for a delete no row would be taken along. Where it changes no row or breaks a
+/// constraint it has done nothing, and the change is looked at closely (`CarefulChanges`).
+final class ShapePlan {
+  let operation: Operation
+  /// Nil: unknown.
+  let place: Int?
+  let columns: [Int]
+  /// What is wrong with every change of this shape.
+  let refusal: RefusalText?
+  let itemCount: Int
+  /// Which items of the row array are the key.
+  let keyItems: [Int]
+  /// For each item: the column that must store it; nil for an old value.
+  let targets: [Column?]
+  let seed: RowHash
+  private(set) var statement: SQLiteStatement?
+  /// The items bound to the statement's parameters, in order.
+  private(set) var parameters: [Int] = []
+
+  init(
+    _ shape: UploadShape, _ connection: SQLiteConnection, _ catalog: Catalog, _ principal: Principal
+  ) throws {
+    operation = shape.operation
+    seed = RowHash(table: shape.table)
+    let place = catalog.place(of: shape.table)
+    self.place = place
+    guard let place else {
+      columns = []
+      keyItems = []
+      targets = []
+      itemCount = -1
+      refusal = RefusalText(
+        .unknownTable, "The server has no synchronized table \(shape.table). Check the schema.")
+      return
+    }
+    let table = catalog.tables[place]
+    let found = shape.columns.map { name in table.place(name) }
+    columns = found.compactMap(\.self)
+    let keyCount = table.keyCount
+    if table.table.maintained != .dual {
+      refusal = RefusalText(
+        .serverMaintained, "\(table.name) is maintained by the server. Withdraw the change.")
+    } else if let unknown = found.firstIndex(where: { $0 == nil }) {
+      refusal = RefusalText(
+        .unknownColumn, "The server's table \(table.name) has no column \(shape.columns[unknown]). Check the schema.")
+    } else {
+      refusal = nil
+    }
+    let types = found.map { $0.map { table.columns[$0] } }
+    let keyColumns = table.keyPlaces.map { table.columns[$0] }
+    switch shape.operation {
+    case .insert:
+      itemCount = shape.columns.count
+      targets = types
+      keyItems = table.table.primaryKey.compactMap { name in shape.columns.firstIndex(of: name) }
+    case .update:
+      itemCount = keyCount + 2 * shape.columns.count
+      targets = keyColumns + types.flatMap { [nil, $0] }
+      keyItems = Array(0..<keyCount)
+    case .delete:
+      itemCount = keyCount
+      targets = keyColumns
+      keyItems = Array(0..<keyCount)
+    }
+    guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
+    try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
+  }
+
+  private func makeStatement(
+    _ table: ServerTable, _ place: Int, _ shape: UploadShape, _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ filter: ScopeFilter?
+  ) throws {
+    var sql: String
+    switch operation {
+    case .insert:
+      let slots = shape.columns.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+      sql = "INSERT INTO \(table.sql) (\(quotedList(shape.columns))) "
+      if let filter {
+        guard filter.columns.isSubset(of: shape.columns) else { return }
+        sql += "SELECT \(slots) WHERE " + filter.sql { name in "?\((shape.columns.firstIndex(of: name) ?? 0) + 1)" }
+      } else {
+        sql += "VALUES (\(slots))"
+      }
+      parameters = Array(0..<itemCount)
+    case .update:
+      guard !shape.columns.isEmpty, Set(shape.columns).isDisjoint(with: table.table.primaryKey),
+        Set(shape.columns).count == shape.columns.count,
+        filter?.columns.isDisjoint(with: shape.columns) ?? true
+      else { return }
+      let count = shape.columns.count
+      let sets = shape.columns.enumerated().map { "\(quoted($1)) = ?\($0 + 1)" }
+      sql = "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
+        + table.keyMatches("x") { "?\(count + $0 + 1)" }
+      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
+      parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems
+    case .delete:
+      sql = "DELETE FROM \(table.sql) AS x WHERE " + table.keyMatches("x") { "?\($0 + 1)" }
+      for child in catalog.children[place] where child.reference.takesRowsAlong {
+        sql += " AND NOT " + catalog.childExists(child, of: place, parentKey: "x.\(quoted(table.table.primaryKey[0]))")
+      }
+      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
+      parameters = keyItems
+    }
+    let statement = try connection.prepare(sql, persistent: true)
+    try statement.bind(filter?.values ?? [], from: parameters.count + 1)
+    self.statement = statement
+  }
+}
+
+extension Reference {
+  /// A delete of the parent changes the child by itself.
+  var takesRowsAlong: Bool { onDelete == .cascade || onDelete == .setNull }
+}
+
+extension Catalog {
+  /// A row other than the parent itself references it.
+  func childExists(_ child: ChildReference, of parent: Int, parentKey: String) -> String {
+    let table = tables[child.table]
+    let itself =
+      child.table == parent ? " AND c.\(quoted(table.table.primaryKey[0])) IS NOT \(parentKey)" : ""
+    return "EXISTS (SELECT 1 FROM \(table.sql) c WHERE c.\(quoted(child.reference.column)) = \(parentKey)\(itself))"
+  }
+}

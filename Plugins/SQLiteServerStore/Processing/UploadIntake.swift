@@ -1,0 +1,127 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The row array that the reader stands on: its values in place, until the next one.
+///
+/// Texts and blobs point into the chunk. The few that had to be unescaped stand in the reader's scratch space, which its
+/// next value overwrites: they are copied aside.
+struct RowItems {
+  private(set) var items: [PayloadReader.Item] = []
+  private(set) var byteCount = 0
+  private var copies: [UnsafeMutableBufferPointer<UInt8>] = []
+  private let chunk: UnsafeBufferPointer<UInt8>
+
+  init(_ chunk: UnsafeBufferPointer<UInt8>) { self.chunk = chunk }
+
+  mutating func read(_ reader: inout UploadChunkReader) throws(SalvorError) {
+    items.removeAll(keepingCapacity: true)
+    release()
+    byteCount = 0
+    while let item = try reader.item() {
+      switch item {
+      case .text(let bytes):
+        byteCount += bytes.count
+        items.append(.text(kept(bytes)))
+      case .blob(let bytes):
+        byteCount += bytes.count
+        items.append(.blob(kept(bytes)))
+      default:
+        byteCount += 8
+        items.append(item)
+      }
+    }
+  }
+
+  private mutating func kept(_ bytes: UnsafeBufferPointer<UInt8>) -> UnsafeBufferPointer<UInt8> {
+    guard let base = bytes.baseAddress, let start = chunk.baseAddress else { return bytes }
+    if base >= start && base <= start + chunk.count { return bytes }
+    let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(1, bytes.count))
+    _ = copy.initialize(from: bytes)
+    copies.append(copy)
+    return UnsafeBufferPointer(start: copy.baseAddress, count: bytes.count)
+  }
+
+  /// Call it when the last row is done with.
+  mutating func release() {
+    guard !copies.isEmpty else { return }
+    for copy in copies { copy.deallocate() }
+    copies.removeAll(keepingCapacity: true)
+  }
+}
+
+extension PayloadReader.Item {
+  var isNull: Bool { if case .null = self { true } else { false } }
+
+  /// As `ColumnType.stores`, without making a value.
+  func isStored(by type: ColumnType) -> Bool {
+    switch (type, self) {
+    case (_, .null), (.text, .text), (.timestamp, .text), (.json, .text), (.integer, .integer), (.real, .real),
+      (.blob, .blob):
+      true
+    case (.boolean, .integer(let x)): x == 0 || x == 1
+    default: false
+    }
+  }
+}
+
+extension SQLiteStatement {
+  /// Binds a value of the payload where it stands; it must stay there until the statement has run.
+  func bind(_ parameter: Int, _ item: PayloadReader.Item) throws {
+    switch item {
+    case .null: try bindNull(parameter)
+    case .integer(let x): try bind(parameter, x)
+    case .real(let x): try bind(parameter, x)
+    case .text(let x): try bindText(parameter, UnsafeRawBufferPointer(x), copying: false)
+    case .blob(let x): try bindBlob(parameter, UnsafeRawBufferPointer(x), copying: false)
+    }
+  }
+}
+
+extension ShapePlan {
+  /// What is wrong with this row's content alone.
+  func refusal(_ row: RowItems, _ catalog: Catalog, _ limits: Limits) -> RefusalText? {
+    if let refusal { return refusal }
+    guard let place else { return nil }
+    let table = catalog.tables[place]
+    if row.byteCount > limits.rowBytesMax {
+      return RefusalText(
+        .tooLarge, "The row of \(table.name) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
+    }
+    for (item, target) in zip(row.items, targets) {
+      guard let target, !item.isStored(by: target.type) else { continue }
+      return RefusalText(
+        .notStorable, "\(table.name).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
+    }
+    return nil
+  }
+
+  func hash(_ items: [PayloadReader.Item]) -> UInt64 {
+    var hash = seed
+    if place == nil || keyItems.isEmpty {
+      for item in items { hash.add(item) }
+    } else {
+      for index in keyItems { hash.add(items[index]) }
+    }
+    return hash.value
+  }
+
+  /// The change, taken out of the payload.
+  func change(_ items: [PayloadReader.Item], made: Int64, hash: UInt64) -> StagedChange {
+    let values = items.map(\.value)
+    var change = StagedChange(
+      table: refusal == nil ? place : nil, operation: operation, columns: columns, key: keyItems.map { values[$0] },
+      old: [], new: [], made: made, hash: hash)
+    guard change.table != nil else { return change }
+    switch operation {
+    case .insert: change.new = values
+    case .update:
+      let first = keyItems.count
+      change.old = columns.indices.map { values[first + 2 * $0] }
+      change.new = columns.indices.map { values[first + 2 * $0 + 1] }
+    case .delete: break
+    }
+    return change
+  }
+}

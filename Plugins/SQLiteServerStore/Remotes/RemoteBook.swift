@@ -1,0 +1,185 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The remote databases: who they are, what they uploaded last, what is staged of the next upload.
+struct RemoteBook {
+  let connection: SQLiteConnection
+
+  private static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload"
+
+  private func record(_ row: SQLiteStatement) -> RemoteRecord? {
+    guard let id = RemoteID(row.string(0)) else { return nil }
+    return RemoteRecord(
+      id: id, principal: row.string(1), isBlocked: row.int64(2) == 1, isDeleted: row.int64(3) == 1,
+      sequence: row.optionalString(4).flatMap { SequenceID($0) }, registered: row.int64(5),
+      lastUpload: row.isNull(6) ? nil : row.int64(6))
+  }
+
+  func remote(_ id: RemoteID) throws -> RemoteRecord? {
+    var found: RemoteRecord?
+    try connection.query("SELECT \(Self.columns) FROM salvor_remote WHERE id = ?1", [.text(id.text)]) {
+      found = record($0)
+      return false
+    }
+    return found
+  }
+
+  func all() throws -> [RemoteRecord] {
+    var found: [RemoteRecord] = []
+    try connection.query("SELECT \(Self.columns) FROM salvor_remote ORDER BY id") {
+      if let record = record($0) { found.append(record) }
+      return true
+    }
+    return found
+  }
+
+  func isOlder(_ sequence: SequenceID, of remote: RemoteID) throws -> Bool {
+    try connection.integer(
+      "SELECT EXISTS (SELECT 1 FROM salvor_sequence WHERE remote = ?1 AND sequence = ?2)", .text(remote.text),
+      .text(sequence.text)) == 1
+  }
+
+  func register(_ remote: RemoteID, principal: String, now: Int64) throws {
+    guard let known = try self.remote(remote) else {
+      try connection.run(
+        "INSERT INTO salvor_remote (id, principal, blocked, deleted, registered) VALUES (?1, ?2, 0, 0, ?3)",
+        .text(remote.text), .text(principal), .integer(now))
+      return
+    }
+    if known.isBlocked {
+      throw SalvorError(.remoteBlocked, "This remote ID is blocked. Ask the administrator.")
+    }
+    guard known.principal == principal else {
+      throw SalvorError(
+        .remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
+    }
+    try connection.run("UPDATE salvor_remote SET deleted = 0 WHERE id = ?1 AND deleted = 1", .text(remote.text))
+  }
+
+  /// Throws `not-found` where the remote is not registered.
+  func registered(_ remote: RemoteID) throws -> RemoteRecord {
+    guard let found = try self.remote(remote), !found.isDeleted else {
+      throw SalvorError(.notFound, "This remote ID is not registered. Register it first.")
+    }
+    return found
+  }
+
+  func delete(_ remote: RemoteID, block: Bool, now: Int64) throws -> Bool {
+    guard let known = try self.remote(remote), !known.isDeleted || known.isBlocked != block else { return false }
+    if let sequence = known.sequence { try remember(sequence, of: remote, now: now) }
+    try connection.run(
+      "UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL WHERE id = ?1", .text(remote.text),
+      .integer(block ? 1 : 0))
+    try unstage(remote)
+    return true
+  }
+
+  private func remember(_ sequence: SequenceID, of remote: RemoteID, now: Int64) throws {
+    try connection.run(
+      "INSERT INTO salvor_sequence (remote, sequence, time) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+      .text(remote.text), .text(sequence.text), .integer(now))
+  }
+
+  // MARK: Results
+
+  /// S becomes an older one, S := `sequence`, and the results stand with it.
+  func record(_ remote: RemoteID, _ sequence: SequenceID, _ results: UploadResults, now: Int64) throws {
+    if let before = try self.remote(remote)?.sequence, before != sequence { try remember(before, of: remote, now: now) }
+    try connection.run(
+      "UPDATE salvor_remote SET sequence = ?2, last_upload = ?3 WHERE id = ?1", .text(remote.text), .text(sequence.text),
+      .integer(now))
+    try connection.run(
+      "INSERT INTO salvor_result (remote, sequence, result) VALUES (?1, ?2, ?3) "
+        + "ON CONFLICT (remote) DO UPDATE SET sequence = ?2, result = ?3",
+      .text(remote.text), .text(sequence.text), .text(results.json.text))
+    try unstage(remote)
+  }
+
+  /// Of the remote's last upload, where it is `sequence`; also after an administrator has deleted the remote.
+  func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {
+    guard
+      let text = try connection.scalar(
+        "SELECT result FROM salvor_result WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text))?
+        .string
+    else { return nil }
+    return try UploadResults(JSONValue(parsing: Array(text.utf8)))
+  }
+
+  // MARK: Staging
+
+  func stage(_ chunk: UploadChunk, index: Int, _ remote: RemoteID, _ sequence: SequenceID, _ limits: Limits) throws {
+    _ = try registered(remote)
+    try connection.run(
+      "DELETE FROM salvor_staging WHERE remote = ?1 AND sequence <> ?2", .text(remote.text), .text(sequence.text))
+    if index > 0 {
+      let before = try connection.integer(
+        "SELECT last FROM salvor_staging WHERE remote = ?1 AND chunk = ?2", .text(remote.text), .integer(Int64(index) - 1))
+      guard let before, before < chunk.firstCounter else {
+        throw SalvorError(
+          .chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
+      }
+    }
+    let staged = try connection.integer(
+      "SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging WHERE remote = ?1 AND chunk <> ?2", .text(remote.text),
+      .integer(Int64(index))) ?? 0
+    guard Int(staged) + chunk.bytes.count <= limits.uploadBytesMax else {
+      throw SalvorError(
+        .tooLarge, "The upload is larger than \(limits.uploadBytesMax) bytes. Send it in parts.")
+    }
+    let statement = try connection.cached(
+      """
+      INSERT INTO salvor_staging (remote, sequence, chunk, first, last, changes, is_last, bytes)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (remote, chunk) DO UPDATE SET
+        first = ?4, last = ?5, changes = ?6, is_last = ?7, bytes = ?8
+      """)
+    try statement.bind(
+      [
+        .text(remote.text), .text(sequence.text), .integer(Int64(index)), .integer(chunk.firstCounter),
+        .integer(chunk.lastCounter), .integer(Int64(chunk.changeCount)), .integer(chunk.isLast ? 1 : 0),
+      ])
+    try chunk.bytes.withUnsafeBytes { bytes in
+      try statement.bindBlob(8, bytes, copying: false)
+      try statement.run()
+    }
+    statement.clearBindings()
+  }
+
+  func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
+    var staged = StagedUpload()
+    try connection.query(
+      "SELECT count(*), max(last), sum(length(bytes)) FROM salvor_staging WHERE remote = ?1 AND sequence = ?2",
+      [.text(remote.text), .text(sequence.text)]
+    ) {
+      staged = StagedUpload(chunks: Int($0.int64(0)), lastCounter: $0.int64(1), bytes: $0.int64(2))
+      return false
+    }
+    return staged
+  }
+
+  /// Throws `chunk-missing` unless the upload is staged from its first chunk to its last.
+  func requireWhole(_ remote: RemoteID, _ sequence: SequenceID) throws {
+    let whole = try connection.integer(
+      """
+      SELECT EXISTS (SELECT 1 FROM salvor_staging l WHERE l.remote = ?1 AND l.sequence = ?2 AND l.is_last = 1
+        AND (SELECT count(*) FROM salvor_staging c WHERE c.remote = ?1 AND c.sequence = ?2) = l.chunk + 1)
+      """, .text(remote.text), .text(sequence.text))
+    guard whole == 1 else {
+      throw SalvorError(
+        .chunkMissing, "The upload is not staged whole. Send the missing chunks, then ask again.")
+    }
+  }
+
+  /// Calls `body` with each staged chunk in order.
+  func forEachStagedChunk(_ remote: RemoteID, _ sequence: SequenceID, _ body: ([UInt8]) throws -> Void) throws {
+    let statement = try connection.prepare(
+      "SELECT bytes FROM salvor_staging WHERE remote = ?1 AND sequence = ?2 ORDER BY chunk")
+    try statement.bind([.text(remote.text), .text(sequence.text)])
+    while try statement.step() { try body(statement.withBlob(0) { Array($0) }) }
+  }
+
+  private func unstage(_ remote: RemoteID) throws {
+    try connection.run("DELETE FROM salvor_staging WHERE remote = ?1", .text(remote.text))
+  }
+}

@@ -1,0 +1,170 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import Synchronization
+
+/// The consolidated database in one SQLite file (module `sqlite`, seam `server-storage`). Contract: `ServerStore`.
+///
+/// ```swift
+/// let store = SQLiteServerStore(path: "consolidated.db")
+/// let opening = try await store.open(ServerSetup(schema: schema))
+/// ```
+public final class SQLiteServerStore: ServerStore {
+  /// What a power cut may take.
+  public enum Durability: String, Sendable, CaseIterable {
+    /// Nothing that was acknowledged to a client.
+    case full
+    /// The last commits; the database stays whole. Clients are told by the sequence and history checks.
+    case normal
+  }
+
+  public struct Options: Sendable {
+    public var path: String
+    /// Connections that serve pages, besides the one that writes.
+    public var readers: Int
+    public var durability: Durability
+    /// How long another program's write lock is waited for before `storage-busy`.
+    public var busyTimeoutMilliseconds: Int64
+    public var limits: Limits
+    public var random: any RandomSource
+    public var clock: any Clock
+    public var log: @Sendable (String) -> Void
+
+    public init(
+      path: String, readers: Int = 2, durability: Durability = .full, busyTimeoutMilliseconds: Int64 = 5000,
+      limits: Limits = Limits(), random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
+      log: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+      self.path = path
+      self.readers = readers
+      self.durability = durability
+      self.busyTimeoutMilliseconds = busyTimeoutMilliseconds
+      self.limits = limits
+      self.random = random
+      self.clock = clock
+      self.log = log
+    }
+
+    /// A database in memory has one connection and no file beside it.
+    var isFile: Bool { !path.isEmpty && !path.hasPrefix(":memory:") && !path.hasPrefix("file:") }
+  }
+
+  private struct State {
+    var readers: [ServerReader] = []
+    var next = 0
+  }
+
+  private let options: Options
+  private let writer: ServerWriter
+  private let state = Mutex(State())
+
+  public init(_ options: Options) {
+    self.options = options
+    writer = ServerWriter(options)
+  }
+
+  public convenience init(path: String) { self.init(Options(path: path)) }
+
+  public func open(_ setup: ServerSetup) async throws -> ServerOpening {
+    let (opening, catalog) = try await writer.open(setup)
+    let readers = options.isFile ? (0..<options.readers).map { ServerReader(options, catalog, place: $0) } : []
+    let before = state.withLock { state in
+      defer { state.readers = readers }
+      return state.readers
+    }
+    for reader in before { await reader.close() }
+    return opening
+  }
+
+  public func close() async {
+    let readers = state.withLock { state in
+      defer { state.readers = [] }
+      return state.readers
+    }
+    for reader in readers { await reader.close() }
+    await writer.close()
+  }
+
+  public func admit(_ query: AdmissionQuery) async throws -> Admission { try await writer.admit(query) }
+
+  public func register(_ remote: RemoteID, principal: String) async throws {
+    try await writer.register(remote, principal: principal)
+  }
+
+  public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws {
+    try await writer.stage(chunk, index: index, remote, sequence)
+  }
+
+  public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
+    try await writer.staged(remote, sequence)
+  }
+
+  public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }
+
+  public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
+    try await writer.results(remote, sequence)
+  }
+
+  public func page(_ request: PageRequest) async throws -> FeedPage {
+    var request = request
+    while true {
+      let reader = state.withLock { state -> ServerReader? in
+        guard !state.readers.isEmpty else { return nil }
+        state.next = (state.next + 1) % state.readers.count
+        return state.readers[state.next]
+      }
+      let outcome = if let reader { try await reader.page(request) } else { try await writer.page(request) }
+      switch outcome {
+      case .page(let page): return page
+      case .unsealed(let position):
+        _ = try await writer.sweep()
+        if let position { request.position = position.text }
+      }
+    }
+  }
+
+  public func sweep() async throws -> Commit { try await writer.sweep() }
+  public func remotes() async throws -> [RemoteRecord] { try await writer.remotes() }
+
+  public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
+    try await writer.deleteRemote(remote, block: block)
+  }
+
+  public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }
+  public func stats() async throws -> ServerStats { try await writer.stats() }
+  public func rows(of table: String) async throws -> [Row] { try await writer.rows(of: table) }
+  public func write(_ writes: [ApplicationWrite]) async throws { try await writer.write(writes) }
+}
+
+extension SQLiteServerStore {
+  public static let descriptor = ModuleDescriptor(
+    kind: .serverStorage, name: "sqlite", summary: "The consolidated database in one SQLite file.",
+    options: [
+      ModuleOption("path", type: "string", default: nil, "The database's file, relative to the configuration."),
+      ModuleOption("readers", type: "integer", default: "2", "Connections that serve downloads, 1 to 16."),
+      ModuleOption(
+        "durability", type: "full | normal", default: "full",
+        "full: a power cut takes nothing that was acknowledged; normal: it may take the last commits."),
+      ModuleOption(
+        "busyTimeoutMilliseconds", type: "integer", default: "5000",
+        "How long another program's write lock is waited for."),
+    ],
+    guarantees: [
+      "An upload is one transaction; what it acknowledges is durable.",
+      "What any program writes in the real tables reaches the clients.",
+      "A page is one snapshot; a download is whole at its end.",
+      "A database put back from a backup is noticed at start.",
+    ])
+
+  public static let factory = ModuleFactory(descriptor, product: (any ServerStore).self) { reader, context in
+    let path = reader.string("path")
+    let readers = reader.integer("readers", in: 1...16, default: 2)
+    let durability: Durability = reader.choice("durability", default: .full)
+    let timeout = reader.integer("busyTimeoutMilliseconds", in: 0...600_000, default: 5000)
+    guard let path else { return nil }
+    let options = Options(
+      path: context.resolve(path), readers: Int(readers), durability: durability, busyTimeoutMilliseconds: timeout,
+      limits: context.limits, random: context.random, clock: context.clock, log: context.log)
+    return { SQLiteServerStore(options) }
+  }
+}

@@ -1,0 +1,143 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The synchronized part of a schema as the statements of this store see it. Made at open, never changed.
+struct Catalog: Sendable {
+  let schema: Schema
+  /// Parents before children.
+  let tables: [ServerTable]
+  /// For each table, the references that point to it.
+  let children: [[ChildReference]]
+  /// Values that an entry of the change log holds at most.
+  let logWidth: Int
+  /// Dimensions of the scope of the table that has the most.
+  let scopeWidth: Int
+  /// A foreign key is checked at COMMIT only: a statement that breaks it does not fail by itself.
+  let hasDeferrableForeignKeys: Bool
+  private let places: [String: Int]
+  private let placesByNumber: [Int64: Int]
+
+  struct ChildReference: Sendable {
+    var table: Int
+    var reference: Reference
+  }
+
+  init(_ schema: Schema, tables: [ServerTable], hasDeferrableForeignKeys: Bool) {
+    self.schema = schema
+    self.tables = tables
+    self.hasDeferrableForeignKeys = hasDeferrableForeignKeys
+    places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
+    placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })
+    children = tables.map { parent in
+      tables.enumerated().flatMap { place, child in
+        child.table.references.filter { $0.table == parent.name && parent.table.primaryKey.count == 1 }
+          .map { ChildReference(table: place, reference: $0) }
+      }
+    }
+    logWidth = Self.logWidth(of: tables)
+    scopeWidth = Self.scopeWidth(of: tables)
+  }
+
+  static func logWidth(of tables: [ServerTable]) -> Int {
+    tables.map { $0.keyPlaces.count + $0.relevant.count }.max() ?? 1
+  }
+
+  static func scopeWidth(of tables: [ServerTable]) -> Int { tables.map(\.conditions.count).max() ?? 0 }
+
+  func place(of name: String) -> Int? { places[name] }
+  func place(number: Int64) -> Int? { placesByNumber[number] }
+  func table(_ name: String) -> ServerTable? { places[name].map { tables[$0] } }
+
+  /// The scope of a group for a principal, and the generations of its tables: where it changes, the group is fed whole.
+  func digest(ofGroup group: String, for principal: Principal) -> String {
+    let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
+    let digest = principal.scopeDigest(of: members.flatMap(\.conditions))
+    let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
+    return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
+  }
+}
+
+/// One synchronized table.
+struct ServerTable: Sendable {
+  let table: Table
+  /// Its number in the change log; never another table's.
+  let number: Int64
+  /// Counts what the change log could not see of the table; see `Catalog.digest`.
+  let generation: Int64
+  /// The columns that travel.
+  let columns: [Column]
+  /// Of the key's columns among `columns`, in the order of the key.
+  let keyPlaces: [Int]
+  let conditions: [ScopeCondition]
+  /// The columns whose old values decide where a row was: own scope columns and references that inherit.
+  let relevant: [String]
+  let shape: TableShape
+
+  init(_ table: Table, schema: Schema, number: Int64, generation: Int64, shape: TableShape) {
+    self.table = table
+    self.number = number
+    self.generation = generation
+    self.shape = shape
+    let columns = table.travelling
+    self.columns = columns
+    keyPlaces = table.primaryKey.compactMap { name in columns.firstIndex { $0.name == name } }
+    conditions = schema.scopeConditions(of: table)
+    var relevant: [String] = []
+    if !conditions.isEmpty {
+      for name in table.scope.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
+      where !relevant.contains(name) {
+        relevant.append(name)
+      }
+    }
+    self.relevant = relevant
+  }
+
+  var name: String { table.name }
+  /// The name as SQL takes it.
+  var sql: String { quoted(table.name) }
+  var isScoped: Bool { !conditions.isEmpty }
+  var keyCount: Int { keyPlaces.count }
+  /// Where it keeps the rows that REPLACE may be about to remove.
+  var pending: String { "salvor_pending_\(number)" }
+
+  func place(_ column: String) -> Int? { columns.firstIndex { $0.name == column } }
+
+  /// `x."id", x."line"`; without an alias where it is nil.
+  func keyList(_ alias: String? = nil) -> String {
+    table.primaryKey.map { (alias.map { "\($0)." } ?? "") + quoted($0) }.joined(separator: ", ")
+  }
+
+  func columnList(_ alias: String? = nil) -> String {
+    columns.map { (alias.map { "\($0)." } ?? "") + quoted($0.name) }.joined(separator: ", ")
+  }
+
+  /// `e.v0, e.v1`: the key in an entry of the change log.
+  func logKey(_ alias: String? = nil) -> String {
+    (0..<keyCount).map { (alias.map { "\($0)." } ?? "") + "v\($0)" }.joined(separator: ", ")
+  }
+
+  /// The row `row` of the table has the key that `other` names in `v0`, …
+  func keyMatches(_ row: String, log other: String) -> String {
+    keyMatches(row) { "\(other).v\($0)" }
+  }
+
+  /// The row `row` of the table has the key that the expressions give, byte for byte.
+  func keyMatches(_ row: String, _ expression: (Int) -> String) -> String {
+    table.primaryKey.enumerated().map { place, name in
+      let column = row.isEmpty ? quoted(name) : "\(row).\(quoted(name))"
+      let equal = "\(column) = \(expression(place))"
+      return keyIsBinary ? equal : equal + " AND \(column) IS \(expression(place)) COLLATE BINARY"
+    }.joined(separator: " AND ")
+  }
+
+  /// Whether equal keys are the same bytes: no collation folds them.
+  var keyIsBinary: Bool {
+    shape.uniqueIndexes.filter(\.isPrimaryKey).allSatisfy { $0.columns.allSatisfy { $0.collation == "BINARY" } }
+  }
+
+  /// The unique indexes besides the key's, by their columns.
+  var uniqueColumns: [[String]] {
+    shape.uniqueIndexes.filter { !$0.isPrimaryKey }.map { $0.columns.compactMap(\.name) }
+  }
+}

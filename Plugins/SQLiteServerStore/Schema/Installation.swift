@@ -1,0 +1,224 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Brings a database in line with a schema: the real tables, Salvor's own tables, the triggers. Runs in one transaction.
+struct Installation {
+  let connection: SQLiteConnection
+  let schema: Schema
+  let random: any RandomSource
+  let clock: any Clock
+  private let ddl = TableDDL(softForeignKeys: true)
+  /// Notices for the operator.
+  private(set) var notices: [String] = []
+  private(set) var opening: ServerOpening
+  private(set) var catalog: Catalog?
+
+  private struct Known {
+    var number: Int64
+    var generation: Int64
+    var columns: [String]
+    var grouping: String
+    var triggers: String
+  }
+
+  init(_ connection: SQLiteConnection, schema: Schema, random: any RandomSource, clock: any Clock) {
+    self.connection = connection
+    // Client-only tables are none of the server's.
+    self.schema = Schema(
+      version: schema.version, parameters: schema.parameters, groups: schema.groups, tables: schema.synchronized)
+    self.random = random
+    self.clock = clock
+    opening = ServerOpening(serverID: ServerID(from: random), incarnation: IncarnationID(from: random))
+  }
+
+  mutating func run() throws -> Catalog {
+    try refuseInheritanceCycles()
+    let isNew = try connection.tableShape("salvor_server") == nil
+    if !isNew { try refuseLaterFormat() }
+    try connection.execute(ServerDDL.fixed)
+    let known = try knownTables()
+    let added = try applyDifferences(known)
+    let tables = try makeCatalogTables(known, isNew: isNew, added: added)
+    try identify(isNew: isNew)
+    try ServerDDL.widen(
+      connection, logWidth: Catalog.logWidth(of: tables), keyWidth: tables.map(\.keyCount).max() ?? 1,
+      scopeWidth: Catalog.scopeWidth(of: tables))
+    for table in tables { try installTriggers(table) }
+    let deferrable = try connection.integer(
+      "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND upper(sql) LIKE '%DEFERRED%')")
+    let catalog = Catalog(schema, tables: tables, hasDeferrableForeignKeys: deferrable == 1)
+    self.catalog = catalog
+    return catalog
+  }
+
+  private func refuseInheritanceCycles() throws {
+    for table in schema.tables {
+      var seen: Set<String> = []
+      var open = [table.name]
+      while let name = open.popLast() {
+        for reference in schema.table(name)?.references ?? [] where reference.inheritsScope {
+          if reference.table == table.name {
+            throw SalvorError(
+              .schemaRefused, "\(table.name).\(reference.column) makes the table inherit its own scope. Change the schema.",
+              context: ["table": table.name, "column": reference.column])
+          }
+          if seen.insert(reference.table).inserted { open.append(reference.table) }
+        }
+      }
+    }
+  }
+
+  private func refuseLaterFormat() throws {
+    let format = try connection.integer("SELECT value FROM salvor_server WHERE key = 'format'") ?? 0
+    guard format <= ServerDDL.format else {
+      throw SalvorError(
+        .schemaRefused,
+        "The database was written by a later version of Salvor (format \(format), this one knows \(ServerDDL.format)). Update this server.")
+    }
+  }
+
+  private func knownTables() throws -> [String: Known] {
+    var known: [String: Known] = [:]
+    for row in try connection.rows("SELECT t, name, generation, columns, grouping FROM salvor_table") {
+      let columns = (try? JSONValue(parsing: Array((row[3].string ?? "[]").utf8)))?.array?.compactMap(\.string) ?? []
+      let number = row[0].integer ?? 0
+      known[row[1].string ?? ""] = Known(
+        number: number, generation: row[2].integer ?? 0, columns: columns, grouping: row[4].string ?? "",
+        triggers: try triggerText(number))
+    }
+    return known
+  }
+
+  /// What is added, as `table` and `table.column`.
+  private mutating func applyDifferences(_ known: [String: Known]) throws -> Set<String> {
+    var comparison = try SchemaComparison(schema, with: connection, ddl: ddl)
+    // A column of an adopted table that no schema ever named is the application's own and stays so.
+    comparison.refusals.removeAll { refusal in
+      guard let column = refusal.column, let table = schema.table(refusal.table) else { return false }
+      return !table.columns.contains { $0.name.lowercased() == column.lowercased() } && !column.contains(", ")
+        && known[refusal.table]?.columns.contains(column) != true
+    }
+    let dropped = known.keys.filter { name in !schema.tables.contains { $0.name == name } }.sorted()
+    if let first = dropped.first {
+      throw SalvorError(
+        .schemaRefused,
+        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back.",
+        context: ["table": first])
+    }
+    try comparison.check()
+    var added: Set<String> = []
+    for addition in comparison.additions {
+      switch addition {
+      case .table(let table):
+        opening.createdTables.append(table.name)
+        added.insert(table.name)
+      case .column(let column, let table):
+        opening.addedColumns.append("\(table.name).\(column.name)")
+        added.insert("\(table.name).\(column.name)")
+      }
+    }
+    try comparison.apply(to: connection, schema: schema, ddl: ddl)
+    return added
+  }
+
+  private mutating func makeCatalogTables(
+    _ known: [String: Known], isNew: Bool, added: Set<String>
+  ) throws -> [ServerTable] {
+    var tables: [ServerTable] = []
+    var next = (known.values.map(\.number).max() ?? 0) + 1
+    for table in schema.parentsFirst(schema.tables) {
+      guard let shape = try connection.tableShape(table.name) else { continue }
+      let columns = table.columns.map(\.name)
+      var number = next
+      var generation: Int64 = 0
+      if let before = known[table.name] {
+        number = before.number
+        generation = before.generation
+        let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
+        let triggers = try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text("triggers.\(number)"))
+        if triggers?.string != digest(Array(before.triggers.utf8)) {
+          notices.append(
+            "\(table.name): a trigger of the change log was missing or altered. It was put back; the table's group is fed whole once.")
+          generation += 1
+        } else if !found.isEmpty || before.grouping != table.group {
+          generation += 1
+        }
+      } else {
+        next += 1
+        if !added.contains(table.name) {
+          let rows = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
+          opening.adoptedRows += rows
+          // Its rows are in no entry of the log: whoever has the group already must see them all the same.
+          if !isNew && rows > 0 { generation = 1 }
+        }
+      }
+      try connection.run(
+        "INSERT INTO salvor_table (t, name, generation, columns, grouping) VALUES (?1, ?2, ?3, ?4, ?5) "
+          + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
+        .integer(number), .text(table.name), .integer(generation),
+        .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
+      tables.append(ServerTable(table, schema: schema, number: number, generation: generation, shape: shape))
+      try indexReferences(of: table, number: number)
+    }
+    return tables
+  }
+
+  /// A delete of a parent, and a parent's move to another scope, look for its children.
+  private func indexReferences(of table: Table, number: Int64) throws {
+    for reference in table.references where schema.table(reference.table) != nil {
+      let covered = try connection.integer(
+        """
+        SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) l JOIN pragma_index_info(l.name) i
+          WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE)
+        """, .text(table.name), .text(reference.column))
+      let isRowid = table.primaryKey == [reference.column]
+      guard covered == 0, !isRowid, let place = table.columnIndex(reference.column) else { continue }
+      try connection.execute(
+        "CREATE INDEX IF NOT EXISTS salvor_reference_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(reference.column)))")
+    }
+  }
+
+  private mutating func identify(isNew: Bool) throws {
+    if let text = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string {
+      guard let id = ServerID(text) else {
+        throw SalvorError(.storageCorrupt, "The server ID in salvor_server is damaged. Restore the database from a copy.")
+      }
+      opening.serverID = id
+      return
+    }
+    try connection.run(
+      "INSERT INTO salvor_server (key, value) VALUES ('format', ?1), ('id', ?2), ('trimmed', 0)",
+      .integer(ServerDDL.format), .text(opening.serverID.text))
+    try connection.run(
+      "INSERT OR IGNORE INTO salvor_commit (number, id, last_seq, time) VALUES (0, ?1, 0, ?2)",
+      .text(opening.serverID.text), .integer(clock.now()))
+  }
+
+  private func triggerText(_ number: Int64) throws -> String {
+    try connection.rows(
+      "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?1 ORDER BY name",
+      .text("salvor_\(number)_*")
+    ).map { "\($0[0].string ?? ""): \($0[1].string ?? "")" }.joined(separator: "\n")
+  }
+
+  private func installTriggers(_ table: ServerTable) throws {
+    try connection.execute(ServerDDL.pendingTable(table))
+    guard let shape = try connection.tableShape(table.pending) else { return }
+    for place in table.columns.indices where shape.column("c\(place)") == nil {
+      try connection.execute("ALTER TABLE \(table.pending) ADD COLUMN c\(place)")
+    }
+    let triggers = ChangeTriggers(table: table).all
+    let wanted = triggers.sorted { $0.name < $1.name }.map { "\($0.name): \($0.sql)" }.joined(separator: "\n")
+    if try triggerText(table.number) != wanted {
+      for trigger in triggers {
+        try connection.execute("DROP TRIGGER IF EXISTS \(trigger.name)")
+        try connection.execute(trigger.sql)
+      }
+    }
+    try connection.run(
+      "INSERT OR REPLACE INTO salvor_server (key, value) VALUES (?1, ?2)", .text("triggers.\(table.number)"),
+      .text(digest(Array(try triggerText(table.number).utf8))))
+  }
+}

@@ -1,0 +1,64 @@
+import SQLiteSupport
+
+/// The tables of Salvor's own in the server's database. What they hold is described in this folder's README.
+enum ServerDDL {
+  /// The number of this layout; a database with a later one is refused.
+  static let format: Int64 = 1
+
+  /// No constraint stands in a table that triggers write: a writer's OR clause would override it. The log's sequence
+  /// number is never used again because its highest row is never removed.
+  static let fixed = """
+    CREATE TABLE IF NOT EXISTS salvor_server (key TEXT PRIMARY KEY NOT NULL, value) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_table (
+      t INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation INTEGER NOT NULL, columns TEXT NOT NULL,
+      grouping TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_change (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS salvor_gone_seq ON salvor_gone (seq);
+    CREATE TABLE IF NOT EXISTS salvor_commit (
+      number INTEGER PRIMARY KEY, id TEXT NOT NULL, incarnation TEXT, remote TEXT, last_seq INTEGER NOT NULL,
+      time INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS salvor_commit_seq ON salvor_commit (last_seq);
+    CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT PRIMARY KEY NOT NULL, first_commit INTEGER NOT NULL)
+      WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_remote (
+      id TEXT PRIMARY KEY NOT NULL, principal TEXT NOT NULL, blocked INTEGER NOT NULL, deleted INTEGER NOT NULL,
+      sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_sequence (
+      remote TEXT NOT NULL, sequence TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (remote, sequence))
+      WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_result (
+      remote TEXT PRIMARY KEY NOT NULL, sequence TEXT NOT NULL, result TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_settled (
+      stamp TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, remote TEXT NOT NULL, time INTEGER NOT NULL,
+      refusal TEXT, PRIMARY KEY (stamp, first)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_staging (
+      remote TEXT NOT NULL, sequence TEXT NOT NULL, chunk INTEGER NOT NULL, first INTEGER NOT NULL,
+      last INTEGER NOT NULL, changes INTEGER NOT NULL, is_last INTEGER NOT NULL, bytes BLOB NOT NULL,
+      PRIMARY KEY (remote, chunk));
+    CREATE TABLE IF NOT EXISTS salvor_conflict (
+      id INTEGER PRIMARY KEY, "table" TEXT NOT NULL, key TEXT NOT NULL, operation TEXT NOT NULL, client TEXT NOT NULL,
+      server TEXT, version INTEGER NOT NULL, remote TEXT NOT NULL, principal TEXT NOT NULL, request TEXT NOT NULL,
+      time INTEGER NOT NULL);
+    """
+
+  /// Brings the columns of values up to the width that the schema needs.
+  static func widen(_ connection: SQLiteConnection, logWidth: Int, keyWidth: Int, scopeWidth: Int) throws {
+    func add(_ table: String, _ prefix: String, _ count: Int) throws {
+      guard let shape = try connection.tableShape(table) else { return }
+      let names = Set(shape.columns.map(\.name))
+      for place in 0..<count where !names.contains("\(prefix)\(place)") {
+        try connection.execute("ALTER TABLE \(table) ADD COLUMN \(prefix)\(place)")
+      }
+    }
+    try add("salvor_change", "v", logWidth)
+    try add("salvor_gone", "v", keyWidth)
+    try add("salvor_gone", "d", scopeWidth)
+  }
+
+  /// The rows that REPLACE may be about to remove: untyped, so that every value is kept as it is.
+  static func pendingTable(_ table: ServerTable) -> String {
+    let columns = table.columns.indices.map { "c\($0)" }.joined(separator: ", ")
+    return "CREATE TABLE IF NOT EXISTS \(table.pending) (id INTEGER PRIMARY KEY, \(columns))"
+  }
+}

@@ -1,0 +1,261 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The one connection that writes: opening, numbering, staging, processing, administration. Its own serial queue is the
+/// one serial place in which commits get their numbers.
+actor ServerWriter {
+  private let queue: SQLiteQueue
+  nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
+
+  private let options: SQLiteServerStore.Options
+  private var open: Open?
+
+  private struct Open {
+    var connection: SQLiteConnection
+    var catalog: Catalog
+    var opening: ServerOpening
+    var schema: Schema
+    var log: CommitLog
+    var book: RemoteBook
+    var side: SideFile?
+    /// What the side file says.
+    var written: Commit?
+    /// Of SQLite's schema, when the triggers were last looked at.
+    var schemaVersion: Int64
+    var isFull: Bool?
+  }
+
+  init(_ options: SQLiteServerStore.Options) {
+    self.options = options
+    queue = SQLiteQueue("server.writer")
+  }
+
+  // MARK: Opening
+
+  /// What readers need, too.
+  func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, catalog: Catalog) {
+    if let open, open.schema == setup.schema { return (open.opening, open.catalog) }
+    close()
+    let connection = try SQLiteConnection(
+      options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
+    try connection.pragma("journal_mode", "WAL")
+    try connection.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE")
+    var installation = Installation(connection, schema: setup.schema, random: options.random, clock: options.clock)
+    let catalog = try connection.transaction(.immediate) { try installation.run() }
+    var opening = installation.opening
+    for notice in installation.notices { options.log(notice) }
+
+    let side = options.isFile ? SideFile(options.path + ".salvor-side") : nil
+    if let content = side?.read(), content.server == opening.serverID {
+      opening.isRestored = try !knows(content, connection)
+      if opening.isRestored {
+        options.log(
+          "The server's database is older than \(options.path).salvor-side: it came from a backup (commit \(content.commit.number) is not in it).")
+      }
+    }
+    let log = CommitLog(
+      connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
+    var open = Open(
+      connection: connection, catalog: catalog, opening: opening, schema: setup.schema, log: log,
+      book: RemoteBook(connection: connection), side: side, schemaVersion: try connection.schemaVersion())
+    // What was written while no server ran.
+    _ = try connection.transaction(.immediate) { try log.sweep() }
+    try noteCommit(&open)
+    self.open = open
+    return (opening, catalog)
+  }
+
+  private func knows(_ content: SideFile.Content, _ connection: SQLiteConnection) throws -> Bool {
+    let id = try connection.scalar(
+      "SELECT id FROM salvor_commit WHERE number = ?1", .integer(content.commit.number))?.string
+    if let id { return id == content.commit.id.text }
+    // Trimmed commits are gone, too; a later one of a backup is not.
+    return content.commit.number <= (try FeedPageMaker.trimmed(connection))
+  }
+
+  func close() {
+    guard let open else { return }
+    self.open = nil
+    try? open.connection.checkpoint(.passive)
+    open.connection.close()
+  }
+
+  private func opened() throws -> Open {
+    guard let open else { throw SalvorError(.storage, "The server's database is not open. Open it first.") }
+    return open
+  }
+
+  // MARK: Transactions
+
+  /// `durable`: the transaction is acknowledged to somebody, so a power cut may not take it.
+  private func transaction<Result>(durable: Bool, _ body: (Open) throws -> Result) throws -> Result {
+    var open = try opened()
+    let isFull = durable && options.durability == .full
+    if open.isFull != isFull {
+      try open.connection.execute("PRAGMA synchronous = \(isFull ? "FULL" : "NORMAL")")
+      open.isFull = isFull
+    }
+    let result = try open.connection.transaction(.immediate) { try body(open) }
+    if durable { try noteCommit(&open) }
+    self.open = open
+    return result
+  }
+
+  private func noteCommit(_ open: inout Open) throws {
+    guard let side = open.side else { return }
+    let head = try CommitLog.state(open.connection).head
+    guard head.number > 0, head != open.written else { return }
+    // The incarnation that made the commit: this one makes none before its first change.
+    let incarnation = try open.connection.scalar(
+      "SELECT incarnation FROM salvor_commit WHERE number = ?1", .integer(head.number))?.string.flatMap { IncarnationID($0) }
+    side.write(
+      SideFile.Content(
+        server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head))
+    open.written = head
+  }
+
+  /// Whether another program changed the database's schema: its triggers may be gone. They are put back.
+  private func checkSchema() throws {
+    let open = try opened()
+    let version = try open.connection.schemaVersion()
+    guard version != open.schemaVersion else { return }
+    let schema = open.schema
+    close()
+    let before = open.opening
+    _ = try self.open(ServerSetup(schema: schema))
+    // It is the same start of the server.
+    self.open?.opening = before
+  }
+
+  // MARK: Contract
+
+  func sweep() throws -> Commit {
+    let open = try opened()
+    let state = try CommitLog.state(open.connection)
+    if state.isSealed { return state.head }
+    return try transaction(durable: true) { try $0.log.sweep() }
+  }
+
+  func admit(_ query: AdmissionQuery) throws -> Admission {
+    let head = try sweep()
+    let open = try opened()
+    return try open.connection.transaction(.deferred) {
+      let finder = CommitFinder(connection: open.connection)
+      return Admission(
+        remote: try open.book.remote(query.remote),
+        previousIsOlder: try query.previous.map { try open.book.isOlder($0, of: query.remote) } ?? false,
+        cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query.commits), head: head)
+    }
+  }
+
+  func register(_ remote: RemoteID, principal: String) throws {
+    let now = options.clock.now()
+    try transaction(durable: true) { try $0.book.register(remote, principal: principal, now: now) }
+  }
+
+  func stage(_ chunk: UploadChunk, index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws {
+    let limits = options.limits
+    try transaction(durable: false) { try $0.book.stage(chunk, index: index, remote, sequence, limits) }
+  }
+
+  func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
+    try opened().book.staged(remote, sequence)
+  }
+
+  func process(_ upload: ProcessRequest) throws -> UploadResults {
+    if let recorded = try opened().book.results(upload.remote, upload.sequence) { return recorded }
+    let options = options
+    return try transaction(durable: true) { open in
+      _ = try open.log.sweep()
+      _ = try open.book.registered(upload.remote)
+      let processor = try UploadProcessor(
+        upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
+        now: options.clock.now())
+      if let chunks = upload.chunks {
+        for chunk in chunks { try chunk.bytes.withUnsafeBufferPointer { try processor.read($0) } }
+      } else {
+        try open.book.requireWhole(upload.remote, upload.sequence)
+        try open.book.forEachStagedChunk(upload.remote, upload.sequence) { bytes in
+          try bytes.withUnsafeBufferPointer { try processor.read($0) }
+        }
+      }
+      return try processor.finish()
+    }
+  }
+
+  func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {
+    try opened().book.results(remote, sequence)
+  }
+
+  func page(_ request: PageRequest) throws -> FeedPageMaker.Outcome {
+    let open = try opened()
+    return try FeedPageMaker.page(request, open.connection, open.catalog, now: options.clock.now())
+  }
+
+  func remotes() throws -> [RemoteRecord] { try opened().book.all() }
+
+  func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {
+    let now = options.clock.now()
+    return try transaction(durable: true) { try $0.book.delete(remote, block: block, now: now) }
+  }
+
+  func trim(before milliseconds: Int64) throws {
+    _ = try sweep()
+    try transaction(durable: false) { try Trimming(connection: $0.connection).run(before: milliseconds) }
+  }
+
+  func stats() throws -> ServerStats {
+    let open = try opened()
+    let connection = open.connection
+    return ServerStats(
+      serverID: open.opening.serverID, head: try CommitLog.state(connection).head,
+      remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
+      logEntries: try connection.integer("SELECT count(*) FROM salvor_change") ?? 0,
+      stagedBytes: try connection.integer("SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging") ?? 0)
+  }
+
+  func rows(of name: String) throws -> [Row] {
+    let open = try opened()
+    guard let table = open.catalog.table(name) else { throw unknownTable(name) }
+    return try open.connection.rows(
+      "SELECT \(table.table.columns.map { quoted($0.name) }.joined(separator: ", ")) FROM \(table.sql) ORDER BY \(table.keyList())")
+  }
+
+  func write(_ writes: [ApplicationWrite]) throws {
+    try transaction(durable: true) { open in
+      for write in writes { try run(write, open) }
+    }
+  }
+
+  private func run(_ write: ApplicationWrite, _ open: Open) throws {
+    switch write {
+    case .insert(let name, let values):
+      let table = try table(name, open)
+      let slots = values.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+      try open.connection.run(
+        values.isEmpty
+          ? "INSERT INTO \(table.sql) DEFAULT VALUES"
+          : "INSERT INTO \(table.sql) (\(quotedList(values.map(\.name)))) VALUES (\(slots))", values.map(\.value))
+    case .update(let name, let key, let values):
+      let table = try table(name, open)
+      guard !values.isEmpty else { return }
+      let sets = values.enumerated().map { "\(quoted($1.name)) = ?\($0 + 1)" }.joined(separator: ", ")
+      let matches = table.keyMatches("x") { "?\(values.count + $0 + 1)" }
+      try open.connection.run("UPDATE \(table.sql) AS x SET \(sets) WHERE \(matches)", values.map(\.value) + key)
+    case .delete(let name, let key):
+      let table = try table(name, open)
+      try open.connection.run("DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key)
+    case .beginRequest, .endRequest: break
+    }
+  }
+
+  private func table(_ name: String, _ open: Open) throws -> ServerTable {
+    guard let table = open.catalog.table(name) else { throw unknownTable(name) }
+    return table
+  }
+
+  private func unknownTable(_ name: String) -> SalvorError {
+    SalvorError(.usage, "The server has no synchronized table \(name). Check the name.", context: ["table": name])
+  }
+}
