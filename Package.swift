@@ -138,7 +138,7 @@ let package = Package(
       protocols + ["SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication"]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
-    tests("HouseTests", ["SalvorModel", "SalvorHost"]),
+    tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]
 )

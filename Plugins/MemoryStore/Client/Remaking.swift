@@ -28,8 +28,11 @@ extension ClientContent {
   mutating func remake(_ constraints: Constraints, afterDownload: Bool = false) throws -> [RequestID] {
     if afterDownload { try checkBases(constraints) }
     let before = Set(requests.filter { $0.state == .displaced }.map(\.id))
-    // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand.
+    // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand and where
+    // none that it depends on is still displaced.
+    let all = Dependence(requests, on: bases, schema: schema)
     for index in requests.indices where requests[index].state == .displaced {
+      if all.direct[index].contains(where: { requests[$0].state == .displaced }) { continue }
       var attempt = self
       attempt.requests[index].state = attempt.requests[index].stateBefore ?? .queued
       if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { self = attempt }
