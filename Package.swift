@@ -104,7 +104,11 @@ let package = Package(
 
     // Tools.
     .executableTarget(
-      name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
+      name: "salvor",
+      dependencies: [
+        "SalvorModel", "SalvorWire", "SalvorTransport", "SalvorHost", "StandardModules", "TokenAuthentication",
+        "SQLiteSupport", "GzipCompression",
+      ], path: "Tools/salvor"),
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
