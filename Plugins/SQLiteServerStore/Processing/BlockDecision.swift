@@ -22,7 +22,7 @@ final class BlockDecision {
   /// Decides one request. False: it breaks a constraint on its own, or lacks a parent; `tally` is of no use then.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
     var reader = StepReader(rows)
-    let steps = try tally.hasRefused || request.refusal != nil ? reader.steps(of: request) : nil
+    let steps = try tally.hasRefused ? reader.steps(of: request) : nil
     return try attempt([(request, steps)], &tally, isLast: false) == nil && tally.carried.isEmpty
   }
 

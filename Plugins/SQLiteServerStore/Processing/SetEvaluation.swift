@@ -37,15 +37,17 @@ struct SetEvaluation {
 
   /// Nil: accepted, and the overlay has it.
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
-    if let refusal = request.refusal { return refusal }
     let keptBefore = kept.count
     let fedBefore = fed.count
     var undo: [(hash: UInt64, row: Row?)] = []
     for change in request.changes {
-      guard let place = change.table else { return RefusalText(.unknownTable, "The table is unknown.") }
-      let present = try row(place, change.key, change.hash)
-      undo.append((change.hash, present))
-      guard let refusal = try apply(change, place, over: present, request, &foreign) else { continue }
+      var refusal = change.refusal
+      if refusal == nil, let place = change.table {
+        let present = try row(place, change.key, change.hash)
+        undo.append((change.hash, present))
+        refusal = try apply(change, place, over: present, request, &foreign)
+      }
+      guard let refusal else { continue }
       for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
       kept.removeSubrange(keptBefore...)
       fed.removeSubrange(fedBefore...)

@@ -77,7 +77,7 @@ final class UploadProcessor {
     try processBlock(isLast: true)
     let before = try CommitLog.state(connection)
     let commit = try log.seal(remote: upload.remote)
-    for row in try tally.echo.rowsToFeed() { try log.touch(catalog.tables[row.table], row.key) }
+    for row in try tally.echo.rowsToFeed() { try log.noteDifference(catalog.tables[row.table], row.key) }
     try log.expandOwn(after: before.headSequence, to: before.lastSequence)
     _ = try log.seal(remote: nil)
     let results = UploadResults(
@@ -162,14 +162,13 @@ final class UploadProcessor {
         }
         if reading.group == nil, let range, range.first == counter, range.last > counter {
           reading.group = StagedRequest(
-            ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: range.last, changes: [], refusal: nil)
+            ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: range.last, changes: [])
         }
         guard reading.group != nil else {
           try single(plan, row, stamp, counter, made)
           continue
         }
-        reading.group?.changes.append(plan.change(row.items, made: made, hash: plan.hash(row.items)))
-        if reading.group?.refusal == nil { reading.group?.refusal = plan.refusal(row, catalog, limits) }
+        reading.group?.changes.append(change(plan, row, made))
         if let group = reading.group, counter == group.last {
           reading.group = nil
           try finished(group)
@@ -189,9 +188,12 @@ final class UploadProcessor {
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
   ) -> StagedRequest {
     StagedRequest(
-      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter,
-      changes: [plan.change(row.items, made: made, hash: plan.hash(row.items))],
-      refusal: plan.refusal(row, catalog, limits))
+      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter, changes: [change(plan, row, made)])
+  }
+
+  private func change(_ plan: ShapePlan, _ row: RowItems, _ made: Int64) -> StagedChange {
+    plan.change(
+      row.items, made: made, hash: plan.hash(row.items), refusal: plan.refusal(row, catalog, limits))
   }
 
   // MARK: Straight through
@@ -211,7 +213,7 @@ final class UploadProcessor {
     }
     let request = request(plan, row, stamp, counter, made)
     if try isSettled(request) { return }
-    if tally.hasRefused, plan.statement != nil, request.refusal == nil {
+    if tally.hasRefused, plan.statement != nil, request.changes[0].refusal == nil {
       // Most requests have nothing to do with the refused ones.
       var reader = StepReader(rows)
       let steps = try reader.steps(of: request)
