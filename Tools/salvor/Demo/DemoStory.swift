@@ -214,11 +214,11 @@ struct DemoStory: Sendable {
     let refused = sync.number("refused")
     terminal.say(
       "\(padded(device))salvor sync: \(number(sync.number("uploaded"))) sent, "
-        + "\(number(sync.number("downloaded", "upserts"))) rows and "
-        + "\(number(sync.number("downloaded", "deletes"))) deletes fetched"
+        + "\(counted(sync.number("downloaded", "upserts"), "row")) and "
+        + "\(counted(sync.number("downloaded", "deletes"), "delete")) fetched"
         + (refused > 0 ? ", \(terminal.red("\(refused) refused"))" : "")
         + " (\(number(sync.number("bytesSent") + sync.number("bytesReceived"))) bytes, "
-        + "\(sync.number("roundTrips")) round trip\(sync.number("roundTrips") == 1 ? "" : "s"), "
+        + "\(counted(sync.number("roundTrips"), "round trip")), "
         + "\(number(sync.milliseconds)) ms)")
   }
 
@@ -241,6 +241,10 @@ struct DemoStory: Sendable {
 
   private func padded(_ device: String) -> String {
     device + String(repeating: " ", count: max(1, 8 - device.count))
+  }
+
+  private func counted(_ value: Int64, _ what: String) -> String {
+    "\(number(value)) \(what)\(value == 1 ? "" : "s")"
   }
 
   private func number(_ value: Int64) -> String {
