@@ -30,6 +30,7 @@ struct UploadSettlement {
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", [.integer(gap.first), .integer(gap.last)])
     }
     try connection.run("DELETE FROM salvor_upload_excluded")
+    try context.forgetSeen()
     if let commit = results.commit { try connection.rememberCommit(commit) }
     return report
   }
@@ -131,7 +132,8 @@ struct UploadSettlement {
     guard !mixed.isEmpty else { return }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
-    let remaking = Remaking(context, index: index, touched: touched) { _ in }
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
     for ref in mixed {
       guard let table = context.catalog.table(number: ref.table) else { continue }
       try remaking.accept(table, ref.key) { seq in
