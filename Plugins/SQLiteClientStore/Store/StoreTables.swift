@@ -66,12 +66,12 @@ enum StoreTables {
     """
     SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key,
       coalesce((SELECT r.first FROM salvor_range r WHERE r.first <= g.seq AND r.last >= g.seq), g.seq) AS first
-    FROM salvor_log g WHERE g.op IN (1, 2, 3, 6, 7, 8, 9)
+    FROM salvor_log g WHERE g.op IN \(StoreContext.changeOperations)
     """
   }
 
   private static let operation =
-    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op = 2 THEN 'update' ELSE 'delete' END"
+    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
 
   /// A key of one column as it is; of several, their values as SQL literals.
   private static func key(_ catalog: CaptureCatalog, _ alias: String) -> String {

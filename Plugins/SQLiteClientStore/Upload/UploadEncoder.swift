@@ -118,7 +118,7 @@ struct UploadEncoder {
           for slot in layout.slots { writer.value { $0.value(of: current, slot) } }
         }
       }
-    case .update:
+    case .update, .cascadedUpdate:
       let mask = LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
       let slots = mask.slots(below: table.columns.count)
       begin(.update, mask, slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] })

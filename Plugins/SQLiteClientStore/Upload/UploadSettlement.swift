@@ -100,7 +100,7 @@ struct UploadSettlement {
     for table in context.catalog.tables {
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9), \(keys) FROM salvor_log "
+        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9, 10), \(keys) FROM salvor_log "
           + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
         .integer(gap.first), .integer(gap.last), .integer(commit.number), .integer(table.number))
     }
