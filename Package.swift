@@ -124,8 +124,10 @@ let package = Package(
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
-    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
-    tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
+    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
+    tests(
+      "SQLiteServerStoreTests",
+      protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",
