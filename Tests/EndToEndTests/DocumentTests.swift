@@ -6,7 +6,8 @@ import Testing
   /// The programs that the pages use beside salvor.
   static let programs = ["bash", "sqlite3", "curl", "jq"]
 
-  @Test("The commands of a page run as they stand, and print what the page says",
+  @Test(
+    "The commands of a page run as they stand, and print what the page says",
     .enabled(if: programs.allSatisfy(Built.has)),
     arguments: ["README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/reference/protocol.md"])
   func commandsOfAPageRun(page: String) async throws {
@@ -164,7 +165,8 @@ private final class DocumentSession {
     let output = await child.output()
     #expect(output.code == 0, "\(page): \(block.commands)\n\(output.out)\n\(output.err)")
     if let missing = block.missing(in: output.out) {
-      Issue.record("\(page): \(block.commands)\ndid not print \"\(missing)\" in its place:\n\(output.out)\n\(output.err)")
+      Issue.record(
+        "\(page): \(block.commands)\ndid not print \"\(missing)\" in its place:\n\(output.out)\n\(output.err)")
     }
   }
 }

@@ -38,7 +38,8 @@ struct DemoData {
     for candidate in candidates where access("\(candidate)/data/schema.sql", R_OK) == 0 { return candidate }
     throw SalvorError(
       .usage,
-      "The demo's data is not at \(given ?? "Examples/dinesafe"). Name the folder Examples/dinesafe of a checkout with --data.")
+      "The demo's data is not at \(given ?? "Examples/dinesafe"). Name the folder Examples/dinesafe of a checkout with --data."
+    )
   }
 
   /// Writes the tables and all rows into a new file. Returns the number of rows.

@@ -133,7 +133,8 @@ struct DemoStory: Sendable {
       .integer(subject.establishment))
     let values = row.first?.map(\.description) ?? []
     terminal.say(
-      "On the server: \(values.joined(separator: " | ")). Anna's name and Ben's type are both kept; where both wrote the")
+      "On the server: \(values.joined(separator: " | ")). Anna's name and Ben's type are both kept; where both wrote the"
+    )
     terminal.say("same column, the later upload stands (the policy client-wins; a table may choose another).")
     try compare("All sides after it")
   }
@@ -154,7 +155,8 @@ struct DemoStory: Sendable {
         "refused: \(request["operation"]?.string ?? "") of \(request["table"]?.string ?? ""), "
           + "\(request["reason"]?.string ?? ""): \(request["message"]?.string ?? "")")
     }
-    terminal.say("The inspection went through all the same. Her row shows her value, marked as in error, until she acts.")
+    terminal.say(
+      "The inspection went through all the same. Her row shows her value, marked as in error, until she acts.")
     for device in fleet.devices { try await sync(device) }
   }
 
