@@ -173,12 +173,10 @@ actor ServerWriter {
         upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
         now: options.clock.now())
       if let chunks = upload.chunks {
-        for chunk in chunks { try chunk.bytes.withUnsafeBufferPointer { try processor.read($0) } }
+        for chunk in chunks { try processor.add(chunk.bytes) }
       } else {
         try open.book.requireWhole(upload.remote, upload.sequence)
-        try open.book.forEachStagedChunk(upload.remote, upload.sequence) { bytes in
-          try bytes.withUnsafeBufferPointer { try processor.read($0) }
-        }
+        try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try processor.add($0) }
       }
       return try processor.finish()
     }
@@ -217,7 +215,11 @@ actor ServerWriter {
 
   func rows(of name: String) throws -> [Row] {
     let open = try opened()
-    guard let table = open.catalog.table(name) else { throw unknownTable(name) }
+    guard let table = open.catalog.table(name) else {
+      // A client-only table is none of the server's.
+      if open.schema.table(name) != nil { return [] }
+      throw unknownTable(name)
+    }
     return try open.connection.rows(
       "SELECT \(table.table.columns.map { quoted($0.name) }.joined(separator: ", ")) FROM \(table.sql) ORDER BY \(table.keyList())")
   }

@@ -210,7 +210,7 @@ struct SyncSession {
             if !page.isEmpty {
               try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
             }
-            end = DownloadEnd(groups: try last.array("groups").map { try GroupState($0) })
+            end = try self.end(last)
           } else if let problem = line["problem"] {
             throw Problem.error(problem, status: 500)
           } else {
@@ -230,6 +230,16 @@ struct SyncSession {
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
+  }
+
+  private func end(_ line: JSONValue) throws -> DownloadEnd {
+    var groups: [GroupState] = []
+    for entry in try line.array("groups") {
+      var group = try GroupState(entry)
+      group.lastSync = configuration.clock.now()
+      groups.append(group)
+    }
+    return DownloadEnd(groups: groups)
   }
 
   private func meet(_ line: JSONValue) async throws {

@@ -117,23 +117,29 @@ private struct TriggerParts {
   /// of the own key belong to an outer statement, which replaces the row as it is now.
   var insertWithCopies: CaptureTriggers.Trigger {
     let ownCopy = t.sameKey(t.pendingColumn, t.new)
-    var statements = [victims(besides: "NOT (\(ownCopy))")]
+    var statements = canHaveVictims ? [victims(besides: "NOT (\(ownCopy))")] : []
     if !t.otherSlots.isEmpty {
       statements.append(
         logUpdate(
           from: "FROM \(t.pending) p WHERE \(ownCopy) AND \(t.pendingIsNewest) AND "
-            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new),
+            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new) + t.andHasKey(t.new),
           old: t.pendingColumn))
     }
     statements.append(
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
-        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))")
+        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))")
     statements.append(
       "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))")
     if !t.otherSlots.isEmpty {
       statements.append("UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.new))")
     }
-    return trigger("air", "AFTER INSERT", when: hasCopies + t.andHasKey(t.new), statements)
+    return trigger("air", "AFTER INSERT", when: hasCopies, statements)
+  }
+
+  /// Whether a row under another key can be in the way: one that a unique index, or the key's own collation or type
+  /// rules, hold equal.
+  var canHaveVictims: Bool {
+    !t.uniques.isEmpty || t.keyCollations.contains { $0 != "BINARY" } || t.key.contains { $0.isUntyped }
   }
 
   // MARK: Update

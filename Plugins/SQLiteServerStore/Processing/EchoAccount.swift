@@ -30,10 +30,6 @@ struct EchoAccount {
     if hashes.insert(hash).inserted { rows.append(Row(table: table, key: key)) }
   }
 
-  mutating func feed(_ request: StagedRequest) {
-    for change in request.changes { if let table = change.table { feed(table, change.key, change.hash) } }
-  }
-
   /// A statement has changed one row. A row and its entry in the log are two changes; one is a row that was so already.
   mutating func account(from before: Int, row: UInt64) throws {
     switch connection.totalChanges - before {
@@ -43,10 +39,14 @@ struct EchoAccount {
     }
   }
 
-  mutating func account(from before: Int, _ request: StagedRequest) throws {
-    if connection.totalChanges == before { return }
+  /// A set of rows was written, one change each. `isDoubled`: they were written twice, and are what was meant.
+  mutating func account(_ evaluation: SetEvaluation, isDoubled: Bool) throws {
+    for hash in evaluation.fed {
+      if let row = evaluation.overlay[hash] { feed(row.table, row.key, hash) }
+    }
     var expected: [UInt64: Int] = [:]
-    for change in request.changes { expected[change.hash, default: 0] += 1 }
+    for (hash, row) in evaluation.overlay where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
+    guard !expected.isEmpty else { return }
     try compare(expected)
   }
 

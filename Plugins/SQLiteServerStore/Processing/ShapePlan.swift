@@ -74,6 +74,12 @@ final class ShapePlan {
     try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
   }
 
+  /// Whether a row array of `count` items has this shape. Nobody knows that of an unknown table's.
+  func fits(_ count: Int, _ catalog: Catalog) -> Bool {
+    guard let place else { return true }
+    return count == itemCount && keyItems.count == catalog.tables[place].keyCount
+  }
+
   private func makeStatement(
     _ table: ServerTable, _ place: Int, _ shape: UploadShape, _ connection: SQLiteConnection, _ catalog: Catalog,
     _ filter: ScopeFilter?
