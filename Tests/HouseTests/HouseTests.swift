@@ -164,6 +164,17 @@ import Testing
     #expect(HouseTests.lines(of: file, with: ["try!"], inCode: false) == ["F.swift:1: try!", "F.swift:2: try!"])
   }
 
+  @Test("Tools/setup installs the package of every system library of Package.swift")
+  func setupKnowsEveryLibrary() throws {
+    let manifest = try tree.read("Package.swift")
+    let named = manifest.components(separatedBy: "apt: \"").dropFirst().map { $0.components(separatedBy: "\"")[0] }
+    let setup = try tree.read("Tools/setup")
+    let list = try #require(
+      setup.components(separatedBy: "packages=(").dropFirst().first?.components(separatedBy: ")")[0])
+    #expect(named.count > 3)
+    #expect(Set(named).subtracting(list.components(separatedBy: " ")) == [])
+  }
+
   /// Each line that holds one of `words`, as `path:line: word`.
   static func lines(of file: SourceTree.File, with words: [String], inCode: Bool) -> [String] {
     file.lines.enumerated().flatMap { number, line in
