@@ -7,6 +7,15 @@ public enum ContractPatience {
   @TaskLocal public static var duration: Duration = .seconds(30)
 }
 
+/// Waits for `signal` as long as a step of a case may take, and says in a failure what did not come.
+func awaited<Value: Sendable>(
+  _ signal: Signal<Value>, _ what: String, file: String = #fileID, line: Int = #line
+) async throws -> Value {
+  try await ContractPatience.$duration.withValue(ContractPatience.duration * 0.8) {
+    try await patiently(what, file: file, line: line) { await signal.value }
+  }
+}
+
 /// Runs `body`, and throws `ContractFailure` where it takes longer than `ContractPatience.duration`. A body that is
 /// given up goes on as a task without an owner: only a broken module gets there.
 func patiently<Value: Sendable>(

@@ -67,7 +67,7 @@ extension TransportContract {
             let body = breaking(after: 3, SalvorError(.storageCorrupt, "broken"), once: arrived)
             try await exchange(client, post(body, length: length))
           }
-          let handlerSawError = await seen.value
+          let handlerSawError = try await awaited(seen, "the handler's end of a body that broke")
           try expect(handlerSawError, "the handler took a broken body for a whole one")
         }
       }

@@ -91,16 +91,19 @@
           if let answer { return queue(answer, connection) }
           if isSmall || bodyWanted {
             phase = .body
+            gate.move(more: contentLength != 0)
             return .YES
           }
         case .body where size.pointee > 0:
           guard let taken = take(UnsafeRawBufferPointer(start: data, count: size.pointee)) else { return .NO }
           if taken {
+            gate.move(more: true)
             size.pointee = 0
             return .YES
           }
         case .body:
           phase = .complete
+          gate.move(more: false)
           if isSmall {
             startHandler(body: .bytes(smallBody))
             smallBody = []

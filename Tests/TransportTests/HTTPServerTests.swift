@@ -144,6 +144,26 @@
       }
     }
 
+    @Test func aClientThatLeavesInTheMiddleOfItsBodyIsAnErrorAtTheHandler() async throws {
+      let broken = AsyncStream.makeStream(of: Bool.self)
+      try await serving { request in
+        let body = try? await request.body.collect(upTo: 1 << 20)
+        broken.continuation.yield(body == nil)
+        return Self.text("done")
+      } _: { port in
+        for framing in ["Content-Length: 30000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n7000\r\n"] {
+          let socket = try RawSocket(port: port)
+          // Head, a part and the end of the connection at once: one look of the server finds them all.
+          socket.send("POST / HTTP/1.1\r\nHost: a\r\n\(framing)only a part")
+          socket.finishSending()
+          for await isBroken in broken.stream {
+            #expect(isBroken)
+            break
+          }
+        }
+      }
+    }
+
     @Test func anExchangeInWhichNothingMovesIsEnded() async throws {
       let cancelled = AsyncStream.makeStream(of: Void.self)
       try await serving(idleTimeoutSeconds: 1) { _ in

@@ -145,7 +145,9 @@ struct UploadProcessing {
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.
   func isNewer(_ change: Change) -> Bool {
-    state.newestForeignCommit(of: change.row, besides: remote) > change.made
+    // A row that this very upload made is no one else's, whatever was there before.
+    if state.tables[change.row] == nil && tables[change.row] != nil { return false }
+    return state.newestForeignCommit(of: change.row, besides: remote) > change.made
   }
 
   /// The table's policy settles a conflict. Policies that this store does not know are settled as client-wins.

@@ -11,6 +11,8 @@ import SalvorWire
 /// and it is undone.
 struct DownloadApply {
   let context: StoreContext
+  /// The groups that are downloaded.
+  let groups: Set<String>
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -26,6 +28,7 @@ struct DownloadApply {
     }
     defer { connection.triggersEnabled = false }
 
+    let dependence = try OutstandingDependence(context)
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
     let proof = try ReferenceProof(context, touched)
@@ -37,11 +40,13 @@ struct DownloadApply {
       if firing.contains(table.number) || full.contains(table.number) { touched.recordsWritten.insert(table.number) }
     }
 
-    let remaking = Remaking(context, index: index, touched: touched, prepareWrite: prepareWrite)
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
     let stream = try DownloadStream(context, remaking, touched, prepareWrite: prepareWrite)
     try stream.run()
     try leaveOutMissing(full, stream, touched, index)
     for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    try dropStaleChildren(remaking, proof, index)
     try settle(remaking, proof)
 
     if try connection.lastCounter() > counter {
@@ -76,6 +81,35 @@ struct DownloadApply {
     try proof.settleClientRows()
     try proof.returnAside()
     connection.triggersEnabled = false
+  }
+
+  /// A row of a group that is not in this download, and that references a row which this download took: the server does
+  /// not have it any more as it was. What became of it comes with its own group's next download.
+  private func dropStaleChildren(_ remaking: Remaking, _ proof: ReferenceProof, _ index: LogIndex) throws {
+    var again = true
+    while again {
+      again = false
+      for rule in proof.rules {
+        guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey,
+          !groups.contains(context.group(of: child.number)), try proof.touched.hasRemoved(parent)
+        else { continue }
+        let slots = rule.childColumns.compactMap { name in
+          child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+        }
+        guard slots.count == rule.childColumns.count else { continue }
+        var keys = try proof.orphans(rule).map(\.key)
+        try index.eachRow(of: child) { keys.append($0) }
+        for key in keys {
+          guard let base = try remaking.load(child, key).timeline.base else { continue }
+          let reference = slots.map { base[$0] }
+          if reference.contains(.null) { continue }
+          guard try remaking.load(parent, reference).timeline.base == nil else { continue }
+          try remaking.setBase(child, key, nil)
+          again = true
+        }
+      }
+      if again { try remaking.write() }
+    }
   }
 
   /// The last request that set the reference, else the one that deleted the parent.
@@ -161,7 +195,7 @@ struct DownloadApply {
       return true
     }
     let off: (CapturedTable) -> Void = { _ in }
-    let undo = Remaking(context, index: remaking.index, touched: touched, prepareWrite: off)
+    let undo = try Remaking(context, index: remaking.index, touched: touched)
     for (ref, entries) in entries {
       guard let table = context.catalog.table(number: ref.table), remaking.rows[ref] == nil else { continue }
       if try touched.wasWritten(table, ref.key) { continue }
@@ -169,7 +203,7 @@ struct DownloadApply {
       try undo.restore(table, ref.key, to: timeline.base)
     }
     try undo.write()
-    let again = Remaking(context, index: remaking.index, touched: touched, prepareWrite: off)
+    let again = try Remaking(context, index: remaking.index, touched: touched)
     let stream = try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: off)
     try stream.run()
     try again.write()

@@ -72,25 +72,27 @@ struct ReferenceProof {
     var found: [Violation] = []
     for rule in rules {
       guard let child = rule.capturedChild else { continue }
-      let columns = ((0..<child.keyCount).map(child.tableColumn) + rule.childColumns.map { "x.\(quoted($0))" })
-        .joined(separator: ", ")
-      var queries: [String] = []
       if try touched.hasWritten(child) {
-        queries.append("SELECT \(columns) \(touched.writtenRows(child)) AND \(rule.isDangling("x"))")
+        found += try read(rule, child, "\(touched.writtenRows(child)) AND \(rule.isDangling("x"))")
       }
-      if let condition = try orphanCondition(rule) {
-        queries.append("SELECT \(columns) FROM \(quoted(rule.child)) x WHERE \(condition)")
-      }
-      for query in queries {
-        for row in try context.connection.rows(query) {
-          found.append(
-            Violation(
-              rule: rule, table: child, key: Array(row.prefix(child.keyCount)),
-              reference: Array(row.dropFirst(child.keyCount))))
-        }
-      }
+      found += try orphans(rule)
     }
     return found
+  }
+
+  /// Captured rows that lost the parent they had.
+  func orphans(_ rule: Rule) throws -> [Violation] {
+    guard let child = rule.capturedChild, let condition = try orphanCondition(rule) else { return [] }
+    return try read(rule, child, "FROM \(quoted(rule.child)) x WHERE \(condition)")
+  }
+
+  private func read(_ rule: Rule, _ child: CapturedTable, _ source: String) throws -> [Violation] {
+    let columns = ((0..<child.keyCount).map(child.tableColumn) + rule.childColumns.map { "x.\(quoted($0))" })
+      .joined(separator: ", ")
+    return try context.connection.rows("SELECT \(columns) \(source)").map { row in
+      Violation(
+        rule: rule, table: child, key: Array(row.prefix(child.keyCount)), reference: Array(row.dropFirst(child.keyCount)))
+    }
   }
 
   /// Which rows of the child may have lost their parent; nil: none.

@@ -26,6 +26,9 @@ final class Remaking {
   let context: StoreContext
   let index: LogIndex
   let touched: TouchedRows
+  /// What depends on what among the outstanding requests; nil: there are too many to tell but by their rows.
+  let dependence: OutstandingDependence?
+  private let anySeen: Bool
   private(set) var rows: [RowRef: Work] = [:]
   /// First counters of the requests displaced now.
   private(set) var displaced: [RequestRange] = []
@@ -38,8 +41,11 @@ final class Remaking {
   let prepareWrite: (CapturedTable) -> Void
 
   init(
-    _ context: StoreContext, index: LogIndex, touched: TouchedRows, prepareWrite: @escaping (CapturedTable) -> Void
-  ) {
+    _ context: StoreContext, index: LogIndex, touched: TouchedRows, dependence: OutstandingDependence? = nil,
+    prepareWrite: @escaping (CapturedTable) -> Void = { _ in }
+  ) throws {
+    self.dependence = dependence
+    anySeen = try context.anySeen()
     self.context = context
     self.index = index
     self.touched = touched
@@ -62,7 +68,8 @@ final class Remaking {
     let timeline = try index.timeline(table, key)
     let work = Work(
       table: table, key: key, shown: timeline.current, timeline: timeline,
-      captured: Dictionary(uniqueKeysWithValues: timeline.steps.map { ($0.seq, $0) }))
+      captured: Dictionary(
+        uniqueKeysWithValues: try timeline.steps.map { ($0.seq, anySeen ? try context.asCaptured($0) : $0) }))
     rows[ref] = work
     return work
   }
@@ -105,6 +112,7 @@ final class Remaking {
     while let range = waiting.popLast() {
       guard isDisplaced.insert(range.first).inserted else { continue }
       displaced.append(range)
+      waiting += dependence?.dependents(of: range) ?? []
       for (table, key, first) in try changes(in: range) {
         let work = try load(table, key)
         for step in work.timeline.steps where step.seq >= first && !(range.first...range.last).contains(step.seq) {
@@ -312,6 +320,9 @@ final class Remaking {
     let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")
     let insert = try context.connection.prepare("INSERT OR REPLACE INTO salvor_log (\(columns)) VALUES (\(slots))")
     for work in rows.values where work.isChanged {
+      for step in work.timeline.steps {
+        if let captured = work.captured[step.seq] { try context.remember(captured, now: step) }
+      }
       for entry in work.timeline.encode(work.table, key: work.key) {
         insert.clearBindings()
         try insert.bind(1, entry.seq)

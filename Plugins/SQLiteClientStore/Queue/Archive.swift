@@ -90,12 +90,21 @@ extension StoreContext {
       found.append(
         ArchivedChange(
           range: RequestRange(first: first, last: last, tag: row[4].string), stamp: stamp, table: table, key: key,
-          step: RowTimeline.Step(seq: seq, change: change, isJoined: row[7].integer == 1, before: nil, after: nil),
+          step: RowTimeline.Step(
+            seq: seq, change: change, isJoined: row[7].integer == 1,
+            before: operation == .insert ? nil : whole(before, slots, table), after: nil),
           slots: slots, before: before, after: after, state: state,
           stateBefore: row[13].string.flatMap { RequestState(rawValue: $0) }, reason: row[14].string,
           status: row[15].integer.map { Int($0) }, message: row[16].string, blockedBy: row[17].string))
     }
     return found
+  }
+
+  /// Values of some slots as a row.
+  private func whole(_ values: [Value], _ slots: [Int], _ table: CapturedTable) -> SlotRow {
+    var row = SlotRow(repeating: .null, count: table.columns.count)
+    for (slot, value) in zip(slots, values) where slot < row.count { row[slot] = value }
+    return row
   }
 
   /// A whole row from before a column was added has that column's default.
@@ -115,21 +124,36 @@ extension StoreContext {
     let firsts = try connection.rows("SELECT DISTINCT first FROM salvor_archive WHERE state = 'displaced' ORDER BY first")
       .compactMap { $0[0].integer }
     guard !firsts.isEmpty else { return 0 }
-    var count = 0
-    for first in firsts where try returnOne(first) { count += 1 }
-    return count
+    var waiting = firsts
+    var returned = true
+    // One that returns may make room for another.
+    while returned {
+      returned = false
+      var earlier: Set<RowRef> = []
+      for first in waiting {
+        let changes = try archived(where: "first = ?1", [.integer(first)])
+        let rows = Set(changes.map { RowRef(table: $0.table.number, key: $0.key) })
+        // What depends on a displaced request returns only after it.
+        if rows.isDisjoint(with: earlier), try returnOne(first, changes) {
+          waiting.removeAll { $0 == first }
+          returned = true
+          break
+        }
+        earlier.formUnion(rows)
+      }
+    }
+    return firsts.count - waiting.count
   }
 
   private struct CannotStand: Error {}
 
-  private func returnOne(_ first: Int64) throws -> Bool {
-    let changes = try archived(where: "first = ?1", [.integer(first)])
+  private func returnOne(_ first: Int64, _ changes: [ArchivedChange]) throws -> Bool {
     do {
       try connection.savepoint("salvor_return") {
         let touched = try TouchedRows(self)
         let proof = try ReferenceProof(self, touched)
         let index = try LogIndex(self)
-        let remaking = Remaking(self, index: index, touched: touched) { _ in }
+        let remaking = try Remaking(self, index: index, touched: touched)
         for change in changes {
           guard try remaking.putBack(change.step, change.table, change.key) else { throw CannotStand() }
           try index.add(change.table, change.key, seq: change.step.seq)

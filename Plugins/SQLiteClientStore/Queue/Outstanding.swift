@@ -16,8 +16,11 @@ struct OutstandingRequest {
 
 extension StoreContext {
   /// The requests in the log after `counter`, decoded, in order; at most `limit` of those that `isWanted`.
+  ///
+  /// - Parameter asCaptured: with the old values that each change saw, not those that the base has under it now.
   func outstanding(
-    after counter: Int64 = 0, limit: Int = .max, where isWanted: (RequestState) -> Bool = { _ in true }
+    after counter: Int64 = 0, limit: Int = .max, asCaptured: Bool = true,
+    where isWanted: (RequestState) -> Bool = { _ in true }
   ) throws -> [OutstandingRequest] {
     let index = try LogIndex(self)
     var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
@@ -29,6 +32,7 @@ extension StoreContext {
     let uploadState = try connection.text(.uploadState).flatMap { RequestState(rawValue: $0) } ?? .sent
     let excluded = try connection.rows("SELECT first FROM salvor_upload_excluded").compactMap { $0[0].integer }
     let leftOut = Set(excluded)
+    let anySeen = try asCaptured && anySeen()
     var ranges = try RangeCursor(self, after: counter)
     var found: [OutstandingRequest] = []
     try connection.query(
@@ -49,7 +53,9 @@ extension StoreContext {
       let ref = RowRef(table: table.number, key: key)
       if timelines[ref]?[entry.seq] == nil {
         timelines[ref] = Dictionary(
-          uniqueKeysWithValues: try index.timeline(table, key).steps.map { ($0.seq, $0) })
+          uniqueKeysWithValues: try index.timeline(table, key).steps.map {
+            ($0.seq, anySeen ? try self.asCaptured($0) : $0)
+          })
       }
       guard let step = timelines[ref]?[entry.seq] else { return true }
       found[found.count - 1].changes.append(OutstandingRequest.Change(table: table, key: key, step: step))
@@ -57,6 +63,30 @@ extension StoreContext {
     }
     try index.drop()
     return found
+  }
+}
+
+/// The dependence of all outstanding requests, as they were before a step.
+struct OutstandingDependence {
+  /// Beyond this many changes dependence is followed along rows only, and where a reference or a unique value fails.
+  static let changesMax: Int64 = 10_000
+
+  private let ranges: [RequestRange]
+  private let dependence: Dependence
+
+  /// Nil where there are too many. Before anything is written: the log is decoded from the rows as they are.
+  init?(_ context: StoreContext) throws {
+    let count = try context.connection.integer(
+      "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+    guard count > 0, count <= Self.changesMax else { return nil }
+    let requests = try context.outstanding()
+    ranges = requests.map(\.range)
+    dependence = Dependence(requests, schema: context.schema)
+  }
+
+  func dependents(of range: RequestRange) -> [RequestRange] {
+    guard let place = ranges.firstIndex(where: { $0.first == range.first }) else { return [] }
+    return dependence.dependents(of: [place]).sorted().map { ranges[$0] }
   }
 }
 

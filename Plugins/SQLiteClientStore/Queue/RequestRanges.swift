@@ -20,7 +20,7 @@ struct RequestRange: Sendable, Hashable {
 /// - what stands between an open and a close marker,
 /// - a key change: the joined delete and the insert after it; also the rows that REPLACE removed, and what replaced them,
 /// - a cascade: the rows that a foreign key action deleted or unlinked stand directly before the delete that caused it
-///   (SQLite logs children first),
+///   (SQLite fires the children's triggers first), and their trigger found the parent gone,
 /// - any other single row, which needs no range.
 ///
 /// The log is read backwards, so that a cascade's cause is met before its effects; memory follows one request.
@@ -119,14 +119,14 @@ struct RequestSorting {
           return true
         }
         if let range = current, range.first == seq + 1,
-          try operation.isJoined || (!members.isEmpty && belongs(row, operation, to: members))
+          try operation.isJoined || (operation.isCascaded && !members.isEmpty && belongs(row, operation, to: members))
         {
           current = (seq, range.last)
         } else {
           flush()
           current = (seq, seq)
         }
-        if !rules.isEmpty, operation == .delete || operation == .joinedDelete {
+        if !rules.isEmpty, [.delete, .joinedDelete, .cascadedDelete].contains(operation) {
           let entry = try context.catalog.entry(from: row)
           if let table = context.catalog.table(number: entry.table) {
             members.insert(RowRef(table: entry.table, key: entry.key(table)))
@@ -141,13 +141,12 @@ struct RequestSorting {
 
   /// Whether a foreign key action of one of the deletes in `members` made this change.
   private func belongs(_ row: SQLiteStatement, _ operation: LogOperation, to members: Set<RowRef>) throws -> Bool {
-    guard operation == .delete || operation == .update else { return false }
     let number = row.int64(1)
     guard rules.contains(where: { $0.child == number }) else { return false }
     let entry = try context.catalog.entry(from: row)
     return rules.contains { rule in
-      guard rule.child == number, operation == .update || rule.deletes else { return false }
-      if operation == .update, !rule.slots.contains(where: { entry.mask[$0] }) { return false }
+      guard rule.child == number, operation.isUpdate || rule.deletes else { return false }
+      if operation.isUpdate, !rule.slots.contains(where: { entry.mask[$0] }) { return false }
       return members.contains(RowRef(table: rule.parent, key: rule.slots.map { entry.values[$0] }))
     }
   }

@@ -10,7 +10,7 @@ struct RetryJoining {
   /// In a transaction, with nothing under way.
   func run() throws {
     guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
-    let requests = try context.outstanding()
+    let requests = try context.outstanding(asCaptured: false)
     var joined: Set<Int> = []
     for start in requests.indices where requests[start].state != .queued && !joined.contains(start) {
       let cluster = cluster(of: start, requests)

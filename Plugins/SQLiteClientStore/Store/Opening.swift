@@ -88,7 +88,7 @@ struct Opening {
         let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.name.lowercased() })
       else { continue }
       try connection.run(
-        "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7)", value, .integer(captured.number))
+        "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
     }
   }
 

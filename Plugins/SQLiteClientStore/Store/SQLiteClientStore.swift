@@ -239,7 +239,7 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
-      let report = isEmpty ? ApplyReport() : try DownloadApply(context: context).run()
+      let report = isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
       for group in end.groups {
         let before = groups.first { $0.name == group.name }
         if let cursor = group.cursor, before?.cursor?.number != cursor.number {

@@ -88,5 +88,5 @@ final class StoreContext {
       "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(last))
   }
 
-  static let changeOperations = "(1, 2, 3, 6, 7, 8, 9)"
+  static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"
 }

@@ -15,6 +15,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+    -- What a request saw, where the base under it has changed since: its old values as they were captured.
+    CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
     CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     -- The bases that a download or an acknowledgement changed: a row's version is its newest entry's.
@@ -64,12 +66,12 @@ enum StoreTables {
     """
     SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key,
       coalesce((SELECT r.first FROM salvor_range r WHERE r.first <= g.seq AND r.last >= g.seq), g.seq) AS first
-    FROM salvor_log g WHERE g.op IN (1, 2, 3, 6, 7, 8, 9)
+    FROM salvor_log g WHERE g.op IN \(StoreContext.changeOperations)
     """
   }
 
   private static let operation =
-    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op = 2 THEN 'update' ELSE 'delete' END"
+    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
 
   /// A key of one column as it is; of several, their values as SQL literals.
   private static func key(_ catalog: CaptureCatalog, _ alias: String) -> String {

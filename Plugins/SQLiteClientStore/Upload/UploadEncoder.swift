@@ -39,6 +39,7 @@ struct UploadEncoder {
     var isLast = true
     var ranges = try RangeCursor(context, after: counter)
     var named: Int64 = 0
+    let anySeen = try context.anySeen()
     let catalog = context.catalog
     try context.connection.query(
       "SELECT \(catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND seq <= ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
@@ -58,7 +59,7 @@ struct UploadEncoder {
         writer.request(first: range.first, last: range.last, tag: range.tag)
         named = range.first
       }
-      try write(row, seq, operation, layout, &writer, &shapes, &names)
+      try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names)
       return true
     }
     guard writer.changeCount > 0 else { return nil }
@@ -82,7 +83,8 @@ struct UploadEncoder {
   }
 
   private func write(
-    _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ writer: inout UploadChunkWriter,
+    _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anySeen: Bool,
+    _ writer: inout UploadChunkWriter,
     _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames
   ) throws {
     let table = layout.table
@@ -116,16 +118,17 @@ struct UploadEncoder {
           for slot in layout.slots { writer.value { $0.value(of: current, slot) } }
         }
       }
-    case .update:
+    case .update, .cascadedUpdate:
       let mask = LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
       let slots = mask.slots(below: table.columns.count)
       begin(.update, mask, slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] })
       writeKey()
-      if plan.mayRepeat(hash) {
+      if anySeen || plan.mayRepeat(hash) {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
-        guard case .update(let news) = step.change else { throw plan.unfit(table) }
+        let captured = anySeen ? try context.asCaptured(step) : step
+        guard case .update(let news) = captured.change else { throw plan.unfit(table) }
         for slot in slots {
-          writer.value { $0.value(of: row, firstValue + slot) }
+          writer.value(captured.before?[slot] ?? .null)
           writer.value(news[slot] ?? .null)
         }
       } else {

@@ -30,6 +30,7 @@ struct UploadSettlement {
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", [.integer(gap.first), .integer(gap.last)])
     }
     try connection.run("DELETE FROM salvor_upload_excluded")
+    try context.forgetSeen()
     if let commit = results.commit { try connection.rememberCommit(commit) }
     return report
   }
@@ -99,7 +100,7 @@ struct UploadSettlement {
     for table in context.catalog.tables {
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9), \(keys) FROM salvor_log "
+        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9, 10), \(keys) FROM salvor_log "
           + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
         .integer(gap.first), .integer(gap.last), .integer(commit.number), .integer(table.number))
     }
@@ -131,7 +132,8 @@ struct UploadSettlement {
     guard !mixed.isEmpty else { return }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
-    let remaking = Remaking(context, index: index, touched: touched) { _ in }
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
     for ref in mixed {
       guard let table = context.catalog.table(number: ref.table) else { continue }
       try remaking.accept(table, ref.key) { seq in

@@ -21,7 +21,7 @@ final class BlockDecision {
 
   /// Decides one request. False: it breaks a constraint on its own, or lacks a parent; `tally` is of no use then.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
-    var reader = StepReader(rows)
+    var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try tally.hasRefused ? reader.steps(of: request) : nil
     return try attempt([(request, steps)], &tally, isLast: false) == nil && tally.carried.isEmpty
   }
@@ -29,7 +29,7 @@ final class BlockDecision {
   /// - Parameter isLast: nothing follows that could bring a missing parent.
   func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
     guard !requests.isEmpty else { return }
-    var reader = StepReader(rows)
+    var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try requests.map { try reader.steps(of: $0) }
     var made: [UInt64: StagedChange] = [:]
     for request in requests { for change in request.changes where change.operation == .insert { made[change.hash] = change } }
@@ -72,7 +72,7 @@ final class BlockDecision {
           if evaluation.kept.count > keptBefore { next.conflicts += 1 }
           continue
         }
-        var reader = StepReader(rows)
+        var reader = StepReader(rows, over: next.refusedRows)
         let found = try steps ?? reader.steps(of: request)
         if refusal.reason == .missingParent && !isLast {
           next.carry(request, found)

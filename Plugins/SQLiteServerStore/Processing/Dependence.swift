@@ -44,6 +44,8 @@ struct Footprints {
 struct Step {
   var row: UInt64
   var operation: Operation
+  /// The row after it, had everything before been accepted.
+  var after: Row?
   var targetsBefore: Set<UInt64> = []
   var targetsAfter: Set<UInt64> = []
   var uniqueBefore: Set<UInt64> = []
@@ -57,10 +59,14 @@ struct Step {
 /// Works out the steps of requests, each over the server's rows and over the ones before it.
 struct StepReader {
   let rows: RowReader
-  private var present: [UInt64: Row?] = [:]
+  private var present: [UInt64: Row?]
   private var catalog: Catalog { rows.catalog }
 
-  init(_ rows: RowReader) { self.rows = rows }
+  /// - Parameter refused: the rows that refused requests changed, as they would be.
+  init(_ rows: RowReader, over refused: [UInt64: Row?]) {
+    self.rows = rows
+    present = refused
+  }
 
   mutating func steps(of request: StagedRequest) throws -> [Step] {
     var steps: [Step] = []
@@ -77,6 +83,7 @@ struct StepReader {
           after?[column] = change.new[index]
         }
         present[change.hash] = .some(after)
+        step.after = after
         step.targetsBefore = targets(before, table)
         step.targetsAfter = targets(after, table)
         step.uniqueBefore = uniques(before, table)

@@ -8,6 +8,8 @@ struct Tally {
   var refusals: [Refusal] = []
   private(set) var refusedPrints = Footprints()
   private(set) var refusedIDs: [Int: RequestID] = [:]
+  /// The rows that refused requests changed, as they would be: what depends on them is known by them.
+  private(set) var refusedRows: [UInt64: Row?] = [:]
   /// Requests that lack a parent which a later part of the upload may bring, and what depends on them.
   private(set) var carried: [StagedRequest] = []
   private(set) var carriedPrints = Footprints()
@@ -48,6 +50,7 @@ struct Tally {
   private mutating func remember(_ request: StagedRequest, _ steps: [Step]) {
     refusedPrints.add(steps, by: request.ordinal)
     refusedIDs[request.ordinal] = request.id
+    for step in steps { refusedRows[step.row] = .some(step.after) }
   }
 
   /// The refused request that one with these steps depends on.

@@ -75,9 +75,11 @@ final class UploadProcessor {
 
   func finish() throws -> UploadResults {
     try processBlock(isLast: true)
+    let fed = try tally.echo.rowsToFeed()
+    try tally.echo.removeNeverThere()
     let before = try CommitLog.state(connection)
     let commit = try log.seal(remote: upload.remote)
-    for row in try tally.echo.rowsToFeed() { try log.noteDifference(catalog.tables[row.table], row.key) }
+    for row in fed { try log.noteDifference(catalog.tables[row.table], row.key) }
     try log.expandOwn(after: before.headSequence, to: before.lastSequence)
     _ = try log.seal(remote: nil)
     let results = UploadResults(
@@ -215,7 +217,7 @@ final class UploadProcessor {
     if try isSettled(request) { return }
     if tally.hasRefused, plan.statement != nil, request.changes[0].refusal == nil {
       // Most requests have nothing to do with the refused ones.
-      var reader = StepReader(rows)
+      var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
       if let blocker = tally.blocker(of: steps) { return tally.refuse(request, .blocked, steps, blockedBy: blocker) }
       if try !decision.foreign.isNewer(hash, than: made), try run(plan, row, hash) {
@@ -251,7 +253,7 @@ final class UploadProcessor {
     case nil: return false
     case .accepted: tally.accepted += 1
     case .refused(let refusal):
-      var reader = StepReader(rows)
+      var reader = StepReader(rows, over: tally.refusedRows)
       tally.repeatRefusal(request, refusal, try reader.steps(of: request))
     }
     return true
