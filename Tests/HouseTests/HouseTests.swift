@@ -44,7 +44,6 @@ import Testing
       ("MemoryStore", "SalvorServer", "a plug-in imports protocols, never an engine"),
       ("GzipCompression", "IdentityCompression", "a plug-in never imports another one"),
       ("SQLiteSupport", "SQLiteServerStore", "a plug-in never imports another one"),
-      ("salvor-bench", "CSQLite", "a tool reaches C libraries through plug-ins"),
       ("SalvorHost", "salvor", "nothing imports a tool or a test"),
     ])
   func plantedEdgesAreFound(from: String, to: String, reason: String) {
