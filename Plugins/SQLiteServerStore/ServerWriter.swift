@@ -40,7 +40,7 @@ actor ServerWriter {
     let connection = try SQLiteConnection(
       options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
     try connection.pragma("journal_mode", "WAL")
-    try connection.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE")
+    try connection.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
     var installation = Installation(connection, schema: setup.schema, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     var opening = installation.opening
