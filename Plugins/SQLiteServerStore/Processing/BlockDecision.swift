@@ -29,11 +29,8 @@ final class BlockDecision {
     var evaluation = SetEvaluation(rows, upload.principal)
     var decisions = SetDecisions()
     try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
-    if decisions.carried.contains(where: { !tally.carriedPrints.isEmpty && tally.carriedPrints.first(neededBy: $0.steps) == nil })
-      || (tally.carriedPrints.isEmpty && !decisions.carried.isEmpty)
-    {
-      return false
-    }
+    // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
+    if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
     if try write(evaluation, &tally) != nil { return false }
     tally.kept += evaluation.kept
     decisions.join(&tally)
@@ -48,7 +45,9 @@ final class BlockDecision {
     var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try requests.map { try reader.steps(of: $0) }
     var made: [UInt64: StagedChange] = [:]
-    for request in requests { for change in request.changes where change.operation == .insert { made[change.hash] = change } }
+    for request in requests {
+      for change in request.changes where change.operation == .insert { made[change.hash] = change }
+    }
     let order = try RequestOrder.order(requests, steps) { hash in
       guard let change = made[hash], let place = change.table else { return false }
       return try rows.row(place, change.key) != nil
@@ -124,9 +123,8 @@ final class BlockDecision {
   }
 
   /// Puts the conflict versions beside the rows, for a person.
-  func record(_ kept: [SetEvaluation.ConflictVersion], now: Int64) throws {
-    guard !kept.isEmpty else { return }
-    let version = try CommitLog.state(connection).head.number
+  /// - Parameter version: the newest commit before the upload.
+  func record(_ kept: [SetEvaluation.ConflictVersion], version: Int64, now: Int64) throws {
     for entry in kept {
       let table = rows.catalog.tables[entry.table]
       func members(_ columns: [Int], _ values: [Value]) -> Value {

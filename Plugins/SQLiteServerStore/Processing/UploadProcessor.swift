@@ -89,7 +89,7 @@ final class UploadProcessor {
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: tally.refusals.sorted { $0.counter < $1.counter })
-    try decision.record(tally.kept, now: now)
+    try decision.record(tally.kept, version: before.head.number, now: now)
     try settled.write(tally)
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
@@ -250,7 +250,8 @@ final class UploadProcessor {
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
   ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
-    let mayRun = try plan.statement != nil && !settled.mayHold(stamp) && plan.refusal(row, catalog, limits) == nil
+    let mayRun =
+      try plan.statement != nil && !settled.mayHold(stamp) && plan.refusal(row, catalog, limits) == nil
       && !decision.foreign.isNewer(hash, than: made)
     if mayRun, !tally.hasRefused, tally.carried.isEmpty, try run(plan, row, hash) {
       reading.nextOrdinal += 1
