@@ -104,9 +104,17 @@ let package = Package(
 
     // Tools.
     .executableTarget(
-      name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
+      name: "salvor",
+      dependencies: [
+        "SalvorModel", "SalvorWire", "SalvorTransport", "SalvorHost", "StandardModules", "TokenAuthentication",
+        "SQLiteSupport", "GzipCompression",
+      ], path: "Tools/salvor"),
     .executableTarget(
-      name: "salvor-bench", dependencies: protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"],
+      name: "salvor-bench",
+      dependencies: protocols + [
+        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+      ],
       path: "Tools/salvor-bench"),
 
     // Tests.
@@ -114,9 +122,9 @@ let package = Package(
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules"]),
+    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
-    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
+    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
     tests(
       "SQLiteServerStoreTests",
       protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
@@ -127,6 +135,9 @@ let package = Package(
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
       ]),
+    tests(
+      "EngineTests",
+      protocols + ["SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication"]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),

@@ -71,7 +71,10 @@ public struct LifecycleSubject: Sendable {
 public enum LifecycleContract {
   static let rule = "architecture, rule 5"
 
-  public static let cases: [ContractCase<LifecycleSubject>] = describing + decoding + living
+  public static let cases: [ContractCase<LifecycleSubject>] = configurationCases + living
+
+  /// The part before anything is made, which asks nothing of the product: for modules that have nothing to start.
+  public static let configurationCases: [ContractCase<LifecycleSubject>] = describing + decoding
 
   // MARK: Describe
 

@@ -1,5 +1,5 @@
 /// Every size and time that Salvor refuses to exceed, with its unit in its name. Set under `limits:` of the
-/// configuration's `server` and `client`; docs/reference/limits.md says what meets each.
+/// configuration's `server` and `client`; docs/reference/configuration.md has the table.
 public struct Limits: Sendable, Hashable {
   /// One body on the wire, as sent (compressed).
   public var bodyBytesMax = 64 << 20

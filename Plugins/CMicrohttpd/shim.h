@@ -57,6 +57,8 @@ static inline const struct sockaddr *cmicrohttpd_peer(struct MHD_Connection *con
   return info ? info->client_addr : 0;
 }
 
+static inline void cmicrohttpd_shut(int socket) { (void)shutdown(socket, SHUT_RDWR); }
+
 // Whether the other end has closed: nothing of what it sent before is read.
 static inline int cmicrohttpd_peer_left(int socket) {
 #ifdef POLLRDHUP

@@ -21,7 +21,8 @@ public struct GzipCompression: Compression {
           "level", type: "integer", default: "\(defaultLevel)", "1 (least work) to 9 (fewest bytes)")
       ],
       guarantees: [
-        "pieces of at most 64 KiB", "corrupt, truncated and trailing bytes are refused", "several members are read as one",
+        "pieces of at most 64 KiB", "corrupt, truncated and trailing bytes are refused",
+        "several members are read as one",
       ]),
     product: (any Compression).self
   ) { reader, _ in

@@ -252,7 +252,8 @@
       return SalvorError(.cancelled, "The exchange with \(label) was cancelled.", context: context)
     case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM:
       return SalvorError(
-        .unreachable, "No TLS with the server at \(label): \(why). Check its certificate, and caFile.", context: context)
+        .unreachable, "No TLS with the server at \(label): \(why). Check its certificate, and caFile.", context: context
+      )
     case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT:
       return SalvorError(
         .unreachable, "The server at \(label) cannot be reached: \(why). Check that it runs, and the url.",

@@ -78,11 +78,13 @@
           ModuleOption("connectTimeoutSeconds", type: "integer", default: "10", "for name, connection and TLS"),
           ModuleOption(
             "idleTimeoutSeconds", type: "integer", default: "60", "no byte in either direction for this long ends it"),
-          ModuleOption("caFile", type: "string", default: "the system's", "PEM file of the authorities to trust"),
+          ModuleOption(
+            "caFile", type: "string", default: "none", "PEM file of the authorities to trust; without it the system's"),
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "cancellation ends an exchange at once",
-          "a response that breaks off is an error", "connections are used again", "follows no redirect, decodes nothing",
+          "a response that breaks off is an error", "connections are used again",
+          "follows no redirect, decodes nothing",
         ]),
       product: (any ClientTransport).self
     ) { reader, context in

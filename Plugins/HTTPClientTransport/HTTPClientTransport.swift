@@ -56,9 +56,11 @@
     private func checkHead(_ request: TransportRequest) throws {
       let isPathGood = request.path.hasPrefix("/") && request.path.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
       let isMethodGood =
-        !request.method.isEmpty && request.method.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
+        !request.method.isEmpty
+        && request.method.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
       guard isPathGood, isMethodGood else {
-        throw SalvorError(.usage, "A request's method and path must be of HTTP: capitals, and an encoded absolute path.")
+        throw SalvorError(
+          .usage, "A request's method and path must be of HTTP: capitals, and an encoded absolute path.")
       }
       for (name, value) in request.headers {
         let isGood =

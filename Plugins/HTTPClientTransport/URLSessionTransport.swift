@@ -176,7 +176,8 @@
         state.received += data.count
         guard state.received > responseBytesMax, !state.isEventStream else { return false }
         state.ownError = SalvorError(
-          .tooLarge, "The server's answer is larger than \(responseBytesMax) bytes. Raise bodyBytesMax, or ask for less.")
+          .tooLarge,
+          "The server's answer is larger than \(responseBytesMax) bytes. Raise bodyBytesMax, or ask for less.")
         return true
       }
       if isTooLarge { return task.cancel() }
@@ -227,7 +228,8 @@
       switch code {
       case .timedOut:
         return SalvorError(
-          .timeout, "The server at \(label) did not answer in time. Check the network, and try again.", context: context)
+          .timeout, "The server at \(label) did not answer in time. Check the network, and try again.", context: context
+        )
       case .cancelled: return SalvorError(.cancelled, "The exchange was cancelled.", context: context)
       default:
         return SalvorError(

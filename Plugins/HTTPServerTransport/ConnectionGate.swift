@@ -13,6 +13,11 @@
       var suspendedAt: ContinuousClock.Instant?
       /// Woken between the look that found nothing and the suspension.
       var wakePending = false
+      /// The library waits for more of the request's body.
+      var isReceiving = false
+      /// Counts what came, to tell a pause from a look that was too early.
+      var moves = 0
+      var movesSeen = -1
     }
 
     private let state: Mutex<State>
@@ -51,14 +56,42 @@
       }
     }
 
+    /// The exchange must end: also where the library waits for the client, which only a socket that is shut wakes.
+    func cut() {
+      state.withLock { state in
+        guard let connection = state.connection else { return }
+        if state.suspendedAt != nil {
+          state.suspendedAt = nil
+          MHD_resume_connection(connection)
+        } else {
+          state.wakePending = true
+          cmicrohttpd_shut(cmicrohttpd_socket(connection))
+        }
+      }
+    }
+
+    /// A part of the request came; `more`: the rest is still to come.
+    func move(more: Bool) {
+      state.withLock { state in
+        state.moves += 1
+        state.isReceiving = more
+      }
+    }
+
     /// The exchange is over; nothing touches the connection from here on.
     func end() { state.withLock { $0.connection = nil } }
 
-    /// The library does not watch a suspended connection: whether its client is still there, and for how long nothing
-    /// has moved, is looked at here.
+    /// What the library does not notice is looked at here: whether the client of a suspended connection is still there,
+    /// and for how long nothing has moved; and an end of the connection that came with the last bytes before it (the
+    /// library reads those and waits for an event that has been).
     func inspect(now: ContinuousClock.Instant, idleAfter: Duration) -> Finding {
       state.withLock { state in
-        guard let connection = state.connection, let since = state.suspendedAt else { return .busy }
+        guard let connection = state.connection else { return .busy }
+        guard let since = state.suspendedAt else {
+          let isStill = state.isReceiving && state.moves == state.movesSeen
+          state.movesSeen = state.moves
+          return isStill && cmicrohttpd_peer_left(cmicrohttpd_socket(connection)) != 0 ? .left : .busy
+        }
         if cmicrohttpd_peer_left(cmicrohttpd_socket(connection)) != 0 { return .left }
         return now - since > idleAfter ? .idle : .busy
       }

@@ -115,7 +115,8 @@
       ModuleDescriptor(
         kind: .serverTransport, name: "http", summary: "HTTP/1.1 server, with TLS where files are named",
         options: [
-          ModuleOption("address", type: "string", default: "\"127.0.0.1\"", "the address to listen on, or a name of it"),
+          ModuleOption(
+            "address", type: "string", default: "\"127.0.0.1\"", "the address to listen on, or a name of it"),
           ModuleOption("port", type: "integer", default: "8484", "the port; 0 takes any free one"),
           ModuleOption("threads", type: "integer", default: "2", "threads that read and write connections"),
           ModuleOption(

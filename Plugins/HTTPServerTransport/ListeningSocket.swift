@@ -1,4 +1,5 @@
 #if HTTPServer
+  import CMicrohttpd
   import SalvorModel
 
   #if canImport(Glibc)
@@ -93,7 +94,7 @@
     }
 
     /// Refuses new connections from now on; the descriptor stays taken until `close`.
-    func refuseConnections() { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+    func refuseConnections() { cmicrohttpd_shut(descriptor) }
   }
 
   /// Reads what a client still sends on a connection that was answered early, so that the answer is not lost to a

@@ -27,7 +27,8 @@
       var key: UnsafeMutablePointer<CChar>?
       if let tls = options.tls {
         guard MHD_is_feature_supported(.FEATURE_TLS) == .YES else {
-          throw SalvorError(.configuration, "This libmicrohttpd was built without TLS. Install one with it, or drop tls.")
+          throw SalvorError(
+            .configuration, "This libmicrohttpd was built without TLS. Install one with it, or drop tls.")
         }
         certificate = try Self.text(ofFile: tls.certificate)
         do {

@@ -91,16 +91,19 @@
           if let answer { return queue(answer, connection) }
           if isSmall || bodyWanted {
             phase = .body
+            gate.move(more: contentLength != 0)
             return .YES
           }
         case .body where size.pointee > 0:
           guard let taken = take(UnsafeRawBufferPointer(start: data, count: size.pointee)) else { return .NO }
           if taken {
+            gate.move(more: true)
             size.pointee = 0
             return .YES
           }
         case .body:
           phase = .complete
+          gate.move(more: false)
           if isSmall {
             startHandler(body: .bytes(smallBody))
             smallBody = []
@@ -299,7 +302,7 @@
       requestBody.fail(error)
       responseBody.fail(error)
       task?.cancel()
-      gate.wake()
+      gate.cut()
     }
 
     /// The library is done with the request. On the connection's thread, once, after everything else.
@@ -317,7 +320,8 @@
       switch gate.inspect(now: now, idleAfter: idleAfter) {
       case .busy: break
       case .left: abort(SalvorError(.unreachable, "The client ended the connection."))
-      case .idle: abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
+      case .idle:
+        abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
       }
     }
   }

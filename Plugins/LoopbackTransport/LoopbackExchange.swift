@@ -15,12 +15,16 @@ final class LoopbackExchange: Sendable {
 
   private let requestBody = PieceSlot()
   private let responseBody = PieceSlot()
-  private let bodyBytesMax: Int
+  private let requestBytesMax: Int
+  private let responseBytesMax: Int
   private let onEnd: @Sendable (LoopbackExchange) -> Void
   private let state = Mutex(State())
 
-  init(bodyBytesMax: Int, onEnd: @escaping @Sendable (LoopbackExchange) -> Void) {
-    self.bodyBytesMax = bodyBytesMax
+  init(
+    requestBytesMax: Int, responseBytesMax: Int, onEnd: @escaping @Sendable (LoopbackExchange) -> Void
+  ) {
+    self.requestBytesMax = requestBytesMax
+    self.responseBytesMax = responseBytesMax
     self.onEnd = onEnd
   }
 
@@ -30,7 +34,7 @@ final class LoopbackExchange: Sendable {
       try await withCheckedThrowingContinuation { continuation in
         state.withLock { $0.waiting = continuation }
         let source = request.contentLength.map { request.body.exactly($0) } ?? request.body
-        keep(Task { await self.requestBody.pump(self.limited(source)) })
+        keep(Task { await self.requestBody.pump(self.limited(self.endingBoth(source), self.requestBytesMax)) })
         keep(Task { await self.serve(request, handler) })
       }
     } onCancel: {
@@ -76,7 +80,10 @@ final class LoopbackExchange: Sendable {
       deliver(answer)
     } else {
       deliver(answer)
-      await responseBody.pump(limited(response.contentLength.map { response.body.exactly($0) } ?? response.body))
+      let source = response.contentLength.map { response.body.exactly($0) } ?? response.body
+      // An event stream has no end, and so no length to limit.
+      let isEvents = response.headers["content-type"]?.hasPrefix("text/event-stream") == true
+      await responseBody.pump(limited(hidingErrors(source), isEvents ? Int.max : responseBytesMax))
     }
     state.withLock { $0.isOver = true }
     onEnd(self)
@@ -105,8 +112,32 @@ final class LoopbackExchange: Sendable {
     waiting?.resume(throwing: error)
   }
 
-  private func limited(_ source: ByteStream) -> ByteStream {
-    let limit = bodyBytesMax
+  /// A request whose source breaks is broken off: the sender gets its source's own error.
+  private func endingBoth(_ source: ByteStream) -> ByteStream {
+    ByteStream(
+      next: { [self] in
+        do {
+          return try await source.next()
+        } catch {
+          end(error as? SalvorError ?? SalvorError(.failed, "The request's body could not be read to its end."))
+          throw error
+        }
+      }, close: source.close)
+  }
+
+  /// What breaks at the server is no more to the client than a connection that broke, as over a network.
+  private func hidingErrors(_ source: ByteStream) -> ByteStream {
+    ByteStream(
+      next: {
+        do {
+          return try await source.next()
+        } catch {
+          throw SalvorError(.unreachable, "The server's answer broke off. Try again.")
+        }
+      }, close: source.close)
+  }
+
+  private func limited(_ source: ByteStream, _ limit: Int) -> ByteStream {
     let count = Count()
     return ByteStream(
       next: {

@@ -61,7 +61,9 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
   }
 
   /// A client's request, as an exchange that the client is told of. Errors: as `ClientTransport.send`.
-  func take(_ request: TransportRequest, begin: (LoopbackExchange) -> Void) async throws -> TransportResponse {
+  func take(
+    _ request: TransportRequest, responseBytesMax: Int, begin: (LoopbackExchange) -> Void
+  ) async throws -> TransportResponse {
     guard !Task.isCancelled else {
       await request.body.close()
       throw SalvorError(.cancelled, "The exchange was cancelled.")
@@ -74,7 +76,10 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
         status: 413, headers: ["content-type": "application/problem+json"], body: .bytes(Array(detail.utf8)),
         contentLength: detail.utf8.count)
     }
-    let exchange = LoopbackExchange(bodyBytesMax: limit) { [weak self] exchange in self?.end(exchange) }
+    let exchange = LoopbackExchange(requestBytesMax: limit, responseBytesMax: responseBytesMax) {
+      [weak self] exchange in
+      self?.end(exchange)
+    }
     let handler = state.withLock { state in
       if state.handler != nil { state.exchanges[ObjectIdentifier(exchange)] = exchange }
       return state.handler
@@ -111,8 +116,13 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
 
   public let preferredCompression: String
 
-  public init(_ network: LoopbackNetwork, name: String = "default", compression: String = "identity") {
+  private let limits: Limits
+
+  public init(
+    _ network: LoopbackNetwork, name: String = "default", compression: String = "identity", limits: Limits = Limits()
+  ) {
     self.network = network
+    self.limits = limits
     self.name = name
     self.preferredCompression = compression
   }
@@ -126,7 +136,7 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
       await request.body.close()
       throw unreachable(name)
     }
-    return try await server.take(request) { exchange in
+    return try await server.take(request, responseBytesMax: limits.bodyBytesMax) { exchange in
       state.withLock { state in
         state.exchanges.removeAll { $0.exchange == nil }
         state.exchanges.append(Weak(exchange: exchange))
@@ -170,14 +180,15 @@ extension LoopbackNetwork {
         kind: .clientTransport, name: "loopback", summary: "A client of a server in the same process",
         options: [
           Self.nameOption,
-          ModuleOption("compression", type: "string", default: "\"identity\"", "the content coding to send and to ask for"),
+          ModuleOption(
+            "compression", type: "string", default: "\"identity\"", "the content coding to send and to ask for"),
         ],
         guarantees: ["bodies stream both ways with back-pressure", "no socket is opened"]),
       product: (any ClientTransport).self
-    ) { reader, _ in
+    ) { reader, context in
       let name = reader.string("name", default: "default")
       let compression = reader.string("compression", default: "identity")
-      return { LoopbackClientTransport(self, name: name, compression: compression) }
+      return { LoopbackClientTransport(self, name: name, compression: compression, limits: context.limits) }
     }
   }
 }

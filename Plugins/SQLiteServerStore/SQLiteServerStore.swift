@@ -150,7 +150,7 @@ extension SQLiteServerStore {
       ModuleOption("path", type: "string", default: nil, "The database's file, relative to the configuration."),
       ModuleOption("readers", type: "integer", default: "2", "Connections that serve downloads, 1 to 16."),
       ModuleOption(
-        "durability", type: "full | normal", default: "full",
+        "durability", type: "full | normal", default: "\"full\"",
         "full: a power cut takes nothing that was acknowledged; normal: it may take the last commits."),
       ModuleOption(
         "busyTimeoutMilliseconds", type: "integer", default: "5000",

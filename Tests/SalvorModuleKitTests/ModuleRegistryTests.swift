@@ -9,7 +9,8 @@ private func factory(_ kind: ModuleKind, _ name: String) -> ModuleFactory {
       options: [
         ModuleOption("path", type: "string", default: nil, "where"),
         ModuleOption("size", type: "integer", default: "3", "how large"),
-      ]), product: String.self) { reader, _ in
+      ]), product: String.self
+  ) { reader, _ in
     guard let path = reader.string("path") else { return nil }
     let size = reader.integer("size", in: 1...9, default: 3)
     return { "\(name) \(path) \(size)" }

@@ -168,6 +168,7 @@ struct SyncSession {
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
+        + (chunk.isLast ? "&final=true" : "")
       let response = try await request("PUT", path, chunk.bytes)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1
@@ -209,7 +210,7 @@ struct SyncSession {
             if !page.isEmpty {
               try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
             }
-            end = DownloadEnd(groups: try last.array("groups").map { try GroupState($0) })
+            end = try self.end(last)
           } else if let problem = line["problem"] {
             throw Problem.error(problem, status: 500)
           } else {
@@ -229,6 +230,16 @@ struct SyncSession {
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
+  }
+
+  private func end(_ line: JSONValue) throws -> DownloadEnd {
+    var groups: [GroupState] = []
+    for entry in try line.array("groups") {
+      var group = try GroupState(entry)
+      group.lastSync = configuration.clock.now()
+      groups.append(group)
+    }
+    return DownloadEnd(groups: groups)
   }
 
   private func meet(_ line: JSONValue) async throws {

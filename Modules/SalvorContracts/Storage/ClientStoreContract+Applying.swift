@@ -201,6 +201,20 @@ extension ClientStoreContract {
       try await bench.expectRows("seat", [[1, 7, 1], [2, 8, 1]])
       try expectChanges(try await bench.upload(), [#"insert seat ["id", "place", "seats"] [1, 7, 1]"#])
     },
+    on(ContractSchemas.notes(), "what depends on a displaced request returns only with it", rule: "semantics 2") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(
+        .beginRequest(tag: nil), .update("note", ["n1"], ["title": "x"]), .update("note", ["n2"], ["title": "y"]),
+        .endRequest, .update("note", ["n2"], ["body": "z"]))
+      try await bench.download(departed: [("note", .deleted, ["n1"])])
+      try await bench.expectRows("note", [["n2", "b", .null]])
+      try await bench.download(rows: [("note", ["n3", "c", .null])])
+      try await bench.expectRows("note", [["n2", "b", .null], ["n3", "c", .null]])
+      try expectEqual(try await bench.store.status().displaced, 2, "the requests displaced")
+      try await bench.download(rows: [("note", ["n1", "back", .null])])
+      try await bench.expectRows("note", [["n1", "x", .null], ["n2", "y", "z"], ["n3", "c", .null]])
+      try expectEqual(try await bench.store.status().queued, 2, "the queue")
+    },
     on(ContractSchemas.seats, "a group is displaced as a whole", rule: "semantics 1, 2") { bench in
       try await bench.write(
         .beginRequest(tag: "both"), .insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 3, "place": 9]),

@@ -185,6 +185,21 @@ extension ServerStoreContract {
       try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
       try await bench.expectRows("note", [])
     },
+    on(
+      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+      "a row that this remote made is no one else's, whatever stood under its key before", rule: "semantics 7"
+    ) { bench in
+      var device = try await bench.device()
+      try await bench.write(.insert("note", ["id": "n1", "title": "theirs"]))
+      _ = try await bench.store.sweep()
+      try await bench.write(.delete("note", ["n1"]))
+      let results = try await device.upload(
+        .insert("note", ["id": "n1", "title": "mine", "body": .null]), .update("note", ["n1"], [("title", "mine", "x")]),
+        .delete("note", ["n1"]), .insert("note", ["id": "n1", "title": "y", "body": .null]))
+      try expectAccepted(results, 4)
+      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+      try await bench.expectRows("note", [])
+    },
     on(ContractSchemas.notes(), "client-wins: a delete of a newer version goes through", rule: "semantics 7") { bench in
       var device = try await stale(bench)
       try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
@@ -215,6 +230,19 @@ extension ServerStoreContract {
       try expectEqual(device.items.map(\.departure), [.deleted], "the tombstone")
     }
   } + [
+    on(
+      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+      "keep-versions: a group is kept as a whole, none of its rows is written", rule: "semantics 1, 7"
+    ) { bench in
+      try await bench.write(.insert("note", ["id": "n2", "title": "b"]))
+      var device = try await stale(bench)
+      let results = try await device.upload(
+        .group([.update("note", ["n2"], [("title", "b", "client")]), .update("note", ["n1"], [("title", "a", "client")])]))
+      try expectAccepted(results, 1, conflicts: 1)
+      try await bench.expectRows("note", [["n1", "server", "server"], ["n2", "b", .null]])
+      try await device.download()
+      try expectEqual(Set(device.items.map { $0.values[0] }), ["n1", "n2"], "what is fed")
+    },
     on(ContractSchemas.notes(), "a delete of a row that is gone is accepted", rule: "semantics 7") { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       var device = try await bench.device()

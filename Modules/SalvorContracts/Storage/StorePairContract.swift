@@ -171,6 +171,21 @@ public enum StorePairContract {
       try await bench.expectConverged(0)
       try await bench.expectConverged(1)
     },
+    on(
+      ContractSchemas.groups, "a parent that goes with one group takes along the children of a group synced later",
+      rule: "semantics 1, 11.5"
+    ) { bench in
+      try await bench.server.write(
+        .insert("a", ["id": "a1"]), .insert("a", ["id": "a2"]), .insert("b", ["id": "b1", "a_id": "a1"]),
+        .insert("b", ["id": "b2", "a_id": "a1"]))
+      try await bench.sync(0)
+      try await bench.server.write(
+        .delete("b", ["b1"]), .update("b", ["b2"], ["a_id": "a2"]), .delete("a", ["a1"]))
+      try await bench.sync(0, groups: ["first"])
+      try expectEqual(try await bench.clients[0].store.rows(of: "a"), [["a2", .null]], "the parents")
+      try expectEqual(try await bench.clients[0].store.rows(of: "b"), [], "the children, until their group is synced")
+      try await bench.expectConverged(0)
+    },
     on(ContractSchemas.notes(), "a change made between upload and download", rule: "semantics 2") { bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
       try await bench.sync(0)

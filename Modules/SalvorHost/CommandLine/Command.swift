@@ -96,7 +96,7 @@ struct ArgumentParser {
     else {
       let names = commands.map(\.words[0])
       return .usageError(
-        "\(tool): there is no command \"\(first)\"\(suggestion(first, among: names)). \(tool) --help lists the commands.")
+        "\(tool): there is no command \"\(first)\"\(hint(first, names)) \(tool) --help lists the commands.")
     }
     return parse(command, Array(words.dropFirst(command.words.count)), registry, environment)
   }
@@ -126,7 +126,7 @@ struct ArgumentParser {
       let parts = word.drop { $0 == "-" }.split(separator: "=", maxSplits: 1).map(String.init)
       guard word.hasPrefix("--"), let name = parts.first, let option = known.first(where: { $0.name == name }) else {
         return .usageError(
-          "\(tool) \(command.name): there is no option \(word)\(suggestion(parts.first ?? word, among: known.map(\.name))). \(tool) \(command.name) --help lists the options.")
+          "\(tool) \(command.name): there is no option \(word)\(hint(parts.first ?? word, known.map(\.name))) \(tool) \(command.name) --help lists the options.")
       }
       if option.value == nil {
         guard parts.count == 1 else { return .usageError("\(tool) \(command.name): --\(name) takes no value.") }
@@ -151,6 +151,12 @@ struct ArgumentParser {
       Invocation(
         arguments: arguments, options: options, flags: flags, terminal: terminal, registry: registry,
         environment: environment))
+  }
+
+  /// `; did you mean "x"?`, or a full stop.
+  private func hint(_ word: String, _ names: [String]) -> String {
+    let text = suggestion(word, among: names)
+    return text.isEmpty ? "." : text
   }
 
   private var overview: String {

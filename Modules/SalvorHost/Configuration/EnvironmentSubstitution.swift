@@ -34,7 +34,9 @@ struct EnvironmentSubstitution {
       let line = value.line
       let replaced = replaced(text) { message, severity in
         diagnostics.append(Diagnostic(severity: severity, file: file, line: line, path: path, message: message))
-      } unset: { severity }
+      } unset: {
+        severity
+      }
       value.content = .string(replaced.text)
       value.isFromEnvironment = replaced.isFromEnvironment
     default: break
@@ -67,6 +69,7 @@ struct EnvironmentSubstitution {
       let name = String(String.UnicodeScalarView(scalars[(index + 2)..<end]))
       if !Self.isName(name) {
         report("has a ${…} that is no name of letters, digits and _; $${ stands for the characters ${", .error)
+        out.append(contentsOf: scalars[index...end])
       } else if let value = environment[name] {
         out.append(contentsOf: value.unicodeScalars)
         isFromEnvironment = true

@@ -54,7 +54,7 @@ struct SchemaCheck {
   /// The column that is named at `keys`, or nil and reported.
   mutating func column(_ name: String, of table: Table, namedAt keys: [String]) -> Column? {
     if let index = table.columnIndex(name) { return table.columns[index] }
-    if !source.has(place(table, "columns", name)), source.has(place(table, "columns")) {
+    if case .object = source.value(place(table, "columns"))?.content, !source.has(place(table, "columns", name)) {
       let names = table.columns.map(\.name)
       report(keys, "names the column \"\(name)\", which the table does not have\(suggestion(name, among: names))")
     }
@@ -110,7 +110,9 @@ struct SchemaCheck {
 
   private mutating func checkName(_ name: String, _ keys: [String]) {
     if name.isEmpty { report(keys, "has no name") }
-    if name.unicodeScalars.contains("\0") { report(keys, "has the character U+0000 in its name, which SQLite cannot keep") }
+    if name.unicodeScalars.contains("\0") {
+      report(keys, "has the character U+0000 in its name, which SQLite cannot keep")
+    }
   }
 
   private mutating func checkColumns(_ table: Table) {
@@ -138,7 +140,7 @@ struct SchemaCheck {
 
   private mutating func checkKey(_ table: Table) {
     let keys = place(table, "primaryKey")
-    if table.primaryKey.isEmpty, source.has(keys) { report(keys, "names no column") }
+    if source.value(keys)?.content == .array([]) { report(keys, "names no column") }
     if let twice = firstRepeated(table.primaryKey) { report(keys, "names the column \"\(twice)\" twice") }
     for name in Set(table.primaryKey).sorted() {
       guard let column = column(name, of: table, namedAt: keys) else { continue }
@@ -160,7 +162,6 @@ struct SchemaCheck {
   private mutating func checkConstraints(_ table: Table) {
     for (index, names) in table.unique.enumerated() {
       let keys = place(table, "unique")
-      if names.isEmpty { report(keys, "has a list without a column, at [\(index)]") }
       if let twice = firstRepeated(names) { report(keys, "names the column \"\(twice)\" twice, at [\(index)]") }
       for name in names {
         guard column(name, of: table, namedAt: keys) != nil else { continue }
@@ -178,7 +179,10 @@ struct SchemaCheck {
     for (key, name) in [("dirty", table.flags.dirty), ("deleted", table.flags.deleted)] {
       let keys = place(table, "flags", key)
       guard let name, let column = column(name, of: table, namedAt: keys) else { continue }
-      if column.type != .boolean { report(keys, "names the column \"\(name)\", which is \(column.type), not boolean") }
+      guard column.type == .boolean else {
+        report(keys, "names the column \"\(name)\", which is \(column.type), not boolean")
+        continue
+      }
       if table.primaryKey.contains(name) { report(keys, "names the column \"\(name)\", which is in the primary key") }
       if let value = column.defaultValue, value != .integer(0) {
         report(place(table, "columns", name), "is a flag; its default can only be 0")

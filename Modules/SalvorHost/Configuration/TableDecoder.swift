@@ -123,6 +123,7 @@ struct TableDecoder {
         reader.report(path: path, line: item.line, "must be a list of columns, [\"a\", \"b\"], found \(item.kindName)")
         continue
       }
+      if names.isEmpty { reader.report(path: path, line: item.line, "names no column") }
       var columns: [String] = []
       for (place, name) in names.enumerated() {
         if case .string(let text) = name.content {
@@ -149,4 +150,3 @@ struct TableDecoder {
     return reader.choice("sameKey", among: SameKey.allCases.map(\.rawValue), default: nil).flatMap(SameKey.init)
   }
 }
-

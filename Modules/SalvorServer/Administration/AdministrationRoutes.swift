@@ -4,16 +4,9 @@ import SalvorTransport
 import SalvorWire
 
 extension ServerEngine {
-  /// `/admin/v1/…`, with its own credential.
+  /// `/admin/v1/…`, with a credential of its own: the configured administration token, or an administrator's.
   func administrate(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
-    guard let token = configuration.administrationToken, !token.isEmpty else {
-      throw SalvorError(
-        .forbidden, "Administration over the network is off: the configuration has no server.administration.token.")
-    }
-    let given = Array((request.headers["authorization"] ?? "").utf8)
-    guard isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) else {
-      throw SalvorError(.unauthenticated, "The administrator's token is missing or wrong.")
-    }
+    try await checkAdministrator(request)
     guard parts.first == "v1" else { throw notFound(request) }
     switch (request.method, parts.dropFirst().first, parts.count) {
     case ("GET", "remotes", 2):
@@ -33,11 +26,32 @@ extension ServerEngine {
     }
   }
 
+  private func checkAdministrator(_ request: TransportRequest) async throws {
+    if let token = configuration.administrationToken, !token.isEmpty {
+      let given = Array((request.headers["authorization"] ?? "").utf8)
+      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) { return }
+    }
+    guard try await configuration.authentication.authenticate(request).isAdministrator else {
+      throw SalvorError(
+        .forbidden,
+        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator.")
+    }
+  }
+
   /// Forgets a remote ID (semantics 5). False: there is none.
   public func delete(remote: RemoteID, block: Bool = false) async throws -> Bool {
     guard try await configuration.store.deleteRemote(remote, block: block) else { return false }
     configuration.log("An administrator deleted remote ID '\(remote)'\(block ? " and blocked it" : "").")
     return true
+  }
+
+  /// Removes tombstones and log entries that are older than the retention. What fails is logged and tried again later.
+  public func trim(retentionMilliseconds: Int64) async {
+    do {
+      try await configuration.store.trim(before: configuration.clock.now() - retentionMilliseconds)
+    } catch {
+      configuration.log("Trimming the change log failed: \(asSalvorError(error))")
+    }
   }
 
   private func notFound(_ request: TransportRequest) -> SalvorError {

@@ -32,7 +32,8 @@ extension ServerEngine {
     }
   }
 
-  /// `PUT /v1/sync/TOKEN/chunks/INDEX?first=F&last=L`: one chunk of a large upload. The same again replaces itself.
+  /// `PUT /v1/sync/TOKEN/chunks/INDEX?first=F&last=L`, with `&final=true` on the last one: one chunk of a large upload.
+  /// The same again replaces itself.
   func receiveChunk(_ request: TransportRequest, token: String, index: String) async throws -> TransportResponse {
     let principal = try await configuration.authentication.authenticate(request)
     let session = try sessions.find(token, principal: principal)
@@ -40,7 +41,7 @@ extension ServerEngine {
     guard let index = Int(index), index >= 0, let first = query["first"].flatMap({ Int64($0) }),
       let last = query["last"].flatMap({ Int64($0) }), first > 0, last >= first, let sequence = session.current
     else {
-      throw SalvorError(.malformed, "A chunk's path is /v1/sync/TOKEN/chunks/INDEX?first=COUNTER&last=COUNTER.")
+      throw SalvorError(.malformed, "A chunk's path is /v1/sync/TOKEN/chunks/INDEX?first=COUNTER&last=COUNTER, and &final=true on the last one.")
     }
     let staged = try await configuration.store.staged(session.remote, sequence: sequence)
     guard staged.bytes < Int64(configuration.limits.uploadBytesMax) else {
@@ -49,8 +50,8 @@ extension ServerEngine {
     }
     let bytes = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
     try await configuration.store.stage(
-      UploadChunk(bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: false), index: index,
-      remote: session.remote, sequence: sequence)
+      UploadChunk(bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
+      index: index, remote: session.remote, sequence: sequence)
     sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
   }

@@ -214,6 +214,7 @@ public actor MemoryClientStore: ClientStore {
     }
     if state.staged.isEmpty && isSame { return ApplyReport() }
     var report = try state.takeBases()
+    state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
     for group in end.groups {
       if let cursor = group.cursor, !state.commits.contains(cursor) { state.commits.insert(cursor, at: 0) }
       state.groups[group.name] = group

@@ -1,1 +1,0 @@
-// (filled by the first file of this plug-in)

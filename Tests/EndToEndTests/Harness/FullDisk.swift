@@ -1,0 +1,89 @@
+import Foundation
+
+/// A disk that fills up, without privileges: a small library, loaded before the others, lets every write to a file of a
+/// directory fail with ENOSPC from the moment on that a flag file is there.
+struct FullDisk: Sendable {
+  private let library: String
+  private let flag: String
+  private let directory: String
+
+  /// Fills the disk under `directory`.
+  init(_ directory: URL) async throws {
+    library = try await FullDisk.shared.value
+    self.directory = directory.path
+    flag = directory.path + ".full"
+  }
+
+  /// For the process that is to meet it.
+  var environment: [String: String] {
+    ["LD_PRELOAD": library, "SALVOR_TEST_FULL_FLAG": flag, "SALVOR_TEST_FULL_DIRECTORY": directory]
+  }
+
+  func fill() { _ = FileManager.default.createFile(atPath: flag, contents: nil) }
+  func makeRoom() { try? FileManager.default.removeItem(atPath: flag) }
+
+  /// Built once, with the compiler of the toolchain.
+  private static let shared = Task { () -> String in
+    let directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-full-\(getpid())")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let library = directory.appendingPathComponent("fulldisk.so").path
+    try source.write(to: directory.appendingPathComponent("fulldisk.c"), atomically: false, encoding: .utf8)
+    let output = try await ChildProcess(
+      "clang", ["-shared", "-fPIC", "-O1", "-o", library, "fulldisk.c", "-ldl"], directory: directory
+    ).output()
+    guard output.code == 0 else { throw Unexpected("the library does not compile: \(output.err)") }
+    return library
+  }
+
+  private static let source = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <errno.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    #include <sys/types.h>
+    #include <unistd.h>
+
+    static int is_full(int fd) {
+      const char *flag = getenv("SALVOR_TEST_FULL_FLAG"), *directory = getenv("SALVOR_TEST_FULL_DIRECTORY");
+      if (!flag || !directory || access(flag, F_OK) != 0) return 0;
+      char link[64], path[4096];
+      snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+      ssize_t count = readlink(link, path, sizeof path - 1);
+      if (count <= 0) return 0;
+      path[count] = 0;
+      size_t length = strlen(directory);
+      return strncmp(path, directory, length) == 0 && path[length] == '/';
+    }
+
+    #define FULL(fd) if (is_full(fd)) { errno = ENOSPC; return -1; }
+
+    ssize_t write(int fd, const void *bytes, size_t count) {
+      FULL(fd)
+      return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, bytes, count);
+    }
+    ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
+      FULL(fd)
+      return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, bytes, count, at);
+    }
+    ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
+      FULL(fd)
+      return ((ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64"))(fd, bytes, count, at);
+    }
+    static int grows(int fd, off64_t size) {
+      struct stat status;
+      return fstat(fd, &status) == 0 && size > status.st_size;
+    }
+    int ftruncate(int fd, off_t size) {
+      if (grows(fd, size)) FULL(fd)
+      return ((int (*)(int, off_t))dlsym(RTLD_NEXT, "ftruncate"))(fd, size);
+    }
+    int ftruncate64(int fd, off64_t size) {
+      if (grows(fd, size)) FULL(fd)
+      return ((int (*)(int, off64_t))dlsym(RTLD_NEXT, "ftruncate64"))(fd, size);
+    }
+
+    """
+}

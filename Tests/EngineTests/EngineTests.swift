@@ -1,0 +1,200 @@
+import GzipCompression
+import LoopbackTransport
+import MemoryStore
+import NoAuthentication
+import SalvorClient
+import SalvorModel
+import SalvorServer
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+import Testing
+
+private let schema = Schema(tables: [
+  Table(
+    "site", primaryKey: ["id"],
+    columns: [Column("id", .text), Column("name", .text), Column("city", .text, nullable: true)]),
+  Table(
+    "visit", primaryKey: ["id"],
+    columns: [Column("id", .text), Column("site_id", .text), Column("note", .text, nullable: true)],
+    references: [Reference(column: "site_id", table: "site", onDelete: .cascade)]),
+])
+
+/// Both engines over the memory stores and the loopback transport: the way of a change without a file or a socket.
+private struct Pair {
+  let server: ServerEngine
+  let serverStore = MemoryServerStore()
+  let transport: LoopbackServerTransport
+  let network = LoopbackNetwork()
+  let limits: Limits
+
+  init(_ configure: (inout Limits) -> Void = { _ in }) async throws {
+    var limits = Limits()
+    limits.chunkBytesTarget = 4 << 10
+    configure(&limits)
+    self.limits = limits
+    (server, _) = try await ServerEngine.start(
+      ServerConfiguration(
+        schema: schema, store: serverStore, authentication: NoAuthentication(), compressions: [GzipCompression()],
+        limits: limits))
+    let server = server
+    transport = LoopbackServerTransport(network)
+    _ = try await transport.start { await server.handle($0) }
+  }
+
+  func client(_ store: MemoryClientStore, principal: String = "anna") -> SalvorClient {
+    SalvorClient(
+      SalvorClient.Configuration(
+        schema: schema, principal: principal, store: store, transport: LoopbackClientTransport(network),
+        credentials: credentialHeaders(["principal": principal]), compressions: [GzipCompression()],
+        uploadCompression: GzipCompression(), limits: limits))
+  }
+
+  func post(_ path: String, _ body: String, headers: [String: String] = [:], method: String = "POST") async throws -> (
+    Int, String
+  ) {
+    let response = await server.handle(
+      TransportRequest(
+        method: method, path: path, headers: ["salvor-principal": "anna"].merging(headers) { $1 },
+        body: .bytes(Array(body.utf8))))
+    return (response.status, String(decoding: try await response.body.collect(upTo: 1 << 20), as: UTF8.self))
+  }
+}
+
+private func insert(_ table: String, _ values: (String, Value)...) -> ApplicationWrite {
+  .insert(table: table, values: values.map { NamedValue($0.0, $0.1) })
+}
+
+@Suite("Engines over memory stores")
+struct EngineTests {
+  @Test("rows made on both sides meet in one round trip each")
+  func roundTrip() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    try await client.open()
+    try await pair.serverStore.write([insert("site", ("id", "s1"), ("name", "one"))])
+    try await store.write([insert("site", ("id", "s2"), ("name", "two")), insert("visit", ("id", "v1"), ("site_id", "s2"))])
+    let report = await client.synchronize()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 2)
+    #expect(report.roundTrips == 1)
+    for table in ["site", "visit"] {
+      #expect(try await store.rows(of: table) == pair.serverStore.rows(of: table))
+    }
+    #expect(try await store.rows(of: "site").count == 2)
+    let second = await client.synchronize()
+    #expect(second.uploaded == 0 && second.upserts == 0 && second.error == nil)
+  }
+
+  @Test("a large upload goes in chunks under a session, and a large download in pages")
+  func large() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    try await client.open()
+    try await store.write((0..<500).map { insert("site", ("id", .text("c\($0)")), ("name", .text("client's \($0)"))) })
+    try await pair.serverStore.write(
+      (0..<500).map { insert("site", ("id", .text("s\($0)")), ("name", .text("server's \($0)"))) })
+    let report = await client.synchronize()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 500)
+    #expect(report.roundTrips > 3)
+    #expect(try await store.rows(of: "site").count == 1000)
+    #expect(try await store.rows(of: "site") == pair.serverStore.rows(of: "site"))
+  }
+
+  private static let malformedBodies: [String: (body: String, code: String)] = [
+    "nothing": ("", "malformed"),
+    "no begin": ("{}\n", "malformed"),
+    "truncated": ("[1,2", "malformed"),
+    "another version": ("{\"begin\":{\"version\":99}}\n", "protocol-version"),
+    "deeply nested": (String(repeating: "[", count: 10_000), "malformed"),
+    "wrong types": ("{\"begin\":{\"version\":1,\"remote\":7}}\n", "malformed"),
+  ]
+
+  @Test("malformed requests are problems with a code, and nothing is applied", arguments: malformedBodies.keys.sorted())
+  func malformed(name: String) async throws {
+    let pair = try await Pair()
+    let (body, code) = try #require(Self.malformedBodies[name])
+    let (status, text) = try await pair.post("/v1/sync", body)
+    #expect(status == 400)
+    #expect(try JSONValue(parsing: Array(text.utf8))["code"]?.string == code)
+  }
+
+  @Test("a malformed upload is a problem; the remote is registered, nothing is applied, and the next sync is normal")
+  func malformedUpload() async throws {
+    let pair = try await Pair()
+    let id = String(repeating: "a", count: 32)
+    let begin =
+      "{\"begin\":{\"version\":1,\"remote\":\"\(id)\",\"schema\":{\"version\":1,\"digest\":\"\(SyncConfig(schema).digest)\"},"
+      + "\"groups\":[],\"upload\":\"inline\",\"current\":\"\(id)\"}}\n"
+    for payload in ["{\"stamp\":\"\(id)\"}\n{\"first\":1,\"made\":0,\"changes\":[[0", "nonsense", "{\"shape\":5}"] {
+      let (status, text) = try await pair.post("/v1/sync", begin + payload)
+      #expect(status == 400, "\(text)")
+    }
+    #expect(try await pair.serverStore.rows(of: "site") == [])
+    let (status, _) = try await pair.post("/v1/sync", begin)
+    #expect(status == 200)
+  }
+
+  @Test("another version of the protocol, an unknown path and a coding that is not offered are named")
+  func unknown() async throws {
+    let pair = try await Pair()
+    #expect(try await pair.post("/v2/sync", "").1.contains("protocol-version"))
+    #expect(try await pair.post("/v1/nothing", "").0 == 404)
+    #expect(try await pair.post("/v1/sync", "x", headers: ["content-encoding": "br"]).0 == 415)
+    #expect(try await pair.post("/admin/v1/remotes", "", method: "GET").0 == 403)
+    #expect(try await pair.post("/healthz", "", method: "GET").0 == 200)
+    #expect(try await pair.post("/metrics", "", method: "GET").1.contains("salvor_requests_total"))
+  }
+
+  @Test("a body that unpacks to more than the limit is refused (compression bomb)")
+  func bomb() async throws {
+    let pair = try await Pair { $0.chunkBytesMax = 100_000 }
+    let zeros = [UInt8](repeating: 0x20, count: 50_000_000)
+    let packed = try await ByteStream.bytes(zeros).compressed(by: GzipCompression()).collect(upTo: Int.max)
+    let response = await pair.server.handle(
+      TransportRequest(
+        method: "POST", path: "/v1/sync", headers: ["salvor-principal": "anna", "content-encoding": "gzip"],
+        body: .bytes(packed)))
+    #expect(response.status == 413)
+  }
+
+  @Test("a remote ID belongs to its principal")
+  func principal() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    #expect(await client.synchronize().error == nil)
+    let other = pair.client(store, principal: "bob")
+    let error = await other.synchronize().error
+    #expect(error?.code == .remoteOfAnother)
+    #expect(error?.code.exitCode == 4)
+  }
+
+  @Test("a blocked remote ID is refused")
+  func blocked() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    #expect(await client.synchronize().error == nil)
+    let remote = try await client.status().state.remoteID
+    #expect(try await pair.server.delete(remote: remote, block: true))
+    #expect(await client.synchronize().error?.code == .remoteBlocked)
+  }
+
+  @Test("no server: unreachable, exit code 3, the queue is as it was")
+  func unreachable() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    try await client.open()
+    try await store.write([insert("site", ("id", "s2"), ("name", "two"))])
+    await pair.transport.stop(graceMilliseconds: 0)
+    let report = await client.synchronize()
+    #expect(report.error?.code == .unreachable)
+    #expect(report.exitCode == 3)
+    #expect(try await client.status().queued == 1)
+  }
+}

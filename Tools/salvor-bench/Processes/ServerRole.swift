@@ -1,0 +1,22 @@
+import SalvorModel
+import SalvorWire
+
+/// `role server DATABASE SCHEMA`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
+func runServerRole(_ arguments: [String]) async throws {
+  guard arguments.count == 2, let schema = namedSchema(arguments[1]) else {
+    throw SalvorError(.usage, "role server DATABASE SCHEMA")
+  }
+  let server = try await BenchServer.start(database: arguments[0], schema: schema)
+  reply([("url", .string(server.url))] + usage())
+  for await _ in roleCommands() { reply(usage()) }
+  await server.stop()
+}
+
+/// The schemas that roles know by name.
+func namedSchema(_ name: String) -> Schema? {
+  switch name {
+  case "record": RecordData.schema
+  case "dinesafe": DinesafeData.schema
+  default: nil
+  }
+}

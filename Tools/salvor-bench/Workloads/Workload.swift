@@ -1,0 +1,109 @@
+import SalvorModel
+import SalvorWire
+
+#if canImport(Glibc)
+  @preconcurrency import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// One workload by its name.
+struct Workload: Sendable {
+  var name: String
+  var summary: String
+  var run: @Sendable (Bench) async throws -> WorkloadResult
+
+  static let all: [Workload] = [
+    Workload(name: "first-sync-dinesafe", summary: "first sync of the DineSafe inspections") {
+      try FirstSync(
+        name: "first-sync-dinesafe", data: .dinesafe(DinesafeData(directory: $0.options.data)), ratioMax: 2.5
+      ).run($0)
+    },
+    Workload(name: "first-sync-100k", summary: "first sync of 100,000 rows") {
+      try FirstSync(
+        name: "first-sync-100k", data: .records(RecordData(), count: $0.scaled(100_000)), ratioMax: 2.5
+      ).run($0)
+    },
+    Workload(name: "first-sync-1m", summary: "first sync of 1,000,000 rows") {
+      try FirstSync(
+        name: "first-sync-1m", data: .records(RecordData(), count: $0.scaled(1_000_000)), ratioMax: 2
+      ).run($0)
+    },
+    Workload(name: "upload-10k", summary: "upload of 10,000 changed rows") {
+      try Upload(name: "upload-10k", changes: $0.scaled(10_000), rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "upload-100k", summary: "upload of 100,000 changed rows") {
+      try Upload(name: "upload-100k", changes: $0.scaled(100_000), rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "small-change", summary: "100 changes in 1,000,000 rows, both directions") {
+      try SmallChange(rows: $0.scaled(1_000_000), fewRows: 10_000, changes: 100).run($0)
+    },
+    Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
+      try IdleSync(rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "capture", summary: "what the triggers cost an application's writes") {
+      try await Capture(rows: $0.scaled(100_000), transactions: $0.scaled(20_000)).run($0)
+    },
+  ]
+}
+
+/// What all workloads share: options, the directory of their databases, and what was measured already.
+final class Bench {
+  let options: BenchOptions
+  let directory: String
+  private var emptyPeaks: [String: (client: Int64, server: Int64)] = [:]
+
+  init(_ options: BenchOptions) throws {
+    self.options = options
+    var template = Array((options.directory + "/salvor-bench-XXXXXX").utf8CString)
+    guard mkdtemp(&template) != nil else {
+      throw SalvorError(
+        .usage, "\(options.directory) is no directory that can be written: name one on a disk with --dir.")
+    }
+    directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  func removeDirectory() {
+    guard !options.keep else { return }
+    PlainDatabase.removeAll(in: directory)
+    rmdir(directory)
+  }
+
+  func path(_ name: String) -> String { directory + "/" + name }
+
+  /// Removes databases that are not needed any more, unless they are to be kept.
+  func discard(_ paths: String...) {
+    guard !options.keep else { return }
+    for path in paths { PlainDatabase.remove(path) }
+  }
+
+  /// A size of the full run, a tenth of it with `--quick`.
+  func scaled(_ size: Int) -> Int { options.isQuick ? size / 10 : size }
+
+  /// What goes on, for whoever waits; on standard error.
+  func say(_ text: String) {
+    if !options.isQuiet { fputs("salvor-bench: \(text)\n", stderr) }
+  }
+
+  /// Waits until what earlier steps left in the page cache is on the disk: it is not this step's cost.
+  func settle() { sync() }
+
+  /// The peaks of both roles where the sync has nothing to move: what a process costs that only exists.
+  func emptyPeaks(_ schemaName: String) throws -> (client: Int64, server: Int64) {
+    if let known = emptyPeaks[schemaName] { return known }
+    let (serverPath, clientPath) = (path("empty-server.db"), path("empty-client.db"))
+    defer { discard(serverPath, clientPath) }
+    let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: schemaName)
+    defer { pair.end() }
+    let sync = try pair.sync()
+    emptyPeaks[schemaName] = (sync.clientPeak, sync.serverPeak)
+    return (sync.clientPeak, sync.serverPeak)
+  }
+
+  /// Lets a server take over a database that was loaded without it.
+  func adopt(_ serverPath: String, _ schemaName: String) throws {
+    let server = try ChildProcess(role: "server", [serverPath, schemaName])
+    _ = try server.answer(to: "start")
+    server.end()
+  }
+}
