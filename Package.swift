@@ -104,7 +104,11 @@ let package = Package(
 
     // Tools.
     .executableTarget(
-      name: "salvor", dependencies: ["SalvorHost", "StandardModules", "TokenAuthentication", "SQLiteSupport"], path: "Tools/salvor"),
+      name: "salvor",
+      dependencies: [
+        "SalvorModel", "SalvorWire", "SalvorTransport", "SalvorHost", "StandardModules", "TokenAuthentication",
+        "SQLiteSupport", "GzipCompression",
+      ], path: "Tools/salvor"),
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
@@ -120,8 +124,10 @@ let package = Package(
     tests("SalvorServerTests", protocols + ["SalvorServer"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
-    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "SalvorContracts"]),
-    tests("SQLiteServerStoreTests", protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts"]),
+    tests("SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
+    tests(
+      "SQLiteServerStoreTests",
+      protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",

@@ -108,7 +108,9 @@ public actor SalvorClient {
         if session.report.bytesReceived > report.bytesReceived { attempt = 1 }
         report = session.report
         let error = asSalvorError(error)
-        guard error.isRetryable, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
+        // A session that ended under way (its answer was lost, its connection repeated the request) is begun anew.
+        let canBeginAgain = error.isRetryable || error.code == .sessionUnknown || error.code == .chunkMissing
+        guard canBeginAgain, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
       }

@@ -21,6 +21,7 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
+///     {"context":"site","keys":[["s1"],…]}                    unchanged parents of changed rows, up to the root
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
 /// the device's rows stood at when the changes were made.
@@ -117,6 +118,25 @@ public struct UploadChunkWriter: Sendable {
 
   public mutating func endChange() { payload.raw("]") }
 
+  /// Parents of changed rows that this upload does not change itself (semantics 4, *parent closure*).
+  public mutating func context(table: String, keys: [Key]) {
+    guard !keys.isEmpty else { return }
+    endLine()
+    payload.raw("{\"context\":")
+    payload.text(table)
+    payload.raw(",\"keys\":[")
+    for (index, key) in keys.enumerated() {
+      if index > 0 { payload.comma() }
+      payload.raw("[")
+      for (place, value) in key.enumerated() {
+        if place > 0 { payload.comma() }
+        payload.value(value)
+      }
+      payload.raw("]")
+    }
+    payload.raw("]}\n")
+  }
+
   private mutating func endLine() {
     guard lineIsOpen else { return }
     payload.raw("]}\n")
@@ -138,6 +158,7 @@ public struct UploadChunkReader: ~Copyable {
     case request(first: Int64, last: Int64, tag: String?)
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
+    case context(table: String, keys: [Key])
   }
 
   private var reader: PayloadReader
@@ -203,6 +224,7 @@ public struct UploadChunkReader: ~Copyable {
       shapes.append(try shape(&isFirst))
       return .shape(shapes.count - 1)
     case "request": return try request(&isFirst)
+    case "context": return try context(&isFirst)
     case "first":
       counter = try reader.integer()
       guard counter > 0, try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
@@ -232,6 +254,23 @@ public struct UploadChunkReader: ~Copyable {
     }
     try reader.expect(0x7D)
     return UploadShape(table: table, operation: operation, columns: columns)
+  }
+
+  private mutating func context(_ isFirst: inout Bool) throws(SalvorError) -> Event {
+    let table = try reader.text()
+    guard try reader.nextKey(&isFirst) == "keys" else { throw reader.malformed("expected \"keys\"") }
+    var keys: [Key] = []
+    try reader.beginArray()
+    var isFirstKey = true
+    while try reader.nextElement(&isFirstKey) {
+      var key: Key = []
+      try reader.beginArray()
+      var isFirstValue = true
+      while try reader.nextElement(&isFirstValue) { key.append(try reader.item().value) }
+      keys.append(key)
+    }
+    try reader.expect(0x7D)
+    return .context(table: table, keys: keys)
   }
 
   private mutating func request(_ isFirst: inout Bool) throws(SalvorError) -> Event {

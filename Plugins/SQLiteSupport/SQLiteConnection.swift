@@ -140,7 +140,9 @@ public final class SQLiteConnection {
     return result
   }
 
-  public func integer(_ sql: String, _ values: Value...) throws -> Int64? {
+  public func integer(_ sql: String, _ values: Value...) throws -> Int64? { try integer(sql, values) }
+
+  public func integer(_ sql: String, _ values: [Value]) throws -> Int64? {
     var result: Int64?
     try query(sql, values) {
       result = $0.isNull(0) ? nil : $0.int64(0)

@@ -27,12 +27,8 @@ import Testing
       """
   }
 
-  /// What the server holds as this device's tables, so that a begin passes the schema check.
-  private func history(_ http: RawHTTP) async throws -> String {
-    // The device's tables are only asked for where its digest is unknown; none at all is an additive difference.
-    _ = http
-    return #","history":{"sequences":[],"incarnations":[],"commits":[],"tables":[]}"#
-  }
+  /// A device without tables: an additive difference, so that the begin passes the schema check.
+  static let history = #","history":{"sequences":[],"incarnations":[],"commits":[],"tables":[]}"#
 
   private struct Scene {
     var place: Workspace
@@ -72,7 +68,10 @@ import Testing
       #"{"begin":{"version":1,"remote":"'; DROP TABLE site; --","schema":{"version":1,"digest":""},"groups":[],"upload":"none"}}"#
         + "\n", 400, "malformed"
     ),
-    ("an upload without a sequence ID", begin().replacingOccurrences(of: "\"current\"", with: "\"nothing\""), 400, "malformed"),
+    (
+      "an upload without a sequence ID", begin().replacingOccurrences(of: "\"current\"", with: "\"nothing\""), 400,
+      "malformed"
+    ),
     ("an unknown kind of upload", begin(upload: "carrier pigeon"), 400, "malformed"),
     ("text that is not UTF-8", "\u{0}\u{1}\u{7F}", 400, "malformed"),
   ]
@@ -104,7 +103,7 @@ import Testing
   func badUploadsAreRefused(index: Int) async throws {
     let (what, upload) = BadInputTests.badUploads[index]
     let scene = try await Scene()
-    let body = BadInputTests.begin(more: try await history(scene.http)) + upload
+    let body = BadInputTests.begin(more: BadInputTests.history) + upload
     let response = try await scene.http.request("POST", "/v1/sync", body: Array(body.utf8))
     #expect(response.status == 400, "\(what): \(response.status) \(response.text)")
     #expect(try response.json["code"].string == "malformed", "\(what): \(response.text)")
@@ -125,7 +124,7 @@ import Testing
   func badRequestsAreRefused(index: Int) async throws {
     let (what, upload, reason) = BadInputTests.badRequests[index]
     let scene = try await Scene()
-    let body = BadInputTests.begin(more: try await history(scene.http)) + upload
+    let body = BadInputTests.begin(more: BadInputTests.history) + upload
     let response = try await scene.http.request("POST", "/v1/sync", body: Array(body.utf8))
     #expect(response.status == 200, "\(what): \(response.text)")
     let results = try response.lines.first { $0["results"] != nil }?["results"]
@@ -139,7 +138,9 @@ import Testing
 
   @Test("A body over its limit is refused with 413 before it is read whole")
   func oversizedBodies() async throws {
-    let scene = try await Scene(serverLimits: "{ bodyBytesMax: 20000, chunkBytesMax: 20000, chunkBytesTarget: 4000, singleRoundTripBytesMax: 4000 }")
+    let scene = try await Scene(
+      serverLimits:
+        "{ bodyBytesMax: 20000, chunkBytesMax: 20000, chunkBytesTarget: 4000, singleRoundTripBytesMax: 4000 }")
     let body = Array(BadInputTests.begin().utf8) + [UInt8](repeating: 0x20, count: 30_000)
     let whole = try await scene.http.request("POST", "/v1/sync", body: body)
     #expect(whole.status == 413, "\(whole.text)")
@@ -164,6 +165,49 @@ import Testing
       "POST", "/v1/sync", headers: ["salvor-principal": "anna", "content-encoding": "gzip"], body: bytes)
     #expect(response.status == 413, "\(response.text)")
     #expect(try response.json["code"].string == "too-large")
+    let peak = try #require(scene.place.server.child?.peakKilobytes)
+    #expect(peak < 300_000)
+    try await scene.isWell()
+  }
+
+  @Test("A second session of one remote is refused with session-in-use and a retry-after of at most 30 s")
+  func secondSession() async throws {
+    let scene = try await Scene()
+    let first = BadInputTests.begin(upload: "staged", more: BadInputTests.history)
+    let staged = try await scene.http.request("POST", "/v1/sync", body: Array(first.utf8))
+    #expect(staged.status == 200, "\(staged.text)")
+    #expect(try staged.json["session"]["token"].string?.count == 32)
+    let other = first.replacingOccurrences(of: BadInputTests.sequence, with: String(repeating: "d", count: 32))
+    let refused = try await scene.http.request("POST", "/v1/sync", body: Array(other.utf8))
+    #expect(refused.status == 423, "\(refused.text)")
+    #expect(try refused.json["code"] == "session-in-use")
+    let delay = try #require(refused.headers["retry-after"].flatMap { Int($0) })
+    #expect((1...30).contains(delay))
+    // The same sequence IDs prove the same database: a killed device takes over its own session.
+    let again = try await scene.http.request("POST", "/v1/sync", body: Array(first.utf8))
+    #expect(again.status == 200)
+    let token = try #require(staged.json["session"]["token"].string)
+    let late = try await scene.http.request("POST", "/v1/sync/\(token)/process")
+    #expect(late.status == 404)
+    #expect(try late.json["code"] == "session-unknown")
+    try await scene.isWell()
+  }
+
+  @Test("Chunks that leave a gap are refused with chunk-missing, and nothing is applied")
+  func missingChunks() async throws {
+    let scene = try await Scene()
+    let begin = BadInputTests.begin(upload: "staged", more: BadInputTests.history)
+    let staged = try await scene.http.request("POST", "/v1/sync", body: Array(begin.utf8))
+    let token = try #require(staged.json["session"]["token"].string)
+    let chunk = Array(BadInputTests.insert("site", ["id", "name", "seats"], #""s9","x",1"#).utf8)
+    let gap = try await scene.http.request("PUT", "/v1/sync/\(token)/chunks/3?first=9&last=9", body: chunk)
+    #expect(gap.status == 409, "\(gap.text)")
+    #expect(try gap.json["code"] == "chunk-missing")
+    let early = try await scene.http.request("PUT", "/v1/sync/\(token)/chunks/0?first=1&last=1", body: chunk)
+    #expect(early.status == 204, "\(early.text)")
+    let process = try await scene.http.request("POST", "/v1/sync/\(token)/process")
+    #expect(process.status == 409, "\(process.text)")
+    #expect(try process.json["code"] == "chunk-missing")
     try await scene.isWell()
   }
 
@@ -180,7 +224,7 @@ import Testing
   @Test("A gzip body that is cut is refused")
   func cutGzip() async throws {
     let scene = try await Scene()
-    let begin = BadInputTests.begin(more: try await history(scene.http))
+    let begin = BadInputTests.begin(more: BadInputTests.history)
     try scene.place.write(begin + String(repeating: " ", count: 5000), to: "begin")
     let made = try await ChildProcess("gzip", ["-k", "begin"], directory: scene.place.directory).output()
     #expect(made.code == 0)
@@ -195,7 +239,8 @@ import Testing
   @Test("A request cut inside its body leaves nothing behind")
   func cutBody() async throws {
     let scene = try await Scene()
-    let body = BadInputTests.begin(more: try await history(scene.http))
+    let body =
+      BadInputTests.begin(more: BadInputTests.history)
       + BadInputTests.insert("site", ["id", "name", "seats"], #""s9","x",1"#)
     let head =
       "POST /v1/sync HTTP/1.1\r\nHost: x\r\nsalvor-principal: anna\r\ncontent-length: \(body.utf8.count + 100)\r\n\r\n"

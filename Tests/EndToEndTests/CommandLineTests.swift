@@ -78,7 +78,7 @@ import Testing
       """, to: "schema.json5")
     let output = try await salvor(["check"], in: place.directory)
     #expect(output.code == 2)
-    for expected in ["\"visit\"", "txt", "twice", "key", "sites"] {
+    for expected in ["\"visit\"", "txt", "again", "key", "sites"] {
       #expect(output.err.contains(expected), "\(expected) in \(output.err)")
     }
   }
@@ -125,10 +125,12 @@ import Testing
     #expect(try json.json["error"]["name"] == "usage")
   }
 
-  @Test("Every command explains itself with --help", arguments: [
-    "init", "check", "modules", "serve", "register", "sync", "status", "queue", "remotes", "remotes list",
-    "remotes delete", "demo", "token",
-  ])
+  @Test(
+    "Every command explains itself with --help",
+    arguments: [
+      "init", "check", "modules", "serve", "register", "sync", "status", "queue", "remotes", "remotes list",
+      "remotes delete", "demo", "token",
+    ])
   func everyCommandHasHelp(command: String) async throws {
     let output = try await salvor(command.split(separator: " ").map(String.init) + ["--help"], in: place.directory)
     #expect(output.code == 0)

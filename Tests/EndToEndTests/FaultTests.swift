@@ -107,7 +107,8 @@ import Testing
   func lineCut(_ fault: Case) async throws {
     let scene = try await Scene(fault)
     let patient = try scene.place.device(
-      "anna", url: scene.proxy.url, limits: FaultTests.limits.replacingOccurrences(of: "attemptsMax: 1", with: "attemptsMax: 20"))
+      "anna", url: scene.proxy.url,
+      limits: FaultTests.limits.replacingOccurrences(of: "attemptsMax: 1", with: "attemptsMax: 20"))
     scene.proxy.arm(fault.point)
     let output = try await patient.salvor("sync", "--json")
     #expect(scene.proxy.hasStruck)
@@ -115,7 +116,8 @@ import Testing
     try await scene.endsEqual()
   }
 
-  @Test("The device is killed while it applies what it has fetched: it has all or nothing of it",
+  @Test(
+    "The device is killed while it applies what it has fetched: it has all or nothing of it",
     arguments: [0, 5, 10, 20, 40])
   func deviceKilledWhileApplying(milliseconds: Int) async throws {
     let scene = try await Scene(FaultTests.cases.last!)
@@ -132,7 +134,54 @@ import Testing
     try await scene.endsEqual()
   }
 
-  @Test("The writing application is killed inside its transaction: what it committed is sent, the rest never was",
+  /// `SALVOR_LONG_TESTS=1`: many more rounds.
+  static let rounds = ProcessInfo.processInfo.environment["SALVOR_LONG_TESTS"] == "1" ? 150 : 12
+
+  @Test("Either side is killed at any moment while both write; nothing is lost, nothing is applied twice")
+  func killedAtAnyMoment() async throws {
+    let place = try Workspace(serverLimits: FaultTests.limits)
+    let proxy = try FaultyProxy()
+    try proxy.lead(to: try await place.server.start())
+    let devices = try ["anna", "ben"].map { try place.device($0, url: proxy.url, limits: FaultTests.limits) }
+    for device in devices { try await device.sync() }
+    try devices[0].sqlite().execute("INSERT INTO site VALUES ('shared', 'Harbour', 0)")
+    for device in devices { try await device.sync() }
+    for round in 0..<FaultTests.rounds {
+      for (place, device) in devices.enumerated() {
+        try insertVisits(device, count: Int.random(in: 1...150), prefix: "d\(place)r\(round)-")
+        try device.sqlite().execute("DELETE FROM visit WHERE id LIKE '%3' AND id LIKE 'd\(place)%'")
+      }
+      let syncs = try devices.map { try $0.start("sync", "--quiet") }
+      try await Task.sleep(for: .milliseconds(Int.random(in: 0...250)))
+      switch round % 3 {
+      case 0:
+        await place.server.killAndWait()
+        try proxy.lead(to: try await place.server.start())
+      case 1: syncs[0].signal(SIGKILL)
+      default: syncs[1].signal(SIGKILL)
+      }
+      for sync in syncs { _ = await sync.output() }
+      for file in [place.server.database] + devices.map(\.database) { #expect(try damage(file) == []) }
+    }
+    for device in devices + devices { try await finish(device) }
+    let all = try contents(place.server.database)
+    #expect(all["site"]?.count == 1 + 2 * FaultTests.rounds)
+    for device in devices { #expect(try contents(device.database) == all) }
+  }
+
+  /// Synchronizes; a session that a killed process left is waited for, at most sessionIdleMilliseconds.
+  private func finish(_ device: Device) async throws {
+    for _ in 0..<120 {
+      let output = try await device.salvor("sync", "--json")
+      if output.code == 0 { return }
+      #expect(try output.json["error"]["name"] == "session-in-use", "\(output.out) \(output.err)")
+      try await Task.sleep(for: .milliseconds(300))
+    }
+    Issue.record("the session never ended")
+  }
+
+  @Test(
+    "The writing application is killed inside its transaction: what it committed is sent, the rest never was",
     .enabled(if: Built.has("python3")))
   func applicationKilled() async throws {
     let place = try Workspace()

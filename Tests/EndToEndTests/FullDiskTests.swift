@@ -36,7 +36,8 @@ import Testing
     #expect(try place.server.sqlite().integer("SELECT count(*) FROM site") == 2)
   }
 
-  @Test("The server's disk is full while it stages or processes: storage-full, the queue stays, whole after room is made",
+  @Test(
+    "The server's disk is full while it stages or processes: storage-full, the queue stays, whole after room is made",
     arguments: [400, 3])
   func serverDiskFull(rows: Int) async throws {
     let place = try Workspace(serverLimits: FullDiskTests.limits)

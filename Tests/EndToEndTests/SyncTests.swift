@@ -69,7 +69,8 @@ import Testing
     #expect(try contents(place.server.database) == contents(anna.database))
   }
 
-  @Test("Python's sqlite3 edits a device's file while sync runs in a loop; all sides end equal",
+  @Test(
+    "Python's sqlite3 edits a device's file while sync runs in a loop; all sides end equal",
     .enabled(if: Built.has("python3")))
   func pythonEditsWhileSyncRuns() async throws {
     let place = try Workspace()
@@ -123,7 +124,8 @@ import Testing
     #expect(try damage(place.server.database) == [])
   }
 
-  @Test("What another program writes in the server's file reaches the devices, deletes too",
+  @Test(
+    "What another program writes in the server's file reaches the devices, deletes too",
     .enabled(if: Built.has("python3")))
   func directServerWritesAreFed() async throws {
     let place = try Workspace()
@@ -215,7 +217,8 @@ import Testing
             """), to: "schema.json5")
     let again = try await place.server.start()
     try place.server.sqlite().execute(
-      "INSERT INTO site (id, name, phone) VALUES ('s2', 'Corner', '555'); INSERT INTO equipment VALUES ('e1', 's2', 'oven')")
+      "INSERT INTO site (id, name, phone) VALUES ('s2', 'Corner', '555'); INSERT INTO equipment VALUES ('e1', 's2', 'oven')"
+    )
     try device.connect(to: again)
     try await device.sync()
     try device.sqlite().execute(
@@ -242,7 +245,8 @@ import Testing
     #expect(try contents(device.database) == contents(place.server.database))
   }
 
-  @Test("A remote ID that the administrator deletes registers again, and nothing is applied twice; --block keeps it out")
+  @Test(
+    "A remote ID that the administrator deletes registers again, and nothing is applied twice; --block keeps it out")
   func deletedRemotesComeBack() async throws {
     let place = try Workspace()
     let url = try await place.server.start()

@@ -4,15 +4,19 @@ import SalvorContracts
 import Testing
 
 /// The specification against itself: what is proved is that it converges, and that nothing in it depends on IDs.
-/// `SALVOR_SEEDS=from-to` runs others.
+/// `SALVOR_SEEDS=from-to` runs others, `SALVOR_TRACE=1` prints their steps.
 @Suite struct MemoryComparisonTests {
   static let seeds: ClosedRange<UInt64> = {
-    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap { UInt64($0) }
+    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
+      UInt64($0)
+    }
     return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : 1...40
   }()
 
   @Test("random histories converge (semantics 11.4)", arguments: seeds)
   func converges(_ seed: UInt64) async throws {
-    try await StoreComparison(subject: memoryPair, specification: memoryPair).run(seed: seed)
+    try await StoreComparison(subject: memoryPair, specification: memoryPair).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
   }
 }

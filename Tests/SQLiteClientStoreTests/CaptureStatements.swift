@@ -46,7 +46,9 @@ extension CaptureHistory {
       return "\(quoted(column.name)) = \(value)"
     }
     if table.name == "node", random.oneIn(5) { sets = ["rowid = \(random.pick(["1", "2", "3", "4"]))"] }
-    return "UPDATE\(clause()) \(quoted(table.name)) SET \(sets.joined(separator: ", ")) WHERE \(condition(table))"
+    var clause = clause()
+    if table.updateMayRemoveItself, clause == " OR REPLACE" { clause = " OR IGNORE" }
+    return "UPDATE\(clause) \(quoted(table.name)) SET \(sets.joined(separator: ", ")) WHERE \(condition(table))"
   }
 
   /// Without REPLACE a random write fails too often to be of use.

@@ -13,6 +13,9 @@ struct CaptureWorld {
     var columns: [(name: String, pool: [String])]
     /// `ON CONFLICT` targets of upserts, as SQL.
     var targets: [String]
+    /// A row that UPDATE OR REPLACE removes may, by a cascade, take along or change the very row that is being updated.
+    /// SQLite then fires no trigger for what became of it, or one with stale old values: a limit of capture (README).
+    var updateMayRemoveItself = false
 
     var table: Table {
       Table(name, primaryKey: key, columns: columns.map { Column($0.name, .text, nullable: true) })
@@ -79,7 +82,7 @@ extension CaptureWorld {
       CREATE TABLE leaf (id TEXT NOT NULL PRIMARY KEY, node INTEGER REFERENCES node (id) ON DELETE CASCADE, note TEXT);
       """,
     tables: [
-      FuzzTable(name: "node", key: ["id"], columns: [("id", numbers), ("up", nullableNumbers), ("friend", nullableNumbers), ("label", nullableTexts)], targets: ["(id)", "(label)"]),
+      FuzzTable(name: "node", key: ["id"], columns: [("id", numbers), ("up", nullableNumbers), ("friend", nullableNumbers), ("label", nullableTexts)], targets: ["(id)", "(label)"], updateMayRemoveItself: true),
       FuzzTable(name: "leaf", key: ["id"], columns: [("id", texts), ("node", nullableNumbers), ("note", nullableTexts)], targets: ["(id)"]),
     ])
 
@@ -141,7 +144,7 @@ extension CaptureWorld {
       CREATE TRIGGER app_cu BEFORE UPDATE ON t WHEN NEW.a = 'B' BEGIN INSERT INTO c (t, v) VALUES (NEW.id, 1); END;
       """,
     tables: [
-      FuzzTable(name: "t", key: ["id"], columns: [("id", texts), ("a", nullableTexts), ("b", nullableNumbers)], targets: ["(id)", "(b)"]),
+      FuzzTable(name: "t", key: ["id"], columns: [("id", texts), ("a", nullableTexts), ("b", nullableNumbers)], targets: ["(id)", "(b)"], updateMayRemoveItself: true),
       FuzzTable(name: "c", key: ["id"], columns: [("id", numbers), ("t", nullableTexts), ("v", nullableNumbers)], targets: ["(id)"]),
     ])
 

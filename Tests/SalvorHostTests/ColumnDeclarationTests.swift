@@ -19,7 +19,8 @@ struct ColumnDeclarationTests {
       ("text = open", .text, false, "open"), ("text =  two words ", .text, false, "two words"),
       ("text? = 'x'", .text, true, "x"), ("text = 'it''s'", .text, false, "it's"),
       ("text = ''", .text, false, ""), ("text = ' a '", .text, false, " a "), ("text = a=b", .text, false, "a=b"),
-      ("text = 'null'", .text, false, "null"), ("text = ''''", .text, false, "'"), ("text = it's", .text, false, "it's"),
+      ("text = 'null'", .text, false, "null"), ("text = ''''", .text, false, "'"),
+      ("text = it's", .text, false, "it's"),
       ("json = {\"a\": [1]}", .json, false, "{\"a\": [1]}"),
       ("timestamp = 2026-01-01T00:00:00Z", .timestamp, false, "2026-01-01T00:00:00Z"),
     ] as [(String, ColumnType, Bool, Value?)])
@@ -51,7 +52,8 @@ struct ColumnDeclarationTests {
       ("integer = 1.5", "has a default that is no 64-bit whole number"),
       ("integer = 9223372036854775808", "has a default that is no 64-bit whole number"),
       ("boolean = 2", "has a default that is none of 0, 1, false, true"),
-      ("real = inf", "has a default that is no finite number"), ("real = 1,5", "has a default that is no finite number"),
+      ("real = inf", "has a default that is no finite number"),
+      ("real = 1,5", "has a default that is no finite number"),
       ("text = 'open", "has a default whose quote is not closed"),
       ("text = '''", "has a default whose quote is not closed"),
       (

@@ -123,7 +123,9 @@ enum TestModules {
     ModuleFactory(
       ModuleDescriptor(
         kind: kind, name: name, summary: "A test's",
-        options: options.map { ModuleOption($0, type: "string", default: "none", "an option") },
+        options: options.map {
+          ModuleOption($0, type: "string", default: $0 == "compression" ? "\"gzip\"" : "none", "an option")
+        },
         credentialKeys: credentials),
       product: product
     ) { reader, context in

@@ -79,7 +79,9 @@ struct SchemaDecoderTests {
       ])
   }
 
-  @Test("sameKey is merge or refuse, or true or false", arguments: [("true", SameKey.merge), ("false", .refuse), ("'merge'", .merge)])
+  @Test(
+    "sameKey is merge or refuse, or true or false",
+    arguments: [("true", SameKey.merge), ("false", .refuse), ("'merge'", .merge)])
   func sameKey(text: String, expected: SameKey) {
     let result = decode("{tables: {a: {primaryKey: 'x', columns: {x: 'integer'}, sameKey: \(text)}}}")
     #expect(result.diagnostics == [])
@@ -187,14 +189,20 @@ struct SchemaDecoderTests {
         "scope: {t: 'inherit'}",
         "scope.t: is \"inherit\"; allowed: principal, parameter:NAME; a scope is inherited under references: { table: …, scope: \"inherit\" }"
       ),
-      ("scope: {t: 'pricipal'}", "scope.t: is \"pricipal\"; allowed: principal, parameter:NAME; did you mean \"principal\"?"),
+      (
+        "scope: {t: 'pricipal'}",
+        "scope.t: is \"pricipal\"; allowed: principal, parameter:NAME; did you mean \"principal\"?"
+      ),
       ("scope: {n: 'principal'}", "scope.n: is compared with the principal, which is text, but is integer"),
       ("scope: {t: 'parameter:number'}", "scope.t: is text, but the parameter \"number\" is integer"),
       (
         "scope: {t: 'parameter:numbr'}",
         "scope.t: names the parameter \"numbr\"; declared under parameters: number, flag; did you mean \"number\"?"
       ),
-      ("scope: {tt: 'principal'}", "scope.tt: names the column \"tt\", which the table does not have; did you mean \"t\"?"),
+      (
+        "scope: {tt: 'principal'}",
+        "scope.tt: names the column \"tt\", which the table does not have; did you mean \"t\"?"
+      ),
       ("scope: {}", "scope: names no column; without a scope the rows are everyone's"),
       ("scope: 'principal'", "scope: must be an object { … }, found a string"),
       ("references: {t: 3}", "references.t: must be a table's name or an object { table: … }, found a whole number"),
@@ -213,7 +221,8 @@ struct SchemaDecoderTests {
         "references.t: names the table \"Other\", which is not in the schema; did you mean \"other\"?"
       ),
       (
-        "references: {missing: 'other'}", "references.missing: names the column \"missing\", which the table does not have"
+        "references: {missing: 'other'}",
+        "references.missing: names the column \"missing\", which the table does not have"
       ),
       ("references: {n: 'other'}", "references.n: is integer, but the key \"id\" of \"other\" is text"),
       (
@@ -224,7 +233,10 @@ struct SchemaDecoderTests {
         "references: {t: {table: 'other', onDelete: 'set null'}}",
         "references.t: has onDelete: \"set null\", but the column is not nullable; make it \"text?\""
       ),
-      ("references: {t: 'local'}", "references.t: refers to \"local\", which is client-only: the server does not have the row. Make it dual or server-maintained, or this table client-only"),
+      (
+        "references: {t: 'local'}",
+        "references.t: refers to \"local\", which is client-only: the server does not have the row. Make it dual or server-maintained, or this table client-only"
+      ),
       (
         "references: {t: {table: 'local', soft: true}}",
         "references.t: refers to \"local\", which is client-only: the server does not have the row. Make it dual or server-maintained, or this table client-only"
@@ -252,8 +264,14 @@ struct SchemaDecoderTests {
         "references.t: inherits a scope, but a client-only table never travels"
       ),
       ("maintained: 'client', group: 'x'", "warning group: has no effect on a client-only table"),
-      ("maintained: 'server', conflicts: 'client-wins'", "warning conflicts: has no effect on a server-maintained table"),
-      ("conlficts: 'client-wins'", "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers; did you mean \"conflicts\"?"),
+      (
+        "maintained: 'server', conflicts: 'client-wins'",
+        "warning conflicts: has no effect on a server-maintained table"
+      ),
+      (
+        "conlficts: 'client-wins'",
+        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers; did you mean \"conflicts\"?"
+      ),
     ])
   func mistakes(keys: String, expected: String) {
     let found = report(
@@ -275,15 +293,32 @@ struct SchemaDecoderTests {
       ("primaryKey: []", "x: 'text'", ["primaryKey: names no column"]),
       ("primaryKey: ['x', 'x']", "x: 'text'", ["primaryKey: names the column \"x\" twice"]),
       ("primaryKey: {}", "x: 'text'", ["primaryKey: must be a column or a list of columns, found an object"]),
-      ("primaryKey: 'y'", "x: 'text'", ["primaryKey: names the column \"y\", which the table does not have; did you mean \"x\"?"]),
-      ("primaryKey: 'x'", "x: 'text?'", ["columns.x: is nullable (?) and in the primary key; a key column always has a value"]),
-      ("primaryKey: 'x'", "x: 'txt'", ["columns.x: is the type \"txt\"; allowed: text, integer, real, blob, boolean, timestamp, json; did you mean \"text\"?"]),
+      (
+        "primaryKey: 'y'", "x: 'text'",
+        ["primaryKey: names the column \"y\", which the table does not have; did you mean \"x\"?"]
+      ),
+      (
+        "primaryKey: 'x'", "x: 'text?'",
+        ["columns.x: is nullable (?) and in the primary key; a key column always has a value"]
+      ),
+      (
+        "primaryKey: 'x'", "x: 'txt'",
+        [
+          "columns.x: is the type \"txt\"; allowed: text, integer, real, blob, boolean, timestamp, json; did you mean \"text\"?"
+        ]
+      ),
       ("primaryKey: 'x'", "x: 1", ["columns.x: must be a string, found a whole number"]),
       ("primaryKey: []", "", ["primaryKey: names no column", "columns: has no column"]),
-      ("primaryKey: 'x'", "x: 'text', X: 'text'", ["columns.X: is the same column as \"x\" for SQLite, which does not tell A from a in names"]),
+      (
+        "primaryKey: 'x'", "x: 'text', X: 'text'",
+        ["columns.X: is the same column as \"x\" for SQLite, which does not tell A from a in names"]
+      ),
       ("primaryKey: 'x'", "x: 'text', x: 'text'", ["columns.x: stands here again, first in line 1; keep one of them"]),
       ("primaryKey: 'x'", "x: 'text', '': 'text'", ["columns[\"\"]: has no name"]),
-      ("primaryKey: 'x'", #"x: 'text', 'a\0b': 'text'"#, ["columns[\"a\\u{0}b\"]: has the character U+0000 in its name, which SQLite cannot keep"]),
+      (
+        "primaryKey: 'x'", #"x: 'text', 'a\0b': 'text'"#,
+        ["columns[\"a\\u{0}b\"]: has the character U+0000 in its name, which SQLite cannot keep"]
+      ),
       (
         "primaryKey: 'x', flags: {dirty: 'x'}", "x: 'boolean = 0'",
         [
@@ -334,7 +369,9 @@ struct SchemaDecoderTests {
   func groups() {
     let table = "primaryKey: 'x', columns: {x: 'text'}"
     #expect(
-      report(tables: "a: {group: 'refrence', \(table)}, b: {\(table)}, c: {group: 'default', \(table)}", "groups: {reference: {}},")
+      report(
+        tables: "a: {group: 'refrence', \(table)}, b: {\(table)}, c: {group: 'default', \(table)}",
+        "groups: {reference: {}},")
         == [
           "s:1: warning: groups.reference: is a group without a table",
           "s:1: tables.a.group: is \"refrence\", which is not declared under groups; declared: reference; did you mean \"reference\"?",

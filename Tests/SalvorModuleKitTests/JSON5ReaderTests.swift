@@ -72,7 +72,8 @@ struct JSON5ReaderTests {
     #expect(members[1].value.content == .array([1, 2].map { ConfigurationValue(.integer($0), line: 2) }))
   }
 
-  @Test("every space of JSON5 separates", arguments: ["\t", "\u{B}", "\u{C}", "\u{A0}", "\u{FEFF}", "\u{2003}", "\u{3000}"])
+  @Test(
+    "every space of JSON5 separates", arguments: ["\t", "\u{B}", "\u{C}", "\u{A0}", "\u{FEFF}", "\u{2003}", "\u{3000}"])
   func spaces(space: String) throws {
     #expect(try read("[\(space)1\(space),\(space)]").content == .array([ConfigurationValue(.integer(1), line: 1)]))
   }
@@ -113,8 +114,14 @@ struct JSON5ReaderTests {
       ("[,]", "f:1:2: expected a value, found “,”"),
       ("{,}", "f:1:2: expected a key or }, found “,”"),
       ("{1: 2}", "f:1:2: expected a key or }, found “1”"),
-      ("{a: http}", "f:1:5: expected a value, found a word without quotes; a text stands in \"quotes\", the words are true, false and null"),
-      ("{a: True}", "f:1:5: expected a value, found a word without quotes; a text stands in \"quotes\", the words are true, false and null"),
+      (
+        "{a: http}",
+        "f:1:5: expected a value, found a word without quotes; a text stands in \"quotes\", the words are true, false and null"
+      ),
+      (
+        "{a: True}",
+        "f:1:5: expected a value, found a word without quotes; a text stands in \"quotes\", the words are true, false and null"
+      ),
       ("010", "f:1:1: a number does not begin with 0, but for 0 itself, 0.5 and 0x1F"),
       ("-", "f:1:2: expected digits, found the end of the file"),
       ("0x", "f:1:3: expected hexadecimal digits after 0x, found the end of the file"),
@@ -122,8 +129,14 @@ struct JSON5ReaderTests {
       ("5px", "f:1:2: expected the end of the number, found “p”"),
       ("1.2.3", "f:1:4: expected the end of the number, found “.”"),
       ("+x", "f:1:1: expected a number after the sign"),
-      ("9223372036854775808", "f:1:1: is a whole number outside of 64 bits (-9223372036854775808 to 9223372036854775807)"),
-      ("0x8000000000000000", "f:1:1: is a whole number outside of 64 bits (-9223372036854775808 to 9223372036854775807)"),
+      (
+        "9223372036854775808",
+        "f:1:1: is a whole number outside of 64 bits (-9223372036854775808 to 9223372036854775807)"
+      ),
+      (
+        "0x8000000000000000",
+        "f:1:1: is a whole number outside of 64 bits (-9223372036854775808 to 9223372036854775807)"
+      ),
       ("1e999", "f:1:1: is a number too large for 64 bits"),
       ("'abc", "f:1:1: this text is never closed with a quote"),
       ("['ab\nc']", "f:1:2: this text is not closed on its line; end it with a quote, or the line with \\ to go on"),

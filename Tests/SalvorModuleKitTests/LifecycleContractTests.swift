@@ -249,7 +249,11 @@ struct ContractExpectationTests {
       ContractCase<Int>("even", rule: "r") { try expect($0.isMultiple(of: 2), "\($0) is odd") },
       ContractCase<Int>("any", rule: "r") { _ in },
     ]
-    let outcomes = await runContract(cases) { 3 } dispose: { _ in given.withLock { $0 += 1 } }
+    let outcomes = await runContract(cases) {
+      3
+    } dispose: { _ in
+      given.withLock { $0 += 1 }
+    }
     #expect(outcomes.map { $0.failure == nil } == [false, true])
     #expect(given.withLock { $0 } == 2)
     let unmade = await brokenRules(cases) { throw CancellationError() }

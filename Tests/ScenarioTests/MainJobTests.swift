@@ -90,7 +90,7 @@ struct MainJobTests {
     #expect(archive[0].after.map(\.value) == ["mine"])
     #expect(try a.rows("severity")[0] == [1, "mine"])
     #expect(try fleet.serverRows("severity")[0] == [1, "minor"])
-    #expect(try a.connection().rows("SELECT table_name FROM salvor_error_archive") == [["severity"]])
+    #expect(try a.connection().rows("SELECT \"table\" FROM salvor_error_archive") == [["severity"]])
   }
 
   @Test("requests that depend on a refused one are not tried: they are blocked by it")

@@ -35,7 +35,7 @@ enum ReadUpload {
         var reader = UploadChunkReader(buffer)
         while let event = try reader.next() {
           switch event {
-          case .shape: break
+          case .shape, .context: break
           case .request(let first, let last, let tag): ranges.append((first, last, tag))
           case .change(let place, let stamp, let counter, let made):
             var values: [Value] = []

@@ -34,7 +34,9 @@ struct EnvironmentSubstitution {
       let line = value.line
       let replaced = replaced(text) { message, severity in
         diagnostics.append(Diagnostic(severity: severity, file: file, line: line, path: path, message: message))
-      } unset: { severity }
+      } unset: {
+        severity
+      }
       value.content = .string(replaced.text)
       value.isFromEnvironment = replaced.isFromEnvironment
     default: break

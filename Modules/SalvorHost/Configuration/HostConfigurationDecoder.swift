@@ -217,16 +217,27 @@ struct HostConfigurationDecoder {
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A
-  /// transport without the option reports the key itself.
+  /// transport without the option reports the key itself. Without the key, the transport's own default counts, where
+  /// this host has the module.
   private func decodeClientCompression(
     _ section: inout OptionReader, _ context: ModuleContext
   ) -> PreparedModule<any Compression>? {
     guard case .object(let members) = section.value("transport")?.content,
-      let name = members.first(where: { $0.key == "compression" })?.value, case .string = name.content,
       case .string(let transport) = members.first(where: { $0.key == "module" })?.value.content,
       let factory = try? registry.factory(.clientTransport, transport),
-      factory.descriptor.options.contains(where: { $0.name == "compression" })
+      let option = factory.descriptor.options.first(where: { $0.name == "compression" })
     else { return nil }
+    let name: ConfigurationValue
+    if let written = members.first(where: { $0.key == "compression" })?.value {
+      guard case .string = written.content else { return nil }
+      name = written
+    } else {
+      guard let text = option.defaultText,
+        let value = try? JSON5Reader.read(Array(text.utf8), file: option.name), case .string(let known) = value.content,
+        registry.names(of: .compression).contains(known)
+      else { return nil }
+      name = value
+    }
     return registry.prepare(
       .compression, named: name, path: section.join("transport") + ".compression", &section, context,
       as: (any Compression).self)

@@ -110,7 +110,9 @@ struct SchemaCheck {
 
   private mutating func checkName(_ name: String, _ keys: [String]) {
     if name.isEmpty { report(keys, "has no name") }
-    if name.unicodeScalars.contains("\0") { report(keys, "has the character U+0000 in its name, which SQLite cannot keep") }
+    if name.unicodeScalars.contains("\0") {
+      report(keys, "has the character U+0000 in its name, which SQLite cannot keep")
+    }
   }
 
   private mutating func checkColumns(_ table: Table) {

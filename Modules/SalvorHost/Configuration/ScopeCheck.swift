@@ -18,7 +18,9 @@ extension SchemaCheck {
         if !source.has(["tables", reference.table]) {
           let names = schema.tables.map(\.name)
           report(
-            keys, "names the table \"\(reference.table)\", which is not in the schema\(suggestion(reference.table, among: names))")
+            keys,
+            "names the table \"\(reference.table)\", which is not in the schema\(suggestion(reference.table, among: names))"
+          )
         }
         continue
       }
@@ -29,7 +31,8 @@ extension SchemaCheck {
       }
       if parent.maintained == .client {
         report(
-          keys, "refers to \"\(parent.name)\", which is client-only: the server does not have the row. Make it dual or "
+          keys,
+          "refers to \"\(parent.name)\", which is client-only: the server does not have the row. Make it dual or "
             + "server-maintained, or this table client-only")
         continue
       }
@@ -41,7 +44,8 @@ extension SchemaCheck {
   private mutating func checkTarget(_ keys: [String], _ reference: Reference, _ column: Column?, _ parent: Table) {
     guard parent.primaryKey.count <= 1 else {
       report(
-        keys, "refers to \"\(parent.name)\", whose primary key has \(parent.primaryKey.count) columns; "
+        keys,
+        "refers to \"\(parent.name)\", whose primary key has \(parent.primaryKey.count) columns; "
           + "only a key of one column can be referenced")
       return
     }
@@ -60,7 +64,8 @@ extension SchemaCheck {
     guard reference.inheritsScope else {
       if !reference.soft, hasScope(parent) {
         report(
-          keys, "refers to \"\(parent.name)\", whose scope this row need not be in: whoever gets the row might not get "
+          keys,
+          "refers to \"\(parent.name)\", whose scope this row need not be in: whoever gets the row might not get "
             + "the one it needs. Say scope: \"inherit\", or soft: true (no foreign key on the device)")
       }
       return
@@ -110,7 +115,9 @@ extension SchemaCheck {
           if source.has(["parameters", name]) { continue }
           let names = schema.parameters.map(\.name)
           report(
-            keys, "names the parameter \"\(name)\"; declared under parameters: \(list(names))\(suggestion(name, among: names))")
+            keys,
+            "names the parameter \"\(name)\"; declared under parameters: \(list(names))\(suggestion(name, among: names))"
+          )
           continue
         }
         if parameter.type != column.type {

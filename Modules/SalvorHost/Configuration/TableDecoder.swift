@@ -150,4 +150,3 @@ struct TableDecoder {
     return reader.choice("sameKey", among: SameKey.allCases.map(\.rawValue), default: nil).flatMap(SameKey.init)
   }
 }
-

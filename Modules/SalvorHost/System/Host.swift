@@ -58,7 +58,7 @@ public enum Host {
         authentication: authentication, compressions: try section.compressions.map { try $0.make() },
         limits: section.limits, historyCheck: section.historyCheck, administrationToken: section.administrationToken,
         log: log),
-      transport: transport)
+      transport: transport, retentionMilliseconds: section.tombstoneRetentionMilliseconds)
   }
 
   /// The server's database alone, for administration beside a running server.

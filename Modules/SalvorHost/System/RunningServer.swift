@@ -9,27 +9,44 @@ public actor RunningServer {
   public nonisolated let engine: ServerEngine
   private let transport: any ServerTransport
   private let graceMilliseconds: Int64
+  private let retentionMilliseconds: Int64
+  private var trimming: Task<Void, Never>?
   private var isStopped = false
 
   /// Opens the store; nothing is listened to yet.
+  ///
+  /// - Parameters:
+  ///   - retentionMilliseconds: how long tombstones and the change log are kept.
+  ///   - graceMilliseconds: how long `stop` waits for what is in flight.
   public init(
-    _ configuration: SalvorServer.ServerConfiguration, transport: any ServerTransport, graceMilliseconds: Int64 = 10_000
+    _ configuration: ServerConfiguration, transport: any ServerTransport,
+    retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault, graceMilliseconds: Int64 = 10_000
   ) async throws {
     (engine, opening) = try await ServerEngine.start(configuration)
     self.transport = transport
+    self.retentionMilliseconds = retentionMilliseconds
     self.graceMilliseconds = graceMilliseconds
   }
 
   /// Listens. Returns the URL under which devices reach it.
   public func start() async throws -> String {
     let engine = engine
-    return try await transport.start { request in await engine.handle(request) }
+    let url = try await transport.start { request in await engine.handle(request) }
+    let retention = retentionMilliseconds
+    trimming = Task {
+      while !Task.isCancelled {
+        await engine.trim(retentionMilliseconds: retention)
+        try? await Task.sleep(for: .seconds(3600))
+      }
+    }
+    return url
   }
 
   /// Takes no new request, finishes what is in flight, and closes the store. Safe twice.
   public func stop() async {
     guard !isStopped else { return }
     isStopped = true
+    trimming?.cancel()
     await transport.stop(graceMilliseconds: graceMilliseconds)
     await engine.stop()
   }

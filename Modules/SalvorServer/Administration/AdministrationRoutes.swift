@@ -45,6 +45,15 @@ extension ServerEngine {
     return true
   }
 
+  /// Removes tombstones and log entries that are older than the retention. What fails is logged and tried again later.
+  public func trim(retentionMilliseconds: Int64) async {
+    do {
+      try await configuration.store.trim(before: configuration.clock.now() - retentionMilliseconds)
+    } catch {
+      configuration.log("Trimming the change log failed: \(asSalvorError(error))")
+    }
+  }
+
   private func notFound(_ request: TransportRequest) -> SalvorError {
     SalvorError(.notFound, "There is no such thing under /admin/v1. GET /admin/v1/remotes lists the remote IDs.")
   }

@@ -37,9 +37,24 @@ extension ClientContent {
     return change(full, arrived)
   }
 
+  /// A row of a group that is not in this download, and that references a row which this download took: the server does
+  /// not have it any more as it was. What became of it comes with its own group's next download.
+  mutating func dropStaleChildren(_ constraints: Constraints, downloaded groups: Set<String>) {
+    var dropped = true
+    while dropped {
+      dropped = false
+      for case .missingParent(let name, _) in constraints.violations(in: bases) {
+        guard let table = schema.table(name.table), !groups.contains(table.group), bases[name] != nil else { continue }
+        bases[name] = nil
+        dropped = true
+      }
+    }
+  }
+
   private static func unknownTable() -> SalvorError {
     SalvorError(
-      .inconsistentDownload, "The download has rows of a table that is not synchronized here. Adopt the SyncConfig first.")
+      .inconsistentDownload,
+      "The download has rows of a table that is not synchronized here. Adopt the SyncConfig first.")
   }
 
   private func row(of table: Table, _ columns: [String], _ values: [Value]) throws -> Row {

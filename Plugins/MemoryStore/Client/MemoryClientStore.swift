@@ -30,9 +30,11 @@ public actor MemoryClientStore: ClientStore {
       var schema = setup.schema
       if state.isConfigDelivered {
         let delivered = state.schema.synchronized
-        schema.tables = delivered + setup.schema.tables.filter { table in
-          table.maintained == .client && !delivered.contains { $0.name == table.name }
-        }
+        schema.tables =
+          delivered
+          + setup.schema.tables.filter { table in
+            table.maintained == .client && !delivered.contains { $0.name == table.name }
+          }
       }
       opening = try bringInLine(&state, schema, code: .schemaRefused)
       database.state = state
@@ -214,6 +216,7 @@ public actor MemoryClientStore: ClientStore {
     }
     if state.staged.isEmpty && isSame { return ApplyReport() }
     var report = try state.takeBases()
+    state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
     for group in end.groups {
       if let cursor = group.cursor, !state.commits.contains(cursor) { state.commits.insert(cursor, at: 0) }
       state.groups[group.name] = group

@@ -28,12 +28,6 @@ extension ClientContent {
   mutating func remake(_ constraints: Constraints, afterDownload: Bool = false) throws -> [RequestID] {
     if afterDownload { try checkBases(constraints) }
     let before = Set(requests.filter { $0.state == .displaced }.map(\.id))
-    // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand.
-    for index in requests.indices where requests[index].state == .displaced {
-      var attempt = self
-      attempt.requests[index].state = attempt.requests[index].stateBefore ?? .queued
-      if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { self = attempt }
-    }
     while let index = youngestInTheWay(problems(constraints)) {
       let active = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
       let dependence = Dependence(active.map { requests[$0] }, on: bases, schema: schema)
@@ -44,8 +38,25 @@ extension ClientContent {
         requests[displaced].state = .displaced
       }
     }
+    // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand and where
+    // none that it depends on is still displaced. One that returns may make room for another.
+    while let index = returningRequest(constraints) {
+      requests[index].state = requests[index].stateBefore ?? .queued
+    }
     showRows(constraints)
     return requests.filter { $0.state == .displaced && !before.contains($0.id) }.map(\.id)
+  }
+
+  private func returningRequest(_ constraints: Constraints) -> Int? {
+    let all = Dependence(requests, on: bases, schema: schema)
+    return requests.indices.first { index in
+      guard requests[index].state == .displaced,
+        !all.direct[index].contains(where: { requests[$0].state == .displaced })
+      else { return false }
+      var attempt = self
+      attempt.requests[index].state = requests[index].stateBefore ?? .queued
+      return attempt.youngestInTheWay(attempt.problems(constraints)) == nil
+    }
   }
 
   private struct Problems {

@@ -20,7 +20,7 @@ struct UploadDecoding {
       var reader = UploadChunkReader(buffer)
       while let event = try reader.next() {
         switch event {
-        case .shape: break
+        case .shape, .context: break
         case .request(let first, let last, let tag): ranges.append((first, last, tag))
         case .change(let place, let stamp, let counter, let made):
           var values: [Value] = []

@@ -96,9 +96,14 @@ struct ServerState: Sendable {
     commits.indices.contains(Int(number)) ? commits[Int(number)].tables : nil
   }
 
-  /// The newest commit by anyone but `remote` that changed a row; 0 where there is none.
+  /// The newest commit by anyone but `remote` that changed a row, since `remote` itself last made the row; 0 where there
+  /// is none.
   func newestForeignCommit(of row: RowName, besides remote: RemoteID) -> Int64 {
-    commits.last { $0.remote != remote && $0.changed.contains(row) }?.commit.number ?? 0
+    for index in commits.indices.reversed() where commits[index].changed.contains(row) {
+      if commits[index].remote != remote { return commits[index].commit.number }
+      if index > 0, let before = commits[index - 1].tables, before[row] == nil { return 0 }
+    }
+    return 0
   }
 
   /// Adds a commit where rows changed. Nil: nothing did.

@@ -20,6 +20,8 @@ struct UploadProcessing {
   private(set) var tables: MemoryTables
   private(set) var outcomes: [Int: Outcome] = [:]
   private(set) var kept: [ServerState.ConflictVersion] = []
+  /// A change of the request being decided is in conflict, and its table keeps versions.
+  private var isKept = false
   private let violationsBefore: Set<Violation>
 
   init(_ requests: [Request], of remote: RemoteID, principal: Principal, on state: ServerState) throws {
@@ -65,21 +67,28 @@ struct UploadProcessing {
       return .refused(
         .blocked, "It depends on a request that was refused. Settle that one first.", blockedBy: requests[refused].id)
     }
+    let request = requests[index]
     let tablesBefore = tables
-    let keptBefore = kept
-    for change in requests[index].changes {
-      if let (reason, message) = apply(change, of: requests[index]) {
+    isKept = false
+    for change in request.changes {
+      if let (reason, message) = apply(change) {
         tables = tablesBefore
-        kept = keptBefore
         return .refused(reason, message, blockedBy: nil)
       }
     }
-    return .accepted(kept: kept.count > keptBefore.count)
+    if isKept {
+      // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
+      tables = tablesBefore
+      kept += request.changes.map {
+        ServerState.ConflictVersion(remote: remote, request: request.id, row: $0.row, client: $0.columns)
+      }
+    }
+    return .accepted(kept: isKept)
   }
 
   private typealias Reason = (RefusalReason, String)
 
-  private mutating func apply(_ change: Change, of request: Request) -> Reason? {
+  private mutating func apply(_ change: Change) -> Reason? {
     guard let table = state.schema.table(change.row.table), table.maintained != .client else {
       return (.unknownTable, "The server has no synchronized table \(change.row.table). Check the schema.")
     }
@@ -95,13 +104,13 @@ struct UploadProcessing {
       }
     }
     switch change.operation {
-    case .insert: return insert(change, table, request)
-    case .update: return update(change, table, request)
-    case .delete: return delete(change, table, request)
+    case .insert: return insert(change, table)
+    case .update: return update(change, table)
+    case .delete: return delete(change, table)
     }
   }
 
-  private mutating func insert(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+  private mutating func insert(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return write(change, over: nil, table) }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
     if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) { return nil }
@@ -109,10 +118,10 @@ struct UploadProcessing {
       return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
     }
     // The same key is the same thing: merged like an update of every column.
-    return settleConflict(change, over: present, table, request)
+    return settleConflict(change, over: present, table)
   }
 
-  private mutating func update(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+  private mutating func update(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else {
       return (.rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
     }
@@ -124,31 +133,32 @@ struct UploadProcessing {
         return value != column.old && value != column.new
       }
     return isInConflict
-      ? settleConflict(change, over: present, table, request) : write(change, over: present, table)
+      ? settleConflict(change, over: present, table) : write(change, over: present, table)
   }
 
-  private mutating func delete(_ change: Change, _ table: Table, _ request: Request) -> Reason? {
+  private mutating func delete(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return nil }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
     return isNewer(change)
-      ? settleConflict(change, over: present, table, request) : write(change, over: present, table)
+      ? settleConflict(change, over: present, table) : write(change, over: present, table)
   }
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.
   func isNewer(_ change: Change) -> Bool {
-    state.newestForeignCommit(of: change.row, besides: remote) > change.made
+    // A row that this very upload made is no one else's, whatever was there before.
+    if state.tables[change.row] == nil && tables[change.row] != nil { return false }
+    return state.newestForeignCommit(of: change.row, besides: remote) > change.made
   }
 
   /// The table's policy settles a conflict. Policies that this store does not know are settled as client-wins.
-  private mutating func settleConflict(
-    _ change: Change, over present: Row, _ table: Table, _ request: Request
-  ) -> Reason? {
+  private mutating func settleConflict(_ change: Change, over present: Row, _ table: Table) -> Reason? {
     switch table.conflicts {
     case ConflictPolicy.serverWins:
-      return (.conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
+      return (
+        .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again."
+      )
     case ConflictPolicy.keepVersions:
-      kept.append(
-        ServerState.ConflictVersion(remote: remote, request: request.id, row: change.row, client: change.columns))
+      isKept = true
       return nil
     default: return write(change, over: present, table)
     }
@@ -170,7 +180,10 @@ struct UploadProcessing {
   }
 
   private func missingParent(_ table: Table) -> Reason {
-    (.missingParent, "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference.")
+    (
+      .missingParent,
+      "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference."
+    )
   }
 
   /// Why a request that breaks constraints on its own is refused.
@@ -186,7 +199,8 @@ struct UploadProcessing {
         reasons.append((1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first.")))
       } else if reference.onDelete == .cascade || reference.onDelete == .setNull {
         // It would take rows along that the client did not see.
-        reasons.append((2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
+        reasons.append(
+          (2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
       } else {
         reasons.append((3, (.constraint, "Rows of \(child.table) still reference the deleted row. Delete them first.")))
       }

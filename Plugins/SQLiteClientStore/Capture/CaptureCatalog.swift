@@ -75,7 +75,16 @@ struct CaptureCatalog: Sendable, Hashable {
         .text(name))
       slots.append(name)
     }
-    let captured = CapturedTable(number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape)
+    let actions = try shape.foreignKeys.compactMap { key -> CapturedTable.Action? in
+      guard [key.onDelete, key.onUpdate].contains(where: { $0 != "NO ACTION" && $0 != "RESTRICT" }),
+        let parent = try connection.tableShape(key.parent)
+      else { return nil }
+      let columns = key.parentColumns.isEmpty ? parent.primaryKey : key.parentColumns
+      guard columns.count == key.columns.count else { return nil }
+      return CapturedTable.Action(columns: key.columns, parent: parent.name, parentColumns: columns)
+    }
+    let captured = CapturedTable(
+      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions)
     return (captured, known == nil)
   }
 

@@ -25,9 +25,15 @@ enum LogOperation: Int64, Sendable, Hashable {
   /// Made by the engine only: a delete where the base has no row any more. Values: the key.
   case deleteOfNothing = 8
   case joinedDeleteOfNothing = 9
+  /// A delete of a row whose parent was gone already: made by a foreign key action, where the parent's delete follows.
+  case cascadedDelete = 10
+  /// An update that unlinked a row from a parent that was gone already, likewise.
+  case cascadedUpdate = 11
 
   /// The change is one request with the log's next row.
   var isJoined: Bool { self == .joinedDelete || self == .joinedDeleteOfNothing }
+  var isUpdate: Bool { self == .update || self == .cascadedUpdate }
+  var isCascaded: Bool { self == .cascadedDelete || self == .cascadedUpdate }
   var isChange: Bool { self != .watermark && self != .open && self != .close }
 }
 
@@ -117,23 +123,29 @@ private struct TriggerParts {
   /// of the own key belong to an outer statement, which replaces the row as it is now.
   var insertWithCopies: CaptureTriggers.Trigger {
     let ownCopy = t.sameKey(t.pendingColumn, t.new)
-    var statements = [victims(besides: "NOT (\(ownCopy))")]
+    var statements = canHaveVictims ? [victims(besides: "NOT (\(ownCopy))")] : []
     if !t.otherSlots.isEmpty {
       statements.append(
         logUpdate(
           from: "FROM \(t.pending) p WHERE \(ownCopy) AND \(t.pendingIsNewest) AND "
-            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new),
+            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new) + t.andHasKey(t.new),
           old: t.pendingColumn))
     }
     statements.append(
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
-        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))")
+        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))")
     statements.append(
       "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))")
     if !t.otherSlots.isEmpty {
       statements.append("UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.new))")
     }
-    return trigger("air", "AFTER INSERT", when: hasCopies + t.andHasKey(t.new), statements)
+    return trigger("air", "AFTER INSERT", when: hasCopies, statements)
+  }
+
+  /// Whether a row under another key can be in the way: one that a unique index, or the key's own collation or type
+  /// rules, hold equal.
+  var canHaveVictims: Bool {
+    !t.uniques.isEmpty || t.keyCollations.contains { $0 != "BINARY" } || t.key.contains { $0.isUntyped }
   }
 
   // MARK: Update
@@ -183,6 +195,16 @@ private struct TriggerParts {
       [logUpdate(from: "", old: t.old)])
   }
 
+  private var updateKind: String {
+    let kind = "\(LogOperation.update.rawValue)"
+    if t.actions.isEmpty { return kind }
+    let unlinked = t.actions.map { action in
+      let changes = action.columns.map { "OLD.\(quoted($0)) IS NOT NEW.\(quoted($0))" }.joined(separator: " OR ")
+      return "((\(changes)) AND \(action.parentIsGone))"
+    }.joined(separator: " OR ")
+    return "CASE WHEN \(unlinked) THEN \(LogOperation.cascadedUpdate.rawValue) ELSE \(kind) END"
+  }
+
   /// The mask is written as far as the table's own columns need it.
   func logUpdate(from: String, old: (Int) -> String) -> String {
     let masks = (0..<t.maskCount).map { word -> String in
@@ -193,7 +215,7 @@ private struct TriggerParts {
     }
     let olds = t.otherSlots.map { "CASE WHEN \(t.differs($0, old($0), t.new($0))) THEN \(old($0)) END" }
     let columns = ["t", "op"] + (0..<t.maskCount).map { "m\($0)" } + all.map { "v\($0)" }
-    let values = ["\(t.number)", "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new) + olds
+    let values = ["\(t.number)", from.isEmpty ? updateKind : "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new) + olds
     let head = "INSERT INTO \(log) (\(columns.joined(separator: ", "))) "
     return from.isEmpty
       ? head + "VALUES (\(values.joined(separator: ", ")))"
@@ -233,7 +255,7 @@ private struct TriggerParts {
     trigger(
       "ad", "AFTER DELETE", when: t.nullableKeySlots.isEmpty ? nil : t.hasKey(t.old),
       [
-        logDelete(.delete, t.old),
+        logDelete(.delete, t.old, cascades: true),
         "DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.old))",
       ])
   }
@@ -245,13 +267,17 @@ private struct TriggerParts {
   }
 
   func logDelete(
-    _ operation: LogOperation, _ value: (Int) -> String, from: String = "", onlyJoinedWhere condition: String = ""
+    _ operation: LogOperation, _ value: (Int) -> String, from: String = "", onlyJoinedWhere condition: String = "",
+    cascades: Bool = false
   ) -> String {
     let head = "INSERT INTO \(log) (t, op, \(t.logColumns(all))) "
-    let kind =
-      condition.isEmpty
-      ? "\(operation.rawValue)"
-      : "CASE WHEN \(condition) THEN \(operation.rawValue) ELSE \(LogOperation.delete.rawValue) END"
+    var kind = "\(operation.rawValue)"
+    if !condition.isEmpty {
+      kind = "CASE WHEN \(condition) THEN \(kind) ELSE \(LogOperation.delete.rawValue) END"
+    } else if cascades, !t.actions.isEmpty {
+      let gone = t.actions.map { $0.parentIsGone }.joined(separator: " OR ")
+      kind = "CASE WHEN \(gone) THEN \(LogOperation.cascadedDelete.rawValue) ELSE \(kind) END"
+    }
     let row = "\(t.number), \(kind), \(values(all, value))"
     if !from.isEmpty { return head + "SELECT \(row) \(from)\(t.andHasKey(value))" }
     return t.nullableKeySlots.isEmpty ? head + "VALUES (\(row))" : head + "SELECT \(row) WHERE \(t.hasKey(value))"

@@ -1,5 +1,6 @@
 import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 
 /// One table as capture sees it: its number, and the slot of each captured column.
 ///
@@ -25,6 +26,20 @@ struct CapturedTable: Sendable, Hashable {
     var order: String { parts.map(\.name).joined(separator: ",") + ";" + (condition ?? "") }
   }
 
+  /// A foreign key that acts by itself (CASCADE, SET NULL, …). A row that it deletes or unlinks has no parent any more
+  /// when the row's own trigger fires; in any other delete the parent is still there.
+  struct Action: Sendable, Hashable {
+    var columns: [String]
+    var parent: String
+    var parentColumns: [String]
+
+    var parentIsGone: String {
+      let set = columns.map { "OLD.\(quoted($0)) IS NOT NULL" }
+      let terms = zip(parentColumns, columns).map { "r.\(quoted($0)) = OLD.\(quoted($1))" }
+      return "(\(set.joined(separator: " AND ")) AND NOT EXISTS (SELECT 1 FROM \(quoted(parent)) r WHERE \(terms.joined(separator: " AND "))))"
+    }
+  }
+
   /// `salvor_log.t`.
   var number: Int64
   var name: String
@@ -40,6 +55,7 @@ struct CapturedTable: Sendable, Hashable {
   var nullableKeySlots: [Int]
   var uniques: [Unique]
   var generated: [String]
+  var actions: [Action]
 
   var key: ArraySlice<Column> { columns.prefix(keyCount) }
   var pending: String { "salvor_pending_\(number)" }
@@ -47,7 +63,8 @@ struct CapturedTable: Sendable, Hashable {
   var maskCount: Int { max(1, (columns.count + LogMask.bitsPerColumn - 1) / LogMask.bitsPerColumn) }
 
   /// - Parameter slots: the captured columns' names by slot, as `salvor_column` has them.
-  init(number: Int64, slots: [String], keyCount: Int, shape: TableShape) {
+  init(number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action]) {
+    self.actions = actions
     self.number = number
     name = shape.name
     self.keyCount = keyCount

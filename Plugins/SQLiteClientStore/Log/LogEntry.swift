@@ -33,7 +33,7 @@ extension CaptureCatalog {
     let number = row.int64(first + 1)
     let table = table(number: number)
     let count = table?.columns.count ?? 1
-    let masks = (0..<(operation == .update ? table?.maskCount ?? 1 : 0)).map { row.int64(first + 3 + $0) }
+    let masks = (0..<(operation.isUpdate ? table?.maskCount ?? 1 : 0)).map { row.int64(first + 3 + $0) }
     return LogEntry(
       seq: row.int64(first), table: number, operation: operation, mask: LogMask(words: masks),
       values: row.values(from: first + 3 + maskCount, count: count))

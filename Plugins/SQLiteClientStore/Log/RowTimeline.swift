@@ -52,7 +52,7 @@ struct RowTimeline: Sendable, Hashable {
         guard let row = state else { throw Self.unfit(table, entry) }
         change = .insert(row)
         state = entry.operation == .insert ? nil : entry.values
-      case .update:
+      case .update, .cascadedUpdate:
         guard var row = state else { throw Self.unfit(table, entry) }
         var news: [Int: Value] = [:]
         for slot in entry.mask.slots(below: table.columns.count) {
@@ -61,7 +61,7 @@ struct RowTimeline: Sendable, Hashable {
         }
         change = .update(news)
         state = row
-      case .delete, .joinedDelete:
+      case .delete, .joinedDelete, .cascadedDelete:
         guard state == nil else { throw Self.unfit(table, entry) }
         change = .delete
         state = entry.values

@@ -5,7 +5,10 @@ import SalvorStorage
 /// What an entry of the change log says of its key. Every entry may be read as "look what is there now"; the operation
 /// says whether old values stand with it.
 enum LogOperation {
-  /// Nothing was changed in the row: its scope moved, or a device must see it again. No old values.
+  /// The sender of an upload holds something else than the row: what it makes on its own version is in conflict. No old
+  /// values.
+  static let differs: Int64 = -1
+  /// Nothing was changed in the row; its scope moved. No old values.
   static let touch: Int64 = 0
   static let insert: Int64 = 1
   /// The row is where it was in every scope. No need of old values.
@@ -61,8 +64,10 @@ struct ChangeTriggers {
   private func log(_ operation: Int64, _ row: String, old: String?) -> String { log("\(operation)", row, old: old) }
 
   private func log(_ operation: String, _ row: String, old: String?) -> String {
-    let values = keys.map { "\(row).\(quoted($0))" } + (old.map { old in table.relevant.map { "\(old).\(quoted($0))" } } ?? [])
-    return "INSERT INTO salvor_change (t, op, \(slots(values.count))) VALUES (\(t), \(operation), \(values.joined(separator: ", ")))"
+    let values =
+      keys.map { "\(row).\(quoted($0))" } + (old.map { old in table.relevant.map { "\(old).\(quoted($0))" } } ?? [])
+    return
+      "INSERT INTO salvor_change (t, op, \(slots(values.count))) VALUES (\(t), \(operation), \(values.joined(separator: ", ")))"
   }
 
   private func slots(_ count: Int) -> String { (0..<count).map { "v\($0)" }.joined(separator: ", ") }
@@ -92,7 +97,8 @@ struct ChangeTriggers {
   }
 
   private func pendingIs(_ row: String, alias: String) -> String {
-    zip(keys, table.keyPlaces).map { "\(alias).c\($1) IS \(row).\(quoted($0)) COLLATE BINARY" }.joined(separator: " AND ")
+    zip(keys, table.keyPlaces).map { "\(alias).c\($1) IS \(row).\(quoted($0)) COLLATE BINARY" }.joined(
+      separator: " AND ")
   }
 
   /// The pending row `alias` is still in the table.
@@ -112,7 +118,8 @@ struct ChangeTriggers {
     let others = table.shape.uniqueIndexes.filter { !$0.isPrimaryKey }
     let key = table.shape.uniqueIndexes.first(where: \.isPrimaryKey)
     let keyColumns = key.map { $0.columns.map { ($0.name ?? "", $0.collation) } } ?? keys.map { ($0, "BINARY") }
-    return [keyColumns] + others.map { $0.columns.compactMap { column in column.name.map { ($0, column.collation) } } }
+    return [keyColumns]
+      + others.map { $0.columns.compactMap { column in column.name.map { ($0, column.collation) } } }
       .filter { !$0.isEmpty }
   }
 

@@ -83,13 +83,13 @@ final class CommitLog {
     try expansion.expand(after: first, to: last, own: true)
   }
 
-  /// Appends an entry that says: look at this key.
-  func touch(_ table: ServerTable, _ key: [Value]) throws {
+  /// Appends an entry that says: the sender of the last upload holds something else than this row.
+  func noteDifference(_ table: ServerTable, _ key: [Value]) throws {
     let slots = (0..<key.count)
     try connection.run(
       "INSERT INTO salvor_change (t, op, \(slots.map { "v\($0)" }.joined(separator: ", "))) "
         + "VALUES (?1, ?2, \(slots.map { "?\($0 + 3)" }.joined(separator: ", ")))",
-      [.integer(table.number), .integer(LogOperation.touch)] + key)
+      [.integer(table.number), .integer(LogOperation.differs)] + key)
   }
 
   /// Rows that UPSERT and OR IGNORE left behind.

@@ -7,7 +7,8 @@ import SalvorStorage
 ///
 /// It works by set over a range of the change log, table by table, parents first. For each scoped table a temporary table
 /// `salvor_moved_N` takes the rows that moved, were deleted (`had` = 1, with where they were: `d0`, … one for each
-/// condition of the scope) or were inserted (`had` = 0). `changed`: they are not where they were.
+/// condition of the scope) or were inserted (`had` = 0). `changed`: they are not where they were. `at`: the entry that
+/// says so, for a descendant its ancestor's.
 struct ScopeExpansion {
   private let connection: SQLiteConnection
   private let catalog: Catalog
@@ -61,7 +62,7 @@ struct ScopeExpansion {
       try connection.execute(
         """
         CREATE TEMP TABLE IF NOT EXISTS salvor_moved_\(table.number) (id INTEGER PRIMARY KEY, seq INTEGER,
-          had INTEGER, changed INTEGER, deleted INTEGER, \((keys + dimensions).joined(separator: ", ")));
+          at INTEGER, had INTEGER, changed INTEGER, deleted INTEGER, \((keys + dimensions).joined(separator: ", ")));
         CREATE INDEX IF NOT EXISTS temp.salvor_moved_\(table.number)_key
           ON salvor_moved_\(table.number) (\(keys.joined(separator: ", ")));
         DELETE FROM \(moved(table));
@@ -80,8 +81,8 @@ struct ScopeExpansion {
     }
     try connection.run(
       """
-      INSERT INTO \(moved(table)) (seq, had, changed, deleted, \(keys), \(dimensions))
-      SELECT e.seq, 1, 1, e.op = \(LogOperation.delete), \(table.logKey("e")), \(before.joined(separator: ", "))
+      INSERT INTO \(moved(table)) (seq, at, had, changed, deleted, \(keys), \(dimensions))
+      SELECT e.seq, e.seq, 1, 1, e.op = \(LogOperation.delete), \(table.logKey("e")), \(before.joined(separator: ", "))
       FROM salvor_change e
       WHERE e.seq > ?1 AND e.seq <= ?2 AND e.t = \(table.number) AND e.op >= \(LogOperation.delete)
       """, .integer(first), .integer(last))
@@ -96,25 +97,27 @@ struct ScopeExpansion {
     guard linked.contains(table.number) else { return }
     try connection.run(
       """
-      INSERT INTO \(moved(table)) (seq, had, changed, deleted, \(keys))
-      SELECT min(e.seq), 0, 1, 0, \(table.logKey("e")) FROM salvor_change e
+      INSERT INTO \(moved(table)) (seq, at, had, changed, deleted, \(keys))
+      SELECT min(e.seq), min(e.seq), 0, 1, 0, \(table.logKey("e")) FROM salvor_change e
       WHERE e.seq > ?1 AND e.seq <= ?2 AND e.t = \(table.number) AND e.op = \(LogOperation.insert)
       GROUP BY \(table.logKey("e"))
       """, .integer(first), .integer(last))
   }
 
-  /// Rows whose parent moved and that no entry of the range names with old values.
+  /// Rows whose parent moved and that no entry of the range names with old values. A row that was made under its parent
+  /// before that moved was where the parent was.
   private func collectDescendants(_ table: ServerTable) throws {
     let before = dimensionsBefore(table) { "x.\(quoted($0))" }
     for reference in table.table.references where reference.inheritsScope {
       guard let parent = catalog.table(reference.table) else { continue }
       try connection.run(
         """
-        INSERT INTO \(moved(table)) (seq, had, changed, deleted, \(table.logKey()), \(list("d", table.conditions.count)))
-        SELECT NULL, p.had, 1, 0, \(table.keyList("x")), \(before.joined(separator: ", "))
-        FROM (SELECT v0, max(had) AS had FROM \(moved(parent)) WHERE changed = 1 GROUP BY v0) p
+        INSERT INTO \(moved(table)) (seq, at, had, changed, deleted, \(table.logKey()), \(list("d", table.conditions.count)))
+        SELECT NULL, p.at, p.had, 1, 0, \(table.keyList("x")), \(before.joined(separator: ", "))
+        FROM (SELECT v0, max(had) AS had, max(at) AS at FROM \(moved(parent)) WHERE changed = 1 GROUP BY v0) p
         JOIN \(table.sql) x ON x.\(quoted(reference.column)) = p.v0
-        WHERE NOT EXISTS (SELECT 1 FROM \(moved(table)) m WHERE \(table.keyMatches("x", log: "m")))
+        WHERE NOT EXISTS (SELECT 1 FROM \(moved(table)) m WHERE \(table.keyMatches("x", log: "m"))
+          AND (m.had = 1 OR p.had = 0 OR m.at > p.at))
         """)
     }
   }
@@ -135,7 +138,8 @@ struct ScopeExpansion {
         + "FROM \(moved(table)) WHERE seq > ?1", .integer(base))
     try connection.run(
       "INSERT INTO salvor_gone (seq, t, deleted, \(keys), \(dimensions)) "
-        + "SELECT seq, \(table.number), deleted, \(keys), \(dimensions) FROM \(moved(table)) WHERE had = 1 AND changed = 1")
+        + "SELECT seq, \(table.number), deleted, \(keys), \(dimensions) FROM \(moved(table)) WHERE had = 1 AND changed = 1"
+    )
   }
 
   // MARK: Where a row was and is

@@ -38,16 +38,14 @@ struct Footprints {
     return found.min()
   }
 
-  /// One of the requests here makes a row that these steps reference.
-  func makesParent(of steps: [Step]) -> Bool {
-    steps.contains { step in step.targetsAfter.contains { made[$0] != nil } }
-  }
 }
 
 /// What a change does to its row, as far as it and the server's row say.
 struct Step {
   var row: UInt64
   var operation: Operation
+  /// The row after it, had everything before been accepted.
+  var after: Row?
   var targetsBefore: Set<UInt64> = []
   var targetsAfter: Set<UInt64> = []
   var uniqueBefore: Set<UInt64> = []
@@ -58,40 +56,42 @@ struct Step {
   }
 }
 
-/// Works out the steps of a request: each change over the server's row and over the request's earlier changes.
+/// Works out the steps of requests, each over the server's rows and over the ones before it.
 struct StepReader {
   let rows: RowReader
-  let catalog: Catalog
+  private var present: [UInt64: Row?]
+  private var catalog: Catalog { rows.catalog }
 
-  func steps(of request: StagedRequest) throws -> [Step] {
-    var present: [UInt64: Row?] = [:]
-    return try request.changes.map { change in
+  /// - Parameter refused: the rows that refused requests changed, as they would be.
+  init(_ rows: RowReader, over refused: [UInt64: Row?]) {
+    self.rows = rows
+    present = refused
+  }
+
+  mutating func steps(of request: StagedRequest) throws -> [Step] {
+    var steps: [Step] = []
+    for change in request.changes {
       var step = Step(row: change.hash, operation: change.operation)
-      guard let place = change.table else { return step }
-      let table = catalog.tables[place]
-      let row = try present[change.hash] ?? rows.row(place, change.key)
-      var before: Row?
-      var after: Row?
-      switch change.operation {
-      case .delete: before = row
-      case .update:
-        before = row
-        after = row
+      if let place = change.table {
+        let table = catalog.tables[place]
+        let row = try present[change.hash] ?? rows.row(place, change.key)
+        var before = change.operation == .insert ? nil : row
+        var after = change.operation == .delete ? nil : row
+        if change.operation == .insert && after == nil { after = table.columns.map { $0.defaultValue ?? .null } }
         for (index, column) in change.columns.enumerated() {
-          before?[column] = change.old[index]
+          if change.operation == .update { before?[column] = change.old[index] }
           after?[column] = change.new[index]
         }
-      case .insert:
-        after = row ?? table.columns.map { $0.defaultValue ?? .null }
-        for (index, column) in change.columns.enumerated() { after?[column] = change.new[index] }
+        present[change.hash] = .some(after)
+        step.after = after
+        step.targetsBefore = targets(before, table)
+        step.targetsAfter = targets(after, table)
+        step.uniqueBefore = uniques(before, table)
+        step.uniqueAfter = uniques(after, table)
       }
-      present[change.hash] = .some(after)
-      step.targetsBefore = targets(before, table)
-      step.targetsAfter = targets(after, table)
-      step.uniqueBefore = uniques(before, table)
-      step.uniqueAfter = uniques(after, table)
-      return step
+      steps.append(step)
     }
+    return steps
   }
 
   private func targets(_ row: Row?, _ table: ServerTable) -> Set<UInt64> {

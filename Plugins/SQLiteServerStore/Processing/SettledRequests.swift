@@ -16,8 +16,6 @@ struct SettledRequests {
   private let now: Int64
   private var known: [RequestStamp: [(first: Int64, last: Int64, refusal: String?)]] = [:]
   private var lastStamp: (stamp: RequestStamp, mayHold: Bool)?
-  private var ranges: [(stamp: RequestStamp, first: Int64, last: Int64)] = []
-  private var refusals: [(request: StagedRequest, refusal: Refusal)] = []
 
   init(_ connection: SQLiteConnection, _ remote: RemoteID, now: Int64) {
     self.connection = connection
@@ -59,26 +57,17 @@ struct SettledRequests {
         blockedBy: try json.optionalString("blockedBy").flatMap { RequestID($0) }))
   }
 
-  mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64) {
-    if let end = ranges.last, end.last + 1 == first, end.stamp == stamp {
-      ranges[ranges.count - 1].last = last
-    } else {
-      ranges.append((stamp, first, last))
-    }
-  }
-
-  mutating func refuse(_ request: StagedRequest, _ refusal: Refusal) { refusals.append((request, refusal)) }
-
-  func write() throws {
+  func write(_ tally: Tally) throws {
     let sql = """
       INSERT INTO salvor_settled (stamp, first, last, remote, time, refusal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
       ON CONFLICT DO UPDATE SET last = ?3, refusal = ?6
       """
-    for range in ranges {
+    for range in tally.acceptedRanges {
       try connection.run(
-        sql, .text(range.stamp.text), .integer(range.first), .integer(range.last), .text(remote.text), .integer(now), .null)
+        sql, .text(range.stamp.text), .integer(range.first), .integer(range.last), .text(remote.text), .integer(now),
+        .null)
     }
-    for (request, refusal) in refusals {
+    for (request, refusal) in tally.refusedRequests {
       let json: JSONValue = [
         "reason": .string(refusal.reason.rawValue), "message": .string(refusal.message),
         "blockedBy": refusal.blockedBy.map { .string($0.description) } ?? .null,

@@ -74,6 +74,12 @@ final class ShapePlan {
     try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
   }
 
+  /// Whether a row array of `count` items has this shape. Nobody knows that of an unknown table's.
+  func fits(_ count: Int, _ catalog: Catalog) -> Bool {
+    guard let place else { return true }
+    return count == itemCount && keyItems.count == catalog.tables[place].keyCount
+  }
+
   private func makeStatement(
     _ table: ServerTable, _ place: Int, _ shape: UploadShape, _ connection: SQLiteConnection, _ catalog: Catalog,
     _ filter: ScopeFilter?
@@ -97,7 +103,8 @@ final class ShapePlan {
       else { return }
       let count = shape.columns.count
       let sets = shape.columns.enumerated().map { "\(quoted($1)) = ?\($0 + 1)" }
-      sql = "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
+      sql =
+        "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
         + table.keyMatches("x") { "?\(count + $0 + 1)" }
       if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
       parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems

@@ -25,6 +25,8 @@ struct StagedChange {
   var made: Int64
   /// `RowHash` of table and key.
   var hash: UInt64
+  /// What its content alone says against it.
+  var refusal: RefusalText?
 }
 
 /// The unit that is accepted or refused.
@@ -35,8 +37,6 @@ struct StagedRequest {
   var first: Int64
   var last: Int64
   var changes: [StagedChange]
-  /// What its content alone says against it.
-  var refusal: RefusalText?
 
   var id: RequestID { RequestID(stamp: stamp, counter: first) }
 }

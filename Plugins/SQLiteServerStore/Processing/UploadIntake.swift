@@ -108,11 +108,13 @@ extension ShapePlan {
   }
 
   /// The change, taken out of the payload.
-  func change(_ items: [PayloadReader.Item], made: Int64, hash: UInt64) -> StagedChange {
+  func change(
+    _ items: [PayloadReader.Item], made: Int64, hash: UInt64, refusal text: RefusalText?
+  ) -> StagedChange {
     let values = items.map(\.value)
     var change = StagedChange(
       table: refusal == nil ? place : nil, operation: operation, columns: columns, key: keyItems.map { values[$0] },
-      old: [], new: [], made: made, hash: hash)
+      old: [], new: [], made: made, hash: hash, refusal: text)
     guard change.table != nil else { return change }
     switch operation {
     case .insert: change.new = values

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 
 /// What a finished process left.
@@ -21,7 +20,6 @@ final class ChildProcess: Sendable {
   private let outFile: URL
   private let errFile: URL
   private let finished: AsyncStream<Void>
-  private let isReaped = Mutex(false)
 
   /// Starts `command`, a path or a name to look up.
   init(
@@ -67,6 +65,14 @@ final class ChildProcess: Sendable {
   }
 
   var isRunning: Bool { process.isRunning }
+
+  /// The most memory it has held so far, in kilobytes; nil where the system does not say.
+  var peakKilobytes: Int? {
+    let status = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/status", encoding: .utf8)
+    let line = status?.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }
+    return line.flatMap { Int($0.split(separator: " ").dropLast().last ?? "") }
+  }
+
   var out: String { (try? String(contentsOf: outFile, encoding: .utf8)) ?? "" }
   var err: String { (try? String(contentsOf: errFile, encoding: .utf8)) ?? "" }
 
@@ -79,7 +85,8 @@ final class ChildProcess: Sendable {
   func output() async -> Output {
     for await _ in finished {}
     process.waitUntilExit()
-    let code = process.terminationReason == .uncaughtSignal ? 128 + process.terminationStatus : process.terminationStatus
+    let code =
+      process.terminationReason == .uncaughtSignal ? 128 + process.terminationStatus : process.terminationStatus
     return Output(code: code, out: out, err: err)
   }
 
@@ -105,7 +112,8 @@ struct Unexpected: Error, CustomStringConvertible {
 /// The executable under test, built beside the test bundle.
 enum Built {
   static let salvor: String = {
-    let test = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
+    let test =
+      (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
     return URL(fileURLWithPath: test).deletingLastPathComponent().appendingPathComponent("salvor").path
   }()
 

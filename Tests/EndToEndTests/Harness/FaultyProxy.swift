@@ -169,7 +169,9 @@ final class FaultyProxy: Sendable {
         exchange.passedDown += bytes.count
         return exchange.passedDown
       }
-      if strikes({ if case .download(let path, let count) = $0 { line.contains(path) && passed >= count } else { false } }) {
+      if strikes({
+        if case .download(let path, let count) = $0 { line.contains(path) && passed >= count } else { false }
+      }) {
         return
       }
     }

@@ -194,17 +194,17 @@ func contents(_ path: String, _ tables: [String] = Workspace.tables) throws -> [
   let connection = try SQLiteConnection(path, mode: .readWrite, busyTimeoutMilliseconds: 20_000)
   var out: [String: [[Value]]] = [:]
   for table in tables {
-    let columns = try connection.rows("SELECT name, pk FROM pragma_table_info(\(quote(table)))")
+    let columns = try connection.rows("SELECT name, pk FROM pragma_table_info(?)", .text(table))
     let key = columns.filter { $0[1].integer != 0 }.sorted { ($0[1].integer ?? 0) < ($1[1].integer ?? 0) }
-    let order = key.compactMap { $0[0].string.map { "\"\($0)\"" } }.joined(separator: ", ")
+    let order = key.compactMap { $0[0].string.map(identifier) }.joined(separator: ", ")
     // In the order of the columns' names: a column added later stands elsewhere in an older database.
-    let names = columns.compactMap { $0[0].string }.sorted().map { "\"\($0)\"" }.joined(separator: ", ")
-    out[table] = try connection.rows("SELECT \(names) FROM \"\(table)\" ORDER BY \(order)")
+    let names = columns.compactMap { $0[0].string }.sorted().map(identifier).joined(separator: ", ")
+    out[table] = try connection.rows("SELECT \(names) FROM \(identifier(table)) ORDER BY \(order)")
   }
   return out
 }
 
-private func quote(_ text: String) -> String { "'" + text + "'" }
+private func identifier(_ name: String) -> String { "\"" + name.replacingOccurrences(of: "\"", with: "\"\"") + "\"" }
 
 /// Problems that SQLite itself sees in a file; empty: healthy.
 func damage(_ path: String) throws -> [String] {

@@ -1,0 +1,166 @@
+import SalvorModel
+import SalvorStorage
+
+/// A client's store with one deliberate fault, round any store without one. The suites must catch every one of them.
+public actor BrokenClientStore: ClientStore {
+  public enum Fault: String, Sendable, CaseIterable {
+    case losesRefusals, losesAcceptedWrites, resendsUnderNewID, resendsOtherBytes, reusesStamps, settlesAnything
+    case sendsEverything, splitsRequests, forgetsGroups, mergesWrites, hidesNotices, carriesTheNewestCommit
+    case losesLastChunk, forgetsStaging, keepsOldStaging, losesCursors, ignoresDepartures, ignoresFull
+    case appliesOneByOne, hidesArchive, hidesDisplaced, dropsDependents
+    case keepsSessionsOpen, allowsManySessions, takesAnyPrincipal, writesHalves, adoptsNothing, forgetsTheServer
+  }
+
+  private let base: any ClientStore
+  private let fault: Fault
+  private var sequences: [SequenceID: SequenceID] = [:]
+  private var stamp: RequestStamp?
+  private var newestCommit: Int64 = 0
+  private var stagedNames = 0
+
+  public init(_ base: any ClientStore, _ fault: Fault) {
+    self.base = base
+    self.fault = fault
+  }
+
+  public func open(_ setup: ClientSetup) async throws -> ClientOpening {
+    do {
+      return try await base.open(setup)
+    } catch let error as SalvorError where error.code == .remoteOfAnother && fault == .takesAnyPrincipal {
+      return ClientOpening()
+    }
+  }
+
+  public func close() async { await base.close() }
+
+  public func beginSession(groups: Set<String>?) async throws -> ClientSession {
+    var session: ClientSession
+    do {
+      session = try await base.beginSession(groups: fault == .sendsEverything ? nil : groups)
+    } catch let error as SalvorError where error.code == .sessionInUse && fault == .allowsManySessions {
+      return ClientSession(state: try await base.status().state)
+    }
+    if fault == .resendsUnderNewID, let upload = session.upload, upload.isResend {
+      let new = SequenceID(from: SystemRandom())
+      sequences[new] = upload.sequence
+      session.upload?.sequence = new
+    }
+    if fault == .hidesNotices { session.notices = [] }
+    return session
+  }
+
+  public func endSession() async { if fault != .keepsSessionsOpen { await base.endSession() } }
+
+  public func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
+    guard let chunk = try await base.uploadChunk(after: counter, bytesTarget: bytesTarget) else { return nil }
+    switch fault {
+    case .resendsOtherBytes: return chunk.restamped()
+    case .splitsRequests: return chunk.with(bytes: chunk.bytes.lines { !$0.hasPrefix("{\"request\":") })
+    case .carriesTheNewestCommit:
+      let newest = newestCommit
+      return chunk.with(bytes: chunk.bytes.mapLines { $0.replacingNumber(after: "\"made\":", with: newest) })
+    case .reusesStamps:
+      let stamp = stamp ?? RequestStamp(from: SystemRandom())
+      self.stamp = stamp
+      return chunk.with(
+        bytes: chunk.bytes.mapLines { $0.hasPrefix("{\"stamp\":") ? "{\"stamp\":\"\(stamp)\"}" : $0 })
+    default: return chunk
+    }
+  }
+
+  public func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport {
+    var results = results
+    if fault == .losesRefusals { results.refused = [] }
+    if fault == .dropsDependents { results.refused.removeAll { $0.reason == .blocked } }
+    let report = try await base.settle(sequence: sequences[sequence] ?? sequence, results: results)
+    if fault == .losesAcceptedWrites, results.refused.isEmpty {
+      // What was accepted is gone from the rows until it is downloaded.
+      for table in try await base.history().tables {
+        for row in try await base.rows(of: table.name).suffix(1) {
+          try await base.write([.delete(table: table.name, key: table.key(of: row))])
+        }
+      }
+    }
+    if fault == .settlesAnything, let next = try await base.beginSession(groups: nil).upload {
+      _ = try await base.settle(
+        sequence: next.sequence, results: UploadResults(commit: nil, acceptedRequests: 0, refused: []))
+      await base.endSession()
+    }
+    return report
+  }
+
+  public func stage(_ chunk: StagedChunk) async throws {
+    var chunk = chunk
+    switch fault {
+    case .losesLastChunk where try await base.status().state.stagedPosition != nil: return
+    case .ignoresDepartures:
+      chunk.bytes = chunk.bytes.lines { !$0.contains("\"deleted\":[[") && !$0.contains("\"left\":[[") }
+    case .ignoresFull: chunk.bytes = chunk.bytes.lines { !$0.hasPrefix("{\"full\":") }
+    case .keepsOldStaging: chunk.download = "one for all"
+    default: break
+    }
+    try await base.stage(chunk)
+    if fault == .appliesOneByOne { _ = try await base.apply(DownloadEnd(groups: [])) }
+  }
+
+  public func discardStaged() async throws { if fault != .keepsOldStaging { try await base.discardStaged() } }
+
+  public func apply(_ end: DownloadEnd) async throws -> ApplyReport {
+    newestCommit = max(newestCommit, end.groups.compactMap { $0.cursor?.number }.max() ?? 0)
+    if fault == .forgetsStaging { try await base.discardStaged() }
+    var report = try await base.apply(fault == .losesCursors ? DownloadEnd(groups: []) : end)
+    if fault == .hidesDisplaced { report.displaced = [] }
+    return report
+  }
+
+  public func adopt(_ config: SyncConfig) async throws { if fault != .adoptsNothing { try await base.adopt(config) } }
+
+  public func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
+    guard fault != .forgetsTheServer else { return }
+    do {
+      try await base.remember(server: server, incarnations: incarnations, principal: principal)
+    } catch let error as SalvorError where error.code == .remoteOfAnother && fault == .takesAnyPrincipal {}
+  }
+
+  public func history() async throws -> ClientHistory { try await base.history() }
+
+  public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws {
+    try await base.setRecoveryRequired(reason, message: message)
+  }
+
+  public func status() async throws -> ClientStatus {
+    var status = try await base.status()
+    if fault == .hidesArchive { status.inError = 0 }
+    if fault == .hidesDisplaced { status.displaced = 0 }
+    return status
+  }
+
+  public func requests(
+    in states: Set<RequestState>, after: RequestID?, limit: Int
+  ) async throws -> [QueuedRequest] {
+    let found = try await base.requests(in: states, after: after, limit: limit)
+    switch fault {
+    case .hidesArchive: return found.filter { $0.state != .refused && $0.state != .blocked }
+    case .hidesDisplaced: return found.filter { $0.state != .displaced }
+    default: return found
+    }
+  }
+
+  public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
+
+  public func write(_ writes: [ApplicationWrite]) async throws {
+    switch fault {
+    case .writesHalves: for write in writes { try await base.write([write]) }
+    case .forgetsGroups:
+      try await base.write(
+        writes.filter { write in
+          switch write {
+          case .beginRequest, .endRequest: false
+          default: true
+          }
+        })
+    case .mergesWrites: try await base.write([.beginRequest(tag: nil)] + writes + [.endRequest])
+    default: try await base.write(writes)
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// A server's store with one deliberate fault, round any store without one. The suites must catch every one of them.
+public actor BrokenServerStore: ServerStore {
+  public enum Fault: String, Sendable, CaseIterable {
+    case dropsRefusals, blocksNothing, appliesResendsTwice, forgetsResults, splitsGroups, seesNoConflicts
+    case acceptsOutOfScope, showsOutOfScope, leaksKeys
+    case echoes, forgetsTombstones, forgetsDepartures, losesCursors, endsDownloadsEarly, roundsIntegers
+    case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
+    case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
+  }
+
+  private let base: any ServerStore
+  private let fault: Fault
+  private var schema = Schema(tables: [])
+
+  public init(_ base: any ServerStore, _ fault: Fault) {
+    self.base = base
+    self.fault = fault
+  }
+
+  public func open(_ setup: ServerSetup) async throws -> ServerOpening {
+    schema = setup.schema
+    var opening = try await base.open(setup)
+    if fault == .drawsServerIDAgain { opening.serverID = ServerID(from: SystemRandom()) }
+    return opening
+  }
+
+  public func close() async { await base.close() }
+
+  public func admit(_ query: AdmissionQuery) async throws -> Admission {
+    var admission = try await base.admit(query)
+    if fault == .knowsEveryCursor { admission.cursors = admission.cursors.map { _ in .known } }
+    return admission
+  }
+
+  public func register(_ remote: RemoteID, principal: String) async throws {
+    do {
+      try await base.register(remote, principal: principal)
+    } catch let error as SalvorError where error.code == .remoteOfAnother && fault == .takesAnyPrincipal {}
+  }
+
+  public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws {
+    do {
+      try await base.stage(chunk, index: index, remote: remote, sequence: sequence)
+    } catch let error as SalvorError where error.code == .chunkMissing && fault == .acceptsChunkGaps {}
+  }
+
+  public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
+    let staged = try await base.staged(remote, sequence: sequence)
+    switch fault {
+    case .keepsOldStaging where staged.chunks == 0: return StagedUpload(chunks: 1, lastCounter: 1, bytes: 1)
+    case .keepsStagingAfterProcess where try await base.results(remote, sequence: sequence) != nil:
+      return StagedUpload(chunks: 1, lastCounter: 1, bytes: 1)
+    default: return staged
+    }
+  }
+
+  public func process(_ upload: ProcessRequest) async throws -> UploadResults {
+    var upload = upload
+    switch fault {
+    case .appliesResendsTwice:
+      if try await base.results(upload.remote, sequence: upload.sequence) != nil, let chunks = upload.chunks {
+        upload.sequence = SequenceID(from: SystemRandom())
+        upload.chunks = chunks.map { $0.restamped() }
+      }
+    case .splitsGroups:
+      upload.chunks = upload.chunks?.map { $0.with(bytes: $0.bytes.lines { !$0.hasPrefix("{\"request\":") }) }
+    case .seesNoConflicts:
+      upload.chunks = upload.chunks?.map { chunk in
+        chunk.with(bytes: chunk.bytes.mapLines { $0.replacingNumber(after: "\"made\":", with: Int64(1) << 50) })
+      }
+    case .acceptsOutOfScope: upload.principal.parameters = [:]
+    default: break
+    }
+    var results = try await base.process(upload)
+    if fault == .dropsRefusals {
+      results.acceptedRequests += Int64(results.refused.count)
+      results.refused = []
+    }
+    if fault == .blocksNothing {
+      results.acceptedRequests += Int64(results.refused.count { $0.reason == .blocked })
+      results.refused.removeAll { $0.reason == .blocked }
+    }
+    return results
+  }
+
+  public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
+    fault == .forgetsResults ? nil : try await base.results(remote, sequence: sequence)
+  }
+
+  public func page(_ request: PageRequest) async throws -> FeedPage {
+    var request = request
+    switch fault {
+    case .echoes: request.remote = RemoteID(from: SystemRandom())
+    case .showsOutOfScope: request.principal.parameters = [:]
+    case .losesCursors: request.groups = request.groups.map { GroupState(name: $0.name) }
+    default: break
+    }
+    var page = try await base.page(request)
+    switch fault {
+    case .forgetsTombstones: page.bytes = page.bytes.lines { !$0.contains("\"deleted\":[[") }
+    case .forgetsDepartures: page.bytes = page.bytes.lines { !$0.contains("\"left\":[[") }
+    case .roundsIntegers: page.bytes = page.bytes.mapLines { $0.roundingBigIntegers() }
+    case .sendsParentsLast where request.position == nil: page.bytes = page.bytes.tablesReversed()
+    case .endsDownloadsEarly:
+      var last = page
+      while let position = last.position {
+        var next = request
+        next.position = position
+        last = try await base.page(next)
+      }
+      page.position = nil
+      page.groups = last.groups
+    case .leaksKeys where request.position == nil && request.groups.contains { $0.cursor != nil }:
+      page.bytes += try await keysOutside(request)
+    default: break
+    }
+    return page
+  }
+
+  /// Every key that there is, as if it had left.
+  private func keysOutside(_ request: PageRequest) async throws -> [UInt8] {
+    var writer = DownloadChunkWriter()
+    for table in schema.synchronized where !schema.scopeConditions(of: table).isEmpty {
+      for row in try await base.rows(of: table.name) {
+        writer.table(table.name, columns: table.travelling.map(\.name))
+        writer.beginKey(.left, version: 1)
+        for value in table.key(of: row) { writer.value(value) }
+        writer.endRow()
+      }
+    }
+    return writer.finish()
+  }
+
+  public func sweep() async throws -> Commit { try await base.sweep() }
+
+  public func remotes() async throws -> [RemoteRecord] { try await base.remotes() }
+
+  public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
+    fault == .forgetsDeletingRemotes ? true : try await base.deleteRemote(remote, block: block)
+  }
+
+  public func trim(before milliseconds: Int64) async throws {
+    if fault != .trimsNothing { try await base.trim(before: milliseconds) }
+  }
+
+  public func stats() async throws -> ServerStats { try await base.stats() }
+
+  public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
+
+  public func write(_ writes: [ApplicationWrite]) async throws {
+    guard fault == .writesHalves else { return try await base.write(writes) }
+    for write in writes { try await base.write([write]) }
+  }
+}

@@ -1,0 +1,223 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Applies everything staged in one transaction (semantics 2 and 4): bases change, touched rows are made anew, what
+/// cannot stand is displaced, references are proved.
+///
+/// Tables without triggers of the application's are written with triggers off. Where there are some, they fire, so that
+/// the application's indexes and logs stay right; what was captured meanwhile is what they wrote to synchronized tables,
+/// and it is undone.
+struct DownloadApply {
+  let context: StoreContext
+  /// The groups that are downloaded.
+  let groups: Set<String>
+
+  private var connection: SQLiteConnection { context.connection }
+
+  /// In a transaction, with foreign keys and triggers off.
+  func run() throws -> ApplyReport {
+    let counter = try connection.lastCounter()
+    try RequestSorting(context).sort()
+    let full = try fullTables()
+    let firing = try firingTables()
+    let prepareWrite: (CapturedTable) -> Void = { [connection] table in
+      let fires = firing.contains(table.number)
+      if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
+    }
+    defer { connection.triggersEnabled = false }
+
+    let dependence = try OutstandingDependence(context)
+    let index = try LogIndex(context)
+    let touched = try TouchedRows(context)
+    let proof = try ReferenceProof(context, touched)
+    for table in context.catalog.tables {
+      let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
+      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number) {
+        touched.isWhole.insert(table.number)
+      }
+      if firing.contains(table.number) || full.contains(table.number) { touched.recordsWritten.insert(table.number) }
+    }
+
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
+    let stream = try DownloadStream(context, remaking, touched, prepareWrite: prepareWrite)
+    try stream.run()
+    try leaveOutMissing(full, stream, touched, index)
+    for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    try dropStaleChildren(remaking, proof, index)
+    try settle(remaking, proof)
+
+    if try connection.lastCounter() > counter {
+      try undoTriggers(after: counter, remaking, touched, firing)
+    }
+    connection.triggersEnabled = false
+    try remaking.encode()
+    try keepCounter(counter)
+    try context.returnDisplaced()
+    var report = stream.report
+    report.displaced = try remaking.displaced.filter { range in
+      try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
+    }.sorted { $0.first < $1.first }.map { try context.requestID(first: $0.first) }
+    try touched.clear()
+    try index.drop()
+    return report
+  }
+
+  /// Writes rows and proves references until both hold.
+  private func settle(_ remaking: Remaking, _ proof: ReferenceProof) throws {
+    while true {
+      try remaking.write()
+      let violations = try proof.violations()
+      let youngest = try violations.compactMap { try culprit($0, remaking) }.max()
+      if youngest == nil, let violation = violations.first {
+        throw Remaking.inconsistent(violation.table.name, "a reference to \(violation.rule.parent)")
+      }
+      guard let youngest else { break }
+      try remaking.displace(youngest)
+    }
+    connection.triggersEnabled = true
+    try proof.settleClientRows()
+    try proof.returnAside()
+    connection.triggersEnabled = false
+  }
+
+  /// A row of a group that is not in this download, and that references a row which this download took: the server does
+  /// not have it any more as it was. What became of it comes with its own group's next download.
+  private func dropStaleChildren(_ remaking: Remaking, _ proof: ReferenceProof, _ index: LogIndex) throws {
+    var again = true
+    while again {
+      again = false
+      for rule in proof.rules {
+        guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey,
+          !groups.contains(context.group(of: child.number)), try proof.touched.hasRemoved(parent)
+        else { continue }
+        let slots = rule.childColumns.compactMap { name in
+          child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+        }
+        guard slots.count == rule.childColumns.count else { continue }
+        var keys = try proof.orphans(rule).map(\.key)
+        try index.eachRow(of: child) { keys.append($0) }
+        for key in keys {
+          guard let base = try remaking.load(child, key).timeline.base else { continue }
+          let reference = slots.map { base[$0] }
+          if reference.contains(.null) { continue }
+          guard try remaking.load(parent, reference).timeline.base == nil else { continue }
+          try remaking.setBase(child, key, nil)
+          again = true
+        }
+      }
+      if again { try remaking.write() }
+    }
+  }
+
+  /// The last request that set the reference, else the one that deleted the parent.
+  private func culprit(_ violation: ReferenceProof.Violation, _ remaking: Remaking) throws -> Int64? {
+    let names = Set(violation.rule.childColumns.map { $0.lowercased() })
+    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.lowercased()) }
+    let setter = try remaking.last(violation.table, violation.key) { step in
+      switch step.change {
+      case .insert: true
+      case .update(let news): slots.contains { news[$0] != nil }
+      case .delete: false
+      }
+    }
+    if let setter { return setter }
+    guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return nil }
+    return try remaking.last(parent, violation.reference) { $0.change.operation == .delete }
+  }
+
+  // MARK: Tables that come whole
+
+  private func fullTables() throws -> Set<Int64> {
+    var full: Set<Int64> = []
+    // Chunks without the word are not parsed a second time.
+    try connection.query("SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id") { row in
+      try row.withText(0) { text in
+        var reader = DownloadChunkReader(
+          UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
+        while let event = try reader.next() {
+          if case .full(let names) = event { for name in names { full.insert(try context.captured(name).number) } }
+        }
+      }
+      return true
+    }
+    return full
+  }
+
+  /// A row that does not come with its table is not there.
+  private func leaveOutMissing(
+    _ full: Set<Int64>, _ stream: DownloadStream, _ touched: TouchedRows, _ index: LogIndex
+  ) throws {
+    for number in full {
+      guard let table = context.catalog.table(number: number), !touched.isWhole.contains(number) else { continue }
+      let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
+      let missing = try connection.rows(
+        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(touched.wasWritten(table))")
+      for key in missing { try stream.leaveOut(table, key) }
+      // Rows deleted here and gone there: their deletes delete nothing now.
+      try index.eachRow(of: table) { key in
+        if try !touched.wasWritten(table, key) { try stream.leaveOut(table, key) }
+      }
+    }
+  }
+
+  // MARK: The application's triggers
+
+  /// Captured tables with triggers of the application's that are to fire.
+  private func firingTables() throws -> Set<Int64> {
+    var firing: Set<Int64> = []
+    for row in try connection.rows(
+      "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
+        + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
+    {
+      guard let name = row[0].string, let table = context.catalog.table(name) else { continue }
+      if context.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
+    }
+    return firing
+  }
+
+  /// Puts synchronized tables back to what is intended: rows that only triggers wrote to as they were, downloaded rows of
+  /// tables with triggers once more, with triggers off.
+  private func undoTriggers(
+    after counter: Int64, _ remaking: Remaking, _ touched: TouchedRows, _ firing: Set<Int64>
+  ) throws {
+    connection.triggersEnabled = false
+    var entries: [RowRef: [LogEntry]] = [:]
+    try connection.query(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
+      [.integer(counter)]
+    ) { row in
+      let entry = try context.catalog.entry(from: row)
+      guard let table = context.catalog.table(number: entry.table) else { return true }
+      entries[RowRef(table: entry.table, key: entry.key(table)), default: []].append(entry)
+      return true
+    }
+    let off: (CapturedTable) -> Void = { _ in }
+    let undo = try Remaking(context, index: remaking.index, touched: touched)
+    for (ref, entries) in entries {
+      guard let table = context.catalog.table(number: ref.table), remaking.rows[ref] == nil else { continue }
+      if try touched.wasWritten(table, ref.key) { continue }
+      let timeline = try RowTimeline(current: try context.currentRow(table, ref.key), entries: entries, table: table)
+      try undo.restore(table, ref.key, to: timeline.base)
+    }
+    try undo.write()
+    let again = try Remaking(context, index: remaking.index, touched: touched)
+    let stream = try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: off)
+    try stream.run()
+    try again.write()
+    try remaking.rewriteShown()
+    try remaking.write()
+    try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
+    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
+  }
+
+  /// The highest counter given before stays known.
+  private func keepCounter(_ counter: Int64) throws {
+    guard counter > 0, try connection.lastCounter() < counter else { return }
+    try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
+    try connection.run(
+      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(counter))
+  }
+}

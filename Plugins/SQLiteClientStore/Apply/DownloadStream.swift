@@ -1,0 +1,258 @@
+import CSQLite
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Streams the staged payload into the tables: values go from the text straight into the statements of the SyncConfig.
+///
+/// Rows that are clean are written as they come. Rows with outstanding requests, and rows that a constraint refuses, go to
+/// `Remaking`.
+final class DownloadStream {
+  let context: StoreContext
+  let remaking: Remaking
+  let touched: TouchedRows
+  var report = ApplyReport()
+  /// New bases of rows with outstanding requests; a later line of a row replaces an earlier one.
+  private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
+  /// Tables to look at again with triggers off; nil: the first pass, over all.
+  private let onlyTables: Set<Int64>?
+  private let prepareWrite: (CapturedTable) -> Void
+  private var targets: [String: Target] = [:]
+  private let history: SQLiteStatement
+  private let keyWidth: Int
+
+  init(
+    _ context: StoreContext, _ remaking: Remaking, _ touched: TouchedRows, onlyTables: Set<Int64>? = nil,
+    prepareWrite: @escaping (CapturedTable) -> Void
+  ) throws {
+    self.context = context
+    self.remaking = remaking
+    self.touched = touched
+    self.onlyTables = onlyTables
+    self.prepareWrite = prepareWrite
+    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+    let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
+    let slots = (0..<keyWidth).map { "?\($0 + 4)" }.joined(separator: ", ")
+    history = try context.connection.prepare(
+      "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) VALUES (?1, ?2, 0, ?3, \(slots))", persistent: true)
+  }
+
+  /// How rows of one table are written.
+  private final class Target {
+    let table: CapturedTable
+    let upsert: SQLiteStatement
+    let delete: SQLiteStatement
+    /// By the place of a travelling column in the statement: its slot.
+    let slots: [Int]
+    let names: [String]
+    let defaults: [Value]
+    /// No row of it can have outstanding requests or be in another's way, nor need it be remembered: values are bound as
+    /// they are read.
+    let isPlain: Bool
+
+    init(table: CapturedTable, upsert: SQLiteStatement, delete: SQLiteStatement, slots: [Int], names: [String], defaults: [Value], isPlain: Bool) {
+      self.table = table
+      self.upsert = upsert
+      self.delete = delete
+      self.slots = slots
+      self.names = names
+      self.defaults = defaults
+      self.isPlain = isPlain
+    }
+  }
+
+  private func target(_ name: String) throws -> Target {
+    if let target = targets[name] { return target }
+    let table = try context.captured(name)
+    guard let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) else {
+      throw SalvorError(
+        .inconsistentDownload, "The download has rows of the table \(name), which the SyncConfig does not name. Adopt it first.",
+        context: ["table": name])
+    }
+    let columns = entry.table.travelling
+    let slots = columns.compactMap { column in
+      table.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+    }
+    let target = try context.connection.withAuthorizer(onlyTouches(table.name)) {
+      Target(
+        table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
+        delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
+        names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
+        isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
+          && (touched.isWhole.contains(table.number) || !touched.recordsWritten.contains(table.number)))
+    }
+    targets[name] = target
+    return target
+  }
+
+  /// A statement of the SyncConfig may touch only its own table (semantics 4).
+  private func onlyTouches(_ name: String) -> (SQLiteAccess) -> Bool {
+    { access in
+      // What its triggers do is theirs.
+      if access.source != nil { return true }
+      switch access.action {
+      case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE, SQLITE_READ:
+        return access.first?.lowercased() == name.lowercased()
+      case SQLITE_SELECT, SQLITE_FUNCTION: return true
+      default: return false
+      }
+    }
+  }
+
+  // MARK: Reading
+
+  /// Reads everything staged, in order.
+  func run() throws {
+    try context.connection.query("SELECT payload FROM salvor_staging ORDER BY id") { row in
+      try row.withText(0) { text in
+        try read(UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
+      }
+      return true
+    }
+  }
+
+  private func read(_ bytes: UnsafeBufferPointer<UInt8>) throws {
+    var reader = DownloadChunkReader(bytes)
+    var target: Target?
+    var places: [Int] = []
+    while let event = try reader.next() {
+      switch event {
+      case .full: continue
+      case .table(let name, let columns):
+        let found = try self.target(name)
+        places = try self.places(columns, found)
+        if let onlyTables, !onlyTables.contains(found.table.number) {
+          target = nil
+        } else {
+          target = found
+          prepareWrite(found.table)
+        }
+      case .row(let version):
+        guard let target else { continue }
+        try target.isPlain && version == nil
+          ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
+        report.upserts += 1
+      case .key(_, let version):
+        guard let target else { continue }
+        var key: Key = []
+        while let item = try reader.item() { key.append(item.value) }
+        guard key.count == target.table.keyCount else { throw reader.malformed("a key does not have its columns") }
+        if try remove(target, key, version) { report.deletes += 1 }
+      }
+    }
+  }
+
+  /// For each column of the chunk its place in the upsert statement.
+  private func places(_ columns: [String], _ target: Target) throws -> [Int] {
+    let places = try columns.map { name -> Int in
+      guard let place = target.names.firstIndex(of: name) else {
+        throw SalvorError(
+          .inconsistentDownload,
+          "The download has a column \(name) that \(target.table.name) does not have here. Adopt the SyncConfig first.",
+          context: ["table": target.table.name, "column": name])
+      }
+      return place
+    }
+    let keys = Set(target.table.key.map { $0.name.lowercased() })
+    guard keys.isSubset(of: Set(columns.map { $0.lowercased() })) else {
+      throw SalvorError(.malformed, "The download leaves out key columns of \(target.table.name). Sync again.")
+    }
+    // Columns that do not come take their default.
+    for (place, value) in target.defaults.enumerated() where !places.contains(place) {
+      try target.upsert.bind(place + 1, value)
+    }
+    return places
+  }
+
+  // MARK: Writing
+
+  /// From the text into the statement, without a value in between.
+  private func writePlainly(
+    _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ bytes: UnsafeBufferPointer<UInt8>
+  ) throws {
+    let upsert = target.upsert
+    var count = 0
+    while let item = try reader.item() {
+      guard count < places.count else { throw reader.malformed("a row has too many values") }
+      let parameter = places[count] + 1
+      switch item {
+      case .null: try upsert.bindNull(parameter)
+      case .integer(let value): try upsert.bind(parameter, value)
+      case .real(let value): try upsert.bind(parameter, value)
+      case .text(let text): try upsert.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
+      case .blob(let blob): try upsert.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
+      }
+      count += 1
+    }
+    guard count == places.count else { throw reader.malformed("a row has too few values") }
+    do { try upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
+      throw Remaking.inconsistent(target.table.name, "a constraint")
+    }
+  }
+
+  /// A text in the payload itself outlives the step; one in the reader's scratch space does not.
+  private func isInside(_ text: UnsafeBufferPointer<UInt8>, _ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+    guard let base = text.baseAddress, let start = bytes.baseAddress else { return false }
+    return base >= start && base + text.count <= start + bytes.count
+  }
+
+  private func writeRow(
+    _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ version: Int64?
+  ) throws {
+    var row = SlotRow(repeating: .null, count: target.table.columns.count)
+    for (place, slot) in target.slots.enumerated() where places.count < target.names.count { row[slot] = target.defaults[place] }
+    var count = 0
+    while let item = try reader.item() {
+      guard count < places.count else { throw reader.malformed("a row has too many values") }
+      row[target.slots[places[count]]] = item.value
+      count += 1
+    }
+    guard count == places.count else { throw reader.malformed("a row has too few values") }
+    let key = Array(row.prefix(target.table.keyCount))
+    if onlyTables == nil, let version { try remember(target.table, key, version, deleted: false) }
+    if try remaking.index.mayContain(target.table, key) {
+      bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
+      try touched.written(target.table, key)
+      return
+    }
+    for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
+    do {
+      try target.upsert.run()
+      try touched.written(target.table, key)
+    } catch let error as SalvorError where error.isConstraintViolation {
+      try remaking.postpone(target.table, key, row)
+    }
+  }
+
+  private func remove(_ target: Target, _ key: Key, _ version: Int64?) throws -> Bool {
+    if onlyTables == nil, let version { try remember(target.table, key, version, deleted: true) }
+    try touched.written(target.table, key)
+    if try remaking.index.mayContain(target.table, key) {
+      bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
+      return true
+    }
+    try target.delete.bind(key)
+    try target.delete.run()
+    guard context.connection.changes > 0 else { return false }
+    try touched.removed(target.table, key)
+    return true
+  }
+
+  /// A row that does not come with a table that comes whole.
+  func leaveOut(_ table: CapturedTable, _ key: Key) throws {
+    let target = try target(table.name)
+    prepareWrite(table)
+    if try remove(target, key, nil) { report.deletes += 1 }
+  }
+
+  private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, deleted: Bool) throws {
+    try history.bind(1, table.number)
+    try history.bind(2, version)
+    try history.bind(3, Int64(deleted ? 1 : 0))
+    for place in 0..<keyWidth {
+      if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
+    }
+    try history.run()
+  }
+}

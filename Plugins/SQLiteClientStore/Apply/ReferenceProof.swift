@@ -1,0 +1,161 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Proves the references of every touched row before the commit (semantics 2): the store's connection has foreign keys
+/// off, so that no cascade fires while rows are made anew.
+struct ReferenceProof {
+  let context: StoreContext
+  let touched: TouchedRows
+  let rules: [Rule]
+
+  /// A foreign key of the database, of Salvor's tables and the application's own.
+  struct Rule {
+    var child: String
+    var childColumns: [String]
+    var parent: String
+    var parentColumns: [String]
+    var onDelete: String
+    var capturedChild: CapturedTable?
+    var capturedParent: CapturedTable?
+    var parentColumnsAreKey: Bool
+
+    func parentExists(_ alias: String) -> String {
+      let terms = zip(parentColumns, childColumns).map { "p.\(quoted($0)) = \(alias).\(quoted($1))" }
+      return "EXISTS (SELECT 1 FROM \(quoted(parent)) p WHERE \(terms.joined(separator: " AND ")))"
+    }
+
+    func isDangling(_ alias: String) -> String {
+      childColumns.map { "\(alias).\(quoted($0)) IS NOT NULL" }.joined(separator: " AND ") + " AND NOT \(parentExists(alias))"
+    }
+  }
+
+  /// A captured row whose parent is not there.
+  struct Violation {
+    var rule: Rule
+    var table: CapturedTable
+    var key: Key
+    var reference: [Value]
+  }
+
+  init(_ context: StoreContext, _ touched: TouchedRows) throws {
+    self.context = context
+    self.touched = touched
+    var rules: [Rule] = []
+    for name in try context.connection.tableNames() where !name.hasPrefix("salvor_") {
+      for key in try context.connection.tableShape(name)?.foreignKeys ?? [] {
+        let child = context.catalog.table(name)
+        let parent = context.catalog.table(key.parent)
+        guard let shape = try context.connection.tableShape(key.parent) else { continue }
+        let columns = key.parentColumns.isEmpty ? shape.primaryKey : key.parentColumns
+        guard columns.count == key.columns.count else { continue }
+        rules.append(
+          Rule(
+            child: name, childColumns: key.columns, parent: shape.name, parentColumns: columns, onDelete: key.onDelete,
+            capturedChild: child, capturedParent: parent,
+            parentColumnsAreKey: columns.map { $0.lowercased() } == shape.primaryKey.map { $0.lowercased() }))
+      }
+    }
+    self.rules = rules
+    for rule in rules {
+      if let child = rule.capturedChild { touched.recordsWritten.insert(child.number) }
+      if let parent = rule.capturedParent {
+        touched.recordsRemoved.insert(parent.number)
+        if !rule.parentColumnsAreKey { touched.recordsWritten.insert(parent.number) }
+      }
+    }
+  }
+
+  /// Rows of captured tables that reference a row that is not there.
+  func violations() throws -> [Violation] {
+    var found: [Violation] = []
+    for rule in rules {
+      guard let child = rule.capturedChild else { continue }
+      if try touched.hasWritten(child) {
+        found += try read(rule, child, "\(touched.writtenRows(child)) AND \(rule.isDangling("x"))")
+      }
+      found += try orphans(rule)
+    }
+    return found
+  }
+
+  /// Captured rows that lost the parent they had.
+  func orphans(_ rule: Rule) throws -> [Violation] {
+    guard let child = rule.capturedChild, let condition = try orphanCondition(rule) else { return [] }
+    return try read(rule, child, "FROM \(quoted(rule.child)) x WHERE \(condition)")
+  }
+
+  private func read(_ rule: Rule, _ child: CapturedTable, _ source: String) throws -> [Violation] {
+    let columns = ((0..<child.keyCount).map(child.tableColumn) + rule.childColumns.map { "x.\(quoted($0))" })
+      .joined(separator: ", ")
+    return try context.connection.rows("SELECT \(columns) \(source)").map { row in
+      Violation(
+        rule: rule, table: child, key: Array(row.prefix(child.keyCount)), reference: Array(row.dropFirst(child.keyCount)))
+    }
+  }
+
+  /// Which rows of the child may have lost their parent; nil: none.
+  private func orphanCondition(_ rule: Rule) throws -> String? {
+    guard let parent = rule.capturedParent, rule.capturedChild != nil || rule.child != rule.parent else { return nil }
+    let removed = try touched.hasRemoved(parent)
+    guard try removed || (!rule.parentColumnsAreKey && touched.hasWritten(parent)) else { return nil }
+    guard rule.parentColumnsAreKey, rule.childColumns.count == 1 else { return rule.isDangling("x") }
+    return "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM temp.salvor_removed WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
+  }
+
+  /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
+  func settleClientRows() throws {
+    let connection = context.connection
+    var parents: Set<String> = []
+    var again = true
+    while again {
+      again = false
+      for rule in rules where rule.capturedChild == nil {
+        guard let condition = try orphanCondition(rule) ?? (parents.contains(rule.parent) ? rule.isDangling("x") : nil) else { continue }
+        guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else { continue }
+        switch rule.onDelete {
+        case "CASCADE": try connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
+        case "SET NULL":
+          let sets = rule.childColumns.map { "\(quoted($0)) = NULL" }.joined(separator: ", ")
+          try connection.run("UPDATE \(quoted(rule.child)) AS x SET \(sets) WHERE \(condition)")
+        default: try putAside(rule, condition)
+        }
+        parents.insert(rule.child)
+        again = true
+      }
+    }
+  }
+
+  private func putAside(_ rule: Rule, _ condition: String) throws {
+    let columns = try context.connection.tableShape(rule.child)?.columns.map(\.name) ?? []
+    let list = columns.map { "x.\(quoted($0))" }.joined(separator: ", ")
+    for row in try context.connection.rows("SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition)") {
+      try context.connection.run(
+        "INSERT INTO salvor_aside (name, columns, payload) VALUES (?1, ?2, ?3)", .text(rule.child),
+        .text(payload(columns.map { Value.text($0) })), .text(payload(row)))
+    }
+    try context.connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
+  }
+
+  /// Rows kept aside come back where all their parents are there again.
+  func returnAside() throws {
+    let connection = context.connection
+    for entry in try connection.rows("SELECT id, name, columns, payload FROM salvor_aside ORDER BY id") {
+      guard let name = entry[1].string, let shape = try connection.tableShape(name) else { continue }
+      let columns = try unpayload(entry[2]).compactMap(\.string)
+      let row = try unpayload(entry[3])
+      guard columns.allSatisfy({ shape.column($0) != nil }) else { continue }
+      let slots = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
+      let missing = rules.filter { $0.child == name }.map { $0.isDangling("x") }
+      let source = "(SELECT " + columns.enumerated().map { "?\($0 + 1) AS \(quoted($1))" }.joined(separator: ", ") + ") x"
+      if try !missing.isEmpty
+        && connection.rows("SELECT 1 FROM \(source) WHERE \(missing.joined(separator: " OR "))", row).isEmpty == false
+      { continue }
+      // A row of the application's own that took its key meanwhile stands.
+      try connection.run(
+        "INSERT OR IGNORE INTO \(quoted(name)) (\(quotedList(columns))) VALUES (\(slots))", row)
+      try connection.run("DELETE FROM salvor_aside WHERE id = ?1", entry[0])
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import CSQLite
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Writes rows of one captured table, and says which constraint refused one instead of throwing.
+final class RowWriter {
+  enum Outcome {
+    case written
+    /// A UNIQUE or PRIMARY KEY constraint: another row is in the way.
+    case collides
+    /// NOT NULL or CHECK: the row itself cannot stand.
+    case invalid
+  }
+
+  /// What a row that is removed to be written again takes along: its rowid, and the columns that do not travel.
+  struct Remains {
+    var rowid: Int64?
+    var others: [Value]
+  }
+
+  let table: CapturedTable
+  let connection: SQLiteConnection
+  private let rowidName: String?
+  private let others: [String]
+  private let insert: SQLiteStatement
+  private let reinsert: SQLiteStatement
+  private let update: SQLiteStatement?
+  private let delete: SQLiteStatement
+  private let remains: SQLiteStatement?
+
+  init(_ table: CapturedTable, _ context: StoreContext) throws {
+    self.table = table
+    connection = context.connection
+    let shape = try connection.tableShape(table.name)
+    let captured = Set(table.columns.map { $0.name.lowercased() })
+    let others = (shape?.columns.map(\.name) ?? []).filter { !captured.contains($0.lowercased()) }
+    self.others = others
+    let names = Set(shape?.columns.map { $0.name.lowercased() } ?? [])
+    let isKept = !(shape?.withoutRowid ?? true) && !table.hasRowidKey
+    rowidName = isKept ? ["rowid", "_rowid_", "oid"].first { !names.contains($0) } : nil
+    let columns = table.columns.map { quoted($0.name) }
+    func slots(_ count: Int) -> String { (1...count).map { "?\($0)" }.joined(separator: ", ") }
+    insert = try connection.prepare(
+      "INSERT INTO \(quoted(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots(columns.count)))",
+      persistent: true)
+    let more = columns + others.map(quoted) + (rowidName.map { [$0] } ?? [])
+    reinsert = try connection.prepare(
+      "INSERT INTO \(quoted(table.name)) (\(more.joined(separator: ", "))) VALUES (\(slots(more.count)))", persistent: true)
+    let sets = (table.keyCount..<columns.count).map { "\(columns[$0]) = ?\($0 + 1)" }.joined(separator: ", ")
+    let condition = context.keyCondition(table)
+    // A statement that is changed names no alias: `x` is the table itself here.
+    update =
+      sets.isEmpty
+      ? nil : try connection.prepare("UPDATE \(quoted(table.name)) AS x SET \(sets) WHERE \(condition)", persistent: true)
+    delete = try connection.prepare("DELETE FROM \(quoted(table.name)) AS x WHERE \(condition)", persistent: true)
+    let kept = others.map(quoted) + (rowidName.map { [$0] } ?? [])
+    remains =
+      kept.isEmpty
+      ? nil
+      : try connection.prepare(
+        "SELECT \(kept.joined(separator: ", ")) FROM \(quoted(table.name)) x WHERE \(condition)", persistent: true)
+  }
+
+  private func outcome(_ statement: SQLiteStatement) throws -> Outcome {
+    do {
+      try statement.run()
+      return .written
+    } catch let error as SalvorError {
+      switch error.sqliteCode {
+      case SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 10 << 8: return .collides
+      case SQLITE_CONSTRAINT | 1 << 8, SQLITE_CONSTRAINT | 5 << 8, SQLITE_CONSTRAINT | 7 << 8, SQLITE_CONSTRAINT | 12 << 8:
+        return .invalid
+      default: throw error
+      }
+    }
+  }
+
+  /// Writes `row` where there is none.
+  func insert(_ row: SlotRow, _ kept: Remains?) throws -> Outcome {
+    guard let kept else {
+      try insert.bind(row)
+      return try outcome(insert)
+    }
+    try reinsert.bind(row)
+    try reinsert.bind(kept.others, from: row.count + 1)
+    if rowidName != nil {
+      try reinsert.bind(row.count + kept.others.count + 1, kept.rowid.map { Value.integer($0) } ?? .null)
+    }
+    return try outcome(reinsert)
+  }
+
+  func update(_ row: SlotRow) throws -> Outcome {
+    guard let update else { return .written }
+    try update.bind(row)
+    return try outcome(update)
+  }
+
+  /// Removes the row and answers what it takes along.
+  func remove(_ key: Key) throws -> Remains {
+    var kept = Remains(rowid: nil, others: [])
+    if let remains {
+      try remains.bind(key)
+      if try remains.step() {
+        kept.others = remains.values(from: 0, count: others.count)
+        if rowidName != nil { kept.rowid = remains.int64(others.count) }
+      }
+      remains.reset()
+    }
+    try delete.bind(key)
+    try delete.run()
+    return kept
+  }
+}

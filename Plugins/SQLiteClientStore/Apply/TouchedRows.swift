@@ -1,0 +1,88 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The rows that a step wrote and removed, for the proof of references: temporary tables, or the note that a table is
+/// looked at as a whole.
+final class TouchedRows {
+  let context: StoreContext
+  private let keyWidth: Int
+  private let insertWritten: SQLiteStatement
+  private let insertRemoved: SQLiteStatement
+  /// Tables whose written rows are asked for: they have references, come whole, or fire triggers.
+  var recordsWritten: Set<Int64> = []
+  /// Tables whose removed rows are asked for: they are referenced.
+  var recordsRemoved: Set<Int64> = []
+  /// Tables that were empty before: all their rows were written.
+  var isWhole: Set<Int64> = []
+
+  init(_ context: StoreContext) throws {
+    self.context = context
+    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    for name in ["salvor_written", "salvor_removed"] {
+      try context.connection.execute(
+        "DROP TABLE IF EXISTS temp.\(name); CREATE TEMP TABLE \(name) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID")
+    }
+    let slots = (1...(keyWidth + 1)).map { "?\($0)" }.joined(separator: ", ")
+    insertWritten = try context.connection.prepare(
+      "INSERT OR IGNORE INTO temp.salvor_written VALUES (\(slots))", persistent: true)
+    insertRemoved = try context.connection.prepare(
+      "INSERT OR IGNORE INTO temp.salvor_removed VALUES (\(slots))", persistent: true)
+  }
+
+  private func insert(_ statement: SQLiteStatement, _ table: CapturedTable, _ key: Key) throws {
+    try statement.bind(1, table.number)
+    for place in 0..<keyWidth {
+      if place < key.count { try statement.bind(place + 2, key[place]) } else { try statement.bind(place + 2, Int64(0)) }
+    }
+    try statement.run()
+  }
+
+  func written(_ table: CapturedTable, _ key: Key) throws {
+    guard recordsWritten.contains(table.number), !isWhole.contains(table.number) else { return }
+    try insert(insertWritten, table, key)
+  }
+
+  func removed(_ table: CapturedTable, _ key: Key) throws {
+    guard recordsRemoved.contains(table.number) else { return }
+    try insert(insertRemoved, table, key)
+  }
+
+  /// The row (alias `x` of the table) is among the written ones.
+  func wasWritten(_ table: CapturedTable) -> String { exists("salvor_written", table) }
+
+  private func exists(_ name: String, _ table: CapturedTable) -> String {
+    let keys = (0..<keyWidth).map { place in
+      place < table.keyCount ? "s.k\(place) = \(table.tableColumn(place))" : "s.k\(place) = 0"
+    }
+    return "EXISTS (SELECT 1 FROM temp.\(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
+  }
+
+  /// `FROM` clause of the written rows of a table, as alias `x`.
+  func writtenRows(_ table: CapturedTable) -> String {
+    if isWhole.contains(table.number) { return "FROM \(quoted(table.name)) x WHERE 1" }
+    return "FROM temp.salvor_written s CROSS JOIN \(quoted(table.name)) x WHERE s.t = \(table.number) AND "
+      + table.rowAt { "s.k\($0)" }
+  }
+
+  func hasWritten(_ table: CapturedTable) throws -> Bool {
+    if isWhole.contains(table.number) { return true }
+    return try context.connection.integer("SELECT 1 FROM temp.salvor_written WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+  }
+
+  func hasRemoved(_ table: CapturedTable) throws -> Bool {
+    try context.connection.integer("SELECT 1 FROM temp.salvor_removed WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+  }
+
+  func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
+    return try context.connection.integer(
+      "SELECT 1 FROM temp.salvor_written WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded) != nil
+  }
+
+  func clear() throws {
+    try context.connection.execute("DELETE FROM temp.salvor_written; DELETE FROM temp.salvor_removed")
+  }
+}

@@ -1,0 +1,207 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Displaced requests: their changes with all values, out of the log and the rows, until they can stand again.
+extension StoreContext {
+  /// Freezes one change of a request that is displaced.
+  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key) throws {
+    let slots: [Int]
+    var before: [Value] = []
+    var after: [Value] = []
+    switch step.change {
+    case .insert(let row):
+      slots = Array(table.columns.indices)
+      after = row
+    case .update(let news):
+      slots = news.keys.sorted()
+      before = slots.map { step.before?[$0] ?? .null }
+      after = slots.map { news[$0] ?? .null }
+    case .delete:
+      slots = Array(table.columns.indices)
+      before = step.before ?? []
+    }
+    try connection.run(
+      """
+      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, at)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'displaced', ?13)
+      """,
+      [
+        .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
+        range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
+        .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
+        .text(payload(before)), .text(payload(after)), .integer(clock.now()),
+      ])
+  }
+
+  /// The request is in the archive as a whole: what it was before goes with it.
+  func closeArchive(of range: RequestRange) throws {
+    try connection.run(
+      """
+      UPDATE salvor_archive SET (state_before, reason, status, message, blocked_by) =
+        (SELECT state, reason, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
+      WHERE first = ?1 AND state = 'displaced' AND EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = salvor_archive.first)
+      """, .integer(range.first))
+    try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(range.first))
+  }
+
+  struct ArchivedChange {
+    var range: RequestRange
+    var stamp: RequestStamp
+    var table: CapturedTable
+    var key: Key
+    var step: RowTimeline.Step
+    var slots: [Int]
+    var before: [Value]
+    var after: [Value]
+    var state: RequestState
+    var stateBefore: RequestState?
+    var reason: String?
+    var status: Int?
+    var message: String?
+    var blockedBy: String?
+  }
+
+  /// Archived changes in order.
+  func archived(where condition: String, _ values: [Value]) throws -> [ArchivedChange] {
+    var found: [ArchivedChange] = []
+    for row in try connection.rows(
+      """
+      SELECT seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, state_before, reason, status, message, blocked_by
+      FROM salvor_archive WHERE \(condition) ORDER BY first, seq
+      """, values)
+    {
+      guard let seq = row[0].integer, let first = row[1].integer, let last = row[2].integer,
+        let stamp = row[3].string.flatMap({ RequestStamp($0) }), let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
+        let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
+        let state = row[12].string.flatMap({ RequestState(rawValue: $0) })
+      else { continue }
+      let slots = (row[8].string ?? "").split(separator: ",").compactMap { Int($0) }
+      let key = try unpayload(row[9])
+      let before = try unpayload(row[10])
+      let after = try unpayload(row[11])
+      let change: RowChange
+      switch operation {
+      case .insert: change = .insert(padded(after, table))
+      case .update: change = .update(Dictionary(uniqueKeysWithValues: zip(slots, after)))
+      case .delete: change = .delete
+      }
+      found.append(
+        ArchivedChange(
+          range: RequestRange(first: first, last: last, tag: row[4].string), stamp: stamp, table: table, key: key,
+          step: RowTimeline.Step(
+            seq: seq, change: change, isJoined: row[7].integer == 1,
+            before: operation == .insert ? nil : whole(before, slots, table), after: nil),
+          slots: slots, before: before, after: after, state: state,
+          stateBefore: row[13].string.flatMap { RequestState(rawValue: $0) }, reason: row[14].string,
+          status: row[15].integer.map { Int($0) }, message: row[16].string, blockedBy: row[17].string))
+    }
+    return found
+  }
+
+  /// Values of some slots as a row.
+  private func whole(_ values: [Value], _ slots: [Int], _ table: CapturedTable) -> SlotRow {
+    var row = SlotRow(repeating: .null, count: table.columns.count)
+    for (slot, value) in zip(slots, values) where slot < row.count { row[slot] = value }
+    return row
+  }
+
+  /// A whole row from before a column was added has that column's default.
+  private func padded(_ row: [Value], _ table: CapturedTable) -> SlotRow {
+    guard row.count < table.columns.count else { return row }
+    let columns = schema.table(table.name)?.columns ?? []
+    return row
+      + table.columns[row.count...].map { column in
+        columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
+      }
+  }
+
+  /// Displaced requests that can stand again return to the log and their rows, the oldest first (semantics 2).
+  /// Answers how many did.
+  @discardableResult
+  func returnDisplaced() throws -> Int {
+    let firsts = try connection.rows("SELECT DISTINCT first FROM salvor_archive WHERE state = 'displaced' ORDER BY first")
+      .compactMap { $0[0].integer }
+    guard !firsts.isEmpty else { return 0 }
+    var waiting = firsts
+    var returned = true
+    // One that returns may make room for another.
+    while returned {
+      returned = false
+      var earlier: Set<RowRef> = []
+      for first in waiting {
+        let changes = try archived(where: "first = ?1", [.integer(first)])
+        let rows = Set(changes.map { RowRef(table: $0.table.number, key: $0.key) })
+        // What depends on a displaced request returns only after it.
+        if rows.isDisjoint(with: earlier), try returnOne(first, changes) {
+          waiting.removeAll { $0 == first }
+          returned = true
+          break
+        }
+        earlier.formUnion(rows)
+      }
+    }
+    return firsts.count - waiting.count
+  }
+
+  private struct CannotStand: Error {}
+
+  private func returnOne(_ first: Int64, _ changes: [ArchivedChange]) throws -> Bool {
+    do {
+      try connection.savepoint("salvor_return") {
+        let touched = try TouchedRows(self)
+        let proof = try ReferenceProof(self, touched)
+        let index = try LogIndex(self)
+        let remaking = try Remaking(self, index: index, touched: touched)
+        for change in changes {
+          guard try remaking.putBack(change.step, change.table, change.key) else { throw CannotStand() }
+          try index.add(change.table, change.key, seq: change.step.seq)
+        }
+        guard try remaking.writeStrictly(), try proof.violations().isEmpty else { throw CannotStand() }
+        try remaking.encode()
+        if let state = changes.first?.stateBefore, let change = changes.first {
+          try connection.run(
+            "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            .integer(first), .integer(change.range.last), .text(state.rawValue), change.reason.map { .text($0) } ?? .null,
+            change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
+            change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
+        }
+        try connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(first))
+        // It returns to the queue, not to an upload that was chosen without it.
+        if let change = changes.first, let last = try connection.state(.uploadLast)?.integer, first <= last {
+          try connection.run(
+            "INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(first),
+            .integer(change.range.last))
+        }
+      }
+      return true
+    } catch is CannotStand {
+      return false
+    }
+  }
+}
+
+/// Values as the payload writes them: a JSON array.
+func payload(_ values: [Value]) -> [UInt8] {
+  var writer = PayloadWriter()
+  writer.raw("[")
+  for (place, value) in values.enumerated() {
+    if place > 0 { writer.comma() }
+    writer.value(value)
+  }
+  writer.raw("]")
+  return writer.bytes
+}
+
+func unpayload(_ text: Value) throws -> [Value] {
+  guard case .text(let bytes) = text else { return [] }
+  return try bytes.withUnsafeBufferPointer { buffer in
+    var reader = PayloadReader(buffer)
+    var values: [Value] = []
+    try reader.beginArray()
+    var isFirst = true
+    while try reader.nextElement(&isFirst) { values.append(try reader.item().value) }
+    return values
+  }
+}

@@ -1,0 +1,88 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The queue and the error archive, as people see them.
+struct RequestListing {
+  let context: StoreContext
+  /// Beyond this many outstanding changes a listing names no dependents: they would have to be decoded all.
+  let dependentsChangesMax: Int64 = 20_000
+
+  /// Entries of one request stay together: `limit` is overstepped rather than a request cut.
+  func list(_ states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
+    try RequestSorting(context).sort()
+    let dependents = try dependents()
+    var entries: [(first: Int64, entries: [QueuedRequest])] = []
+    let counter = after?.counter ?? 0
+    let start = try context.range(of: counter).last
+    for request in try context.outstanding(after: start, limit: limit, where: { states.contains($0) }) {
+      let id = try context.requestID(first: request.range.first)
+      let refusal = try refusal(request.range.first)
+      entries.append(
+        (
+          request.range.first,
+          request.changes.map { change in
+            let (before, after) = values(change.step, change.table)
+            return QueuedRequest(
+              id: id, table: change.table.name, key: change.key, operation: change.step.change.operation, before: before,
+              after: after, state: request.state, reason: refusal?.reason, status: refusal?.status,
+              message: refusal?.message, dependents: dependents[request.range.first] ?? [], tag: request.range.tag)
+          }
+        ))
+    }
+    for change in try context.archived(where: "first > ?1", [.integer(counter)]) where states.contains(change.state) {
+      let id = RequestID(stamp: change.stamp, counter: change.range.first)
+      let names = change.slots.map { change.table.columns[$0].name }
+      let entry = QueuedRequest(
+        id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
+        before: zip(names, change.before).map { NamedValue($0, $1) }, after: zip(names, change.after).map { NamedValue($0, $1) },
+        state: change.state, reason: change.reason, status: change.status, message: change.message, tag: change.range.tag)
+      if let place = entries.firstIndex(where: { $0.first == change.range.first }) {
+        entries[place].entries.append(entry)
+      } else {
+        entries.append((change.range.first, [entry]))
+      }
+    }
+    var found: [QueuedRequest] = []
+    for request in entries.sorted(by: { $0.first < $1.first }) where found.count < limit { found += request.entries }
+    return found
+  }
+
+  private func refusal(_ first: Int64) throws -> (reason: String?, status: Int?, message: String?)? {
+    try context.connection.rows(
+      "SELECT reason, status, message FROM salvor_request_state WHERE first = ?1", .integer(first)
+    ).first.map { ($0[0].string, $0[1].integer.map { Int($0) }, $0[2].string) }
+  }
+
+  /// Before: changed columns of an update, the whole row of a delete. After: changed columns, the whole row of an insert.
+  private func values(_ step: RowTimeline.Step, _ table: CapturedTable) -> ([NamedValue], [NamedValue]) {
+    func named(_ row: SlotRow?, _ slots: some Sequence<Int>) -> [NamedValue] {
+      guard let row else { return [] }
+      return slots.map { NamedValue(table.columns[$0].name, row[$0]) }
+    }
+    switch step.change {
+    case .insert(let row): return ([], named(row, table.columns.indices))
+    case .update(let news):
+      let slots = news.keys.sorted()
+      return (named(step.before, slots), slots.map { NamedValue(table.columns[$0].name, news[$0] ?? .null) })
+    case .delete: return (named(step.before, table.columns.indices), [])
+    }
+  }
+
+  /// By first counter.
+  private func dependents() throws -> [Int64: [RequestID]] {
+    let count = try context.connection.integer(
+      "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+    guard count <= dependentsChangesMax else { return [:] }
+    let requests = try context.outstanding()
+    let dependence = Dependence(requests, schema: context.schema)
+    var found: [Int64: [RequestID]] = [:]
+    for index in requests.indices {
+      let others = dependence.dependents(of: [index]).subtracting([index]).sorted()
+      if !others.isEmpty {
+        found[requests[index].range.first] = try others.map { try context.requestID(first: requests[$0].range.first) }
+      }
+    }
+    return found
+  }
+}

@@ -1,0 +1,176 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// One row of one captured table.
+struct RowRef: Sendable, Hashable {
+  var table: Int64
+  var key: Key
+}
+
+/// A request as a run of counters. Everything captured between the two belongs to it.
+struct RequestRange: Sendable, Hashable {
+  var first: Int64
+  var last: Int64
+  var tag: String?
+}
+
+/// Sorts log rows into requests, once each, into `salvor_range`. A request is
+///
+/// - what stands between an open and a close marker,
+/// - a key change: the joined delete and the insert after it; also the rows that REPLACE removed, and what replaced them,
+/// - a cascade: the rows that a foreign key action deleted or unlinked stand directly before the delete that caused it
+///   (SQLite fires the children's triggers first), and their trigger found the parent gone,
+/// - any other single row, which needs no range.
+///
+/// The log is read backwards, so that a cascade's cause is met before its effects; memory follows one request.
+struct RequestSorting {
+  let context: StoreContext
+  private let rules: [Rule]
+
+  /// A foreign key between captured tables that acts by itself, on the parent's primary key.
+  private struct Rule {
+    var child: Int64
+    var slots: [Int]
+    var parent: Int64
+    var deletes: Bool
+  }
+
+  init(_ context: StoreContext) throws {
+    self.context = context
+    var rules: [Rule] = []
+    for table in context.catalog.tables {
+      for key in try context.connection.tableShape(table.name)?.foreignKeys ?? [] {
+        guard let parent = context.catalog.table(key.parent) else { continue }
+        let slots = key.columns.compactMap { name in
+          table.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+        }
+        let target = key.parentColumns.isEmpty ? parent.key.map(\.name) : key.parentColumns
+        let acts = [key.onDelete, key.onUpdate].contains { $0 != "NO ACTION" && $0 != "RESTRICT" }
+        guard acts, slots.count == parent.keyCount, target.map({ $0.lowercased() }) == parent.key.map({ $0.name.lowercased() })
+        else { continue }
+        rules.append(
+          Rule(child: table.number, slots: slots, parent: parent.number, deletes: key.onDelete == "CASCADE"))
+      }
+    }
+    self.rules = rules
+  }
+
+  /// Sorts what has come since the last time, up to an open group. In a transaction.
+  func sort() throws {
+    let connection = context.connection
+    let done = try connection.state(.rangesUpTo)?.integer ?? 0
+    let open = try connection.integer(
+      "SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue) AND EXISTS (SELECT 1 FROM salvor_request)")
+    let end = try open.map { $0 - 1 } ?? connection.lastCounter()
+    guard end > done else { return }
+    let (ranges, markers) = try read(from: done, to: end)
+    for range in ranges {
+      try connection.run(
+        "INSERT INTO salvor_range (first, last, tag) VALUES (?1, ?2, ?3)", .integer(range.first), .integer(range.last),
+        range.tag.map { .text($0) } ?? .null)
+    }
+    if markers {
+      try context.deleteLogRows(
+        where: "seq > ?1 AND seq <= ?2 AND op IN (\(LogOperation.open.rawValue), \(LogOperation.close.rawValue))",
+        [.integer(done), .integer(end)])
+    }
+    try connection.setState(.rangesUpTo, .integer(end))
+  }
+
+  private func read(from start: Int64, to end: Int64) throws -> ([RequestRange], markers: Bool) {
+    var ranges: [RequestRange] = []
+    var current: (first: Int64, last: Int64)?
+    var members: Set<RowRef> = []
+    var group: (first: Int64, last: Int64)?
+    var inGroup = false
+    var sawMarkers = false
+    func flush() {
+      if let range = current, range.last > range.first { ranges.append(RequestRange(first: range.first, last: range.last)) }
+      current = nil
+      members.removeAll(keepingCapacity: true)
+    }
+    try context.connection.query(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND seq <= ?2 ORDER BY seq DESC",
+      [.integer(start), .integer(end)]
+    ) { row in
+      let seq = row.int64(0)
+      guard let operation = LogOperation(rawValue: row.int64(2)) else { return true }
+      switch operation {
+      case .watermark: return true
+      case .close:
+        flush()
+        inGroup = true
+        sawMarkers = true
+        group = nil
+      case .open:
+        flush()
+        sawMarkers = true
+        if inGroup, let group {
+          let tag = row.optionalString(3 + context.catalog.maskCount)
+          if group.last > group.first || tag != nil {
+            ranges.append(RequestRange(first: group.first, last: group.last, tag: tag))
+          }
+        }
+        inGroup = false
+      default:
+        if inGroup {
+          group = (seq, group?.last ?? seq)
+          return true
+        }
+        if let range = current, range.first == seq + 1,
+          try operation.isJoined || (operation.isCascaded && !members.isEmpty && belongs(row, operation, to: members))
+        {
+          current = (seq, range.last)
+        } else {
+          flush()
+          current = (seq, seq)
+        }
+        if !rules.isEmpty, [.delete, .joinedDelete, .cascadedDelete].contains(operation) {
+          let entry = try context.catalog.entry(from: row)
+          if let table = context.catalog.table(number: entry.table) {
+            members.insert(RowRef(table: entry.table, key: entry.key(table)))
+          }
+        }
+      }
+      return true
+    }
+    flush()
+    return (ranges, sawMarkers)
+  }
+
+  /// Whether a foreign key action of one of the deletes in `members` made this change.
+  private func belongs(_ row: SQLiteStatement, _ operation: LogOperation, to members: Set<RowRef>) throws -> Bool {
+    let number = row.int64(1)
+    guard rules.contains(where: { $0.child == number }) else { return false }
+    let entry = try context.catalog.entry(from: row)
+    return rules.contains { rule in
+      guard rule.child == number, operation.isUpdate || rule.deletes else { return false }
+      if operation.isUpdate, !rule.slots.contains(where: { entry.mask[$0] }) { return false }
+      return members.contains(RowRef(table: rule.parent, key: rule.slots.map { entry.values[$0] }))
+    }
+  }
+}
+
+extension StoreContext {
+  /// The request that a change belongs to.
+  func range(of counter: Int64) throws -> RequestRange {
+    var range = RequestRange(first: counter, last: counter)
+    try connection.query(
+      "SELECT first, last, tag FROM salvor_range WHERE first <= ?1 ORDER BY first DESC LIMIT 1", [.integer(counter)]
+    ) { row in
+      if row.int64(1) >= counter {
+        range = RequestRange(first: row.int64(0), last: row.int64(1), tag: row.optionalString(2))
+      }
+      return false
+    }
+    return range
+  }
+
+  /// Runs of counters that the upload under way leaves out: requests in error, and those of other groups. In order.
+  func leftOut() throws -> [RequestRange] {
+    try connection.rows(
+      "SELECT first, last FROM salvor_request_state UNION ALL SELECT first, last FROM salvor_upload_excluded ORDER BY 1"
+    ).map { RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0) }
+  }
+}

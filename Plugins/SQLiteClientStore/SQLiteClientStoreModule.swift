@@ -1,0 +1,21 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+
+extension SQLiteClientStore {
+  public static let descriptor = ModuleDescriptor(
+    kind: .clientStorage, name: "sqlite",
+    summary: "The remote database is a SQLite file that any SQLite library reads and writes",
+    options: [ModuleOption("path", type: "string", default: nil, "the database file, made where it is missing")],
+    guarantees: [
+      "captures every write of any stock SQLite of version 3.35 or later, in the writer's own transaction",
+      "a reader never sees a half-applied download", "the sequence ID is durable before the first byte is sent",
+    ])
+
+  /// The module `sqlite` of the kind `client-storage`.
+  public static let factory = ModuleFactory(descriptor, product: (any ClientStore).self) { reader, context in
+    guard let path = reader.string("path") else { return nil }
+    let file = context.resolve(path)
+    return { SQLiteClientStore(path: file, random: context.random, clock: context.clock) }
+  }
+}

@@ -1,0 +1,170 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Brings a database in line with a schema: tables and columns that are missing, capture, adoption of rows that no
+/// capture has seen.
+struct Opening {
+  let connection: SQLiteConnection
+  let random: any RandomSource
+  let clock: any Clock
+
+  static let ddl = TableDDL(softForeignKeys: false)
+
+  /// In a transaction, with triggers off.
+  func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
+    try connection.execute(StoreTables.tables)
+    try settleIdentity(setup)
+    let delivered = try deliveredConfig()
+    let schema = delivered?.schema(clientTables: clientTables(setup.schema, besides: delivered)) ?? setup.schema
+    if delivered == nil { try write(SyncConfig(schema), delivered: false) }
+    return try bringInLine(schema, delivered ?? SyncConfig(schema))
+  }
+
+  /// The tables as the schema says, captured.
+  func bringInLine(_ schema: Schema, _ config: SyncConfig) throws -> (StoreContext, ClientOpening) {
+    var opening = ClientOpening()
+    let comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
+    try comparison.check()
+    for addition in comparison.additions {
+      switch addition {
+      case .table(let table): opening.createdTables.append(table.name)
+      case .column(let column, let table): opening.addedColumns.append("\(table.name).\(column.name)")
+      }
+    }
+    try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
+    let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
+    opening.restoredTriggers = changes.restoredTriggers
+    try removeTriggers(besides: catalog)
+    try fillNewColumns(comparison.additions, catalog)
+    for table in schema.parentsFirst(schema.synchronized) {
+      guard let captured = catalog.table(table.name), changes.newTables.contains(captured.name) else { continue }
+      opening.adoptedRows += try adoptRows(captured)
+    }
+    try widenHistory(catalog)
+    try StoreTables.makeViews(catalog, on: connection)
+    try connection.setState(.schemaVersion, .integer(schema.version))
+    let context = StoreContext(
+      connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
+    return (context, opening)
+  }
+
+  private func settleIdentity(_ setup: ClientSetup) throws {
+    if let owner = try connection.text(.principal), !owner.isEmpty {
+      guard setup.principal.isEmpty || setup.principal == owner else { throw Self.ofAnother() }
+    } else if !setup.principal.isEmpty {
+      try connection.setState(.principal, setup.principal)
+    }
+    if try connection.state(.remote) == nil {
+      try connection.setState(.remote, (setup.remoteID ?? RemoteID(from: random)).text)
+    }
+    if try connection.state(.fileStamp) == nil { try connection.setState(.fileStamp, hexadecimal(random.bytes(16))) }
+    if try connection.integer("SELECT 1 FROM salvor_stamp LIMIT 1") == nil {
+      try connection.run("INSERT INTO salvor_stamp (first_seq, stamp) VALUES (1, ?1)", .text(RequestStamp(from: random).text))
+    }
+  }
+
+  static func ofAnother() -> SalvorError {
+    SalvorError(.remoteOfAnother, "This database belongs to another principal. Open a database of your own.")
+  }
+
+  // MARK: Rows and columns
+
+  /// Each row that no capture has seen becomes a queued insert.
+  private func adoptRows(_ table: CapturedTable) throws -> Int64 {
+    let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+    let condition = table.hasKey(table.tableColumn)
+    try connection.run(
+      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(columns) "
+        + "FROM \(quoted(table.name)) x" + (condition.isEmpty ? "" : " WHERE \(condition)"))
+    return Int64(connection.changes)
+  }
+
+  /// Whole rows in the log get the default of a column that is new.
+  private func fillNewColumns(_ additions: [SchemaComparison.Addition], _ catalog: CaptureCatalog) throws {
+    for case .column(let column, let table) in additions {
+      guard let value = column.defaultValue, let captured = catalog.table(table.name),
+        let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.name.lowercased() })
+      else { continue }
+      try connection.run(
+        "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
+    }
+  }
+
+  private func widenHistory(_ catalog: CaptureCatalog) throws {
+    let width = max(1, catalog.tables.map(\.keyCount).max() ?? 1)
+    let found = try connection.tableShape("salvor_history")?.columns.map(\.name) ?? []
+    for place in 0..<width where !found.contains("v\(place)") {
+      try connection.execute("ALTER TABLE salvor_history ADD COLUMN v\(place)")
+    }
+  }
+
+  /// Tables that are no longer synchronized are plain tables again.
+  private func removeTriggers(besides catalog: CaptureCatalog) throws {
+    let ours = Set(catalog.tables.flatMap { CaptureTriggers($0).triggers.map(\.name) } + CaptureCatalog.groupTriggers.map(\.name))
+    for row in try connection.rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor\\_%' ESCAPE '\\'") {
+      if let name = row[0].string, !ours.contains(name) { try connection.execute("DROP TRIGGER \(quoted(name))") }
+    }
+  }
+
+  // MARK: SyncConfig
+
+  private func clientTables(_ schema: Schema, besides config: SyncConfig?) -> [Table] {
+    let delivered = Set(config?.entries.map { $0.table.name.lowercased() } ?? [])
+    return schema.tables.filter { !delivered.contains($0.name.lowercased()) }
+  }
+
+  /// The SyncConfig that the server delivered; nil: none yet.
+  private func deliveredConfig() throws -> SyncConfig? {
+    guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else { return nil }
+    var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
+    let tables = try connection.rows(
+      "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order FROM salvor_sync_config ORDER BY place"
+    ).map { row -> JSONValue in
+      func text(_ value: Value) -> JSONValue { value.string.map(JSONValue.string) ?? .null }
+      func number(_ value: Value) -> JSONValue { .integer(value.integer ?? 0) }
+      return [
+        "definition": try JSONValue(parsing: Array((row[0].string ?? "").utf8)),
+        "fetchPath": text(row[1]), "uploadPath": text(row[2]), "parameterName": text(row[3]),
+        "upsertStatement": text(row[4]), "deleteStatement": text(row[5]), "fetchOrder": number(row[6]),
+        "uploadOrder": number(row[7]), "upsertOrder": number(row[8]), "deleteOrder": number(row[9]),
+      ]
+    }
+    members.append(JSONValue.Member("tables", .array(tables)))
+    return try SyncConfig(.object(members))
+  }
+
+  func write(_ config: SyncConfig, delivered: Bool) throws {
+    try connection.run("DELETE FROM salvor_sync_config")
+    for (place, entry) in config.entries.enumerated() {
+      try connection.run(
+        "INSERT INTO salvor_sync_config VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        .integer(Int64(place)), .text(entry.table.name), .text(TableDefinition.json(entry.table).text),
+        .text(entry.fetchPath), entry.uploadPath.map { .text($0) } ?? .null,
+        entry.parameterName.map { .text($0) } ?? .null, .text(entry.upsertStatement), .text(entry.deleteStatement),
+        .integer(entry.fetchOrder), .integer(entry.uploadOrder), .integer(entry.upsertOrder), .integer(entry.deleteOrder))
+    }
+    let head = (config.json.members ?? []).filter { $0.key != "tables" }
+    try connection.setState(.configHead, JSONValue.object(head).text)
+    try connection.setState(.configDelivered, .integer(delivered ? 1 : 0))
+  }
+
+  /// Takes a delivered SyncConfig. Destructive differences throw `schema-incompatible`.
+  func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> StoreContext {
+    let schema = config.schema(clientTables: context.schema.tables)
+    for table in context.schema.synchronized where schema.table(table.name)?.maintained ?? .client == .client {
+      throw SalvorError(
+        .schemaIncompatible,
+        "The server does not synchronize the table \(table.name) any more. Recover, or change the server's schema.",
+        context: ["table": table.name])
+    }
+    do {
+      let (adopted, _) = try bringInLine(schema, config)
+      try write(config, delivered: true)
+      return adopted
+    } catch let error as SalvorError where error.code == .schemaRefused {
+      throw SalvorError(.schemaIncompatible, error.message, context: error.context)
+    }
+  }
+}

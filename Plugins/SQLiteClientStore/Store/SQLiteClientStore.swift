@@ -1,0 +1,374 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The remote database in a SQLite file (semantics 2 to 5): the application's tables with capture triggers on them, and
+/// Salvor's own tables beside. See README.md.
+///
+/// All work is on one connection, on the store's own queue. Foreign keys and triggers are off on it but for `write`.
+public actor SQLiteClientStore: ClientStore {
+  private nonisolated let queue = SQLiteQueue("client-store")
+  public nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
+
+  private let path: String
+  private let random: any RandomSource
+  private let clock: any Clock
+  private var context: StoreContext?
+  private var lock: SessionLock?
+  private var plan: UploadPlan?
+  /// The schema as capture was last found whole.
+  private var checkedSchema: Int64 = -1
+
+  /// - Parameter path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
+  public init(path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock()) {
+    self.path = path
+    self.random = random
+    self.clock = clock
+  }
+
+  private var isFile: Bool { !path.hasPrefix(":") && !path.isEmpty }
+
+  // MARK: Opening
+
+  public func open(_ setup: ClientSetup) throws -> ClientOpening {
+    closeNow()
+    let connection = try SQLiteConnection(path)
+    try connection.pragma("journal_mode", "WAL")
+    try connection.pragma("synchronous", "NORMAL")
+    try connection.pragma("foreign_keys", "OFF")
+    connection.triggersEnabled = false
+    let opening = Opening(connection: connection, random: random, clock: clock)
+    let (context, report) = try connection.transaction { try opening.open(setup) }
+    self.context = context
+    if isFile { lock = SessionLock(database: path) }
+    checkedSchema = try connection.schemaVersion()
+    try compareIdentity(context)
+    return report
+  }
+
+  public func close() { closeNow() }
+
+  private func closeNow() {
+    lock?.release()
+    lock = nil
+    plan = nil
+    context?.connection.close()
+    context = nil
+    checkedSchema = -1
+  }
+
+  private func opened() throws -> StoreContext {
+    guard let context else { throw SalvorError(.storage, "The database \(path) is not open. Open it first.") }
+    return context
+  }
+
+  // MARK: Identity
+
+  /// An identity file of this very file that names an upload the database does not know: it went back in time.
+  private func compareIdentity(_ context: StoreContext) throws {
+    let connection = context.connection
+    guard isFile else { return }
+    guard let file = IdentityFile(path: IdentityFile.path(of: path)), file.stamp == (try connection.text(.fileStamp)) else {
+      try writeIdentity(context)
+      return
+    }
+    guard let newest = file.current ?? file.previous else { return }
+    let known =
+      try [connection.text(.previous), connection.text(.current)].contains(newest.text)
+      || connection.integer("SELECT 1 FROM salvor_sequence WHERE sequence = ?1", .text(newest.text)) != nil
+    if !known, try connection.state(.wentBack) == nil {
+      try connection.transaction { try connection.setState(.wentBack, .integer(1)) }
+    }
+  }
+
+  private func writeIdentity(_ context: StoreContext) throws {
+    guard isFile, let remote: RemoteID = try context.connection.identifier(.remote) else { return }
+    let file = IdentityFile(
+      remote: remote, previous: try context.connection.identifier(.previous),
+      current: try context.connection.identifier(.current), stamp: try context.connection.text(.fileStamp) ?? "")
+    try file.write(to: IdentityFile.path(of: path))
+  }
+
+  // MARK: Session
+
+  public func beginSession(groups: Set<String>?) throws -> ClientSession {
+    let context = try opened()
+    try lock?.take()
+    do {
+      return try begin(context, groups)
+    } catch {
+      lock?.release()
+      throw error
+    }
+  }
+
+  public func endSession() {
+    lock?.release()
+    plan = nil
+  }
+
+  private func begin(_ context: StoreContext, _ groups: Set<String>?) throws -> ClientSession {
+    let connection = context.connection
+    plan = nil
+    try connection.pragma("synchronous", "FULL")
+    defer { _ = try? connection.pragma("synchronous", "NORMAL") }
+    var notices: [String] = []
+    var drawn: PendingUpload?
+    try connection.transaction {
+      notices += try checkTriggers(context)
+      if let notice = try closeOpenGroup(context) { notices.append(notice) }
+      try RequestSorting(context).sort()
+      if let current: SequenceID = try connection.identifier(.current) {
+        if try connection.text(.uploadState) != RequestState.unknownOutcome.rawValue {
+          try connection.setState(.uploadState, RequestState.unknownOutcome.rawValue)
+        }
+        drawn = PendingUpload(
+          sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
+        return
+      }
+      try RetryJoining(context: context).run()
+      drawn = try drawUpload(context, groups)
+      try context.returnDisplaced()
+    }
+    checkedSchema = try connection.schemaVersion()
+    if drawn?.isResend == false { try writeIdentity(context) }
+    return ClientSession(state: try state(context), upload: drawn, notices: notices)
+  }
+
+  private func checkTriggers(_ context: StoreContext) throws -> [String] {
+    guard try context.connection.schemaVersion() != checkedSchema else { return [] }
+    let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
+    context.catalog = catalog
+    return changes.restoredTriggers.map { "The trigger \($0) was missing or altered and was put back." }
+  }
+
+  /// A group that was left open becomes single requests.
+  private func closeOpenGroup(_ context: StoreContext) throws -> String? {
+    let connection = context.connection
+    guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
+    try connection.execute("DELETE FROM salvor_request")
+    if let open = try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") {
+      try context.deleteLogRows(where: "seq = ?1", [.integer(open)])
+    }
+    return "A request that was left open was closed and split into single requests."
+  }
+
+  /// Nil: nothing waits.
+  private func drawUpload(_ context: StoreContext, _ groups: Set<String>?) throws -> PendingUpload? {
+    guard let last = try UploadChoice(context: context).choose(groups) else { return nil }
+    let sequence = SequenceID(from: random)
+    try context.connection.setState(.current, sequence.text)
+    try context.connection.setState(.uploadLast, .integer(last))
+    try context.connection.setState(.uploadState, RequestState.sent.rawValue)
+    return PendingUpload(sequence: sequence, isResend: false, lastCounter: last)
+  }
+
+  // MARK: Upload
+
+  public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
+    let context = try opened()
+    guard try context.connection.state(.current) != nil, let last = try context.connection.state(.uploadLast)?.integer else {
+      return nil
+    }
+    return try context.connection.transaction(.deferred) {
+      let plan = try self.plan ?? UploadPlan(context)
+      self.plan = plan
+      return try UploadEncoder(context: context, plan: plan, last: last).chunk(after: counter, bytesTarget: bytesTarget)
+    }
+  }
+
+  public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
+    let context = try opened()
+    let connection = context.connection
+    guard try connection.text(.current) == sequence.text else {
+      throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
+    }
+    plan = nil
+    let report = try connection.transaction {
+      try RequestSorting(context).sort()
+      let last = try connection.state(.uploadLast)?.integer ?? 0
+      let report = try UploadSettlement(context: context, last: last).run(results)
+      if let previous = try connection.text(.previous) {
+        try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
+      }
+      try connection.setState(.previous, sequence.text)
+      for name in [StateName.current, .uploadLast, .uploadState, .wentBack] { try connection.setState(name, Value?.none) }
+      try connection.run(
+        "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
+        .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
+      try context.returnDisplaced()
+      return report
+    }
+    try writeIdentity(context)
+    return report
+  }
+
+  // MARK: Download
+
+  public func stage(_ chunk: StagedChunk) throws {
+    let connection = try opened().connection
+    try connection.transaction {
+      if try connection.text(.stagedDownload) != chunk.download {
+        try connection.run("DELETE FROM salvor_staging")
+        try connection.setState(.stagedDownload, chunk.download)
+      }
+      try connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(chunk.bytes))
+      try connection.setState(.stagedPosition, chunk.position)
+    }
+  }
+
+  public func discardStaged() throws {
+    let context = try opened()
+    try context.connection.transaction { try clearStaging(context) }
+  }
+
+  private func clearStaging(_ context: StoreContext) throws {
+    try context.connection.run("DELETE FROM salvor_staging")
+    try context.connection.setState(.stagedDownload, Value?.none)
+    try context.connection.setState(.stagedPosition, Value?.none)
+  }
+
+  public func apply(_ end: DownloadEnd) throws -> ApplyReport {
+    let context = try opened()
+    let connection = context.connection
+    plan = nil
+    return try connection.transaction {
+      let isEmpty = try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
+      let groups = try connection.groupStates(context.schema.groups)
+      let isSame = end.groups.allSatisfy { group in
+        groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
+      }
+      if isEmpty && isSame { return ApplyReport() }
+      let report = isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
+      for group in end.groups {
+        let before = groups.first { $0.name == group.name }
+        if let cursor = group.cursor, before?.cursor?.number != cursor.number {
+          try connection.run(
+            "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
+            .integer(try connection.lastCounter() + 1), .integer(cursor.number))
+        }
+        if let cursor = group.cursor { try connection.rememberCommit(cursor) }
+        try connection.setGroup(group)
+      }
+      try clearStaging(context)
+      return report
+    }
+  }
+
+  public func adopt(_ config: SyncConfig) throws {
+    let context = try opened()
+    let opening = Opening(connection: context.connection, random: random, clock: clock)
+    self.context = try context.connection.transaction { try opening.adopt(config, context) }
+    plan = nil
+    checkedSchema = try context.connection.schemaVersion()
+  }
+
+  // MARK: The rest
+
+  public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
+    let connection = try opened().connection
+    let owner = try connection.text(.principal) ?? ""
+    guard owner.isEmpty || owner == principal else { throw Opening.ofAnother() }
+    let known = Set(try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string })
+    let new = incarnations.filter { !known.contains($0.id.text) }
+    let isKnown = try connection.text(.server) == server.text
+    guard !isKnown || !new.isEmpty || owner != principal else { return }
+    try connection.transaction {
+      try connection.setState(.principal, principal)
+      try connection.setState(.server, server.text)
+      for incarnation in new {
+        try connection.run(
+          "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+          .text(incarnation.id.text), .integer(incarnation.firstCommit))
+      }
+    }
+  }
+
+  public func history() throws -> ClientHistory {
+    let context = try opened()
+    let connection = context.connection
+    return ClientHistory(
+      olderSequences: try connection.rows("SELECT sequence FROM salvor_sequence ORDER BY id DESC")
+        .compactMap { $0[0].string.flatMap { SequenceID($0) } },
+      incarnations: try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
+        row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
+      },
+      commits: try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC").compactMap { row in
+        row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
+      }, tables: context.schema.synchronized)
+  }
+
+  public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
+    let connection = try opened().connection
+    try connection.transaction {
+      try connection.setState(.recoveryReason, reason?.rawValue)
+      try connection.setState(.recoveryMessage, reason == nil ? nil : message)
+    }
+  }
+
+  public func status() throws -> ClientStatus {
+    let context = try opened()
+    let connection = context.connection
+    return try connection.transaction {
+      try RequestSorting(context).sort()
+      let changes = try connection.integer(
+        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+      let joined = try connection.integer(
+        "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r") ?? 0
+      let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
+      func archived(_ state: RequestState) throws -> Int64 {
+        try connection.integer(
+          "SELECT count(DISTINCT first) FROM salvor_archive WHERE state = ?1", .text(state.rawValue)) ?? 0
+      }
+      return ClientStatus(
+        state: try state(context), queued: changes - joined - inError, inError: inError,
+        displaced: try archived(.displaced), kept: try archived(.kept))
+    }
+  }
+
+  private func state(_ context: StoreContext) throws -> ClientState {
+    let connection = context.connection
+    guard let remote: RemoteID = try connection.identifier(.remote) else {
+      throw SalvorError(.storageCorrupt, "The database \(path) has no remote ID: restore it from a copy.")
+    }
+    return ClientState(
+      remoteID: remote, principal: try connection.text(.principal) ?? "", serverID: try connection.identifier(.server),
+      previous: try connection.identifier(.previous), current: try connection.identifier(.current),
+      groups: try connection.groupStates(context.schema.groups), schemaVersion: context.schema.version,
+      configDigest: SyncConfig(context.schema).digest, stagedDownload: try connection.text(.stagedDownload),
+      stagedPosition: try connection.text(.stagedPosition),
+      recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
+      recoveryMessage: try connection.text(.recoveryMessage),
+      isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
+  }
+
+  public func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
+    let context = try opened()
+    return try context.connection.transaction {
+      try RequestListing(context: context).list(states, after: after, limit: limit)
+    }
+  }
+
+  public func rows(of table: String) throws -> [Row] {
+    let context = try opened()
+    guard let definition = context.schema.table(table) else {
+      throw SalvorError(.usage, "The schema has no table \(table).", context: ["table": table])
+    }
+    return try context.connection.rows(
+      "SELECT \(quotedList(definition.columns.map(\.name))) FROM \(quoted(table)) ORDER BY \(quotedList(definition.primaryKey))")
+  }
+
+  public func write(_ writes: [ApplicationWrite]) throws {
+    let context = try opened()
+    let connection = context.connection
+    try connection.pragma("foreign_keys", "ON")
+    connection.triggersEnabled = true
+    defer {
+      connection.triggersEnabled = false
+      _ = try? connection.pragma("foreign_keys", "OFF")
+    }
+    try connection.transaction {
+      for write in writes { try ApplicationWriter(context: context).run(write) }
+    }
+  }
+}

@@ -1,0 +1,42 @@
+import SalvorModel
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// One session at a time, over all processes that have the database open: a lock that the system takes back when the
+/// process ends, however it ends.
+final class SessionLock {
+  private let path: String
+  private var file: Int32 = -1
+
+  init(database: String) { path = database + ".salvor-lock" }
+
+  deinit { release() }
+
+  /// Throws `session-in-use` where another store holds it. Taking it twice is once.
+  func take() throws {
+    guard file < 0 else { return }
+    let opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    guard opened >= 0 else {
+      throw SalvorError(
+        .storage, "The lock file could not be opened: \(String(cString: strerror(errno))). Check the directory.",
+        context: ["file": path])
+    }
+    guard flock(opened, LOCK_EX | LOCK_NB) == 0 else {
+      _ = close(opened)
+      throw SalvorError(
+        .sessionInUse, "Another process or store is synchronizing this database: wait for it and try again.",
+        context: ["file": path], retryAfterMilliseconds: 1000)
+    }
+    file = opened
+  }
+
+  func release() {
+    guard file >= 0 else { return }
+    _ = close(file)
+    file = -1
+  }
+}

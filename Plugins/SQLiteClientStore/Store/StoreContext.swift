@@ -1,0 +1,92 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What the steps of a store work on: its connection and what is synchronized. It lives inside the store's actor.
+final class StoreContext {
+  let connection: SQLiteConnection
+  let random: any RandomSource
+  let clock: any Clock
+  var schema: Schema
+  var config: SyncConfig
+  var catalog: CaptureCatalog
+
+  init(
+    _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
+    catalog: CaptureCatalog
+  ) {
+    self.connection = connection
+    self.random = random
+    self.clock = clock
+    self.schema = schema
+    self.config = config
+    self.catalog = catalog
+  }
+
+  func captured(_ name: String) throws -> CapturedTable {
+    guard let table = catalog.table(name) else {
+      throw SalvorError(
+        .inconsistentDownload, "The table \(name) is not synchronized here. Adopt the SyncConfig first.",
+        context: ["table": name])
+    }
+    return table
+  }
+
+  func table(_ captured: CapturedTable) -> Table? { schema.table(captured.name) }
+
+  func group(of number: Int64) -> String {
+    catalog.table(number: number).flatMap { schema.table($0.name)?.group } ?? Schema.defaultGroup
+  }
+
+  // MARK: Rows
+
+  /// `key = ?n …` for a captured table, byte for byte.
+  func keyCondition(_ table: CapturedTable, firstParameter: Int = 1) -> String {
+    table.rowAt { "?\($0 + firstParameter)" }
+  }
+
+  /// The row as the table has it, by slot.
+  func currentRow(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
+    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
+    var row: SlotRow?
+    try connection.query(
+      "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))", key
+    ) {
+      row = $0.values()
+      return false
+    }
+    return row
+  }
+
+  // MARK: Requests' names
+
+  func stamp(of counter: Int64) throws -> RequestStamp {
+    let text = try connection.scalar(
+      "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?.string
+    guard let stamp = text.flatMap({ RequestStamp($0) }) else {
+      throw SalvorError(.storageCorrupt, "salvor_stamp has no stamp for a request: restore the database from a copy.")
+    }
+    return stamp
+  }
+
+  func requestID(first: Int64) throws -> RequestID { RequestID(stamp: try stamp(of: first), counter: first) }
+
+  /// The number of the commit that the group's rows stood at when the change was made (decision 1).
+  func made(_ counter: Int64, group: String) throws -> Int64 {
+    try connection.integer(
+      "SELECT number FROM salvor_epoch WHERE grp = ?1 AND first_seq <= ?2 ORDER BY first_seq DESC LIMIT 1",
+      .text(group), .integer(counter)) ?? 0
+  }
+
+  /// Deletes log rows, keeping the highest counter.
+  func deleteLogRows(where condition: String, _ values: [Value]) throws {
+    let last = try connection.lastCounter()
+    try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
+    guard last > 0, try connection.lastCounter() < last else { return }
+    try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
+    try connection.run(
+      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(last))
+  }
+
+  static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"
+}

@@ -1,0 +1,75 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What `salvor_state` remembers.
+enum StateName: String {
+  case remote, principal, server, schemaVersion
+  /// Drawn with the file: an identity file of another file says nothing.
+  case fileStamp
+  case previous, current
+  /// The upload under way: its last counter, and `sent` or `unknown-outcome`.
+  case uploadLast, uploadState
+  /// Log rows up to here are sorted into requests.
+  case rangesUpTo
+  case stagedDownload, stagedPosition
+  case recoveryReason, recoveryMessage
+  /// The identity file was newer once; until an upload is settled.
+  case wentBack
+  /// The SyncConfig came from the server, and its head (groups, parameters).
+  case configDelivered, configHead
+}
+
+extension SQLiteConnection {
+  func state(_ name: StateName) throws -> Value? {
+    try scalar("SELECT value FROM salvor_state WHERE name = ?1", .text(name.rawValue))
+  }
+
+  func text(_ name: StateName) throws -> String? { try state(name)?.string }
+
+  func setState(_ name: StateName, _ value: Value?) throws {
+    if let value, value != .null {
+      try run(
+        "INSERT INTO salvor_state (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        .text(name.rawValue), value)
+    } else {
+      try run("DELETE FROM salvor_state WHERE name = ?1", .text(name.rawValue))
+    }
+  }
+
+  func setState(_ name: StateName, _ text: String?) throws { try setState(name, text.map { Value.text($0) }) }
+
+  func identifier<ID: RandomIdentifier>(_ name: StateName, as type: ID.Type = ID.self) throws -> ID? {
+    try text(name).flatMap { ID($0) }
+  }
+
+  /// The highest counter given so far; the log keeps its highest row for that.
+  func lastCounter() throws -> Int64 { try integer("SELECT max(seq) FROM salvor_log") ?? 0 }
+
+  func groupStates(_ groups: [Schema.Group]) throws -> [GroupState] {
+    var states: [String: GroupState] = [:]
+    for row in try rows("SELECT name, number, id, scope, last_sync FROM salvor_group") {
+      guard let name = row[0].string else { continue }
+      var state = GroupState(name: name, scopeDigest: row[3].string, lastSync: row[4].integer)
+      if let number = row[1].integer, let id = row[2].string.flatMap({ CommitID($0) }) {
+        state.cursor = Commit(number: number, id: id)
+      }
+      states[name] = state
+    }
+    return groups.map { states[$0.name] ?? GroupState(name: $0.name) }
+  }
+
+  func setGroup(_ group: GroupState) throws {
+    try run(
+      "INSERT INTO salvor_group (name, number, id, scope, last_sync) VALUES (?1, ?2, ?3, ?4, ?5) "
+        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync",
+      .text(group.name), group.cursor.map { .integer($0.number) } ?? .null, group.cursor.map { .text($0.id.text) } ?? .null,
+      group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null)
+  }
+
+  func rememberCommit(_ commit: Commit) throws {
+    try run(
+      "INSERT INTO salvor_commit (number, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING", .integer(commit.number),
+      .text(commit.id.text))
+  }
+}

@@ -1,0 +1,226 @@
+import CSQLite
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Writes the upload's chunks from the log, in order. New values come from the row as it is now, or, where it has later
+/// changes, from those.
+struct UploadEncoder {
+  let context: StoreContext
+  let plan: UploadPlan
+  /// The upload's last counter.
+  let last: Int64
+
+  /// The columns of one table on the wire.
+  private struct Layout {
+    var table: CapturedTable
+    /// Travelling columns in the schema's order, and their slots.
+    var names: [String]
+    var slots: [Int]
+    var current: SQLiteStatement
+    var group: String
+  }
+
+  private struct ShapeKey: Hashable {
+    var table: Int64
+    var operation: Operation
+    var mask: LogMask?
+  }
+
+  /// In a read transaction. Nil: there is nothing after `counter`.
+  func chunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
+    try plan.catchUp()
+    var writer = UploadChunkWriter(capacity: bytesTarget + 4096)
+    var layouts: [Int64: Layout] = [:]
+    var shapes: [ShapeKey: Int] = [:]
+    var names = RequestNames(context)
+    var leftOut = try context.leftOut().filter { $0.last > counter }[...]
+    var isLast = true
+    var ranges = try RangeCursor(context, after: counter)
+    var named: Int64 = 0
+    let anySeen = try context.anySeen()
+    let catalog = context.catalog
+    try context.connection.query(
+      "SELECT \(catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND seq <= ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
+      [.integer(counter), .integer(last)]
+    ) { row in
+      let seq = row.int64(0)
+      while let first = leftOut.first, first.last < seq { leftOut.removeFirst() }
+      if let first = leftOut.first, first.first <= seq { return true }
+      if writer.changeCount > 0, writer.byteCount >= bytesTarget {
+        isLast = false
+        return false
+      }
+      let number = row.int64(1)
+      if layouts[number] == nil { layouts[number] = try layout(number) }
+      guard let layout = layouts[number], let operation = LogOperation(rawValue: row.int64(2)) else { return true }
+      if let range = try ranges.range(of: seq), range.first != named {
+        writer.request(first: range.first, last: range.last, tag: range.tag)
+        named = range.first
+      }
+      try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names)
+      return true
+    }
+    guard writer.changeCount > 0 else { return nil }
+    let (first, end, count) = (writer.firstCounter, writer.lastCounter, writer.changeCount)
+    return UploadChunk(
+      bytes: writer.finish(), firstCounter: first, lastCounter: end, changeCount: count, isLast: isLast)
+  }
+
+  private func layout(_ number: Int64) throws -> Layout? {
+    guard let table = context.catalog.table(number: number), let definition = context.schema.table(table.name) else {
+      return nil
+    }
+    let names = definition.travelling.map(\.name)
+    let slots = names.compactMap { name in table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
+    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
+    return Layout(
+      table: table, names: names, slots: slots,
+      current: try context.connection.prepare(
+        "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(context.keyCondition(table))", persistent: true),
+      group: definition.group)
+  }
+
+  private func write(
+    _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anySeen: Bool,
+    _ writer: inout UploadChunkWriter,
+    _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames
+  ) throws {
+    let table = layout.table
+    let firstValue = 3 + context.catalog.maskCount
+    let stamp = try names.stamp(of: seq)
+    let made = try names.made(seq, layout.group)
+    let hash = rowHash(row, table: 1, firstKey: firstValue, count: table.keyCount)
+    func begin(_ kind: Operation, _ mask: LogMask?, _ columns: @autoclosure () -> [String]) {
+      let key = ShapeKey(table: table.number, operation: kind, mask: mask)
+      let place: Int
+      if let known = shapes[key] {
+        place = known
+      } else {
+        place = writer.place(of: UploadShape(table: table.name, operation: kind, columns: columns()))
+        shapes[key] = place
+      }
+      writer.beginChange(shape: place, stamp: stamp, counter: seq, made: made)
+    }
+    func writeKey() {
+      for slot in 0..<table.keyCount { writer.value { $0.value(of: row, firstValue + slot) } }
+    }
+    switch operation {
+    case .insert, .insertOverRow:
+      begin(.insert, nil, layout.names)
+      if plan.mayRepeat(hash) {
+        let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
+        guard case .insert(let new) = step.change else { throw plan.unfit(table) }
+        for slot in layout.slots { writer.value(new[slot]) }
+      } else {
+        try withCurrent(row, firstValue, layout) { current in
+          for slot in layout.slots { writer.value { $0.value(of: current, slot) } }
+        }
+      }
+    case .update, .cascadedUpdate:
+      let mask = LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
+      let slots = mask.slots(below: table.columns.count)
+      begin(.update, mask, slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] })
+      writeKey()
+      if anySeen || plan.mayRepeat(hash) {
+        let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
+        let captured = anySeen ? try context.asCaptured(step) : step
+        guard case .update(let news) = captured.change else { throw plan.unfit(table) }
+        for slot in slots {
+          writer.value(captured.before?[slot] ?? .null)
+          writer.value(news[slot] ?? .null)
+        }
+      } else {
+        try withCurrent(row, firstValue, layout) { current in
+          for slot in slots {
+            writer.value { $0.value(of: row, firstValue + slot) }
+            writer.value { $0.value(of: current, slot) }
+          }
+        }
+      }
+    default:
+      begin(.delete, nil, [])
+      writeKey()
+    }
+    writer.endChange()
+  }
+
+  private func withCurrent(
+    _ row: SQLiteStatement, _ firstValue: Int, _ layout: Layout, _ body: (SQLiteStatement) throws -> Void
+  ) throws {
+    let current = layout.current
+    for slot in 0..<layout.table.keyCount { try current.bind(slot + 1, column: firstValue + slot, of: row) }
+    defer { current.reset() }
+    guard try current.step() else { throw plan.unfit(layout.table) }
+    try body(current)
+  }
+}
+
+extension PayloadWriter {
+  /// Writes a column of a statement's current row, from where SQLite has it.
+  mutating func value(of row: SQLiteStatement, _ column: Int) {
+    switch row.type(column) {
+    case SQLITE_INTEGER: integer(row.int64(column))
+    case SQLITE_FLOAT: real(row.double(column))
+    case SQLITE_TEXT: row.withText(column) { text($0.bindMemory(to: UInt8.self)) }
+    case SQLITE_BLOB: row.withBlob(column) { blob($0.bindMemory(to: UInt8.self)) }
+    default: null()
+    }
+  }
+}
+
+/// Stamps and commits of counters that only grow: looked up again only where the next epoch begins.
+struct RequestNames {
+  private let context: StoreContext
+  private var stamp: RequestStamp?
+  private var stampEnd: Int64 = 0
+  private var numbers: [String: (number: Int64, end: Int64)] = [:]
+
+  init(_ context: StoreContext) { self.context = context }
+
+  mutating func stamp(of counter: Int64) throws -> RequestStamp {
+    if let stamp, counter < stampEnd { return stamp }
+    let found = try context.stamp(of: counter)
+    stamp = found
+    stampEnd = try context.connection.integer("SELECT min(first_seq) FROM salvor_stamp WHERE first_seq > ?1", .integer(counter)) ?? .max
+    return found
+  }
+
+  mutating func made(_ counter: Int64, _ group: String) throws -> Int64 {
+    if let known = numbers[group], counter < known.end { return known.number }
+    let number = try context.made(counter, group: group)
+    let end = try context.connection.integer(
+      "SELECT min(first_seq) FROM salvor_epoch WHERE grp = ?1 AND first_seq > ?2", .text(group), .integer(counter)) ?? .max
+    numbers[group] = (number, end)
+    return number
+  }
+}
+
+/// The requests of several changes, met in order.
+struct RangeCursor {
+  private let statement: SQLiteStatement
+  private var current: RequestRange?
+  private var isDone = false
+
+  init(_ context: StoreContext, after counter: Int64) throws {
+    statement = try context.connection.prepare(
+      "SELECT first, last, tag FROM salvor_range WHERE first > ?1 - (SELECT coalesce(max(last - first), 0) FROM salvor_range) - 1 AND last > ?1 ORDER BY first")
+    try statement.bind(1, counter)
+  }
+
+  /// The range that holds `counter`; nil for a request of one change.
+  mutating func range(of counter: Int64) throws -> RequestRange? {
+    while !isDone, (current?.last ?? 0) < counter {
+      if try statement.step() {
+        current = RequestRange(
+          first: statement.int64(0), last: statement.int64(1), tag: statement.optionalString(2))
+      } else {
+        isDone = true
+        current = nil
+      }
+    }
+    guard let current, current.first <= counter, counter <= current.last else { return nil }
+    return current
+  }
+}

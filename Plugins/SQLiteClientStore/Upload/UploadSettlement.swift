@@ -1,0 +1,147 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Takes in what became of an upload (semantics 7 and 8): accepted requests leave the log, whose older values are the new
+/// bases already; refused ones stay in it and in their rows, as archive entries.
+struct UploadSettlement {
+  let context: StoreContext
+  let last: Int64
+  private var connection: SQLiteConnection { context.connection }
+
+  /// In a transaction, with foreign keys and triggers off.
+  func run(_ results: UploadResults) throws -> SettleReport {
+    var report = SettleReport()
+    for refusal in results.refused where refusal.counter <= last {
+      if try refuse(refusal) { report.refused += 1 }
+    }
+    let kept = merged(try context.leftOut().filter { $0.first <= last })
+    let accepted = gaps(kept)
+    try remakeMixedRows(kept)
+    for gap in accepted {
+      report.accepted += try requestCount(gap)
+      if let commit = results.commit { try remember(gap, commit) }
+    }
+    for gap in accepted {
+      try connection.run(
+        "DELETE FROM salvor_range WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = salvor_range.first)",
+        .integer(gap.first), .integer(gap.last))
+      try context.deleteLogRows(
+        where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", [.integer(gap.first), .integer(gap.last)])
+    }
+    try connection.run("DELETE FROM salvor_upload_excluded")
+    try context.forgetSeen()
+    if let commit = results.commit { try connection.rememberCommit(commit) }
+    return report
+  }
+
+  /// False where the request is not there any more.
+  private func refuse(_ refusal: Refusal) throws -> Bool {
+    let range = try context.range(of: refusal.counter)
+    let there = try connection.integer(
+      "SELECT 1 FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) LIMIT 1",
+      .integer(range.first), .integer(range.last))
+    let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
+    let values: [Value] = [
+      .integer(range.first), .integer(range.last), .text(state.rawValue), .text(refusal.reason.rawValue),
+      .integer(Int64(refusal.reason.status)), .text(refusal.message),
+      refusal.blockedBy.map { .text($0.description) } ?? .null, .integer(context.clock.now()),
+    ]
+    if there != nil {
+      try connection.run(
+        "INSERT OR REPLACE INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        values)
+      return true
+    }
+    // Displaced since it was sent: it returns as what it is now.
+    try connection.run(
+      "UPDATE salvor_archive SET state_before = ?3, reason = ?4, status = ?5, message = ?6, blocked_by = ?7, at = ?8, last = ?2 WHERE first = ?1",
+      values)
+    return connection.changes > 0
+  }
+
+  private func merged(_ ranges: [RequestRange]) -> [RequestRange] {
+    var merged: [RequestRange] = []
+    for range in ranges.sorted(by: { $0.first < $1.first }) {
+      if let end = merged.last, range.first <= end.last + 1 {
+        merged[merged.count - 1].last = max(end.last, range.last)
+      } else {
+        merged.append(range)
+      }
+    }
+    return merged
+  }
+
+  /// What lies between `kept`, up to the upload's end.
+  private func gaps(_ kept: [RequestRange]) -> [RequestRange] {
+    var gaps: [RequestRange] = []
+    var start: Int64 = 1
+    for range in kept {
+      if range.first > start { gaps.append(RequestRange(first: start, last: range.first - 1)) }
+      start = range.last + 1
+    }
+    if start <= last { gaps.append(RequestRange(first: start, last: last)) }
+    return gaps
+  }
+
+  /// The requests whose changes lie in a gap: every change, less what a range holds beyond its first.
+  private func requestCount(_ gap: RequestRange) throws -> Int64 {
+    let bounds: [Value] = [.integer(gap.first), .integer(gap.last)]
+    let changes = try connection.integer(
+      "SELECT count(*) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", bounds) ?? 0
+    let inRanges = try connection.integer(
+      "SELECT coalesce(sum((SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1), 0) "
+        + "FROM salvor_range r WHERE r.first BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last)",
+      bounds) ?? 0
+    return changes - inRanges
+  }
+
+  private func remember(_ gap: RequestRange, _ commit: Commit) throws {
+    for table in context.catalog.tables {
+      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      try connection.run(
+        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9, 10), \(keys) FROM salvor_log "
+          + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
+        .integer(gap.first), .integer(gap.last), .integer(commit.number), .integer(table.number))
+    }
+  }
+
+  /// Rows with an accepted change after one that stays: the accepted one's effect becomes the base, the other is put
+  /// upon it. (The server blocks later requests on the row of a refused one, so that this is rare.)
+  private func remakeMixedRows(_ kept: [RequestRange]) throws {
+    guard !kept.isEmpty else { return }
+    var keptRows: Set<RowRef> = []
+    var mixed: Set<RowRef> = []
+    var ranges = kept[...]
+    try connection.query(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
+      [.integer(kept[0].first), .integer(last)]
+    ) { row in
+      let seq = row.int64(0)
+      while let range = ranges.first, range.last < seq { ranges.removeFirst() }
+      let entry = try context.catalog.entry(from: row)
+      guard let table = context.catalog.table(number: entry.table) else { return true }
+      let ref = RowRef(table: entry.table, key: entry.key(table))
+      if let range = ranges.first, range.first <= seq {
+        keptRows.insert(ref)
+      } else if keptRows.contains(ref) {
+        mixed.insert(ref)
+      }
+      return true
+    }
+    guard !mixed.isEmpty else { return }
+    let index = try LogIndex(context)
+    let touched = try TouchedRows(context)
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
+    for ref in mixed {
+      guard let table = context.catalog.table(number: ref.table) else { continue }
+      try remaking.accept(table, ref.key) { seq in
+        seq <= last && !kept.contains { $0.first <= seq && seq <= $0.last }
+      }
+    }
+    try remaking.write()
+    try remaking.encode()
+    try index.drop()
+  }
+}

@@ -1,0 +1,144 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Decides requests as sets: all of them in one savepoint; where they break a constraint, one half after the other, down
+/// to the request to refuse (semantics 7).
+final class BlockDecision {
+  private let rows: RowReader
+  private let upload: ProcessRequest
+  private let writer: SetWriter
+  var foreign: ForeignChanges
+  private var connection: SQLiteConnection { rows.connection }
+
+  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges) {
+    self.rows = rows
+    self.upload = upload
+    self.foreign = foreign
+    writer = SetWriter(rows)
+  }
+
+  /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
+  func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
+    var steps: [Step]?
+    if tally.hasRefused || !tally.carried.isEmpty {
+      var reader = StepReader(rows, over: tally.refusedRows)
+      steps = try reader.steps(of: request)
+    }
+    var evaluation = SetEvaluation(rows, upload.principal)
+    var decisions = SetDecisions()
+    try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
+    // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
+    if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
+    if try write(evaluation, &tally) != nil { return false }
+    tally.kept += evaluation.kept
+    decisions.join(&tally)
+    return true
+  }
+
+  /// Decides requests together.
+  ///
+  /// - Parameter isLast: nothing follows that could bring a missing parent.
+  func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
+    guard !requests.isEmpty else { return }
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let steps = try requests.map { try reader.steps(of: $0) }
+    var made: [UInt64: StagedChange] = [:]
+    for request in requests {
+      for change in request.changes where change.operation == .insert { made[change.hash] = change }
+    }
+    let order = try RequestOrder.order(requests, steps) { hash in
+      guard let change = made[hash], let place = change.table else { return false }
+      return try rows.row(place, change.key) != nil
+    }
+    var open = [order.map { (request: requests[$0], steps: steps[$0]) }[...]]
+    while let set = open.popLast() {
+      guard let broken = try attempt(set, &tally, isLast: isLast) else { continue }
+      if set.count > 1 {
+        let middle = set.startIndex + set.count / 2
+        open.append(set[middle...])
+        open.append(set[..<middle])
+      } else if let single = set.first {
+        if broken.reason == .missingParent && !isLast {
+          tally.carry(single.request, single.steps)
+        } else {
+          tally.refuse(RefusedRequest(single.request, broken, single.steps))
+        }
+      }
+    }
+  }
+
+  /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
+  private func attempt(
+    _ set: ArraySlice<(request: StagedRequest, steps: [Step])>, _ tally: inout Tally, isLast: Bool
+  ) throws -> RefusalText? {
+    var evaluation = SetEvaluation(rows, upload.principal)
+    var decisions = SetDecisions()
+    for (request, steps) in set { try decide(request, steps, &evaluation, &decisions, tally, isLast: isLast) }
+    if let broken = try write(evaluation, &tally) { return broken }
+    tally.kept += evaluation.kept
+    decisions.join(&tally)
+    return nil
+  }
+
+  /// - Parameter steps: nil where nothing was refused before.
+  private func decide(
+    _ request: StagedRequest, _ steps: [Step]?, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions,
+    _ tally: Tally, isLast: Bool
+  ) throws {
+    if let steps, let blocker = decisions.blocker(of: steps, tally) {
+      return decisions.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+    }
+    if let steps, decisions.waits(steps, tally) { return decisions.carry(request, steps) }
+    let keptBefore = evaluation.kept.count
+    guard let refusal = try evaluation.decide(request, &foreign) else {
+      decisions.accept(request)
+      if evaluation.kept.count > keptBefore { decisions.conflicts += 1 }
+      return
+    }
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let found = try steps ?? reader.steps(of: request)
+    if refusal.reason == .missingParent && !isLast {
+      decisions.carry(request, found)
+    } else {
+      decisions.refuse(RefusedRequest(request, refusal, found))
+    }
+  }
+
+  private struct Broken: Error { var text: RefusalText }
+
+  private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> RefusalText? {
+    do {
+      try connection.execute("SAVEPOINT salvor_set; PRAGMA defer_foreign_keys = ON")
+      let (broken, wasParked) = try writer.write(evaluation)
+      if let broken { throw Broken(text: broken) }
+      try connection.execute("PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
+      try tally.echo.account(evaluation, isDoubled: wasParked)
+      return nil
+    } catch let broken as Broken {
+      try connection.execute("ROLLBACK TO salvor_set; PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
+      return broken.text
+    }
+  }
+
+  /// Puts the conflict versions beside the rows, for a person.
+  /// - Parameter version: the newest commit before the upload.
+  func record(_ kept: [SetEvaluation.ConflictVersion], version: Int64, now: Int64) throws {
+    for entry in kept {
+      let table = rows.catalog.tables[entry.table]
+      func members(_ columns: [Int], _ values: [Value]) -> Value {
+        .text(
+          JSONValue.object(zip(columns, values).map { JSONValue.Member(table.columns[$0].name, JSONValue($1)) }).text)
+      }
+      try connection.run(
+        """
+        INSERT INTO salvor_conflict ("table", key, operation, client, server, version, remote, principal, request, time)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+        """, .text(table.name), .text(JSONValue.array(entry.change.key.map { JSONValue($0) }).text),
+        .text(entry.change.operation.rawValue), members(entry.change.columns, entry.change.new),
+        members(Array(table.columns.indices), entry.server), .integer(version), .text(upload.remote.text),
+        .text(upload.principal.name), .text(entry.request.description), .integer(now))
+    }
+  }
+}

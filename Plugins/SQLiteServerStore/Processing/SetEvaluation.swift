@@ -1,0 +1,181 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Decides a set of requests in order, over the server's rows and over each other, and writes nothing: what the rows come
+/// to be is an overlay (semantics 7). Whether the result may stand in the tables is `SetWriter`'s to find out.
+struct SetEvaluation {
+  struct OverlayRow {
+    var table: Int
+    var key: Key
+    /// As the tables have it.
+    let before: Row?
+    var now: Row?
+  }
+
+  /// What keep-versions puts beside the server's row.
+  struct ConflictVersion {
+    var request: RequestID
+    var change: StagedChange
+    var table: Int
+    var server: Row
+  }
+
+  let rows: RowReader
+  let principal: Principal
+  private(set) var overlay: [UInt64: OverlayRow] = [:]
+  private(set) var kept: [ConflictVersion] = []
+  /// Rows that the sender must be fed.
+  private(set) var fed: [UInt64] = []
+  private var catalog: Catalog { rows.catalog }
+
+  init(_ rows: RowReader, _ principal: Principal) {
+    self.rows = rows
+    self.principal = principal
+  }
+
+  /// Nil: accepted, and the overlay has it.
+  mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
+    let keptBefore = kept.count
+    let fedBefore = fed.count
+    var undo: [(hash: UInt64, row: Row?)] = []
+    for change in request.changes {
+      var refusal = change.refusal
+      if refusal == nil, let place = change.table {
+        let present = try row(place, change.key, change.hash)
+        undo.append((change.hash, present))
+        refusal = try apply(change, place, over: present, request, &foreign)
+      }
+      guard let refusal else { continue }
+      for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
+      kept.removeSubrange(keptBefore...)
+      fed.removeSubrange(fedBefore...)
+      return refusal
+    }
+    return nil
+  }
+
+  private mutating func row(_ place: Int, _ key: Key, _ hash: UInt64) throws -> Row? {
+    if let known = overlay[hash] { return known.now }
+    let row = try rows.row(place, key)
+    overlay[hash] = OverlayRow(table: place, key: key, before: row, now: row)
+    return row
+  }
+
+  /// A row as it would be, without taking it up.
+  func peek(_ place: Int, _ key: Key) throws -> Row? {
+    let hash = RowHash(table: catalog.tables[place].name).adding(key)
+    if let known = overlay[hash] { return known.now }
+    return try rows.row(place, key)
+  }
+
+  private mutating func apply(
+    _ change: StagedChange, _ place: Int, over present: Row?, _ request: StagedRequest, _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    if let present, try scope(present, place) != .inside { return outOfScope(table) }
+    switch change.operation {
+    case .insert:
+      guard let present else { return try write(change, place, over: nil) }
+      if change.columns.indices.allSatisfy({ present[change.columns[$0]] == change.new[$0] }) {
+        if change.columns.count < table.columns.count { fed.append(change.hash) }
+        return nil
+      }
+      if table.table.sameKey == .refuse {
+        return RefusalText(.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+      }
+      // The same key is the same thing: merged like an update of every column.
+      fed.append(change.hash)
+      return try settle(change, place, over: present, request)
+    case .update:
+      guard let present else {
+        return RefusalText(
+          .rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
+      }
+      guard try foreign.isNewer(change.hash, than: change.made) else { return try write(change, place, over: present) }
+      fed.append(change.hash)
+      let isInConflict = change.columns.indices.contains { index in
+        let value = present[change.columns[index]]
+        return value != change.old[index] && value != change.new[index]
+      }
+      return isInConflict
+        ? try settle(change, place, over: present, request) : try write(change, place, over: present)
+    case .delete:
+      guard let present else { return nil }
+      guard try foreign.isNewer(change.hash, than: change.made) else { return try write(change, place, over: present) }
+      fed.append(change.hash)
+      return try settle(change, place, over: present, request)
+    }
+  }
+
+  /// The table's policy settles a conflict. One that this store does not know is settled as client-wins.
+  private mutating func settle(
+    _ change: StagedChange, _ place: Int, over present: Row, _ request: StagedRequest
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    switch table.table.conflicts {
+    case ConflictPolicy.serverWins:
+      return RefusalText(
+        .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
+    case ConflictPolicy.keepVersions:
+      kept.append(ConflictVersion(request: request.id, change: change, table: place, server: present))
+      return nil
+    default: return try write(change, place, over: present)
+    }
+  }
+
+  private mutating func write(_ change: StagedChange, _ place: Int, over present: Row?) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    guard change.operation != .delete else {
+      overlay[change.hash]?.now = nil
+      return nil
+    }
+    var row = present ?? table.columns.map { $0.defaultValue ?? .null }
+    for (index, column) in change.columns.enumerated() { row[column] = change.new[index] }
+    overlay[change.hash]?.now = row
+    switch try scope(row, place) {
+    case .inside: return nil
+    case .outside: return present != nil && table.table.handover ? nil : outOfScope(table)
+    case .parentMissing(let reference): return RefusalText.missingParent(table, reference)
+    }
+  }
+
+  // MARK: Scope
+
+  private enum ScopeFinding: Equatable {
+    case inside, outside
+    case parentMissing(Reference)
+  }
+
+  private func scope(_ row: Row, _ place: Int) throws -> ScopeFinding {
+    for condition in catalog.tables[place].conditions {
+      guard let allowed = principal.allowedValues(condition.source) else { continue }
+      var table = catalog.tables[place]
+      var row = row
+      for step in condition.steps {
+        guard let column = table.place(step.column), !row[column].isNull else { return .outside }
+        guard let parent = catalog.place(of: step.table), let parentRow = try peek(parent, [row[column]]) else {
+          return .parentMissing(step)
+        }
+        table = catalog.tables[parent]
+        row = parentRow
+      }
+      guard let column = table.place(condition.column), allowed.contains(row[column]) else { return .outside }
+    }
+    return .inside
+  }
+
+  private func outOfScope(_ table: ServerTable) -> RefusalText {
+    RefusalText(.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
+  }
+}
+
+extension RefusalText {
+  static func missingParent(_ table: ServerTable, _ reference: Reference) -> RefusalText {
+    RefusalText(
+      .missingParent,
+      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server. Insert it first."
+    )
+  }
+}

@@ -1,0 +1,174 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Brings the rows of an evaluated set into the tables, squashed to one change for each row, or says what they break. It
+/// runs in the caller's savepoint, with foreign keys deferred.
+struct SetWriter {
+  let rows: RowReader
+  private var connection: SQLiteConnection { rows.connection }
+  private var catalog: Catalog { rows.catalog }
+
+  private typealias OverlayRow = SetEvaluation.OverlayRow
+
+  init(_ rows: RowReader) { self.rows = rows }
+
+  /// What is broken; nil: everything is written. `wasParked`: unique values were swapped, so the change log has more
+  /// entries than rows.
+  func write(_ evaluation: SetEvaluation) throws -> (broken: RefusalText?, wasParked: Bool) {
+    let changed = evaluation.overlay.values.filter { $0.before != $0.now }
+    guard !changed.isEmpty else { return (nil, false) }
+    if let broken = try brokenReference(changed, evaluation) { return (broken, false) }
+    let ordered = changed.sorted { ($0.table, $0.key.count) < ($1.table, $1.key.count) }
+    do {
+      try connection.savepoint("salvor_rows") { try run(ordered) }
+      return (try leftBroken(), false)
+    } catch let error as SalvorError where error.isConstraintViolation {
+      guard Self.isUnique(error) else { return (refusal(for: error), false) }
+      // SQLite checks unique values row by row: a value that another row of the set gives up must be free first.
+      do {
+        try park(ordered)
+        try run(ordered)
+        return (try leftBroken(), true)
+      } catch let second as SalvorError where second.isConstraintViolation {
+        return (refusal(for: error), false)
+      }
+    }
+  }
+
+  private static func isUnique(_ error: SalvorError) -> Bool {
+    // UNIQUE, PRIMARYKEY, ROWID of sqlite3.h
+    [2067, 1555, 2579].contains(error.sqliteCode ?? 0)
+  }
+
+  // MARK: Statements
+
+  /// Parents are inserted before children; what leaves a parent does so before the parent goes.
+  private func run(_ changed: [OverlayRow]) throws {
+    for row in changed where row.before == nil { try insert(row) }
+    for row in changed where row.before != nil && row.now != nil { try update(row) }
+    for row in changed.reversed() where row.now == nil { try delete(row) }
+  }
+
+  private func insert(_ row: OverlayRow) throws {
+    let table = catalog.tables[row.table]
+    guard let now = row.now else { return }
+    let slots = now.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run("INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))", now)
+  }
+
+  private func update(_ row: OverlayRow) throws {
+    guard let before = row.before, let now = row.now else { return }
+    let places = now.indices.filter { before[$0] != now[$0] }
+    try update(row.table, row.key, places, places.map { now[$0] })
+  }
+
+  private func update(_ place: Int, _ key: Key, _ places: [Int], _ values: [Value]) throws {
+    guard !places.isEmpty else { return }
+    let table = catalog.tables[place]
+    let sets = places.enumerated().map { "\(quoted(table.columns[$1].name)) = ?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run(
+      "UPDATE \(table.sql) AS x SET \(sets) WHERE \(table.keyMatches("x") { "?\(places.count + $0 + 1)" })",
+      values + key)
+  }
+
+  private func delete(_ row: OverlayRow) throws {
+    let table = catalog.tables[row.table]
+    try connection.run("DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", row.key)
+  }
+
+  /// Frees the unique values that rows give up. What stands in for them is gone before the set is written.
+  private func park(_ changed: [OverlayRow]) throws {
+    for row in changed {
+      guard let before = row.before else { continue }
+      let table = catalog.tables[row.table]
+      let unique = Set(table.uniqueColumns.flatMap(\.self)).subtracting(table.table.primaryKey)
+      let places = table.columns.indices.filter { place in
+        unique.contains(table.columns[place].name) && !before[place].isNull
+          && row.now.map { $0[place] != before[place] } ?? true
+      }
+      try update(row.table, row.key, places, places.map { standIn(table.columns[$0]) })
+    }
+  }
+
+  private func standIn(_ column: Column) -> Value {
+    let bits = Int64.random(in: Int64.min ... -1_000_000_000_000)
+    if column.nullable { return .null }
+    switch column.type {
+    case .integer, .boolean: return .integer(bits)
+    case .real: return .real(Double(bits))
+    case .blob: return .blob(Array("salvor \(bits)".utf8))
+    case .text, .timestamp, .json: return .text("salvor \(bits)")
+    }
+  }
+
+  // MARK: What is broken
+
+  /// References are proved before anything is written, so that no delete takes rows along that the client did not see.
+  private func brokenReference(_ changed: [OverlayRow], _ evaluation: SetEvaluation) throws -> RefusalText? {
+    for row in changed {
+      let table = catalog.tables[row.table]
+      guard let now = row.now else { continue }
+      for reference in table.table.references {
+        guard let column = table.place(reference.column), !now[column].isNull, row.before?[column] != now[column],
+          let parent = catalog.place(of: reference.table), catalog.tables[parent].keyCount == 1
+        else { continue }
+        if try evaluation.peek(parent, [now[column]]) == nil { return .missingParent(table, reference) }
+      }
+    }
+    var constraint: RefusalText?
+    for row in changed where row.now == nil {
+      let parent = catalog.tables[row.table]
+      for child in catalog.children[row.table] where try isReferenced(row, by: child, evaluation) {
+        let name = catalog.tables[child.table].name
+        if child.reference.takesRowsAlong {
+          return RefusalText(
+            .conflict,
+            "Rows of \(name) that the client did not see reference the deleted row of \(parent.name). Look at them first."
+          )
+        }
+        constraint = RefusalText(
+          .constraint, "Rows of \(name) still reference the deleted row of \(parent.name). Delete them first.")
+      }
+    }
+    return constraint
+  }
+
+  /// A row that the set does not take away references the deleted one.
+  private func isReferenced(
+    _ row: OverlayRow, by child: Catalog.ChildReference, _ evaluation: SetEvaluation
+  ) throws -> Bool {
+    let table = catalog.tables[child.table]
+    guard let column = table.place(child.reference.column), let value = row.key.first else { return false }
+    let seed = RowHash(table: table.name)
+    var isReferenced = false
+    try connection.query(
+      "SELECT \(table.keyList("c")) FROM \(table.sql) c WHERE c.\(quoted(child.reference.column)) = ?1", [value]
+    ) { found in
+      // Where the set has the row, the set says where it points.
+      let known = evaluation.overlay[seed.adding(found.values())]
+      isReferenced = known.map { $0.now?[column] == value } ?? true
+      return !isReferenced
+    }
+    return isReferenced
+  }
+
+  /// A foreign key of an adopted table that the schema does not name.
+  private func leftBroken() throws -> RefusalText? {
+    guard connection.hasUnresolvedForeignKeys else { return nil }
+    return RefusalText(
+      .constraint, "A foreign key of the server's database is broken by the request. Correct its rows.")
+  }
+
+  private func refusal(for error: SalvorError) -> RefusalText {
+    // TRIGGER of sqlite3.h: the words are the application's, with whatever values in them.
+    if error.sqliteCode == 1811 {
+      return RefusalText(.constraint, "A trigger of the server's database refused a row. Correct the row.")
+    }
+    // SQLite's own words: names of tables, columns and constraints, no values.
+    var text = error.message
+    if let start = text.firstRange(of: "SQLite: ") { text = String(text[start.upperBound...]) }
+    if let end = text.firstRange(of: " (code") { text = String(text[..<end.lowerBound]) }
+    return RefusalText(.constraint, "\(text). Correct the row.")
+  }
+}

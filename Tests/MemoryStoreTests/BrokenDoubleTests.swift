@@ -1,0 +1,73 @@
+import MemoryStore
+import SalvorContracts
+import SalvorStorage
+import Testing
+
+/// The suites are tested with stores that they must catch (architecture, rule 6).
+@Suite struct BrokenDoubleTests {
+  /// Whether any case fails; it ends with the first.
+  static func isCaught<Subject>(_ cases: [ContractCase<Subject>], _ subject: Subject) async -> Bool {
+    for rule in cases {
+      do {
+        try await rule.run(subject)
+      } catch {
+        return true
+      }
+    }
+    return false
+  }
+
+  @Test("the server suite catches every broken store", arguments: BrokenServerStore.Fault.allCases)
+  func catches(_ fault: BrokenServerStore.Fault) async {
+    let broken = memoryServer.wrapped { BrokenServerStore($0, fault) }
+    #expect(await Self.isCaught(ServerStoreContract.cases, broken))
+  }
+
+  @Test("the client suite catches every broken store", arguments: BrokenClientStore.Fault.allCases)
+  func catches(_ fault: BrokenClientStore.Fault) async {
+    let broken = memoryClient.wrapped { BrokenClientStore($0, fault) }
+    #expect(await Self.isCaught(ClientStoreContract.cases, broken))
+  }
+
+  /// Faults of one side that a pair shows, too: rows that differ, requests applied twice, keys leaked.
+  @Test(
+    "the pair suite catches broken servers",
+    arguments: [
+      BrokenServerStore.Fault.dropsRefusals, .appliesResendsTwice, .acceptsOutOfScope, .showsOutOfScope, .leaksKeys,
+      .echoes,
+      .forgetsTombstones, .forgetsDepartures, .endsDownloadsEarly, .roundsIntegers,
+    ])
+  func pairCatches(_ fault: BrokenServerStore.Fault) async {
+    let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
+    #expect(await Self.isCaught(StorePairContract.cases, broken))
+  }
+
+  @Test(
+    "the pair suite catches broken clients",
+    arguments: [
+      BrokenClientStore.Fault.losesRefusals, .losesAcceptedWrites, .resendsOtherBytes, .losesLastChunk,
+      .ignoresDepartures, .ignoresFull, .keepsSessionsOpen, .losesCursors,
+    ])
+  func pairCatches(_ fault: BrokenClientStore.Fault) async {
+    let broken = StorePairSubject(client: memoryClient.wrapped { BrokenClientStore($0, fault) }, server: memoryServer)
+    #expect(await Self.isCaught(StorePairContract.cases, broken))
+  }
+
+  /// The random histories, too, must see what a suite sees.
+  @Test(
+    "the comparison catches broken stores",
+    arguments: [BrokenServerStore.Fault.forgetsTombstones, .splitsGroups, .seesNoConflicts, .showsOutOfScope, .echoes])
+  func comparisonCatches(_ fault: BrokenServerStore.Fault) async {
+    let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
+    let comparison = StoreComparison(subject: broken, specification: memoryPair)
+    var isCaught = false
+    for seed in UInt64(1)...40 where !isCaught {
+      do {
+        try await comparison.run(seed: seed)
+      } catch {
+        isCaught = true
+      }
+    }
+    #expect(isCaught)
+  }
+}

@@ -1,0 +1,41 @@
+import MemoryStore
+import SalvorContracts
+import SalvorStorage
+import Testing
+
+private let memoryServer = StoreSubject<any ServerStore> {
+  let database = MemoryServerDatabase()
+  return { MemoryServerStore(database) }
+}
+
+private let memoryClient = StoreSubject<any ClientStore> {
+  let database = MemoryClientDatabase()
+  return { MemoryClientStore(database) }
+}
+
+private let pair = StorePairSubject(client: sqliteClient, server: memoryServer)
+private let specification = StorePairSubject(client: memoryClient, server: memoryServer)
+
+@Suite struct ContractTests {
+  @Test("ClientStoreContract", arguments: ClientStoreContract.cases)
+  func keepsTheContract(_ rule: ClientStoreContract.Case) async throws {
+    try await rule.run(sqliteClient)
+  }
+
+  @Test("StorePairContract with the specification's server", arguments: StorePairContract.cases)
+  func keepsThePairContract(_ rule: StorePairContract.Case) async throws {
+    try await rule.run(pair)
+  }
+
+  /// SALVOR_FUZZ_SEED and SALVOR_FUZZ_COMPARISONS choose others; SALVOR_FUZZ_TRACE=1 prints every step.
+  static let seeds: [UInt64] = (0..<(environment("SALVOR_FUZZ_COMPARISONS") ?? 40)).map {
+    (environment("SALVOR_FUZZ_SEED") ?? 1) &+ $0
+  }
+
+  @Test("random histories give what the specification gives", arguments: seeds)
+  func agreesWithTheSpecification(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: pair, specification: specification).run(seed: seed) { line in
+      if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import GzipCompression
+import HTTPClientTransport
+import HTTPServerTransport
+import NoAuthentication
+import SQLiteClientStore
+import SQLiteServerStore
+import SalvorClient
+import SalvorModel
+import SalvorServer
+import SalvorStorage
+import SalvorTransport
+
+/// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, gzip.
+struct BenchServer {
+  let url: String
+  private let engine: ServerEngine
+  private let transport: HTTPServerTransport
+
+  static func start(database: String, schema: Schema) async throws -> BenchServer {
+    let (engine, _) = try await ServerEngine.start(
+      ServerConfiguration(
+        schema: schema, store: SQLiteServerStore(path: database), authentication: NoAuthentication(),
+        compressions: [GzipCompression()]))
+    var options = HTTPServerOptions()
+    options.port = 0
+    let transport = HTTPServerTransport(options)
+    let url = try await transport.start { await engine.handle($0) }
+    return BenchServer(url: url, engine: engine, transport: transport)
+  }
+
+  func stop() async {
+    await transport.stop(graceMilliseconds: 1000)
+    await engine.stop()
+  }
+}
+
+/// The device of a measurement.
+struct BenchClient {
+  let client: SalvorClient
+  let transport: any ClientTransport
+  let credentials: [String: String]
+
+  static func make(database: String, schema: Schema, url: String) throws -> BenchClient {
+    let transport = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url)))
+    let credentials = credentialHeaders(["principal": "bench"])
+    return BenchClient(
+      client: SalvorClient(
+        SalvorClient.Configuration(
+          schema: schema, principal: "bench", store: SQLiteClientStore(path: database), transport: transport,
+          credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression())),
+      transport: transport, credentials: credentials)
+  }
+}
+
+/// A device's database with its triggers and without a row.
+func makeDeviceDatabase(_ path: String, schema: Schema) async throws {
+  let store = SQLiteClientStore(path: path)
+  _ = try await store.open(ClientSetup(schema: schema, principal: "bench"))
+  await store.close()
+}
