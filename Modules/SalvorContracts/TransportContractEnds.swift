@@ -223,10 +223,10 @@ extension TransportContract {
         try expect(count <= bytesMax, "the handler was given \(count) bytes")
       }
     },
-    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, bodyBytesMax") {
+    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, downloadBytesMax") {
       subject in
       var limits = Limits()
-      limits.bodyBytesMax = 1 << 20
+      limits.downloadBytesMax = 1 << 20
       let narrow = limits
       for length in [8 << 20, nil] {
         let server = TransportSubject(

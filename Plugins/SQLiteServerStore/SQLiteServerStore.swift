@@ -67,13 +67,17 @@ public final class SQLiteServerStore: ServerStore {
 
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     let (opening, catalog) = try await writer.open(setup)
+    await replaceReaders(catalog)
+    return opening
+  }
+
+  private func replaceReaders(_ catalog: Catalog) async {
     let readers = options.isFile ? (0..<options.readers).map { ServerReader(options, catalog, place: $0) } : []
     let before = state.withLock { state in
       defer { state.readers = readers }
       return state.readers
     }
     for reader in before { await reader.close() }
-    return opening
   }
 
   public func close() async {
@@ -85,7 +89,10 @@ public final class SQLiteServerStore: ServerStore {
     await writer.close()
   }
 
-  public func admit(_ query: AdmissionQuery) async throws -> Admission { try await writer.admit(query) }
+  public func admit(_ query: AdmissionQuery) async throws -> Admission {
+    if let catalog = try await writer.renewed() { await replaceReaders(catalog) }
+    return try await writer.admit(query)
+  }
 
   public func register(_ remote: RemoteID, principal: String) async throws {
     try await writer.register(remote, principal: principal)

@@ -21,7 +21,7 @@ actor ServerWriter {
     var side: SideFile?
     /// What the side file says.
     var written: Commit?
-    /// Of SQLite's schema, when the triggers were last looked at.
+    /// SQLite's own count, when the triggers were last looked at.
     var schemaVersion: Int64
     var isFull: Bool?
   }
@@ -33,37 +33,55 @@ actor ServerWriter {
 
   // MARK: Opening
 
-  /// What readers need, too.
+  /// The catalog is what readers need.
   func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, catalog: Catalog) {
     if let open, open.schema == setup.schema { return (open.opening, open.catalog) }
     close()
+    let open = try makeOpen(setup.schema, sameStart: nil)
+    self.open = open
+    return (open.opening, open.catalog)
+  }
+
+  /// - Parameter before: the opening of this same start of the server, where there was one.
+  private func makeOpen(_ schema: Schema, sameStart before: ServerOpening?) throws -> Open {
     let connection = try SQLiteConnection(
       options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
     try connection.pragma("journal_mode", "WAL")
-    try connection.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE")
-    var installation = Installation(connection, schema: setup.schema, random: options.random, clock: options.clock)
+    try connection.execute(
+      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
+    var installation = Installation(connection, schema: schema, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
-    var opening = installation.opening
     for notice in installation.notices { options.log(notice) }
-
     let side = options.isFile ? SideFile(options.path + ".salvor-side") : nil
-    if let content = side?.read(), content.server == opening.serverID {
+    var opening = before ?? installation.opening
+    if before == nil, let content = side?.read(), content.server == opening.serverID {
       opening.isRestored = try !knows(content, connection)
       if opening.isRestored {
         options.log(
-          "The server's database is older than \(options.path).salvor-side: it came from a backup (commit \(content.commit.number) is not in it).")
+          "The server's database is older than \(options.path).salvor-side: it came from a backup (commit \(content.commit.number) is not in it)."
+        )
       }
     }
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
     var open = Open(
-      connection: connection, catalog: catalog, opening: opening, schema: setup.schema, log: log,
+      connection: connection, catalog: catalog, opening: opening, schema: schema, log: log,
       book: RemoteBook(connection: connection), side: side, schemaVersion: try connection.schemaVersion())
     // What was written while no server ran.
     _ = try connection.transaction(.immediate) { try log.sweep() }
     try noteCommit(&open)
+    return open
+  }
+
+  /// Where another program changed the database's schema, its triggers may be gone: they are looked at and put back. Nil:
+  /// nothing was changed.
+  func renewed() throws -> Catalog? {
+    let before = try opened()
+    guard try before.connection.schemaVersion() != before.schemaVersion else { return nil }
+    let open = try makeOpen(before.schema, sameStart: before.opening)
+    before.connection.close()
     self.open = open
-    return (opening, catalog)
+    return open.catalog
   }
 
   private func knows(_ content: SideFile.Content, _ connection: SQLiteConnection) throws -> Bool {
@@ -108,24 +126,13 @@ actor ServerWriter {
     guard head.number > 0, head != open.written else { return }
     // The incarnation that made the commit: this one makes none before its first change.
     let incarnation = try open.connection.scalar(
-      "SELECT incarnation FROM salvor_commit WHERE number = ?1", .integer(head.number))?.string.flatMap { IncarnationID($0) }
+      "SELECT incarnation FROM salvor_commit WHERE number = ?1", .integer(head.number))?.string.flatMap {
+        IncarnationID($0)
+      }
     side.write(
       SideFile.Content(
         server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head))
     open.written = head
-  }
-
-  /// Whether another program changed the database's schema: its triggers may be gone. They are put back.
-  private func checkSchema() throws {
-    let open = try opened()
-    let version = try open.connection.schemaVersion()
-    guard version != open.schemaVersion else { return }
-    let schema = open.schema
-    close()
-    let before = open.opening
-    _ = try self.open(ServerSetup(schema: schema))
-    // It is the same start of the server.
-    self.open?.opening = before
   }
 
   // MARK: Contract
@@ -164,7 +171,13 @@ actor ServerWriter {
   }
 
   func process(_ upload: ProcessRequest) throws -> UploadResults {
-    if let recorded = try opened().book.results(upload.remote, upload.sequence) { return recorded }
+    if let recorded = try opened().book.results(upload.remote, upload.sequence) {
+      // It was deleted and registered again in between.
+      if let known = try opened().book.remote(upload.remote), !known.isDeleted, known.sequence == nil {
+        try transaction(durable: true) { try $0.book.takeUp(upload.sequence, of: upload.remote) }
+      }
+      return recorded
+    }
     let options = options
     return try transaction(durable: true) { open in
       _ = try open.log.sweep()
@@ -221,7 +234,8 @@ actor ServerWriter {
       throw unknownTable(name)
     }
     return try open.connection.rows(
-      "SELECT \(table.table.columns.map { quoted($0.name) }.joined(separator: ", ")) FROM \(table.sql) ORDER BY \(table.keyList())")
+      "SELECT \(table.table.columns.map { quoted($0.name) }.joined(separator: ", ")) FROM \(table.sql) ORDER BY \(table.keyList())"
+    )
   }
 
   func write(_ writes: [ApplicationWrite]) throws {

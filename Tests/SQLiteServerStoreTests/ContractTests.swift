@@ -40,7 +40,9 @@ private let memoryClient = StoreSubject<any ClientStore> {
 
   /// `SALVOR_SEEDS=from-to` runs others.
   static let seeds: ClosedRange<UInt64> = {
-    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap { UInt64($0) }
+    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
+      UInt64($0)
+    }
     return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : 1...20
   }()
 

@@ -64,8 +64,10 @@ struct ChangeTriggers {
   private func log(_ operation: Int64, _ row: String, old: String?) -> String { log("\(operation)", row, old: old) }
 
   private func log(_ operation: String, _ row: String, old: String?) -> String {
-    let values = keys.map { "\(row).\(quoted($0))" } + (old.map { old in table.relevant.map { "\(old).\(quoted($0))" } } ?? [])
-    return "INSERT INTO salvor_change (t, op, \(slots(values.count))) VALUES (\(t), \(operation), \(values.joined(separator: ", ")))"
+    let values =
+      keys.map { "\(row).\(quoted($0))" } + (old.map { old in table.relevant.map { "\(old).\(quoted($0))" } } ?? [])
+    return
+      "INSERT INTO salvor_change (t, op, \(slots(values.count))) VALUES (\(t), \(operation), \(values.joined(separator: ", ")))"
   }
 
   private func slots(_ count: Int) -> String { (0..<count).map { "v\($0)" }.joined(separator: ", ") }
@@ -95,7 +97,8 @@ struct ChangeTriggers {
   }
 
   private func pendingIs(_ row: String, alias: String) -> String {
-    zip(keys, table.keyPlaces).map { "\(alias).c\($1) IS \(row).\(quoted($0)) COLLATE BINARY" }.joined(separator: " AND ")
+    zip(keys, table.keyPlaces).map { "\(alias).c\($1) IS \(row).\(quoted($0)) COLLATE BINARY" }.joined(
+      separator: " AND ")
   }
 
   /// The pending row `alias` is still in the table.
@@ -115,7 +118,8 @@ struct ChangeTriggers {
     let others = table.shape.uniqueIndexes.filter { !$0.isPrimaryKey }
     let key = table.shape.uniqueIndexes.first(where: \.isPrimaryKey)
     let keyColumns = key.map { $0.columns.map { ($0.name ?? "", $0.collation) } } ?? keys.map { ($0, "BINARY") }
-    return [keyColumns] + others.map { $0.columns.compactMap { column in column.name.map { ($0, column.collation) } } }
+    return [keyColumns]
+      + others.map { $0.columns.compactMap { column in column.name.map { ($0, column.collation) } } }
       .filter { !$0.isEmpty }
   }
 

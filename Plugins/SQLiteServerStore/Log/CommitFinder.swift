@@ -42,7 +42,8 @@ struct Trimming {
       return false
     }
     guard let floor else { return }
-    let sequence = try connection.integer("SELECT last_seq FROM salvor_commit WHERE number = ?1", .integer(floor.number)) ?? 0
+    let sequence =
+      try connection.integer("SELECT last_seq FROM salvor_commit WHERE number = ?1", .integer(floor.number)) ?? 0
     try connection.run(
       "DELETE FROM salvor_change WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM salvor_change)", .integer(sequence))
     try connection.run("DELETE FROM salvor_gone WHERE seq <= ?1", .integer(sequence))

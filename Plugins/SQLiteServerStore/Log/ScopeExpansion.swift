@@ -138,7 +138,8 @@ struct ScopeExpansion {
         + "FROM \(moved(table)) WHERE seq > ?1", .integer(base))
     try connection.run(
       "INSERT INTO salvor_gone (seq, t, deleted, \(keys), \(dimensions)) "
-        + "SELECT seq, \(table.number), deleted, \(keys), \(dimensions) FROM \(moved(table)) WHERE had = 1 AND changed = 1")
+        + "SELECT seq, \(table.number), deleted, \(keys), \(dimensions) FROM \(moved(table)) WHERE had = 1 AND changed = 1"
+    )
   }
 
   // MARK: Where a row was and is

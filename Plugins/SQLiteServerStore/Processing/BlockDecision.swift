@@ -19,25 +19,40 @@ final class BlockDecision {
     writer = SetWriter(rows)
   }
 
-  /// Decides one request. False: it breaks a constraint on its own, or lacks a parent; `tally` is of no use then.
+  /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
-    var reader = StepReader(rows, over: tally.refusedRows)
-    let steps = try tally.hasRefused ? reader.steps(of: request) : nil
-    return try attempt([(request, steps)], &tally, isLast: false) == nil && tally.carried.isEmpty
+    var steps: [Step]?
+    if tally.hasRefused || !tally.carried.isEmpty {
+      var reader = StepReader(rows, over: tally.refusedRows)
+      steps = try reader.steps(of: request)
+    }
+    var evaluation = SetEvaluation(rows, upload.principal)
+    var decisions = SetDecisions()
+    try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
+    // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
+    if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
+    if try write(evaluation, &tally) != nil { return false }
+    tally.kept += evaluation.kept
+    decisions.join(&tally)
+    return true
   }
 
+  /// Decides requests together.
+  ///
   /// - Parameter isLast: nothing follows that could bring a missing parent.
   func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
     guard !requests.isEmpty else { return }
     var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try requests.map { try reader.steps(of: $0) }
     var made: [UInt64: StagedChange] = [:]
-    for request in requests { for change in request.changes where change.operation == .insert { made[change.hash] = change } }
+    for request in requests {
+      for change in request.changes where change.operation == .insert { made[change.hash] = change }
+    }
     let order = try RequestOrder.order(requests, steps) { hash in
       guard let change = made[hash], let place = change.table else { return false }
       return try rows.row(place, change.key) != nil
     }
-    var open = [order.map { (request: requests[$0], steps: Optional(steps[$0])) }[...]]
+    var open = [order.map { (request: requests[$0], steps: steps[$0]) }[...]]
     while let set = open.popLast() {
       guard let broken = try attempt(set, &tally, isLast: isLast) else { continue }
       if set.count > 1 {
@@ -46,9 +61,9 @@ final class BlockDecision {
         open.append(set[..<middle])
       } else if let single = set.first {
         if broken.reason == .missingParent && !isLast {
-          tally.carry(single.request, single.steps ?? [])
+          tally.carry(single.request, single.steps)
         } else {
-          tally.refuse(single.request, broken, single.steps ?? [])
+          tally.refuse(RefusedRequest(single.request, broken, single.steps))
         }
       }
     }
@@ -56,35 +71,39 @@ final class BlockDecision {
 
   /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
   private func attempt(
-    _ set: some Collection<(request: StagedRequest, steps: [Step]?)>, _ tally: inout Tally, isLast: Bool
+    _ set: ArraySlice<(request: StagedRequest, steps: [Step])>, _ tally: inout Tally, isLast: Bool
   ) throws -> RefusalText? {
-    var next = tally
     var evaluation = SetEvaluation(rows, upload.principal)
-    for (request, steps) in set {
-      if let steps, let blocker = next.blocker(of: steps) {
-        next.refuse(request, .blocked, steps, blockedBy: blocker)
-      } else if let steps, next.carriedPrints.first(neededBy: steps) != nil {
-        next.carry(request, steps)
-      } else {
-        let keptBefore = evaluation.kept.count
-        guard let refusal = try evaluation.decide(request, &foreign) else {
-          next.accept(request.stamp, request.first, request.last)
-          if evaluation.kept.count > keptBefore { next.conflicts += 1 }
-          continue
-        }
-        var reader = StepReader(rows, over: next.refusedRows)
-        let found = try steps ?? reader.steps(of: request)
-        if refusal.reason == .missingParent && !isLast {
-          next.carry(request, found)
-        } else {
-          next.refuse(request, refusal, found)
-        }
-      }
-    }
-    if let broken = try write(evaluation, &next) { return broken }
-    next.kept += evaluation.kept
-    tally = next
+    var decisions = SetDecisions()
+    for (request, steps) in set { try decide(request, steps, &evaluation, &decisions, tally, isLast: isLast) }
+    if let broken = try write(evaluation, &tally) { return broken }
+    tally.kept += evaluation.kept
+    decisions.join(&tally)
     return nil
+  }
+
+  /// - Parameter steps: nil where nothing was refused before.
+  private func decide(
+    _ request: StagedRequest, _ steps: [Step]?, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions,
+    _ tally: Tally, isLast: Bool
+  ) throws {
+    if let steps, let blocker = decisions.blocker(of: steps, tally) {
+      return decisions.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+    }
+    if let steps, decisions.waits(steps, tally) { return decisions.carry(request, steps) }
+    let keptBefore = evaluation.kept.count
+    guard let refusal = try evaluation.decide(request, &foreign) else {
+      decisions.accept(request)
+      if evaluation.kept.count > keptBefore { decisions.conflicts += 1 }
+      return
+    }
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let found = try steps ?? reader.steps(of: request)
+    if refusal.reason == .missingParent && !isLast {
+      decisions.carry(request, found)
+    } else {
+      decisions.refuse(RefusedRequest(request, refusal, found))
+    }
   }
 
   private struct Broken: Error { var text: RefusalText }
@@ -104,9 +123,8 @@ final class BlockDecision {
   }
 
   /// Puts the conflict versions beside the rows, for a person.
-  func record(_ kept: [SetEvaluation.ConflictVersion], now: Int64) throws {
-    guard !kept.isEmpty else { return }
-    let version = try CommitLog.state(connection).head.number
+  /// - Parameter version: the newest commit before the upload.
+  func record(_ kept: [SetEvaluation.ConflictVersion], version: Int64, now: Int64) throws {
     for entry in kept {
       let table = rows.catalog.tables[entry.table]
       func members(_ columns: [Int], _ values: [Value]) -> Value {

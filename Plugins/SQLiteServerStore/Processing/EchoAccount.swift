@@ -66,7 +66,8 @@ struct EchoAccount {
     guard !changedAgain.isEmpty else { return }
     var found: [UInt64: (place: Int, key: Key, isMade: Bool, entries: [Int64])] = [:]
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
-    try connection.query("SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(first)]) { row in
+    try connection.query("SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(first)])
+    { row in
       guard let place = catalog.place(number: row.int64(1)) else { return true }
       let key = row.values(from: 3, count: catalog.tables[place].keyCount)
       let hash = seeds[place].adding(key)
@@ -87,7 +88,8 @@ struct EchoAccount {
     var last = sequence
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
     var extra: [(Int, Key, UInt64)] = []
-    try connection.query("SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(sequence)]) { row in
+    try connection.query("SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(sequence)])
+    { row in
       last = row.int64(0)
       guard let place = catalog.place(number: row.int64(1)) else { return true }
       let key = row.values(from: 2, count: catalog.tables[place].keyCount)

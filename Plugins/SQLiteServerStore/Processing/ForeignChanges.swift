@@ -36,8 +36,9 @@ struct ForeignChanges {
   /// The last entry of the commit.
   private mutating func sequence(of made: Int64) throws -> Int64 {
     if let known = sequences[made] { return known }
-    let found = try connection.integer(
-      "SELECT last_seq FROM salvor_commit WHERE number <= ?1 ORDER BY number DESC LIMIT 1", .integer(made)) ?? 0
+    let found =
+      try connection.integer(
+        "SELECT last_seq FROM salvor_commit WHERE number <= ?1 ORDER BY number DESC LIMIT 1", .integer(made)) ?? 0
     sequences[made] = found
     return found
   }

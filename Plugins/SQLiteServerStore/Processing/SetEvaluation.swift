@@ -175,6 +175,7 @@ extension RefusalText {
   static func missingParent(_ table: ServerTable, _ reference: Reference) -> RefusalText {
     RefusalText(
       .missingParent,
-      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server. Insert it first.")
+      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server. Insert it first."
+    )
   }
 }

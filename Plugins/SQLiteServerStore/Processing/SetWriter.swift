@@ -68,7 +68,8 @@ struct SetWriter {
     let table = catalog.tables[place]
     let sets = places.enumerated().map { "\(quoted(table.columns[$1].name)) = ?\($0 + 1)" }.joined(separator: ", ")
     try connection.run(
-      "UPDATE \(table.sql) AS x SET \(sets) WHERE \(table.keyMatches("x") { "?\(places.count + $0 + 1)" })", values + key)
+      "UPDATE \(table.sql) AS x SET \(sets) WHERE \(table.keyMatches("x") { "?\(places.count + $0 + 1)" })",
+      values + key)
   }
 
   private func delete(_ row: OverlayRow) throws {
@@ -83,7 +84,8 @@ struct SetWriter {
       let table = catalog.tables[row.table]
       let unique = Set(table.uniqueColumns.flatMap(\.self)).subtracting(table.table.primaryKey)
       let places = table.columns.indices.filter { place in
-        unique.contains(table.columns[place].name) && !before[place].isNull && row.now.map { $0[place] != before[place] } ?? true
+        unique.contains(table.columns[place].name) && !before[place].isNull
+          && row.now.map { $0[place] != before[place] } ?? true
       }
       try update(row.table, row.key, places, places.map { standIn(table.columns[$0]) })
     }
@@ -122,7 +124,8 @@ struct SetWriter {
         if child.reference.takesRowsAlong {
           return RefusalText(
             .conflict,
-            "Rows of \(name) that the client did not see reference the deleted row of \(parent.name). Look at them first.")
+            "Rows of \(name) that the client did not see reference the deleted row of \(parent.name). Look at them first."
+          )
         }
         constraint = RefusalText(
           .constraint, "Rows of \(name) still reference the deleted row of \(parent.name). Delete them first.")

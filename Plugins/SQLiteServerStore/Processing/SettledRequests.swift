@@ -64,7 +64,8 @@ struct SettledRequests {
       """
     for range in tally.acceptedRanges {
       try connection.run(
-        sql, .text(range.stamp.text), .integer(range.first), .integer(range.last), .text(remote.text), .integer(now), .null)
+        sql, .text(range.stamp.text), .integer(range.first), .integer(range.last), .text(remote.text), .integer(now),
+        .null)
     }
     for (request, refusal) in tally.refusedRequests {
       let json: JSONValue = [

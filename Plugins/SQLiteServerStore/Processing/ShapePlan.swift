@@ -103,7 +103,8 @@ final class ShapePlan {
       else { return }
       let count = shape.columns.count
       let sets = shape.columns.enumerated().map { "\(quoted($1)) = ?\($0 + 1)" }
-      sql = "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
+      sql =
+        "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
         + table.keyMatches("x") { "?\(count + $0 + 1)" }
       if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
       parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems

@@ -1,7 +1,7 @@
 import SalvorModel
 import SalvorStorage
 
-/// What has been decided of an upload so far. A value: an attempt that fails takes nothing with it.
+/// What has been decided of an upload so far.
 struct Tally {
   var accepted: Int64 = 0
   var conflicts: Int64 = 0
@@ -33,30 +33,12 @@ struct Tally {
     }
   }
 
-  mutating func refuse(_ request: StagedRequest, _ text: RefusalText, _ steps: [Step], blockedBy: RequestID? = nil) {
-    let refusal = Refusal(
-      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, blockedBy: blockedBy)
-    refusals.append(refusal)
-    refusedRequests.append((request, refusal))
-    remember(request, steps)
-  }
-
-  /// A request that was refused under an earlier upload.
-  mutating func repeatRefusal(_ request: StagedRequest, _ refusal: Refusal, _ steps: [Step]) {
-    refusals.append(refusal)
-    remember(request, steps)
-  }
-
-  private mutating func remember(_ request: StagedRequest, _ steps: [Step]) {
-    refusedPrints.add(steps, by: request.ordinal)
-    refusedIDs[request.ordinal] = request.id
-    for step in steps { refusedRows[step.row] = .some(step.after) }
-  }
-
-  /// The refused request that one with these steps depends on.
-  func blocker(of steps: [Step]) -> RequestID? {
-    guard hasRefused, let ordinal = refusedPrints.first(neededBy: steps) else { return nil }
-    return refusedIDs[ordinal]
+  mutating func refuse(_ refused: RefusedRequest) {
+    refusals.append(refused.refusal)
+    if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
+    refusedPrints.add(refused.steps, by: refused.request.ordinal)
+    refusedIDs[refused.request.ordinal] = refused.request.id
+    for step in refused.steps { refusedRows[step.row] = .some(step.after) }
   }
 
   mutating func carry(_ request: StagedRequest, _ steps: [Step]) {
@@ -70,6 +52,72 @@ struct Tally {
       carriedPrints = Footprints()
     }
     return carried
+  }
+}
+
+struct RefusedRequest {
+  var request: StagedRequest
+  var refusal: Refusal
+  var steps: [Step]
+  /// It was refused under an earlier upload.
+  var isRepeated = false
+
+  init(_ request: StagedRequest, _ text: RefusalText, _ steps: [Step], blockedBy: RequestID? = nil) {
+    self.request = request
+    self.steps = steps
+    refusal = Refusal(
+      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, blockedBy: blockedBy)
+  }
+
+  init(_ request: StagedRequest, repeating refusal: Refusal, _ steps: [Step]) {
+    self.request = request
+    self.refusal = refusal
+    self.steps = steps
+    isRepeated = true
+  }
+}
+
+/// What one attempt at a set of requests decides. It joins the tally only where the set is written.
+struct SetDecisions {
+  private(set) var accepted: [StagedRequest] = []
+  private(set) var refused: [RefusedRequest] = []
+  private(set) var carried: [(request: StagedRequest, steps: [Step])] = []
+  var conflicts: Int64 = 0
+  private var refusedPrints = Footprints()
+  private var carriedPrints = Footprints()
+  private var refusedIDs: [Int: RequestID] = [:]
+
+  /// The refused request, here or before, that one with these steps depends on; the first of them.
+  func blocker(of steps: [Step], _ tally: Tally) -> RequestID? {
+    let here = refusedPrints.isEmpty ? nil : refusedPrints.first(neededBy: steps)
+    let before = tally.hasRefused ? tally.refusedPrints.first(neededBy: steps) : nil
+    guard let first = [here, before].compactMap(\.self).min() else { return nil }
+    return refusedIDs[first] ?? tally.refusedIDs[first]
+  }
+
+  func waits(_ steps: [Step], _ tally: Tally) -> Bool {
+    !carriedPrints.isEmpty && carriedPrints.first(neededBy: steps) != nil
+      || !tally.carriedPrints.isEmpty && tally.carriedPrints.first(neededBy: steps) != nil
+  }
+
+  mutating func accept(_ request: StagedRequest) { accepted.append(request) }
+
+  mutating func refuse(_ entry: RefusedRequest) {
+    refused.append(entry)
+    refusedPrints.add(entry.steps, by: entry.request.ordinal)
+    refusedIDs[entry.request.ordinal] = entry.request.id
+  }
+
+  mutating func carry(_ request: StagedRequest, _ steps: [Step]) {
+    carried.append((request, steps))
+    carriedPrints.add(steps, by: request.ordinal)
+  }
+
+  func join(_ tally: inout Tally) {
+    for request in accepted { tally.accept(request.stamp, request.first, request.last) }
+    for entry in refused { tally.refuse(entry) }
+    for entry in carried { tally.carry(entry.request, entry.steps) }
+    tally.conflicts += conflicts
   }
 }
 

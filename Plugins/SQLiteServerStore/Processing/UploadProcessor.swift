@@ -7,11 +7,15 @@ import SalvorWire
 ///
 /// It goes block by block, a block being as many chunks as `blockBytes` holds. First straight through: a request that
 /// nothing speaks against is one prepared statement, its values bound where they stand in the payload; any other is
-/// evaluated on its own. Where a request breaks a constraint, the block begins again as a set: evaluated in order,
-/// written squashed to one change a row, and bisected down to the requests to refuse (`BlockDecision`).
+/// evaluated on its own. Where a request breaks a constraint, requests are decided as a set: evaluated in order, written
+/// squashed to one change a row, and bisected down to the ones to refuse (`BlockDecision`).
 final class UploadProcessor {
   /// What is held in memory at a time.
   private static let blockBytes = 4 << 20
+  /// Up to here the pages that a block changes are kept for going back: for a large one that costs as much as the block.
+  private static let smallBlockBytes = 64 << 10
+  /// How many requests of a large block are a set where one breaks a constraint.
+  private static let setRequestsMax = 16
 
   private let connection: SQLiteConnection
   private let catalog: Catalog
@@ -85,7 +89,7 @@ final class UploadProcessor {
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: tally.refusals.sorted { $0.counter < $1.counter })
-    try decision.record(tally.kept, now: now)
+    try decision.record(tally.kept, version: before.head.number, now: now)
     try settled.write(tally)
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
@@ -93,23 +97,66 @@ final class UploadProcessor {
 
   private func processBlock(isLast: Bool) throws {
     let chunks = block
+    let isSmall = heldBytes <= Self.smallBlockBytes
     block = []
     heldBytes = 0
-    let readingBefore = reading
-    if tally.carried.isEmpty && reading.group == nil {
-      let tallyBefore = tally
-      do {
-        try connection.savepoint("salvor_block") {
-          try read(chunks, single: straight(_:_:_:_:_:)) { try straight($0) }
-          // A request that goes on in the next block is decided there.
-          if isLast, let request = reading.group { try straight(request) }
-        }
-        if isLast { reading.group = nil }
-        return
-      } catch is NeedsSet {
-        tally = tallyBefore
-        reading = readingBefore
+    if isSmall { try processWhole(chunks, isLast: isLast) } else { try processStraight(chunks, isLast: isLast) }
+    if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
+  }
+
+  /// A large block: where a request breaks a constraint, it and the next few are a set, and then it goes on straight.
+  private func processStraight(_ chunks: [[UInt8]], isLast: Bool) throws {
+    var set: [StagedRequest] = []
+    func decideSet() throws {
+      defer { set = [] }
+      try decision.decide(set, &tally, isLast: false)
+    }
+    func take(_ request: StagedRequest) throws {
+      set.append(request)
+      if set.count >= Self.setRequestsMax { try decideSet() }
+    }
+    try read(chunks) { plan, row, stamp, counter, made in
+      if !set.isEmpty {
+        let request = request(plan, row, stamp, counter, made)
+        if try !isSettled(request) { try take(request) }
+      } else if let broken = try straight(plan, row, stamp, counter, made) {
+        try take(broken)
       }
+    } group: { request in
+      if try isSettled(request) { return }
+      if !set.isEmpty {
+        try take(request)
+      } else if try !decision.decideAlone(request, &tally) {
+        try take(request)
+      }
+    }
+    if isLast, let request = reading.group {
+      reading.group = nil
+      if try !isSettled(request) { try take(request) }
+    }
+    try decideSet()
+  }
+
+  /// A small block, and so nearly every upload: all of it is one set where a request breaks a constraint.
+  private func processWhole(_ chunks: [[UInt8]], isLast: Bool) throws {
+    let tallyBefore = tally
+    let readingBefore = reading
+    do {
+      try connection.savepoint("salvor_block") {
+        try read(chunks) { plan, row, stamp, counter, made in
+          if try straight(plan, row, stamp, counter, made) != nil { throw NeedsSet() }
+        } group: { request in
+          if try !isSettled(request), try !decision.decideAlone(request, &tally) { throw NeedsSet() }
+        }
+        if isLast, let request = reading.group, try !isSettled(request) {
+          if try !decision.decideAlone(request, &tally) { throw NeedsSet() }
+        }
+      }
+      if isLast { reading.group = nil }
+      return
+    } catch is NeedsSet {
+      tally = tallyBefore
+      reading = readingBefore
     }
     var requests = tally.takeCarried()
     try read(chunks) { plan, row, stamp, counter, made in
@@ -200,36 +247,33 @@ final class UploadProcessor {
 
   // MARK: Straight through
 
-  /// A request of one change: most of any upload.
+  /// A request of one change: most of any upload. Nil: it is decided. Else the request, which breaks a constraint or lacks
+  /// a parent.
   private func straight(
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
-  ) throws {
+  ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
-    if plan.statement != nil, !tally.hasRefused, try !settled.mayHold(stamp),
-      plan.refusal(row, catalog, limits) == nil, try !decision.foreign.isNewer(hash, than: made),
-      try run(plan, row, hash)
-    {
+    let mayRun =
+      try plan.statement != nil && !settled.mayHold(stamp) && plan.refusal(row, catalog, limits) == nil
+      && !decision.foreign.isNewer(hash, than: made)
+    if mayRun, !tally.hasRefused, tally.carried.isEmpty, try run(plan, row, hash) {
       reading.nextOrdinal += 1
       tally.accept(stamp, counter, counter)
-      return
+      return nil
     }
     let request = request(plan, row, stamp, counter, made)
-    if try isSettled(request) { return }
-    if tally.hasRefused, plan.statement != nil, request.changes[0].refusal == nil {
+    if try isSettled(request) { return nil }
+    if mayRun, tally.hasRefused || !tally.carried.isEmpty {
       // Most requests have nothing to do with the refused ones.
       var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
-      if let blocker = tally.blocker(of: steps) { return tally.refuse(request, .blocked, steps, blockedBy: blocker) }
-      if try !decision.foreign.isNewer(hash, than: made), try run(plan, row, hash) {
-        return tally.accept(stamp, counter, counter)
+      let none = SetDecisions()
+      if none.blocker(of: steps, tally) == nil, !none.waits(steps, tally), try run(plan, row, hash) {
+        tally.accept(stamp, counter, counter)
+        return nil
       }
     }
-    if try !decision.decideAlone(request, &tally) { throw NeedsSet() }
-  }
-
-  private func straight(_ request: StagedRequest) throws {
-    if try isSettled(request) { return }
-    if try !decision.decideAlone(request, &tally) { throw NeedsSet() }
+    return try decision.decideAlone(request, &tally) ? nil : request
   }
 
   /// True: the statement has changed its row. False: it did nothing.
@@ -254,7 +298,7 @@ final class UploadProcessor {
     case .accepted: tally.accepted += 1
     case .refused(let refusal):
       var reader = StepReader(rows, over: tally.refusedRows)
-      tally.repeatRefusal(request, refusal, try reader.steps(of: request))
+      tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))
     }
     return true
   }

@@ -88,7 +88,8 @@ struct RemoteBook {
   func record(_ remote: RemoteID, _ sequence: SequenceID, _ results: UploadResults, now: Int64) throws {
     if let before = try self.remote(remote)?.sequence, before != sequence { try remember(before, of: remote, now: now) }
     try connection.run(
-      "UPDATE salvor_remote SET sequence = ?2, last_upload = ?3 WHERE id = ?1", .text(remote.text), .text(sequence.text),
+      "UPDATE salvor_remote SET sequence = ?2, last_upload = ?3 WHERE id = ?1", .text(remote.text),
+      .text(sequence.text),
       .integer(now))
     try connection.run(
       "INSERT INTO salvor_result (remote, sequence, result) VALUES (?1, ?2, ?3) "
@@ -97,12 +98,21 @@ struct RemoteBook {
     try unstage(remote)
   }
 
+  /// S := `sequence`, which is that of the recorded results.
+  func takeUp(_ sequence: SequenceID, of remote: RemoteID) throws {
+    try connection.run(
+      "UPDATE salvor_remote SET sequence = ?2 WHERE id = ?1", .text(remote.text), .text(sequence.text))
+    try connection.run(
+      "DELETE FROM salvor_sequence WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text))
+  }
+
   /// Of the remote's last upload, where it is `sequence`; also after an administrator has deleted the remote.
   func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {
     guard
       let text = try connection.scalar(
-        "SELECT result FROM salvor_result WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text))?
-        .string
+        "SELECT result FROM salvor_result WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text)
+      )?
+      .string
     else { return nil }
     return try UploadResults(JSONValue(parsing: Array(text.utf8)))
   }
@@ -115,15 +125,18 @@ struct RemoteBook {
       "DELETE FROM salvor_staging WHERE remote = ?1 AND sequence <> ?2", .text(remote.text), .text(sequence.text))
     if index > 0 {
       let before = try connection.integer(
-        "SELECT last FROM salvor_staging WHERE remote = ?1 AND chunk = ?2", .text(remote.text), .integer(Int64(index) - 1))
+        "SELECT last FROM salvor_staging WHERE remote = ?1 AND chunk = ?2", .text(remote.text),
+        .integer(Int64(index) - 1))
       guard let before, before < chunk.firstCounter else {
         throw SalvorError(
           .chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
       }
     }
-    let staged = try connection.integer(
-      "SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging WHERE remote = ?1 AND chunk <> ?2", .text(remote.text),
-      .integer(Int64(index))) ?? 0
+    let staged =
+      try connection.integer(
+        "SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging WHERE remote = ?1 AND chunk <> ?2",
+        .text(remote.text),
+        .integer(Int64(index))) ?? 0
     guard Int(staged) + chunk.bytes.count <= limits.uploadBytesMax else {
       throw SalvorError(
         .tooLarge, "The upload is larger than \(limits.uploadBytesMax) bytes. Send it in parts.")

@@ -61,7 +61,8 @@ struct Installation {
         for reference in schema.table(name)?.references ?? [] where reference.inheritsScope {
           if reference.table == table.name {
             throw SalvorError(
-              .schemaRefused, "\(table.name).\(reference.column) makes the table inherit its own scope. Change the schema.",
+              .schemaRefused,
+              "\(table.name).\(reference.column) makes the table inherit its own scope. Change the schema.",
               context: ["table": table.name, "column": reference.column])
           }
           if seen.insert(reference.table).inserted { open.append(reference.table) }
@@ -75,7 +76,8 @@ struct Installation {
     guard format <= ServerDDL.format else {
       throw SalvorError(
         .schemaRefused,
-        "The database was written by a later version of Salvor (format \(format), this one knows \(ServerDDL.format)). Update this server.")
+        "The database was written by a later version of Salvor (format \(format), this one knows \(ServerDDL.format)). Update this server."
+      )
     }
   }
 
@@ -137,10 +139,12 @@ struct Installation {
         number = before.number
         generation = before.generation
         let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
-        let triggers = try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text("triggers.\(number)"))
+        let triggers = try connection.scalar(
+          "SELECT value FROM salvor_server WHERE key = ?1", .text("triggers.\(number)"))
         if triggers?.string != digest(Array(before.triggers.utf8)) {
           notices.append(
-            "\(table.name): a trigger of the change log was missing or altered. It was put back; the table's group is fed whole once.")
+            "\(table.name): a trigger of the change log was missing or altered. It was put back; the table's group is fed whole once."
+          )
           generation += 1
         } else if !found.isEmpty || before.grouping != table.group {
           generation += 1
@@ -176,14 +180,16 @@ struct Installation {
       let isRowid = table.primaryKey == [reference.column]
       guard covered == 0, !isRowid, let place = table.columnIndex(reference.column) else { continue }
       try connection.execute(
-        "CREATE INDEX IF NOT EXISTS salvor_reference_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(reference.column)))")
+        "CREATE INDEX IF NOT EXISTS salvor_reference_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(reference.column)))"
+      )
     }
   }
 
   private mutating func identify(isNew: Bool) throws {
     if let text = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string {
       guard let id = ServerID(text) else {
-        throw SalvorError(.storageCorrupt, "The server ID in salvor_server is damaged. Restore the database from a copy.")
+        throw SalvorError(
+          .storageCorrupt, "The server ID in salvor_server is damaged. Restore the database from a copy.")
       }
       opening.serverID = id
       return

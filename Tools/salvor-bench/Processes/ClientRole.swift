@@ -8,7 +8,7 @@ func runClientRole(_ arguments: [String]) async throws {
   guard arguments.count == 3, let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role client DATABASE SCHEMA URL")
   }
-  let device = try RunningClient.make(database: arguments[0], schema: schema, url: arguments[2])
+  let device = try BenchClient.make(database: arguments[0], schema: schema, url: arguments[2])
   for await command in roleCommands() {
     do {
       switch command["do"]?.string {
@@ -26,7 +26,7 @@ func runClientRole(_ arguments: [String]) async throws {
   await device.client.close()
 }
 
-private func timedSync(_ device: RunningClient) async throws -> [(String, JSONValue)] {
+private func timedSync(_ device: BenchClient) async throws -> [(String, JSONValue)] {
   let sockets = SocketBytes.now()
   let cpu = Measure.cpu()
   let start = Measure.wall()
@@ -50,7 +50,7 @@ private func timedSync(_ device: RunningClient) async throws -> [(String, JSONVa
 }
 
 /// Syncs with nothing to do and bare requests in turns, so that both meet the same machine.
-private func idle(_ device: RunningClient, count: Int) async throws -> [(String, JSONValue)] {
+private func idle(_ device: BenchClient, count: Int) async throws -> [(String, JSONValue)] {
   var syncs: [Double] = []
   var requests: [Double] = []
   for _ in 0..<count {

@@ -6,7 +6,7 @@ func runServerRole(_ arguments: [String]) async throws {
   guard arguments.count == 2, let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role server DATABASE SCHEMA")
   }
-  let server = try await RunningServer.start(database: arguments[0], schema: schema)
+  let server = try await BenchServer.start(database: arguments[0], schema: schema)
   reply([("url", .string(server.url))] + usage())
   for await _ in roleCommands() { reply(usage()) }
   await server.stop()

@@ -1,0 +1,173 @@
+import SQLiteServerStore
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import Testing
+
+/// What the contract's small uploads cannot show: blocks, triggers of the server's own, conflict versions.
+@Suite struct ProcessingTests {
+  static let tree = Schema(tables: [
+    Table(
+      "node", primaryKey: ["id"],
+      columns: [
+        Column("id", .integer), Column("up", .integer, nullable: true), Column("label", .text, nullable: true),
+        Column("seats", .integer, defaultValue: 1),
+      ], references: [Reference(column: "up", table: "node")], unique: [["label"]], check: ["seats < 100"])
+  ])
+
+  private func node(_ id: Int, up: Int? = nil, label: String? = nil, seats: Int = 1) -> HandChange {
+    .insert(
+      "node",
+      [
+        ("id", .integer(Int64(id))), ("up", up.map { .integer(Int64($0)) } ?? .null),
+        ("label", label.map { Value.text($0) } ?? .null), ("seats", .integer(Int64(seats))),
+      ])
+  }
+
+  @Test("a large upload, chunk by chunk, refuses exactly what must be, and what depends on it (semantics 7)")
+  func large() async throws {
+    let desk = try await ServerDesk(Self.tree)
+    let device = try await desk.device()
+    // Long labels make more than one block. Children stand before their parents; some parents never come.
+    let filler = String(repeating: "x", count: 600)
+    let count = 9_000
+    var sent: [HandChange] = []
+    for id in 1...count {
+      let up = id % 100 == 0 ? 1_000_000 + id : id % 50 == 7 ? id + 1 : nil
+      sent.append(node(id, up: up, label: "\(id)\(filler)", seats: id % 1000 == 3 ? 100 : 1))
+    }
+    // Depends on a refused one: node 100 lacks its parent.
+    sent.append(.update("node", [100], [("label", .text("100\(filler)"), "new")]))
+    sent.append(node(count + 1, up: 3))
+    sent.append(.update("node", [5], [("label", .text("5\(filler)"), "five")]))
+    let results = try await desk.uploaded(device, sent, perChunk: 500)
+    let reasons = Dictionary(grouping: results.refused, by: \.reason).mapValues(\.count)
+    #expect(reasons == [.missingParent: count / 100, .constraint: count / 1000, .blocked: 2])
+    #expect(results.acceptedRequests == Int64(sent.count - results.refused.count))
+    #expect(Set(results.refused.filter { $0.reason == .blocked }.compactMap(\.blockedBy?.counter)) == [100, 3])
+    let other = try desk.other()
+    #expect(try other.integer("SELECT count(*) FROM node") == Int64(count - count / 100 - count / 1000))
+    #expect(try other.scalar("SELECT label FROM node WHERE id = 5") == "five")
+    #expect(try other.rows("PRAGMA foreign_key_check") == [])
+    #expect(try other.scalar("PRAGMA integrity_check") == "ok")
+    // The sender has all of it.
+    try await device.download()
+    #expect(try await device.download() == [])
+    let reader = try await desk.device("bert")
+    #expect(try await reader.download().count == count - count / 100 - count / 1000 + 1)
+  }
+
+  @Test("the same upload again, under another sequence ID, changes nothing; refusals are repeated (semantics 5)")
+  func settledBefore() async throws {
+    let desk = try await ServerDesk(Self.tree)
+    let device = try await desk.device()
+    let sent = [node(1), node(2, seats: 100), node(3, up: 2)]
+    let first = try await desk.uploaded(device, sent)
+    let stamp = try #require(first.refused.first?.stamp)
+    try desk.other().execute("DELETE FROM node")
+    let head = try await desk.store.sweep()
+    // The same requests from a database that took a new remote ID.
+    let again = try await desk.device()
+    var writer = UploadChunkWriterBox(stamp: stamp)
+    for (index, change) in sent.enumerated() { writer.add(change, Int64(index + 1)) }
+    let second = try await desk.store.process(
+      ProcessRequest(
+        remote: again.remote, sequence: SequenceID(from: SystemRandom()), principal: again.principal,
+        chunks: [writer.chunk()]))
+    #expect(second.refused == first.refused)
+    #expect(second.acceptedRequests == first.acceptedRequests)
+    #expect(second.commit == nil)
+    #expect(try await desk.store.sweep() == head)
+    #expect(try await desk.store.rows(of: "node") == [])
+  }
+
+  @Test("what a trigger of the server's database makes of a row is fed to its sender (semantics 4)")
+  func serverTriggers() async throws {
+    let desk = try await ServerDesk(
+      Self.tree,
+      before: """
+        CREATE TABLE node (id INTEGER NOT NULL PRIMARY KEY, up INTEGER REFERENCES node (id), label TEXT, seats INTEGER NOT NULL
+          DEFAULT 1, UNIQUE (label), CHECK (seats < 100));
+        CREATE TABLE audit (what);
+        CREATE TRIGGER own_label AFTER INSERT ON node WHEN NEW.label IS NULL BEGIN
+          UPDATE node SET label = 'n' || NEW.id WHERE id = NEW.id; END;
+        CREATE TRIGGER own_count AFTER UPDATE OF seats ON node WHEN NEW.id > 1 BEGIN
+          UPDATE node SET seats = seats + 1 WHERE id = 1; END;
+        CREATE TRIGGER own_audit AFTER UPDATE ON node BEGIN INSERT INTO audit VALUES (NEW.id); END;
+        """)
+    let device = try await desk.device()
+    try await device.download()
+    _ = try await desk.uploaded(device, [node(1, label: "one"), node(2), node(3, label: "three")])
+    #expect(try await device.download() == ["node 2 null n2 1"])
+    _ = try await desk.uploaded(device, [.update("node", [3], [("seats", 1, 5)])])
+    #expect(try await device.download() == ["node 1 null one 2"])
+    // An audit elsewhere is no reason.
+    _ = try await desk.uploaded(device, [.update("node", [3], [("label", "three", "3")])])
+    #expect(try await device.download() == [])
+  }
+
+  @Test("keep-versions: the client's and the server's row are kept for a person (semantics 7)")
+  func conflictVersions() async throws {
+    var schema = Self.tree
+    schema.tables[0].conflicts = ConflictPolicy.keepVersions
+    let desk = try await ServerDesk(schema)
+    try desk.other().execute("INSERT INTO node VALUES (1, NULL, 'a', 1)")
+    let device = try await desk.device("anna")
+    try await device.download()
+    try desk.other().execute("UPDATE node SET label = 'server'")
+    let results = try await desk.uploaded(device, [.update("node", [1], [("label", "a", "client")])])
+    #expect(results.conflicts == 1)
+    let kept = try desk.other().rows(
+      "SELECT \"table\", key, operation, client, server, version, principal FROM salvor_conflict")
+    #expect(
+      kept == [
+        [
+          "node", "[1]", "update", "{\"label\":\"client\"}", "{\"id\":1,\"up\":null,\"label\":\"server\",\"seats\":1}",
+          2, "anna",
+        ]
+      ])
+  }
+
+  @Test("refusals name tables and columns, never values (interfaces, errors)")
+  func messages() async throws {
+    let desk = try await ServerDesk(Self.tree)
+    let device = try await desk.device()
+    let results = try await desk.uploaded(
+      device, [node(1, label: "secret"), node(2, label: "secret"), node(3, seats: 4242), node(4, up: 777)])
+    #expect(results.refused.map(\.reason) == [.constraint, .constraint, .missingParent])
+    #expect(results.refused[0].message.contains("node.label"))
+    #expect(results.refused[2].message.contains("node.up"))
+    for refusal in results.refused {
+      for value in ["secret", "4242", "777"] { #expect(!refusal.message.contains(value)) }
+    }
+  }
+
+  @Test(
+    "direct writers, an upload and downloads at the same time: every reader ends with the server's rows (semantics 11.4)"
+  )
+  func concurrent() async throws {
+    let desk = try await ServerDesk(Self.tree)
+    let store = desk.store, path = desk.path
+    let writing = Task.detached {
+      let other = try SQLiteConnection(path)
+      for id in 0..<200 {
+        try other.execute("INSERT OR REPLACE INTO node (id, label) VALUES (\(id % 40), 'w\(id)')")
+        if id % 7 == 0 { try other.execute("DELETE FROM node WHERE id = \(id % 40)") }
+      }
+    }
+    let device = try await desk.device()
+    var rows: [String: String] = [:]
+    func take(_ lines: [String]) {
+      for line in lines {
+        let parts = line.split(separator: " ")
+        if parts[0] == "-node" { rows[String(parts[1])] = nil }
+        if parts[0] == "node" { rows[String(parts[1])] = line }
+      }
+    }
+    for _ in 0..<40 { take(try await device.download(bytesTarget: 200)) }
+    try await writing.value
+    take(try await device.download(bytesTarget: 200))
+    let wanted = try await store.rows(of: "node").map { "node " + $0.map(\.description).joined(separator: " ") }
+    #expect(Set(rows.values) == Set(wanted))
+  }
+}
