@@ -14,6 +14,7 @@ import SalvorWire
 public actor SalvorClient {
   let configuration: Configuration
   private var isOpen = false
+  private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
 
   public init(_ configuration: Configuration) {
@@ -96,10 +97,11 @@ public actor SalvorClient {
     var attempt = 1
     var isSecondRound = false
     while true {
-      var session = SyncSession(configuration: configuration, progress: progress, report: report)
+      var session = SyncSession(configuration: configuration, progress: progress, report: report, met: met)
       do {
         try await session.run(groups: groups)
         report = session.report
+        met = session.met
         // A SyncConfig with new groups came with the answer: their rows are a session of their own.
         guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
         isSecondRound = true

@@ -10,13 +10,17 @@ struct SyncSession {
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
   private(set) var hasNewGroups = false
+  /// What the server said of itself when it was met last: it need not be remembered again.
+  private(set) var met: JSONValue?
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }
 
   init(
-    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport
+    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
+    met: JSONValue? = nil
   ) {
+    self.met = met
     self.configuration = configuration
     self.progress = progress
     self.report = report
@@ -188,6 +192,7 @@ struct SyncSession {
   ) async throws {
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
+    var pages = session.state.stagedDownload == nil ? 0 : 1
     var end: DownloadEnd?
     do {
       while let event = try await reader.next() {
@@ -206,11 +211,13 @@ struct SyncSession {
             hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
           } else if let position = line["position"]?.string {
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+            pages += 1
             page.removeAll(keepingCapacity: true)
             progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
           } else if let last = line["end"] {
             if !page.isEmpty {
               try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
+              pages += 1
             }
             end = try self.end(last)
           } else if let problem = line["problem"] {
@@ -227,11 +234,21 @@ struct SyncSession {
     guard let end else {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
+    if pages == 0, isWhereItWas(end, session.state) { return }
     progress(.applying)
     let applied = try await store.apply(end)
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
+  }
+
+  /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.
+  private func isWhereItWas(_ end: DownloadEnd, _ state: ClientState) -> Bool {
+    end.groups.allSatisfy { group in
+      state.groups.contains {
+        $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest
+      }
+    }
   }
 
   private func end(_ line: JSONValue) throws -> DownloadEnd {
@@ -244,11 +261,13 @@ struct SyncSession {
     return DownloadEnd(groups: groups)
   }
 
-  private func meet(_ line: JSONValue) async throws {
+  private mutating func meet(_ line: JSONValue) async throws {
+    guard met != line else { return }
     try await store.remember(
       server: line.identifier("server"),
       incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
       principal: line.string("principal"))
+    met = line["token"] == nil ? line : nil
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {
