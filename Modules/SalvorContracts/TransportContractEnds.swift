@@ -223,10 +223,10 @@ extension TransportContract {
         try expect(count <= bytesMax, "the handler was given \(count) bytes")
       }
     },
-    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, bodyBytesMax") {
+    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, downloadBytesMax") {
       subject in
       var limits = Limits()
-      limits.bodyBytesMax = 1 << 20
+      limits.downloadBytesMax = 1 << 20
       let narrow = limits
       for length in [8 << 20, nil] {
         let server = TransportSubject(
@@ -272,7 +272,7 @@ extension TransportContract {
         await arrived.value
         let stopped = Signal<Void>()
         let stop = Task {
-          await server.stop(graceMilliseconds: 20_000)
+          await server.stop(graceMilliseconds: 100_000)
           stopped.send()
         }
         try await Task.sleep(for: .milliseconds(50))
@@ -365,7 +365,7 @@ extension TransportContract {
         let ended = (0..<3).map { _ in Signal<Void>() }
         for end in ended {
           Task {
-            await server.stop(graceMilliseconds: 20_000)
+            await server.stop(graceMilliseconds: 100_000)
             end.send()
           }
         }

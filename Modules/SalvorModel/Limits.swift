@@ -1,10 +1,12 @@
 /// Every size and time that Salvor refuses to exceed, with its unit in its name. Set under `limits:` of the
 /// configuration's `server` and `client`; docs/reference/configuration.md has the table.
 public struct Limits: Sendable, Hashable {
-  /// One body on the wire, as sent (compressed).
+  /// One request's body on the wire, as sent (compressed).
   public var bodyBytesMax = 64 << 20
-  /// One upload chunk or one small sync's upload, after decompression.
+  /// One upload chunk or one small sync's upload, after decompression, its last row aside.
   public var chunkBytesMax = 4 << 20
+  /// One download in all, as sent and after decompression. It goes to staging piece by piece.
+  public var downloadBytesMax = 1 << 40
   /// One upload in all, after decompression.
   public var uploadBytesMax = 4 << 30
   /// One row's payload text.
@@ -12,7 +14,7 @@ public struct Limits: Sendable, Hashable {
   /// Where the payload of a chunk is cut; a longer single row makes a longer chunk.
   public var chunkBytesTarget = 256 << 10
   /// An upload up to this size goes with its begin, in one round trip.
-  public var singleRoundTripBytesMax = 1 << 20
+  public var singleRoundTripBytesMax = 256 << 10
   /// Nesting of JSON.
   public var depthMax = 16
   /// The columns of one table that travels.

@@ -11,7 +11,7 @@ public struct GzipCompression: Compression {
   /// - Parameter level: 1 (fast) to 9 (small).
   public init(level: Int = GzipCompression.defaultLevel) { self.level = min(9, max(1, level)) }
 
-  public static let defaultLevel = 6
+  public static let defaultLevel = 3
 
   public static let factory = ModuleFactory(
     ModuleDescriptor(

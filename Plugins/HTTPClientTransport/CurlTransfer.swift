@@ -175,7 +175,7 @@
       // An event stream has no end, and so no length to limit.
       if received + bytes.count > limit, head.headers["content-type"]?.hasPrefix("text/event-stream") != true {
         ownError = SalvorError(
-          .tooLarge, "The server's answer is larger than \(limit) bytes. Raise bodyBytesMax, or ask for less.",
+          .tooLarge, "The server's answer is larger than \(limit) bytes. Raise downloadBytesMax, or ask for less.",
           context: ["limit": "\(limit)"])
         return 0
       }
@@ -246,7 +246,7 @@
         .timeout, "The server at \(label) did not answer in time. Check the network, and try again.", context: context)
     case CURLE_FILESIZE_EXCEEDED:
       return SalvorError(
-        .tooLarge, "The answer of the server at \(label) is too large. Raise bodyBytesMax, or ask for less.",
+        .tooLarge, "The answer of the server at \(label) is too large. Raise downloadBytesMax, or ask for less.",
         context: context)
     case CURLE_ABORTED_BY_CALLBACK:
       return SalvorError(.cancelled, "The exchange with \(label) was cancelled.", context: context)

@@ -13,7 +13,7 @@
     /// Opens nothing yet. Errors: `failed` where libcurl cannot be set up.
     public init(_ options: HTTPClientOptions, limits: Limits = Limits()) throws {
       self.options = options
-      driver = try CurlDriver(options, responseBytesMax: limits.bodyBytesMax)
+      driver = try CurlDriver(options, responseBytesMax: limits.downloadBytesMax)
     }
 
     deinit { driver.requestClose() }

@@ -23,7 +23,7 @@
           .configuration, "caFile cannot be used on this system. Add the authority to its key chain, and drop caFile.")
       }
       self.options = options
-      responseBytesMax = limits.bodyBytesMax
+      responseBytesMax = limits.downloadBytesMax
       let configuration = URLSessionConfiguration.ephemeral
       configuration.timeoutIntervalForRequest = TimeInterval(options.idleTimeoutSeconds)
       configuration.httpShouldSetCookies = false
@@ -177,7 +177,7 @@
         guard state.received > responseBytesMax, !state.isEventStream else { return false }
         state.ownError = SalvorError(
           .tooLarge,
-          "The server's answer is larger than \(responseBytesMax) bytes. Raise bodyBytesMax, or ask for less.")
+          "The server's answer is larger than \(responseBytesMax) bytes. Raise downloadBytesMax, or ask for less.")
         return true
       }
       if isTooLarge { return task.cancel() }

@@ -136,7 +136,7 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
       await request.body.close()
       throw unreachable(name)
     }
-    return try await server.take(request, responseBytesMax: limits.bodyBytesMax) { exchange in
+    return try await server.take(request, responseBytesMax: limits.downloadBytesMax) { exchange in
       state.withLock { state in
         state.exchanges.removeAll { $0.exchange == nil }
         state.exchanges.append(Weak(exchange: exchange))

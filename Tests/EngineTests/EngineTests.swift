@@ -151,7 +151,10 @@ struct EngineTests {
 
   @Test("a body that unpacks to more than the limit is refused (compression bomb)")
   func bomb() async throws {
-    let pair = try await Pair { $0.chunkBytesMax = 100_000 }
+    let pair = try await Pair { limits in
+      limits.chunkBytesMax = 100_000
+      limits.rowBytesMax = 100_000
+    }
     let zeros = [UInt8](repeating: 0x20, count: 50_000_000)
     let packed = try await ByteStream.bytes(zeros).compressed(by: GzipCompression()).collect(upTo: Int.max)
     let response = await pair.server.handle(

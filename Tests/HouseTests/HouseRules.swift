@@ -62,7 +62,6 @@ struct HouseRules: Sendable {
       if edge.from == HouseRules.pluginList { return nil }
       return edge.to == HouseRules.sharedPlugin ? nil : "a plug-in never imports another one"
     case (.library, _): return "a system library imports nothing"
-    case (.tool, .library): return "a tool reaches C libraries through plug-ins"
     default: return nil
     }
   }
@@ -76,7 +75,7 @@ struct HouseRules: Sendable {
     }
     lines.append("| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugin), its own C library |")
     lines.append("| \(pluginList) | the above, and every plug-in |")
-    lines.append("| a tool | every module and plug-in; no C library |")
+    lines.append("| a tool | every module, plug-in and C library |")
     lines.append("| a test | everything |")
     return lines.joined(separator: "\n")
   }

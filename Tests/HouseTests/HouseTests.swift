@@ -44,7 +44,6 @@ import Testing
       ("MemoryStore", "SalvorServer", "a plug-in imports protocols, never an engine"),
       ("GzipCompression", "IdentityCompression", "a plug-in never imports another one"),
       ("SQLiteSupport", "SQLiteServerStore", "a plug-in never imports another one"),
-      ("salvor-bench", "CSQLite", "a tool reaches C libraries through plug-ins"),
       ("SalvorHost", "salvor", "nothing imports a tool or a test"),
     ])
   func plantedEdgesAreFound(from: String, to: String, reason: String) {
@@ -162,6 +161,17 @@ import Testing
     #expect(
       HouseTests.lines(of: file, with: ["try!", " as! "], inCode: true) == ["F.swift:1: try!", "F.swift:3:  as! "])
     #expect(HouseTests.lines(of: file, with: ["try!"], inCode: false) == ["F.swift:1: try!", "F.swift:2: try!"])
+  }
+
+  @Test("Tools/setup installs the package of every system library of Package.swift")
+  func setupKnowsEveryLibrary() throws {
+    let manifest = try tree.read("Package.swift")
+    let named = manifest.components(separatedBy: "apt: \"").dropFirst().map { $0.components(separatedBy: "\"")[0] }
+    let setup = try tree.read("Tools/setup")
+    let list = try #require(
+      setup.components(separatedBy: "packages=(").dropFirst().first?.components(separatedBy: ")")[0])
+    #expect(named.count > 3)
+    #expect(Set(named).subtracting(list.components(separatedBy: " ")) == [])
   }
 
   /// Each line that holds one of `words`, as `path:line: word`.

@@ -33,7 +33,8 @@ import Testing
   @Test(
     "the pair suite catches broken servers",
     arguments: [
-      BrokenServerStore.Fault.dropsRefusals, .appliesResendsTwice, .acceptsOutOfScope, .showsOutOfScope, .leaksKeys, .echoes,
+      BrokenServerStore.Fault.dropsRefusals, .appliesResendsTwice, .acceptsOutOfScope, .showsOutOfScope, .leaksKeys,
+      .echoes,
       .forgetsTombstones, .forgetsDepartures, .endsDownloadsEarly, .roundsIntegers,
     ])
   func pairCatches(_ fault: BrokenServerStore.Fault) async {

@@ -7,7 +7,9 @@ import Testing
 /// `SALVOR_SEEDS=from-to` runs others, `SALVOR_TRACE=1` prints their steps.
 @Suite struct MemoryComparisonTests {
   static let seeds: ClosedRange<UInt64> = {
-    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap { UInt64($0) }
+    let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
+      UInt64($0)
+    }
     return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : 1...40
   }()
 

@@ -27,13 +27,15 @@ private let specification = StorePairSubject(client: memoryClient, server: memor
     try await rule.run(pair)
   }
 
-  /// SALVOR_FUZZ_SEED and SALVOR_FUZZ_COMPARISONS choose others.
+  /// SALVOR_FUZZ_SEED and SALVOR_FUZZ_COMPARISONS choose others; SALVOR_FUZZ_TRACE=1 prints every step.
   static let seeds: [UInt64] = (0..<(environment("SALVOR_FUZZ_COMPARISONS") ?? 40)).map {
     (environment("SALVOR_FUZZ_SEED") ?? 1) &+ $0
   }
 
   @Test("random histories give what the specification gives", arguments: seeds)
   func agreesWithTheSpecification(_ seed: UInt64) async throws {
-    try await StoreComparison(subject: pair, specification: specification).run(seed: seed)
+    try await StoreComparison(subject: pair, specification: specification).run(seed: seed) { line in
+      if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+    }
   }
 }

@@ -41,8 +41,7 @@ struct ResponseReader {
   ) -> ByteStream {
     if token == "identity" { return stream }
     guard let compression = configuration.compressions.first(where: { $0.token == token }),
-      // A download has no size limit of its own: it goes to staging piece by piece; a line has one.
-      let decoded = try? stream.decompressed(by: compression, limit: Int.max)
+      let decoded = try? stream.decompressed(by: compression, limit: configuration.limits.downloadBytesMax)
     else {
       return ByteStream(
         next: {

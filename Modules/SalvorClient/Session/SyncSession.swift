@@ -71,13 +71,12 @@ struct SyncSession {
     var message = begin(session, groups: try await closure(groups))
     let download = downloadName(message.groups)
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
-    var inline: UploadChunk?
-    if session.upload != nil,
-      let first = try await store.uploadChunk(after: 0, bytesTarget: limits.chunkBytesTarget)
-    {
-      message.upload = first.isLast ? .inline : .staged
-      inline = first.isLast ? first : nil
+    var first: UploadChunk?
+    if session.upload != nil {
+      first = try await store.uploadChunk(after: 0, bytesTarget: limits.singleRoundTripBytesMax)
     }
+    message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
+    let inline = first?.isLast == true ? first : nil
     var response: TransportResponse
     do {
       response = try await send(message, inline)
@@ -93,7 +92,7 @@ struct SyncSession {
       var reader = ResponseReader(response, configuration)
       if let staging = try await stagingSession(&reader) {
         report.bytesReceived += reader.bytesReceived
-        try await sendChunks(staging)
+        try await sendChunks(staging, first: first)
         response = try await post("/v1/sync/\(staging.token)/process", [])
       } else {
         // The upload had been processed before its acknowledgement was lost: this is the answer already.
@@ -158,12 +157,15 @@ struct SyncSession {
   }
 
   /// Sends the chunks that the server does not have yet; the next one is encoded while one is on its way.
-  private mutating func sendChunks(_ staging: Staging) async throws {
+  private mutating func sendChunks(_ staging: Staging, first: UploadChunk?) async throws {
     let store = store
     let target = limits.chunkBytesTarget
     var index = staging.chunks
     var changes: Int64 = 0
-    var next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
+    var next = first
+    if staging.lastCounter > 0 {
+      next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
+    }
     while let chunk = next {
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =

@@ -3,10 +3,13 @@ import SalvorStorage
 
 extension ClientStoreContract {
   static let applying: [Case] = [
-    on(ContractSchemas.notes(), "rows, deletes and departures change the bases; nothing is captured", rule: "semantics 4") {
+    on(
+      ContractSchemas.notes(), "rows, deletes and departures change the bases; nothing is captured", rule: "semantics 4"
+    ) {
       bench in
       var report = try await bench.download(
-        full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", "x"]), ("note", ["n3", "c", .null])])
+        full: ["note"],
+        rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", "x"]), ("note", ["n3", "c", .null])])
       try expectEqual([report.upserts, report.deletes], [3, 0], "the report of the first download")
       report = try await bench.download(
         rows: [("note", ["n1", "A", "y"]), ("note", ["n4", "d", .null])],
@@ -16,8 +19,10 @@ extension ClientStoreContract {
       try expectEqual(try await bench.store.status().queued, 0, "the queue")
       try expectEqual(try await bench.store.status().state.groups[0].cursor?.number, 2, "the cursor")
     },
-    on(ContractSchemas.notes(), "a table that comes whole loses the rows that do not come, but not queued inserts", rule: "semantics 4")
-    { bench in
+    on(
+      ContractSchemas.notes(), "a table that comes whole loses the rows that do not come, but not queued inserts",
+      rule: "semantics 4"
+    ) { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(.insert("note", ["id": "n3", "title": "c"]), .update("note", ["n1"], ["title": "A"]))
       let report = try await bench.download(full: ["note"], rows: [("note", ["n4", "d", .null])])
@@ -25,11 +30,15 @@ extension ClientStoreContract {
       try expectEqual(report.displaced.count, 1, "the update of the row that is gone is displaced")
       try expectChanges(try await bench.upload(), [#"insert note ["id", "title", "body"] [n3, c, null]"#])
     },
-    on(ContractSchemas.notes(), "a later chunk of a download replaces what an earlier one said of a row", rule: "semantics 4") {
+    on(
+      ContractSchemas.notes(), "a later chunk of a download replaces what an earlier one said of a row",
+      rule: "semantics 4"
+    ) {
       bench in
       try await bench.stage(
         full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])], download: "d")
-      try await bench.stage(rows: [("note", ["n1", "A", .null])], departed: [("note", .deleted, ["n2"])], download: "d")
+      try await bench.stage(
+        rows: [("note", ["n1", "A", .null])], departed: [("note", .deleted, ["n2"])], download: "d")
       try await bench.stage(rows: [("note", ["n3", "c", .null])], download: "d")
       try await bench.expectRows("note", [])
       _ = try await bench.apply()
@@ -48,7 +57,10 @@ extension ClientStoreContract {
       let after = try await bench.store.status().state
       try expect(after.stagedDownload == nil && after.stagedPosition == nil, "staging must be empty")
     },
-    on(ContractSchemas.notes(), "another download empties staging, and so does discarding", rule: "ClientStore.swift, stage") {
+    on(
+      ContractSchemas.notes(), "another download empties staging, and so does discarding",
+      rule: "ClientStore.swift, stage"
+    ) {
       bench in
       try await bench.stage(full: ["note"], rows: [("note", ["n1", "a", .null])], download: "d")
       try await bench.stage(rows: [("note", ["n2", "b", .null])], download: "e")
@@ -60,7 +72,10 @@ extension ClientStoreContract {
       _ = try await bench.apply()
       try await bench.expectRows("note", [["n2", "b", .null]])
     },
-    on(ContractSchemas.notes(), "an unsent change stays over what the server sends, column by column", rule: "semantics 2") {
+    on(
+      ContractSchemas.notes(), "an unsent change stays over what the server sends, column by column",
+      rule: "semantics 2"
+    ) {
       bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
       try await bench.write(.update("note", ["n1"], ["title": "mine"]))
@@ -85,7 +100,10 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [])
       try expectChanges(try await bench.upload(), ["delete note [n1]"])
     },
-    on(ContractSchemas.notes(), "an unsent insert stays over a row that the server made under the same key", rule: "semantics 2") {
+    on(
+      ContractSchemas.notes(), "an unsent insert stays over a row that the server made under the same key",
+      rule: "semantics 2"
+    ) {
       bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
       try await bench.download(full: ["note"], rows: [("note", ["n1", "theirs", "theirs"])])
@@ -94,25 +112,34 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "mine", .null]])
     },
     on(ContractSchemas.seats, "unique values swapped on the server arrive", rule: "semantics 2") { bench in
-      try await bench.download(full: ["seat"], rows: [("seat", [1, 7, 1]), ("seat", [2, 8, 1]), ("seat", [3, 9, 1])])
+      try await bench.download(
+        full: ["seat"], rows: [("seat", [1, 7, 1]), ("seat", [2, 8, 1]), ("seat", [3, 9, 1])])
       try await bench.download(rows: [("seat", [1, 8, 1]), ("seat", [2, 9, 1]), ("seat", [3, 7, 1])])
       try await bench.expectRows("seat", [[1, 8, 1], [2, 9, 1], [3, 7, 1]])
     },
     on(ContractSchemas.inspections, "a parent that is sent again keeps its children", rule: "semantics 2") { bench in
       try await inspection(&bench)
       try await bench.write(.insert("infraction", ["inspection_id": "i1", "line": 2]))
-      try await bench.download(rows: [("establishment", ["e1", "renamed", .null]), ("inspection", ["i1", "e1", "later", .null])])
+      try await bench.download(rows: [
+        ("establishment", ["e1", "renamed", .null]), ("inspection", ["i1", "e1", "later", .null]),
+      ])
       try await bench.expectRows("infraction", [["i1", 1, 1, .null], ["i1", 2, .null, .null]])
       try expectEqual(try await bench.store.status().queued, 1, "the queue")
     },
     on(ContractSchemas.tree, "rows arrive in any order of their references", rule: "semantics 2") { bench in
       try await bench.download(
-        full: ["node", "leaf"], rows: [("leaf", ["l", "a", "b"]), ("node", ["a", "b", .null]), ("node", ["b", .null, .null])])
+        full: ["node", "leaf"],
+        rows: [("leaf", ["l", "a", "b"]), ("node", ["a", "b", .null]), ("node", ["b", .null, .null])])
       try await bench.expectRows("node", [["a", "b", .null], ["b", .null, .null]])
-      try await bench.download(departed: [("node", .deleted, ["b"]), ("node", .deleted, ["a"]), ("leaf", .deleted, ["l"])])
+      try await bench.download(departed: [
+        ("node", .deleted, ["b"]), ("node", .deleted, ["a"]), ("leaf", .deleted, ["l"]),
+      ])
       try await bench.expectRows("node", [])
     },
-    on(ContractSchemas.inspections, "a download that leaves a reference open is refused and changes nothing", rule: "semantics 2") {
+    on(
+      ContractSchemas.inspections, "a download that leaves a reference open is refused and changes nothing",
+      rule: "semantics 2"
+    ) {
       bench in
       try await inspection(&bench)
       try await bench.stage(
@@ -148,8 +175,10 @@ extension ClientStoreContract {
   ]
 
   static let displacing: [Case] = [
-    on(ContractSchemas.notes(), "an update of a row that the server deleted is displaced with its values", rule: "semantics 2")
-    { bench in
+    on(
+      ContractSchemas.notes(), "an update of a row that the server deleted is displaced with its values",
+      rule: "semantics 2"
+    ) { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "mine"]), .insert("note", ["id": "n2", "title": "b"]))
       let report = try await bench.download(departed: [("note", .deleted, ["n1"])])
@@ -163,26 +192,34 @@ extension ClientStoreContract {
       try expectEqual([status.queued, status.inError, status.displaced], [1, 0, 1], "queued, in error and displaced")
     },
     on(ContractSchemas.seats, "where two rows want one unique value, the base stands", rule: "semantics 2") { bench in
-      try await bench.write(.insert("seat", ["id": 1, "place": 7]), .update("seat", [1], ["seats": 5]), .insert("seat", ["id": 3, "place": 9]))
+      try await bench.write(
+        .insert("seat", ["id": 1, "place": 7]), .update("seat", [1], ["seats": 5]),
+        .insert("seat", ["id": 3, "place": 9]))
       let report = try await bench.download(full: ["seat"], rows: [("seat", [2, 7, 1])])
       try await bench.expectRows("seat", [[2, 7, 1], [3, 9, 1]])
       try expectEqual(report.displaced.count, 2, "the insert and the update that depends on it")
       try expectEqual(try await bench.archived().map(\.state), [.displaced, .displaced], "the archive")
       try expectEqual(try await bench.queued().map(\.key), [[3]], "the queue")
     },
-    on(ContractSchemas.inspections, "a child of a row that the server deleted is displaced", rule: "semantics 2") { bench in
+    on(ContractSchemas.inspections, "a child of a row that the server deleted is displaced", rule: "semantics 2") {
+      bench in
       try await inspection(&bench)
       try await bench.write(
         .insert("inspection", ["id": "i2", "establishment_id": "e1", "date": "d"]),
         .insert("infraction", ["inspection_id": "i2", "line": 1]), .insert("establishment", ["id": "e2", "name": "x"]))
       let report = try await bench.download(
-        departed: [("infraction", .deleted, ["i1", 1]), ("inspection", .deleted, ["i1"]), ("establishment", .deleted, ["e1"])])
+        departed: [
+          ("infraction", .deleted, ["i1", 1]), ("inspection", .deleted, ["i1"]), ("establishment", .deleted, ["e1"]),
+        ])
       try expectEqual(report.displaced.count, 2, "the child and its own child")
       try await bench.expectRows("establishment", [["e2", "x", .null]])
       try await bench.expectRows("inspection", [])
       try await bench.expectRows("infraction", [])
     },
-    on(ContractSchemas.inspections, "a delete of a parent is displaced by a child that the server made", rule: "semantics 2") {
+    on(
+      ContractSchemas.inspections, "a delete of a parent is displaced by a child that the server made",
+      rule: "semantics 2"
+    ) {
       bench in
       try await inspection(&bench)
       try await bench.write(.delete("establishment", ["e1"]))
@@ -192,7 +229,8 @@ extension ClientStoreContract {
       try await bench.expectRows("inspection", [["i1", "e1", "d", .null], ["i2", "e1", "d", .null]])
       try await bench.expectRows("infraction", [["i1", 1, 1, .null]])
     },
-    on(ContractSchemas.seats, "a displaced request returns when what was in its way is gone", rule: "semantics 2") { bench in
+    on(ContractSchemas.seats, "a displaced request returns when what was in its way is gone", rule: "semantics 2") {
+      bench in
       try await bench.write(.insert("seat", ["id": 1, "place": 7]))
       try await bench.download(full: ["seat"], rows: [("seat", [2, 7, 1])])
       try await bench.expectRows("seat", [[2, 7, 1]])
@@ -201,7 +239,8 @@ extension ClientStoreContract {
       try await bench.expectRows("seat", [[1, 7, 1], [2, 8, 1]])
       try expectChanges(try await bench.upload(), [#"insert seat ["id", "place", "seats"] [1, 7, 1]"#])
     },
-    on(ContractSchemas.notes(), "what depends on a displaced request returns only with it", rule: "semantics 2") { bench in
+    on(ContractSchemas.notes(), "what depends on a displaced request returns only with it", rule: "semantics 2") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(
         .beginRequest(tag: nil), .update("note", ["n1"], ["title": "x"]), .update("note", ["n2"], ["title": "y"]),

@@ -3,8 +3,10 @@ import SalvorStorage
 
 extension ClientStoreContract {
   static let sessions: [Case] = [
-    on(ContractSchemas.notes(), "one session at a time, over all that have the database open", rule: "ClientStore.swift, beginSession")
-    { bench in
+    on(
+      ContractSchemas.notes(), "one session at a time, over all that have the database open",
+      rule: "ClientStore.swift, beginSession"
+    ) { bench in
       let other = try await bench.database(), store = bench.store
       _ = try await other.open(ClientSetup(schema: bench.schema, principal: "anna"))
       _ = try await store.beginSession(groups: nil)
@@ -26,8 +28,10 @@ extension ClientStoreContract {
       let state = try await bench.store.status().state
       try expect(state.current == nil && state.previous == nil, "no sequence ID may be drawn")
     },
-    on(ContractSchemas.notes(), "an upload whose outcome is unknown is offered again, with the same ID and the same bytes", rule: "semantics 5")
-    { bench in
+    on(
+      ContractSchemas.notes(),
+      "an upload whose outcome is unknown is offered again, with the same ID and the same bytes", rule: "semantics 5"
+    ) { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]), .update("note", ["n1"], ["title": "b"]))
       let first = try await bench.store.beginSession(groups: nil)
       let upload = try expectSome(first.upload, "the upload")
@@ -47,8 +51,10 @@ extension ClientStoreContract {
         try await bench.upload(),
         [#"update note ["title"] [n1, b, c]"#, #"insert note ["id", "title", "body"] [n2, x, null]"#])
     },
-    on(ContractSchemas.notes(), "an upload is cut into chunks that make it up, whatever the target", rule: "ClientStore.swift, uploadChunk")
-    { bench in
+    on(
+      ContractSchemas.notes(), "an upload is cut into chunks that make it up, whatever the target",
+      rule: "ClientStore.swift, uploadChunk"
+    ) { bench in
       for index in 0..<20 {
         try await bench.write(
           .beginRequest(tag: index % 3 == 0 ? "g" : nil), .insert("note", ["id": .text("n\(index)"), "title": "t"]),
@@ -64,8 +70,10 @@ extension ClientStoreContract {
       try expectEqual(
         try ReadUpload.changes(in: small), try ReadUpload.changes(in: whole), "the changes of both")
     },
-    on(ContractSchemas.notes(), "request IDs are never used again: a new stamp after each settle, the counter goes on", rule: "semantics 5")
-    { bench in
+    on(
+      ContractSchemas.notes(), "request IDs are never used again: a new stamp after each settle, the counter goes on",
+      rule: "semantics 5"
+    ) { bench in
       var ids: Set<RequestID> = []
       var counter: Int64 = 0
       var stamps: Set<RequestStamp> = []
@@ -82,7 +90,8 @@ extension ClientStoreContract {
       try expectEqual(ids.count, 3, "the request IDs")
       try expectEqual(stamps.count, 3, "the stamps")
     },
-    on(ContractSchemas.groups, "a sync of one group sends its requests and those they depend on", rule: "semantics 4") { bench in
+    on(ContractSchemas.groups, "a sync of one group sends its requests and those they depend on", rule: "semantics 4") {
+      bench in
       try await bench.write(
         .insert("a", ["id": "a1"]), .insert("a", ["id": "a2"]), .insert("b", ["id": "b1", "a_id": "a2"]))
       let begun = try await bench.begin(groups: ["second"])
@@ -91,7 +100,8 @@ extension ClientStoreContract {
       try expectEqual(try await bench.queued().map(\.key), [["a1"]], "what waits on")
       try await bench.expectRows("a", [["a1", .null], ["a2", .null]])
     },
-    on(ContractSchemas.notes(), "a change carries the commit that its row stood at", rule: "UploadChunk.swift") { bench in
+    on(ContractSchemas.notes(), "a change carries the commit that its row stood at", rule: "UploadChunk.swift") {
+      bench in
       try await bench.write(.insert("note", ["id": "n0", "title": "t"]))
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "b"]))
@@ -101,7 +111,8 @@ extension ClientStoreContract {
       try await bench.write(.update("note", ["n1"], ["title": "c"]))
       try expectEqual(try await bench.upload().map(\.made), [2], "made after the next download")
     },
-    on(ContractSchemas.notes(), "a settled upload cannot be settled again", rule: "ClientStore.swift, settle") { bench in
+    on(ContractSchemas.notes(), "a settled upload cannot be settled again", rule: "ClientStore.swift, settle") {
+      bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       let begun = try await bench.begin()
       try await bench.settle(begun)
@@ -117,7 +128,8 @@ extension ClientStoreContract {
   ]
 
   static let settling: [Case] = [
-    on(ContractSchemas.notes(), "accepted requests leave the queue and stay in the rows", rule: "semantics 2") { bench in
+    on(ContractSchemas.notes(), "accepted requests leave the queue and stay in the rows", rule: "semantics 2") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(
         .update("note", ["n1"], ["title": "A"]), .delete("note", ["n2"]), .insert("note", ["id": "n3", "title": "c"]))
@@ -127,7 +139,8 @@ extension ClientStoreContract {
       try await bench.download(rows: [("note", ["n1", "server", .null])])
       try await bench.expectRows("note", [["n1", "server", .null], ["n3", "c", .null]])
     },
-    on(ContractSchemas.notes(), "requests queued since an upload stay, made on what it made", rule: "semantics 2") { bench in
+    on(ContractSchemas.notes(), "requests queued since an upload stay, made on what it made", rule: "semantics 2") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "b"]))
       let begun = try await bench.begin()
@@ -136,7 +149,9 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "c", "y"]])
       try expectChanges(try await bench.upload(), [#"update note ["title", "body"] [n1, b, c, null, y]"#])
     },
-    on(ContractSchemas.notes(), "refused and blocked requests stay in their rows as archive entries", rule: "semantics 8") {
+    on(
+      ContractSchemas.notes(), "refused and blocked requests stay in their rows as archive entries", rule: "semantics 8"
+    ) {
       bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(
@@ -161,7 +176,8 @@ extension ClientStoreContract {
       try expectEqual(archive[0].dependents, [archive[1].id], "what depends on the insert")
       try expectEqual(try await bench.begin().changes, [], "what is sent without an edit")
     },
-    on(ContractSchemas.notes(), "the row of a refused request follows the server beneath it", rule: "semantics 2") { bench in
+    on(ContractSchemas.notes(), "the row of a refused request follows the server beneath it", rule: "semantics 2") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "A"]))
       try await bench.upload { _ in .conflict }
@@ -174,9 +190,12 @@ extension ClientStoreContract {
   ]
 
   static let retrying: [Case] = [
-    on(ContractSchemas.notes(), "an edit of a row in error is sent with the failed request, as one with a new ID", rule: "semantics 8")
-    { bench in
-      try await bench.write(.insert("note", ["id": "n1", "title": "bad"]), .insert("note", ["id": "n2", "title": "bad"]))
+    on(
+      ContractSchemas.notes(), "an edit of a row in error is sent with the failed request, as one with a new ID",
+      rule: "semantics 8"
+    ) { bench in
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "bad"]), .insert("note", ["id": "n2", "title": "bad"]))
       let first = try await bench.upload { _ in .constraint }
       try await bench.write(.update("note", ["n1"], ["title": "good"]))
       try expectEqual(try await bench.queued().map(\.operation), [.update], "the edit is a request of its own")
@@ -186,7 +205,8 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "good", .null], ["n2", "bad", .null]])
       try expectEqual(try await bench.archived().map(\.key), [["n2"]], "the archive")
     },
-    on(ContractSchemas.notes(), "an edit after a conflict is made on the row as it is now", rule: "semantics 8") { bench in
+    on(ContractSchemas.notes(), "an edit after a conflict is made on the row as it is now", rule: "semantics 8") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "A"]))
       try await bench.upload { _ in .conflict }
@@ -197,7 +217,8 @@ extension ClientStoreContract {
       try expectEqual(changes[0].made, 2, "made")
       try expectEqual(try await bench.archived(), [], "the archive")
     },
-    on(ContractSchemas.notes(), "deleting a row whose insert was refused leaves nothing to send", rule: "semantics 8") { bench in
+    on(ContractSchemas.notes(), "deleting a row whose insert was refused leaves nothing to send", rule: "semantics 8") {
+      bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "bad"]))
       try await bench.upload { _ in .constraint }
       try await bench.write(.delete("note", ["n1"]))

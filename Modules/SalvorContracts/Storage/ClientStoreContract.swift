@@ -27,8 +27,10 @@ public enum ClientStoreContract {
   }
 
   static let opening: [Case] = [
-    on(ContractSchemas.groups, "a new database has its tables, a remote ID and nothing to send", rule: "ClientStore.swift, open")
-    { bench in
+    on(
+      ContractSchemas.groups, "a new database has its tables, a remote ID and nothing to send",
+      rule: "ClientStore.swift, open"
+    ) { bench in
       try expectEqual(Set(bench.opening.createdTables), ["a", "b", "draft", "stub"], "the tables made")
       let status = try await bench.store.status()
       try expectEqual(status.queued, 0, "the queue")
@@ -38,7 +40,8 @@ public enum ClientStoreContract {
       try expectEqual(status.state.configDigest, SyncConfig(bench.schema).digest, "the digest of the tables")
       try await bench.expectRows("a", [])
     },
-    on(ContractSchemas.notes(), "rows, queue and identity outlive a restart", rule: "ClientStore.swift, open") { bench in
+    on(ContractSchemas.notes(), "rows, queue and identity outlive a restart", rule: "ClientStore.swift, open") {
+      bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       let before = try await bench.store.status()
       let queue = try await bench.queued()
@@ -48,7 +51,9 @@ public enum ClientStoreContract {
       try expectEqual(try await bench.queued(), queue, "the queue")
       try await bench.expectRows("note", [["n1", "a", .null]])
     },
-    on(ContractSchemas.notes(), "an additive difference of the schema is applied, to what waits too", rule: "semantics 6") {
+    on(
+      ContractSchemas.notes(), "an additive difference of the schema is applied, to what waits too", rule: "semantics 6"
+    ) {
       bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.insert("note", ["id": "n2", "title": "b"]), .update("note", ["n1"], ["title": "c"]))
@@ -61,7 +66,8 @@ public enum ClientStoreContract {
         try await bench.upload(),
         [#"insert note ["id", "title", "body", "stars"] [n2, b, null, 3]"#, #"update note ["title"] [n1, a, c]"#])
     },
-    on(ContractSchemas.notes(), "a destructive difference of the schema is refused by name", rule: "semantics 6") { bench in
+    on(ContractSchemas.notes(), "a destructive difference of the schema is refused by name", rule: "semantics 6") {
+      bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       var schema = bench.schema
       schema.tables[0].columns.removeLast()
@@ -75,8 +81,10 @@ public enum ClientStoreContract {
       try await bench.restart()
       try await bench.expectRows("note", [["n1", "a", .null]])
     },
-    on(ContractSchemas.notes(), "a SyncConfig brings new tables and columns; a destructive one changes nothing", rule: "semantics 4")
-    { bench in
+    on(
+      ContractSchemas.notes(), "a SyncConfig brings new tables and columns; a destructive one changes nothing",
+      rule: "semantics 4"
+    ) { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       var schema = bench.schema
       schema.tables[0].columns.append(Column("stars", .integer, nullable: true))
@@ -99,7 +107,10 @@ public enum ClientStoreContract {
       try await bench.expectRows("more", [["m"]])
       try expectEqual(try await bench.queued().map(\.table), ["note", "more"], "the queue")
     },
-    on(ContractSchemas.notes(), "what the server is, is remembered; so is that a recovery is needed", rule: "semantics 6, 9") {
+    on(
+      ContractSchemas.notes(), "what the server is, is remembered; so is that a recovery is needed",
+      rule: "semantics 6, 9"
+    ) {
       bench in
       let server = ServerID(from: SystemRandom())
       let incarnation = Incarnation(id: IncarnationID(from: SystemRandom()), firstCommit: 1)
@@ -129,7 +140,9 @@ public enum ClientStoreContract {
       await other.close()
       try await bench.restart()
     },
-    on(ContractSchemas.notes(), "a database without a principal takes the one that the server names", rule: "ClientSetup") {
+    on(
+      ContractSchemas.notes(), "a database without a principal takes the one that the server names", rule: "ClientSetup"
+    ) {
       bench in
       await bench.close()
       let other = try await bench.fresh()
@@ -146,8 +159,10 @@ public enum ClientStoreContract {
   ]
 
   static let capture: [Case] = [
-    on(ContractSchemas.notes(), "insert, update and delete are captured with the changed columns and their old values", rule: "semantics 3")
-    { bench in
+    on(
+      ContractSchemas.notes(), "insert, update and delete are captured with the changed columns and their old values",
+      rule: "semantics 3"
+    ) { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null])])
       try await bench.write(
         .insert("note", ["id": "n3", "title": "c"]), .update("note", ["n1"], ["title": "A"]), .delete("note", ["n2"]))
@@ -192,19 +207,22 @@ public enum ClientStoreContract {
       let changes = try await bench.upload()
       try expectEqual(changes.map(\.values), ContractSchemas.hardRows, "the rows sent")
     },
-    on(ContractSchemas.inspections, "a cascade is one request, the children with their parent", rule: "semantics 3") { bench in
+    on(ContractSchemas.inspections, "a cascade is one request, the children with their parent", rule: "semantics 3") {
+      bench in
       try await inspection(&bench)
       try await bench.write(.delete("establishment", ["e1"]))
       for table in ["establishment", "inspection", "infraction"] { try await bench.expectRows(table, []) }
       let changes = try await bench.upload()
       try expectEqual(
-        Set(changes.map(\.summary)), ["delete establishment [e1]", "delete inspection [i1]", "delete infraction [i1, 1]"],
+        Set(changes.map(\.summary)),
+        ["delete establishment [e1]", "delete inspection [i1]", "delete infraction [i1, 1]"],
         "the changes")
       try expectEqual(Set(changes.map(\.request)).count, 1, "the number of requests")
     },
     on(ContractSchemas.tree, "SET NULL of a cascade is captured", rule: "semantics 3") { bench in
       try await bench.download(
-        full: ["node", "leaf"], rows: [("node", ["a", .null, .null]), ("node", ["b", "a", .null]), ("leaf", ["l", "b", .null])])
+        full: ["node", "leaf"],
+        rows: [("node", ["a", .null, .null]), ("node", ["b", "a", .null]), ("leaf", ["l", "b", .null])])
       try await bench.write(.delete("node", ["a"]))
       try await bench.expectRows("leaf", [["l", .null, .null]])
       let changes = try await bench.upload()
@@ -213,7 +231,8 @@ public enum ClientStoreContract {
         ["delete node [a]", "delete node [b]", #"update leaf ["node"] [l, b, null]"#], "the changes")
       try expectEqual(Set(changes.map(\.request)).count, 1, "the number of requests")
     },
-    on(ContractSchemas.notes(), "a key change is a delete and an insert, as one request", rule: "semantics 3") { bench in
+    on(ContractSchemas.notes(), "a key change is a delete and an insert, as one request", rule: "semantics 3") {
+      bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
       try await bench.write(.update("note", ["n1"], ["id": "n2"]))
       let changes = try await bench.upload()
@@ -221,11 +240,15 @@ public enum ClientStoreContract {
         changes, ["delete note [n1]", #"insert note ["id", "title", "body"] [n2, a, x]"#])
       try expectEqual(Set(changes.map(\.request)).count, 1, "the number of requests")
     },
-    on(ContractSchemas.notes(), "a group is one request with its tag; a second begin closes the first", rule: "semantics 3") {
+    on(
+      ContractSchemas.notes(), "a group is one request with its tag; a second begin closes the first",
+      rule: "semantics 3"
+    ) {
       bench in
       try await bench.write(
         .beginRequest(tag: "visit 17"), .insert("note", ["id": "n1", "title": "a"]),
-        .insert("note", ["id": "n2", "title": "a"]), .beginRequest(tag: nil), .insert("note", ["id": "n3", "title": "a"]),
+        .insert("note", ["id": "n2", "title": "a"]), .beginRequest(tag: nil),
+        .insert("note", ["id": "n3", "title": "a"]),
         .insert("note", ["id": "n4", "title": "a"]), .endRequest, .insert("note", ["id": "n5", "title": "a"]))
       let queue = try await bench.queued()
       try expectEqual(queue.map(\.tag), ["visit 17", "visit 17", nil, nil, nil], "the tags in the queue")
@@ -235,10 +258,13 @@ public enum ClientStoreContract {
       try expect(ids[0] == ids[1] && ids[2] == ids[3], "a group must be one request")
       try expectEqual(Set(ids).count, 3, "the number of requests")
     },
-    on(ContractSchemas.notes(), "a group left open is closed by the next sync, split, and reported", rule: "semantics 3") {
+    on(
+      ContractSchemas.notes(), "a group left open is closed by the next sync, split, and reported", rule: "semantics 3"
+    ) {
       bench in
       try await bench.write(
-        .beginRequest(tag: "t"), .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "a"]))
+        .beginRequest(tag: "t"), .insert("note", ["id": "n1", "title": "a"]),
+        .insert("note", ["id": "n2", "title": "a"]))
       let begun = try await bench.begin()
       try expectEqual(begun.session.notices.count, 1, "the notices")
       try expectEqual(Set(begun.changes.map(\.request)).count, 2, "the number of requests")
@@ -247,7 +273,10 @@ public enum ClientStoreContract {
       try await bench.write(.insert("draft", ["id": "d"]), .insert("a", ["id": "a1"]), .delete("draft", ["d"]))
       try expectEqual(try await bench.queued().map(\.table), ["a"], "the queue")
     },
-    on(ContractSchemas.seats, "a write that breaks a constraint changes and captures nothing", rule: "ClientStore.swift, write") {
+    on(
+      ContractSchemas.seats, "a write that breaks a constraint changes and captures nothing",
+      rule: "ClientStore.swift, write"
+    ) {
       bench in
       try await bench.write(.insert("seat", ["id": 1, "place": 7]))
       let store = bench.store

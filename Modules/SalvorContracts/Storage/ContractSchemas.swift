@@ -107,7 +107,8 @@ enum ContractSchemas {
   static let groups = Schema(
     groups: [Schema.Group(name: "first"), Schema.Group(name: "second")],
     tables: [
-      Table("a", group: "first", primaryKey: ["id"], columns: [Column("id", .text), Column("v", .text, nullable: true)]),
+      Table(
+        "a", group: "first", primaryKey: ["id"], columns: [Column("id", .text), Column("v", .text, nullable: true)]),
       Table(
         "b", group: "second", primaryKey: ["id"],
         columns: [Column("id", .text), Column("a_id", .text, nullable: true), Column("v", .text, nullable: true)],
@@ -124,8 +125,14 @@ enum ContractSchemas {
 
   /// Values that a careless store bends: big integers, text that is not UTF-8, NUL, empty and NULL.
   static let hardRows: [Row] = [
-    [.integer(Int64.max), .text([0xFF, 0x00, 0xC3]), "k", .real(-0.5), .blob([]), 1, "2026-01-01T00:00:00Z", "{ }", .integer(Int64.min)],
-    [.integer(Int64.min), "", "\u{0}\"\\/\u{1F600}", .real(.infinity), .blob([0, 255]), 0, "", "{\"a\" :1}", .integer(9_007_199_254_740_993)],
+    [
+      .integer(Int64.max), .text([0xFF, 0x00, 0xC3]), "k", .real(-0.5), .blob([]), 1, "2026-01-01T00:00:00Z", "{ }",
+      .integer(Int64.min),
+    ],
+    [
+      .integer(Int64.min), "", "\u{0}\"\\/\u{1F600}", .real(.infinity), .blob([0, 255]), 0, "", "{\"a\" :1}",
+      .integer(9_007_199_254_740_993),
+    ],
     [0, .null, "", .real(.leastNonzeroMagnitude), .null, .null, .null, .null, .null],
     [-1, "e\u{301}", "é", .real(1), .blob(Array(repeating: 7, count: 5000)), .null, .null, .null, 0],
     [-1, "é", "e\u{301}", .real(0.1), .blob([0x27]), 1, "x", "null", -1],

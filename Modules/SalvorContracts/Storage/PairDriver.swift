@@ -62,7 +62,9 @@ struct PairDriver: Sendable {
     if cut == .beforeUpload { return outcome }
     if let upload = session.upload {
       outcome.isResend = upload.isResend
-      outcome.sent = try ReadUpload.changes(in: try await ReadUpload.chunks(client)).map { "\($0.summary) made \($0.made)" }
+      outcome.sent = try ReadUpload.changes(in: try await ReadUpload.chunks(client)).map {
+        "\($0.summary) made \($0.made)"
+      }
       let results = try await send(upload, client, server, remote, principal, cut)
       outcome.results = results
       guard let results, cut != .acknowledgementLost else { return outcome }

@@ -33,7 +33,9 @@ struct ServerBench: Sendable {
   }
 
   /// A registered device that has downloaded everything.
-  func device(_ name: String = "anna", parameters: [String: [Value]] = [:], download: Bool = true) async throws -> Device {
+  func device(_ name: String = "anna", parameters: [String: [Value]] = [:], download: Bool = true) async throws
+    -> Device
+  {
     var device = Device(self, principal: Principal(name: name, parameters: parameters))
     try await store.register(device.remote, principal: name)
     if download { try await device.download() }
@@ -190,6 +192,7 @@ func expectRefused(
   for refusal in results.refused {
     try expect(!refusal.message.isEmpty, "a refusal must say what to do", file: file, line: line)
     try expectEqual(
-      refusal.blockedBy != nil, refusal.reason == .blocked, "a refusal names the request it is blocked by exactly where it is blocked", file: file, line: line)
+      refusal.blockedBy != nil, refusal.reason == .blocked,
+      "a refusal names the request it is blocked by exactly where it is blocked", file: file, line: line)
   }
 }

@@ -3,7 +3,8 @@ import SalvorStorage
 
 extension ServerStoreContract {
   static let scope: [Case] = [
-    on(ContractSchemas.inspections, "nobody reads outside their scope, inherited scopes included", rule: "semantics 7") {
+    on(ContractSchemas.inspections, "nobody reads outside their scope, inherited scopes included", rule: "semantics 7")
+    {
       bench in
       try await regions(bench)
       let device = try await bench.device(parameters: ["region": ["EU"]])
@@ -15,7 +16,8 @@ extension ServerStoreContract {
       let any = try await bench.device("carl")
       try expectEqual(any.replica.rows(of: "establishment").count, 2, "the establishments without a limit")
     },
-    on(ContractSchemas.diaries, "a row of a principal is read and written by that principal alone", rule: "semantics 7") {
+    on(ContractSchemas.diaries, "a row of a principal is read and written by that principal alone", rule: "semantics 7")
+    {
       bench in
       var anna = try await bench.device("anna"), bert = try await bench.device("bert")
       let results = try await anna.upload(
@@ -32,7 +34,8 @@ extension ServerStoreContract {
         "the refusals of an insert over another's row")
       try await bench.expectRows("diary", [["d1", "anna", "x"]])
     },
-    on(ContractSchemas.inspections, "nobody writes a child of a row outside their scope", rule: "semantics 7") { bench in
+    on(ContractSchemas.inspections, "nobody writes a child of a row outside their scope", rule: "semantics 7") {
+      bench in
       try await regions(bench)
       var device = try await bench.device(parameters: ["region": ["EU"]])
       let results = try await device.upload(
@@ -42,8 +45,10 @@ extension ServerStoreContract {
       try expectRefused(
         results, [1: .outOfScope, 2: .outOfScope, 3: .outOfScope, 4: .outOfScope], accepted: 0)
     },
-    on(ContractSchemas.inspections, "a row is handed to another scope only where the table allows it", rule: "semantics 7")
-    { bench in
+    on(
+      ContractSchemas.inspections, "a row is handed to another scope only where the table allows it",
+      rule: "semantics 7"
+    ) { bench in
       try await regions(bench)
       var device = try await bench.device(parameters: ["region": ["EU"]])
       let results = try await device.upload(.update("establishment", ["eu"], [("region", "EU", "US")]))
@@ -89,7 +94,8 @@ extension ServerStoreContract {
       try await device.download()
       try device.expectNothingFed()
     },
-    on(ContractSchemas.inspections, "a first download brings parents before children", rule: "SyncConfig.swift") { bench in
+    on(ContractSchemas.inspections, "a first download brings parents before children", rule: "SyncConfig.swift") {
+      bench in
       try await regions(bench)
       let device = try await bench.device()
       let order = device.items.map(\.table)
@@ -97,12 +103,14 @@ extension ServerStoreContract {
         order.map { ["severity", "establishment", "inspection", "infraction"].firstIndex(of: $0) ?? -1 }.sorted(),
         order.map { ["severity", "establishment", "inspection", "infraction"].firstIndex(of: $0) ?? -1 }, "the order")
     },
-    on(ContractSchemas.notes(), "what was changed since the cursor is fed, and nothing else", rule: "semantics 4") { bench in
+    on(ContractSchemas.notes(), "what was changed since the cursor is fed, and nothing else", rule: "semantics 4") {
+      bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
       var reader = try await bench.device("anna"), writer = try await bench.device("bert")
       try expectAccepted(
         try await writer.upload(
-          .update("note", ["n1"], [("title", "a", "A")]), .insert("note", ["id": "n3", "title": "c", "body": .null])), 2)
+          .update("note", ["n1"], [("title", "a", "A")]), .insert("note", ["id": "n3", "title": "c", "body": .null])), 2
+      )
       let head = try await bench.store.sweep()
       try await reader.download()
       try expectEqual(Set(reader.items.map { $0.values[0] }), ["n1", "n3"], "what is fed")
@@ -141,8 +149,10 @@ extension ServerStoreContract {
       try device.expectNothingFed()
       try expectEqual(device.groups[0].cursor, try await bench.store.sweep(), "the cursor moves all the same")
     },
-    on(ContractSchemas.notes(), "a row is fed where the server holds more than the device's base and what it sent", rule: "semantics 4")
-    { bench in
+    on(
+      ContractSchemas.notes(), "a row is fed where the server holds more than the device's base and what it sent",
+      rule: "semantics 4"
+    ) { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
       var device = try await bench.device()
       try await bench.write(.update("note", ["n1"], ["body": "server"]))
@@ -179,12 +189,16 @@ extension ServerStoreContract {
       bench in
       let store = bench.store
       try await expectError(nil, "a second insert of the same key") {
-        try await store.write([.insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n1", "title": "b"])])
+        try await store.write([
+          .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n1", "title": "b"]),
+        ])
       }
       try await bench.expectRows("note", [])
     },
-    on(ContractSchemas.inspections, "a row that moves out of the scope leaves, with its descendants; that is no delete", rule: "semantics 4")
-    { bench in
+    on(
+      ContractSchemas.inspections, "a row that moves out of the scope leaves, with its descendants; that is no delete",
+      rule: "semantics 4"
+    ) { bench in
       try await regions(bench)
       var device = try await bench.device(parameters: ["region": ["EU"]])
       try await bench.write(.update("establishment", ["eu"], ["region": "US"]))
@@ -204,7 +218,8 @@ extension ServerStoreContract {
       try await device.download()
       try expectEqual(device.items.map(\.values), [["i-us", "us", "later", .null]], "what is fed after")
     },
-    on(ContractSchemas.inspections, "a child that is given another parent moves with it", rule: "semantics 4") { bench in
+    on(ContractSchemas.inspections, "a child that is given another parent moves with it", rule: "semantics 4") {
+      bench in
       try await regions(bench)
       var device = try await bench.device(parameters: ["region": ["EU"]])
       try await bench.write(.update("inspection", ["i-eu"], ["establishment_id": "us"]))
@@ -224,7 +239,8 @@ extension ServerStoreContract {
       try await device.download()
       try device.expectNothingFed()
     },
-    on(ContractSchemas.inspections, "another scope brings its groups whole, the others go on", rule: "FeedPage") { bench in
+    on(ContractSchemas.inspections, "another scope brings its groups whole, the others go on", rule: "FeedPage") {
+      bench in
       try await regions(bench)
       try await bench.write(.insert("severity", ["id": 1, "name": "low"]))
       var device = try await bench.device(parameters: ["region": ["EU"]])
@@ -264,8 +280,10 @@ extension ServerStoreContract {
       try expect(device.pages.count > 5, "a small target must cut the feed")
       try device.expectReplica("note", try await bench.store.rows(of: "note"))
     },
-    on(ContractSchemas.notes(), "what is written during a download is in it, or in the next", rule: "ServerStore.swift, page")
-    { bench in
+    on(
+      ContractSchemas.notes(), "what is written during a download is in it, or in the next",
+      rule: "ServerStore.swift, page"
+    ) { bench in
       for index in 0..<30 {
         try await bench.write(.insert("note", ["id": .text("n\(index + 10)"), "title": "t"]))
       }
@@ -283,11 +301,14 @@ extension ServerStoreContract {
       try device.expectReplica("note", try await bench.store.rows(of: "note"))
       try expectEqual(device.groups[0].cursor, try await bench.store.sweep(), "the cursor")
     },
-    on(ContractSchemas.inspections, "rows whose scope moves during a download end up right", rule: "ServerStore.swift, page")
-    { bench in
+    on(
+      ContractSchemas.inspections, "rows whose scope moves during a download end up right",
+      rule: "ServerStore.swift, page"
+    ) { bench in
       for index in 0..<10 {
         try await bench.write(
-          .insert("establishment", ["id": .text("e\(index)"), "name": "e", "region": .text(index % 2 == 0 ? "EU" : "US")]),
+          .insert(
+            "establishment", ["id": .text("e\(index)"), "name": "e", "region": .text(index % 2 == 0 ? "EU" : "US")]),
           .insert("inspection", ["id": .text("i\(index)"), "establishment_id": .text("e\(index)"), "date": "d"]))
       }
       var device = try await bench.device(parameters: ["region": ["EU"]], download: false)
@@ -306,7 +327,8 @@ extension ServerStoreContract {
       let keys = Set(inScope.map { $0[0] })
       try device.expectReplica("inspection", try await store.rows(of: "inspection").filter { keys.contains($0[1]) })
     },
-    on(ContractSchemas.notes(), "a download goes on from any position, also after a restart", rule: "semantics 4") { bench in
+    on(ContractSchemas.notes(), "a download goes on from any position, also after a restart", rule: "semantics 4") {
+      bench in
       for index in 0..<20 { try await bench.write(.insert("note", ["id": .text("n\(index)"), "title": "t"])) }
       let device = try await bench.device(download: false)
       func page(_ position: String?) async throws -> FeedPage {

@@ -20,8 +20,10 @@ extension ServerStoreContract {
       try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "A")])), 1)
       try await bench.expectRows("note", [["n1", "A", "server"]])
     },
-    on(ContractSchemas.notes(), "the same upload again changes nothing and gives the recorded results", rule: "semantics 5")
-    { bench in
+    on(
+      ContractSchemas.notes(), "the same upload again changes nothing and gives the recorded results",
+      rule: "semantics 5"
+    ) { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       var device = try await bench.device()
       let chunk = device.chunk([
@@ -74,7 +76,8 @@ extension ServerStoreContract {
       }
       try await bench.expectRows(table.name, rows)
     },
-    on(ContractSchemas.notes(), "an upload in many chunks is one transaction with one result", rule: "semantics 4") { bench in
+    on(ContractSchemas.notes(), "an upload in many chunks is one transaction with one result", rule: "semantics 4") {
+      bench in
       var device = try await bench.device()
       let chunks = (0..<10).map { index in
         device.chunk(
@@ -88,204 +91,214 @@ extension ServerStoreContract {
 
   // MARK: Conflicts
 
-  static let conflicts: [Case] = [
-    on(ContractSchemas.notes(), "client-wins: the changed fields are the client's", rule: "semantics 7") { bench in
-      var device = try await stale(bench)
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1)
-      try await bench.expectRows("note", [["n1", "client", "server"]])
-      try await device.download()
-      try device.expectReplica("note", [["n1", "client", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "server-wins: a change in conflict is refused",
-      rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]))
-      try expectRefused(results, [1: .conflict], accepted: 0)
-      try expect(results.commit == nil, "nothing was changed")
-      try await bench.expectRows("note", [["n1", "server", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
-      "keep-versions: the server's row stands, the request counts as accepted and as a conflict, the row is fed",
-      rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      try expectAccepted(
-        try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1, conflicts: 1)
-      try await bench.expectRows("note", [["n1", "server", "server"]])
-      try await device.download()
-      try device.expectReplica("note", [["n1", "server", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
-      "keep-versions: the row is fed even where the device has its newer version already", rule: "semantics 4"
-    ) { bench in
-      var device = try await stale(bench)
-      let made = device.groups[0].cursor?.number
-      try await device.download()
-      let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]), made: made)
-      try expectAccepted(results, 1, conflicts: 1)
-      try await device.download()
-      try expectEqual(device.items.map(\.values), [["n1", "server", "server"]], "what is fed")
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "there is no conflict where other columns were changed", rule: "semantics 7"
-    ) { bench in
-      try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
-      var device = try await bench.device()
-      try await bench.write(.update("note", ["n1"], ["body": "server"]))
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1)
-      try await bench.expectRows("note", [["n1", "client", "server"]])
-      try await device.download()
-      try device.expectReplica("note", [["n1", "client", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "there is no conflict with this remote's own earlier requests", rule: "semantics 7"
-    ) { bench in
-      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
-      var device = try await bench.device()
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "b")])), 1)
-      try expectAccepted(
-        try await device.upload(
-          .update("note", ["n1"], [("title", "b", "c")]), .update("note", ["n1"], [("title", "c", "d")])), 2)
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
-      try await bench.expectRows("note", [])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "there is no conflict where the server's value is the old one or the new one", rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "server")])), 1)
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "server", "client")]), made: 0), 1)
-      try await bench.expectRows("note", [["n1", "client", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "a conflict counts from when the change was made, though the device has downloaded since", rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      let made = device.groups[0].cursor?.number
-      try await device.download()
-      let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]), made: made)
-      try expectRefused(results, [1: .conflict], accepted: 0)
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "a delete conflicts with any newer version",
-      rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      try expectRefused(try await device.upload(.delete("note", ["n1"])), [1: .conflict], accepted: 0)
-      try await bench.expectRows("note", [["n1", "server", "server"]])
-      try await device.download()
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
-      try await bench.expectRows("note", [])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "a row that this remote made is no one else's, whatever stood under its key before", rule: "semantics 7"
-    ) { bench in
-      var device = try await bench.device()
-      try await bench.write(.insert("note", ["id": "n1", "title": "theirs"]))
-      _ = try await bench.store.sweep()
-      try await bench.write(.delete("note", ["n1"]))
-      let results = try await device.upload(
-        .insert("note", ["id": "n1", "title": "mine", "body": .null]), .update("note", ["n1"], [("title", "mine", "x")]),
-        .delete("note", ["n1"]), .insert("note", ["id": "n1", "title": "y", "body": .null]))
-      try expectAccepted(results, 4)
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
-      try await bench.expectRows("note", [])
-    },
-    on(ContractSchemas.notes(), "client-wins: a delete of a newer version goes through", rule: "semantics 7") { bench in
-      var device = try await stale(bench)
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
-      try await bench.expectRows("note", [])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
-      "keep-versions: a delete of a newer version leaves the row, and feeds it", rule: "semantics 7"
-    ) { bench in
-      var device = try await stale(bench)
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1, conflicts: 1)
-      try await bench.expectRows("note", [["n1", "server", "server"]])
-      try await device.download()
-      try device.expectReplica("note", [["n1", "server", "server"]])
-    },
-  ] + [ConflictPolicy.clientWins, ConflictPolicy.serverWins, ConflictPolicy.keepVersions].map { policy in
-    on(
-      ContractSchemas.notes(conflicts: policy), "\(policy): an update of a deleted row is refused as row-deleted",
-      rule: "semantics 7"
-    ) { bench in
-      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
-      var device = try await bench.device()
-      try await bench.write(.delete("note", ["n1"]))
-      let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]))
-      try expectRefused(results, [1: .rowDeleted], accepted: 0)
-      try await bench.expectRows("note", [])
-      try await device.download()
-      try expectEqual(device.items.map(\.departure), [.deleted], "the tombstone")
-    }
-  } + [
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
-      "keep-versions: a group is kept as a whole, none of its rows is written", rule: "semantics 1, 7"
-    ) { bench in
-      try await bench.write(.insert("note", ["id": "n2", "title": "b"]))
-      var device = try await stale(bench)
-      let results = try await device.upload(
-        .group([.update("note", ["n2"], [("title", "b", "client")]), .update("note", ["n1"], [("title", "a", "client")])]))
-      try expectAccepted(results, 1, conflicts: 1)
-      try await bench.expectRows("note", [["n1", "server", "server"], ["n2", "b", .null]])
-      try await device.download()
-      try expectEqual(Set(device.items.map { $0.values[0] }), ["n1", "n2"], "what is fed")
-    },
-    on(ContractSchemas.notes(), "a delete of a row that is gone is accepted", rule: "semantics 7") { bench in
-      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
-      var device = try await bench.device()
-      try await bench.write(.delete("note", ["n1"]))
-      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
-    },
-    on(ContractSchemas.notes(), "text keys: an insert of a key the server holds is merged", rule: "semantics 7") { bench in
-      var device = try await bench.device()
-      try await bench.write(.insert("note", ["id": "n1", "title": "server", "body": "server"]))
-      try expectAccepted(
-        try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": "server"])), 1)
-      try await bench.expectRows("note", [["n1", "client", "server"]])
-      try await device.download()
-      try device.expectReplica("note", [["n1", "client", "server"]])
-    },
-    on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "text keys under server-wins: an insert of a key the server holds with other values is refused",
-      rule: "semantics 7"
-    ) { bench in
-      var device = try await bench.device()
-      try await bench.write(.insert("note", ["id": "n1", "title": "server"]))
-      let results = try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": .null]))
-      try expectRefused(results, [1: .conflict], accepted: 0)
-      try await bench.expectRows("note", [["n1", "server", .null]])
-    },
-    on(ContractSchemas.seats, "integer keys: an insert of a key the server holds is refused", rule: "semantics 7") {
-      bench in
-      var device = try await bench.device()
-      try await bench.write(.insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 2, "place": 8]))
-      let results = try await device.upload(
-        .insert("seat", ["id": 1, "place": 9, "seats": 1]), .insert("seat", ["id": 2, "place": 8, "seats": 1]))
-      try expectRefused(results, [1: .keyExists], accepted: 1)
-      try await bench.expectRows("seat", [[1, 7, 1], [2, 8, 1]])
-    },
-    on(ContractSchemas.notes(sameKey: .refuse), "sameKey settles what an insert of a held key means", rule: "semantics 7")
-    { bench in
-      var device = try await bench.device()
-      try await bench.write(.insert("note", ["id": "n1", "title": "server"]))
-      let results = try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": .null]))
-      try expectRefused(results, [1: .keyExists], accepted: 0)
-    },
-  ]
+  static let conflicts: [Case] =
+    [
+      on(ContractSchemas.notes(), "client-wins: the changed fields are the client's", rule: "semantics 7") { bench in
+        var device = try await stale(bench)
+        try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1)
+        try await bench.expectRows("note", [["n1", "client", "server"]])
+        try await device.download()
+        try device.expectReplica("note", [["n1", "client", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "server-wins: a change in conflict is refused",
+        rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]))
+        try expectRefused(results, [1: .conflict], accepted: 0)
+        try expect(results.commit == nil, "nothing was changed")
+        try await bench.expectRows("note", [["n1", "server", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        "keep-versions: the server's row stands, the request counts as accepted and as a conflict, the row is fed",
+        rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        try expectAccepted(
+          try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1, conflicts: 1)
+        try await bench.expectRows("note", [["n1", "server", "server"]])
+        try await device.download()
+        try device.expectReplica("note", [["n1", "server", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        "keep-versions: the row is fed even where the device has its newer version already", rule: "semantics 4"
+      ) { bench in
+        var device = try await stale(bench)
+        let made = device.groups[0].cursor?.number
+        try await device.download()
+        let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]), made: made)
+        try expectAccepted(results, 1, conflicts: 1)
+        try await device.download()
+        try expectEqual(device.items.map(\.values), [["n1", "server", "server"]], "what is fed")
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "there is no conflict where other columns were changed", rule: "semantics 7"
+      ) { bench in
+        try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
+        var device = try await bench.device()
+        try await bench.write(.update("note", ["n1"], ["body": "server"]))
+        try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1)
+        try await bench.expectRows("note", [["n1", "client", "server"]])
+        try await device.download()
+        try device.expectReplica("note", [["n1", "client", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "there is no conflict with this remote's own earlier requests", rule: "semantics 7"
+      ) { bench in
+        try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+        var device = try await bench.device()
+        try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "b")])), 1)
+        try expectAccepted(
+          try await device.upload(
+            .update("note", ["n1"], [("title", "b", "c")]), .update("note", ["n1"], [("title", "c", "d")])), 2)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try await bench.expectRows("note", [])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "there is no conflict where the server's value is the old one or the new one", rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "server")])), 1)
+        try expectAccepted(
+          try await device.upload(.update("note", ["n1"], [("title", "server", "client")]), made: 0), 1)
+        try await bench.expectRows("note", [["n1", "client", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "a conflict counts from when the change was made, though the device has downloaded since", rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        let made = device.groups[0].cursor?.number
+        try await device.download()
+        let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]), made: made)
+        try expectRefused(results, [1: .conflict], accepted: 0)
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "a delete conflicts with any newer version",
+        rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        try expectRefused(try await device.upload(.delete("note", ["n1"])), [1: .conflict], accepted: 0)
+        try await bench.expectRows("note", [["n1", "server", "server"]])
+        try await device.download()
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try await bench.expectRows("note", [])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "a row that this remote made is no one else's, whatever stood under its key before", rule: "semantics 7"
+      ) { bench in
+        var device = try await bench.device()
+        try await bench.write(.insert("note", ["id": "n1", "title": "theirs"]))
+        _ = try await bench.store.sweep()
+        try await bench.write(.delete("note", ["n1"]))
+        let results = try await device.upload(
+          .insert("note", ["id": "n1", "title": "mine", "body": .null]),
+          .update("note", ["n1"], [("title", "mine", "x")]),
+          .delete("note", ["n1"]), .insert("note", ["id": "n1", "title": "y", "body": .null]))
+        try expectAccepted(results, 4)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try await bench.expectRows("note", [])
+      },
+      on(ContractSchemas.notes(), "client-wins: a delete of a newer version goes through", rule: "semantics 7") {
+        bench in
+        var device = try await stale(bench)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try await bench.expectRows("note", [])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        "keep-versions: a delete of a newer version leaves the row, and feeds it", rule: "semantics 7"
+      ) { bench in
+        var device = try await stale(bench)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1, conflicts: 1)
+        try await bench.expectRows("note", [["n1", "server", "server"]])
+        try await device.download()
+        try device.expectReplica("note", [["n1", "server", "server"]])
+      },
+    ]
+    + [ConflictPolicy.clientWins, ConflictPolicy.serverWins, ConflictPolicy.keepVersions].map { policy in
+      on(
+        ContractSchemas.notes(conflicts: policy), "\(policy): an update of a deleted row is refused as row-deleted",
+        rule: "semantics 7"
+      ) { bench in
+        try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+        var device = try await bench.device()
+        try await bench.write(.delete("note", ["n1"]))
+        let results = try await device.upload(.update("note", ["n1"], [("title", "a", "client")]))
+        try expectRefused(results, [1: .rowDeleted], accepted: 0)
+        try await bench.expectRows("note", [])
+        try await device.download()
+        try expectEqual(device.items.map(\.departure), [.deleted], "the tombstone")
+      }
+    } + [
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        "keep-versions: a group is kept as a whole, none of its rows is written", rule: "semantics 1, 7"
+      ) { bench in
+        try await bench.write(.insert("note", ["id": "n2", "title": "b"]))
+        var device = try await stale(bench)
+        let results = try await device.upload(
+          .group([
+            .update("note", ["n2"], [("title", "b", "client")]), .update("note", ["n1"], [("title", "a", "client")]),
+          ]))
+        try expectAccepted(results, 1, conflicts: 1)
+        try await bench.expectRows("note", [["n1", "server", "server"], ["n2", "b", .null]])
+        try await device.download()
+        try expectEqual(Set(device.items.map { $0.values[0] }), ["n1", "n2"], "what is fed")
+      },
+      on(ContractSchemas.notes(), "a delete of a row that is gone is accepted", rule: "semantics 7") { bench in
+        try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+        var device = try await bench.device()
+        try await bench.write(.delete("note", ["n1"]))
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+      },
+      on(ContractSchemas.notes(), "text keys: an insert of a key the server holds is merged", rule: "semantics 7") {
+        bench in
+        var device = try await bench.device()
+        try await bench.write(.insert("note", ["id": "n1", "title": "server", "body": "server"]))
+        try expectAccepted(
+          try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": "server"])), 1)
+        try await bench.expectRows("note", [["n1", "client", "server"]])
+        try await device.download()
+        try device.expectReplica("note", [["n1", "client", "server"]])
+      },
+      on(
+        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        "text keys under server-wins: an insert of a key the server holds with other values is refused",
+        rule: "semantics 7"
+      ) { bench in
+        var device = try await bench.device()
+        try await bench.write(.insert("note", ["id": "n1", "title": "server"]))
+        let results = try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": .null]))
+        try expectRefused(results, [1: .conflict], accepted: 0)
+        try await bench.expectRows("note", [["n1", "server", .null]])
+      },
+      on(ContractSchemas.seats, "integer keys: an insert of a key the server holds is refused", rule: "semantics 7") {
+        bench in
+        var device = try await bench.device()
+        try await bench.write(.insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 2, "place": 8]))
+        let results = try await device.upload(
+          .insert("seat", ["id": 1, "place": 9, "seats": 1]), .insert("seat", ["id": 2, "place": 8, "seats": 1]))
+        try expectRefused(results, [1: .keyExists], accepted: 1)
+        try await bench.expectRows("seat", [[1, 7, 1], [2, 8, 1]])
+      },
+      on(
+        ContractSchemas.notes(sameKey: .refuse), "sameKey settles what an insert of a held key means",
+        rule: "semantics 7"
+      ) { bench in
+        var device = try await bench.device()
+        try await bench.write(.insert("note", ["id": "n1", "title": "server"]))
+        let results = try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": .null]))
+        try expectRefused(results, [1: .keyExists], accepted: 0)
+      },
+    ]
 
   /// A device that has (n1, a, x) where the server has (n1, server, server).
   private static func stale(_ bench: ServerBench) async throws -> Device {

@@ -118,8 +118,10 @@ extension ServerStoreContract {
   // MARK: Dependence and order
 
   static let dependence: [Case] = [
-    on(ContractSchemas.notes(unique: [["title"]]), "a later request on the same row is blocked, others are not", rule: "semantics 7")
-    { bench in
+    on(
+      ContractSchemas.notes(unique: [["title"]]), "a later request on the same row is blocked, others are not",
+      rule: "semantics 7"
+    ) { bench in
       try await bench.write(
         .insert("note", ["id": "101", "title": "a"]), .insert("note", ["id": "102", "title": "b"]),
         .insert("note", ["id": "103", "title": "taken"]))
@@ -144,7 +146,8 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .outOfScope, 2: .blocked, 3: .blocked], accepted: 1)
       try await bench.expectRows("inspection", [])
     },
-    on(ContractSchemas.seats, "a request that takes a value which a refused one frees is blocked", rule: "semantics 7") {
+    on(ContractSchemas.seats, "a request that takes a value which a refused one frees is blocked", rule: "semantics 7")
+    {
       bench in
       try await bench.write(.insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 2, "place": 8]))
       var device = try await bench.device()
@@ -155,8 +158,10 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .constraint, 3: .blocked], accepted: 0)
       try await bench.expectRows("seat", [[1, 7, 1], [2, 8, 1]])
     },
-    on(ContractSchemas.inspections, "a delete is blocked by the refused delete of a row that references it", rule: "semantics 7")
-    { bench in
+    on(
+      ContractSchemas.inspections, "a delete is blocked by the refused delete of a row that references it",
+      rule: "semantics 7"
+    ) { bench in
       try await bench.write(
         .insert("establishment", ["id": "e1", "name": "e"]),
         .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]))
@@ -165,8 +170,9 @@ extension ServerStoreContract {
       let results = try await device.upload(.delete("inspection", ["i1"]), .delete("establishment", ["e1"]))
       try expectRefused(results, [1: .conflict, 2: .blocked], accepted: 0)
     },
-    on(ContractSchemas.inspections, "a request goes after the one that makes the row it references", rule: "semantics 7")
-    { bench in
+    on(
+      ContractSchemas.inspections, "a request goes after the one that makes the row it references", rule: "semantics 7"
+    ) { bench in
       var device = try await bench.device()
       let results = try await device.upload(
         .insert("infraction", ["inspection_id": "i1", "line": 1, "severity_id": .null, "note": .null]),
@@ -196,7 +202,8 @@ extension ServerStoreContract {
       try expectAccepted(results, 1)
       try await bench.expectRows("seat", [[3, 7, 1]])
     },
-    on(ContractSchemas.tree, "rows of a table that references itself arrive in any order", rule: "semantics 7") { bench in
+    on(ContractSchemas.tree, "rows of a table that references itself arrive in any order", rule: "semantics 7") {
+      bench in
       var device = try await bench.device()
       let results = try await device.upload(
         .insert("node", ["id": "a", "parent": "b", "label": .null]),

@@ -134,8 +134,10 @@ public enum ServerStoreContract {
   ]
 
   static let remotes: [Case] = [
-    on(ContractSchemas.notes(), "a remote belongs to the principal that registered it", rule: "ServerStore.swift, register")
-    { bench in
+    on(
+      ContractSchemas.notes(), "a remote belongs to the principal that registered it",
+      rule: "ServerStore.swift, register"
+    ) { bench in
       let remote = RemoteID(from: SystemRandom())
       try await bench.store.register(remote, principal: "anna")
       try await bench.store.register(remote, principal: "anna")
@@ -148,7 +150,10 @@ public enum ServerStoreContract {
       try expectEqual(records[0].principal, "anna", "the principal")
       try expect(records[0].sequence == nil, "no upload, no sequence ID")
     },
-    on(ContractSchemas.notes(), "the stored sequence ID is that of the last upload; older ones are known", rule: "semantics 5") {
+    on(
+      ContractSchemas.notes(), "the stored sequence ID is that of the last upload; older ones are known",
+      rule: "semantics 5"
+    ) {
       bench in
       var device = try await bench.device()
       try await device.upload(.insert("note", ["id": "n1", "title": "a", "body": .null]))
@@ -166,7 +171,8 @@ public enum ServerStoreContract {
       admission = try await admit(SequenceID(from: SystemRandom()))
       try expect(!admission.previousIsOlder, "an ID never heard of is not an older one")
     },
-    on(ContractSchemas.notes(), "a deleted remote keeps its request IDs: nothing is applied twice", rule: "semantics 5") {
+    on(ContractSchemas.notes(), "a deleted remote keeps its request IDs: nothing is applied twice", rule: "semantics 5")
+    {
       bench in
       var device = try await bench.device()
       let chunk = device.chunk([.insert("note", ["id": "n1", "title": "a", "body": .null])])
@@ -183,7 +189,10 @@ public enum ServerStoreContract {
       try expectAccepted(try await device.process([chunk], as: sequence), 1)
       try await bench.expectRows("note", [])
     },
-    on(ContractSchemas.notes(), "a blocked remote is known as blocked; an unknown one cannot be deleted", rule: "semantics 5") {
+    on(
+      ContractSchemas.notes(), "a blocked remote is known as blocked; an unknown one cannot be deleted",
+      rule: "semantics 5"
+    ) {
       bench in
       let device = try await bench.device()
       let missing = try await bench.store.deleteRemote(RemoteID(from: SystemRandom()), block: true)
@@ -211,7 +220,8 @@ public enum ServerStoreContract {
   // MARK: Staging
 
   static let staging: [Case] = [
-    on(ContractSchemas.notes(), "nothing staged is in the tables before it is processed", rule: "semantics 4") { bench in
+    on(ContractSchemas.notes(), "nothing staged is in the tables before it is processed", rule: "semantics 4") {
+      bench in
       var device = try await bench.device()
       let chunk = device.chunk([.insert("note", ["id": "n1", "title": "a", "body": .null])])
       let sequence = SequenceID(from: SystemRandom())
@@ -225,7 +235,8 @@ public enum ServerStoreContract {
       try expectEqual(
         try await bench.store.staged(device.remote, sequence: sequence), StagedUpload(), "staging after processing")
     },
-    on(ContractSchemas.notes(), "a chunk that is sent again replaces itself", rule: "ServerStore.swift, stage") { bench in
+    on(ContractSchemas.notes(), "a chunk that is sent again replaces itself", rule: "ServerStore.swift, stage") {
+      bench in
       var device = try await bench.device()
       let first = device.chunk([.insert("note", ["id": "n1", "title": "a", "body": .null])], isLast: false)
       let second = device.chunk([.insert("note", ["id": "n2", "title": "b", "body": .null])])
@@ -238,8 +249,9 @@ public enum ServerStoreContract {
       try expectAccepted(try await device.process(nil, as: sequence), 2)
       try await bench.expectRows("note", [["n1", "a", .null], ["n2", "b", .null]])
     },
-    on(ContractSchemas.notes(), "a chunk of another sequence ID empties staging first", rule: "ServerStore.swift, stage")
-    { bench in
+    on(
+      ContractSchemas.notes(), "a chunk of another sequence ID empties staging first", rule: "ServerStore.swift, stage"
+    ) { bench in
       var device = try await bench.device()
       let first = device.chunk([.insert("note", ["id": "n1", "title": "a", "body": .null])])
       let second = device.chunk([.insert("note", ["id": "n2", "title": "b", "body": .null])])

@@ -153,8 +153,9 @@ public struct StoreComparison: Sendable {
     }
   }
 
-  /// One text for each request: its changes in any order, its state, reason and tag; no IDs. Of a request with several
-  /// changes each may be a reason, so none is compared.
+  /// One text for each request: its changes in any order with their new values, its state, reason and tag; no IDs. What
+  /// stood before is not compared: a store may show the base for it. Of a request with several changes each may be a
+  /// reason, so none is compared.
   private static func requests(_ store: any ClientStore, _ states: Set<RequestState>) async throws -> [String] {
     var ids: [RequestID] = []
     var changes: [RequestID: [String]] = [:]
@@ -165,9 +166,8 @@ public struct StoreComparison: Sendable {
       func values(_ named: [NamedValue]) -> String { named.map { "\($0.name)=\($0.value)" }.joined(separator: ",") }
       let head = "\(state.rawValue) \(entry.tag ?? "-")"
       reasons[entry.id] = entry.reason
-      let before = entry.operation == .insert ? "" : values(entry.before)
       changes[entry.id, default: []].append(
-        "\(head): \(entry.operation.rawValue) \(entry.table) \(entry.key) [\(before)] > [\(values(entry.after))]")
+        "\(head): \(entry.operation.rawValue) \(entry.table) \(entry.key) [\(values(entry.after))]")
     }
     return ids.map { id in
       let texts = (changes[id] ?? []).sorted()
@@ -190,7 +190,8 @@ public struct StoreComparison: Sendable {
     Setting(schema: ContractSchemas.inspections, principals: regions),
     Setting(schema: ContractSchemas.inspections(handover: true), principals: regions),
     Setting(schema: ContractSchemas.diaries, principals: plain(2)),
-    Setting(schema: ContractSchemas.notes(unique: [["title"], ["body"]], check: ["title <> 'e'"]), principals: plain(3)),
+    Setting(
+      schema: ContractSchemas.notes(unique: [["title"], ["body"]], check: ["title <> 'e'"]), principals: plain(3)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

@@ -33,13 +33,18 @@ public enum StorePairContract {
       try expectEqual(outcome.items, [], "what is fed")
       try await bench.expectConverged(0)
     },
-    on(ContractSchemas.notes(), "what one device writes reaches the server and the other, in full", rule: "semantics 11.4") {
+    on(
+      ContractSchemas.notes(), "what one device writes reaches the server and the other, in full",
+      rule: "semantics 11.4"
+    ) {
       bench in
       try await bench.server.write(.insert("note", ["id": "s1", "title": "server", "body": "x"]))
-      try await bench.write(0, .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
+      try await bench.write(
+        0, .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
       try await bench.expectConverged(0)
       try await bench.expectConverged(1)
-      try await bench.write(1, .update("note", ["n1"], ["title": "A"]), .delete("note", ["n2"]), .update("note", ["s1"], ["body": .null]))
+      try await bench.write(
+        1, .update("note", ["n1"], ["title": "A"]), .delete("note", ["n2"]), .update("note", ["s1"], ["body": .null]))
       try await bench.expectConverged(1)
       try await bench.expectConverged(0)
       try await bench.server.expectRows("note", [["n1", "A", .null], ["s1", "server", .null]])
@@ -53,16 +58,21 @@ public enum StorePairContract {
       try expectEqual(try await bench.sync(0).items, [], "what is fed after the delete")
       try await bench.expectConverged(0)
     },
-    on(ContractSchemas.notes(), "what other programs write in the server's tables reaches the devices", rule: "semantics 4") {
+    on(
+      ContractSchemas.notes(), "what other programs write in the server's tables reaches the devices",
+      rule: "semantics 4"
+    ) {
       bench in
-      try await bench.server.write(.insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
+      try await bench.server.write(
+        .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
       try await bench.expectConverged(0)
       try await bench.server.write(
         .update("note", ["n1"], ["title": "A"]), .delete("note", ["n2"]), .insert("note", ["id": "n3", "title": "c"]))
       try await bench.expectConverged(0)
       try await bench.expectConverged(1)
     },
-    on(ContractSchemas.notes(), "client-wins: two devices change one row, field by field", rule: "semantics 7") { bench in
+    on(ContractSchemas.notes(), "client-wins: two devices change one row, field by field", rule: "semantics 7") {
+      bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
       for index in 0..<2 { try await bench.sync(index) }
       try await bench.write(0, .update("note", ["n1"], ["title": "zero", "body": "zero"]))
@@ -72,7 +82,8 @@ public enum StorePairContract {
     },
     on(
       ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
-      "server-wins: the second device's change is refused, and stays in its row until it is settled", rule: "semantics 7, 8"
+      "server-wins: the second device's change is refused, and stays in its row until it is settled",
+      rule: "semantics 7, 8"
     ) { bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a"]))
       for index in 0..<2 { try await bench.sync(index) }
@@ -111,14 +122,16 @@ public enum StorePairContract {
       try await bench.server.write(.insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 2, "place": 8]))
       for index in 0..<2 { try await bench.sync(index) }
       try await bench.write(
-        0, .update("seat", [1], ["place": .null]), .update("seat", [2], ["place": 7]), .update("seat", [1], ["place": 8]))
+        0, .update("seat", [1], ["place": .null]), .update("seat", [2], ["place": 7]),
+        .update("seat", [1], ["place": 8]))
       for index in [0, 1] { try await bench.expectConverged(index) }
       try await bench.server.expectRows("seat", [[1, 8, 1], [2, 7, 1]])
       try await bench.server.write(
         .update("seat", [1], ["place": .null]), .update("seat", [2], ["place": 8]), .update("seat", [1], ["place": 7]))
       for index in [0, 1] { try await bench.expectConverged(index) }
     },
-    on(ContractSchemas.inspections, "cascades on a device and in the server's tables", rule: "semantics 3, 4") { bench in
+    on(ContractSchemas.inspections, "cascades on a device and in the server's tables", rule: "semantics 3, 4") {
+      bench in
       try await inspections(bench)
       for index in 0..<2 { try await bench.sync(index) }
       try await bench.write(0, .delete("establishment", ["e1"]))
@@ -199,7 +212,10 @@ public enum StorePairContract {
   ]
 
   static let cutting: [Case] = [
-    on(ContractSchemas.notes(), "an acknowledgement is lost: nothing is applied twice, nothing is lost", rule: "semantics 5") {
+    on(
+      ContractSchemas.notes(), "an acknowledgement is lost: nothing is applied twice, nothing is lost",
+      rule: "semantics 5"
+    ) {
       bench in
       try await bench.write(0, .insert("note", ["id": "n1", "title": "a"]))
       try await bench.sync(0, cut: .acknowledgementLost)
@@ -223,8 +239,12 @@ public enum StorePairContract {
           try await bench.write(0, .insert("note", ["id": .text("c\(round)-\(number)"), "title": "client"]))
         }
         if round > 0 {
-          try await bench.server.write(.update("note", [.text("c\(round - 1)-0")], ["title": "changed"]), .delete("note", [.text("s\(round - 1)-1")]))
-          try await bench.write(0, .update("note", [.text("s\(round - 1)-0")], ["body": "changed"]), .delete("note", [.text("c\(round - 1)-1")]))
+          try await bench.server.write(
+            .update("note", [.text("c\(round - 1)-0")], ["title": "changed"]),
+            .delete("note", [.text("s\(round - 1)-1")]))
+          try await bench.write(
+            0, .update("note", [.text("s\(round - 1)-0")], ["body": "changed"]),
+            .delete("note", [.text("c\(round - 1)-1")]))
         }
         try await bench.sync(0, cut: cut)
         try await bench.restart(0)
@@ -235,16 +255,22 @@ public enum StorePairContract {
       }
       try await bench.expectConverged(1)
     },
-    on(ContractSchemas.notes(), "a staged download that is gone on with in the middle is whole at the end", rule: "semantics 4") {
+    on(
+      ContractSchemas.notes(), "a staged download that is gone on with in the middle is whole at the end",
+      rule: "semantics 4"
+    ) {
       bench in
       bench.driver.downloadBytesTarget = 80
-      for number in 10..<40 { try await bench.server.write(.insert("note", ["id": .text("n\(number)"), "title": "t"])) }
+      for number in 10..<40 {
+        try await bench.server.write(.insert("note", ["id": .text("n\(number)"), "title": "t"]))
+      }
       try await bench.sync(0, cut: .afterPages(4))
       try expectEqual(try await bench.clients[0].store.rows(of: "note"), [], "nothing is read before it is applied")
       let staged = try await bench.clients[0].store.status().state.stagedPosition
       try expect(staged != nil, "what was staged must be kept")
       try await bench.server.write(
-        .update("note", ["n10"], ["title": "early"]), .delete("note", ["n11"]), .update("note", ["n39"], ["title": "late"]),
+        .update("note", ["n10"], ["title": "early"]), .delete("note", ["n11"]),
+        .update("note", ["n39"], ["title": "late"]),
         .insert("note", ["id": "n00", "title": "before"]))
       let outcome = try await bench.sync(0)
       try expect(outcome.pages.flatMap(\.full).isEmpty, "the download must go on, not start again")
@@ -260,7 +286,8 @@ public enum StorePairContract {
       try expectEqual(outcome.results?.acceptedRequests, 2, "the accepted requests")
       for index in [0, 1] { try await bench.expectConverged(index) }
     },
-    on(ContractSchemas.seats, "a resend carries what was sent, though the base changed meanwhile", rule: "semantics 5") { bench in
+    on(ContractSchemas.seats, "a resend carries what was sent, though the base changed meanwhile", rule: "semantics 5")
+    { bench in
       try await bench.server.write(.insert("seat", ["id": 1, "place": 7]))
       for index in 0..<2 { try await bench.sync(index) }
       try await bench.write(0, .update("seat", [1], ["seats": 5]))
@@ -274,8 +301,10 @@ public enum StorePairContract {
   ]
 
   static let refusing: [Case] = [
-    on(ContractSchemas.inspections, "a write to a server-maintained table is refused and stays in error", rule: "semantics 1, 7")
-    { bench in
+    on(
+      ContractSchemas.inspections, "a write to a server-maintained table is refused and stays in error",
+      rule: "semantics 1, 7"
+    ) { bench in
       try await inspections(bench)
       try await bench.sync(0)
       try await bench.write(0, .update("severity", [1], ["name": "mine"]), .insert("severity", ["id": 9, "name": "x"]))
@@ -286,10 +315,12 @@ public enum StorePairContract {
       try expectEqual(try await bench.clients[0].store.rows(of: "severity"), [[1, "mine"], [9, "x"]], "the rows")
       try await bench.expectConverged(0)
     },
-    on(ContractSchemas.seats, "dependents of a refused request are blocked; others go through", rule: "semantics 7, 8") { bench in
+    on(ContractSchemas.seats, "dependents of a refused request are blocked; others go through", rule: "semantics 7, 8")
+    { bench in
       try await bench.server.write(.insert("seat", ["id": 1, "place": 7]))
       try await bench.write(
-        0, .insert("seat", ["id": 2, "place": 7]), .update("seat", [2], ["seats": 3]), .insert("seat", ["id": 3, "place": 9]))
+        0, .insert("seat", ["id": 2, "place": 7]), .update("seat", [2], ["seats": 3]),
+        .insert("seat", ["id": 3, "place": 9]))
       let outcome = try await bench.sync(0, cut: .afterSettle)
       try expectEqual(outcome.results?.refused.map(\.reason), [.constraint, .blocked], "the refusals")
       try expectEqual(
@@ -300,7 +331,10 @@ public enum StorePairContract {
       try expectEqual(try await bench.clients[0].store.status().displaced, 2, "the requests displaced")
       try await bench.expectConverged(0)
     },
-    on(ContractSchemas.notes(), "an update of a row that was deleted is refused; both sides have no row", rule: "semantics 7") {
+    on(
+      ContractSchemas.notes(), "an update of a row that was deleted is refused; both sides have no row",
+      rule: "semantics 7"
+    ) {
       bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a"]))
       for index in 0..<2 { try await bench.sync(index) }
@@ -348,14 +382,17 @@ public enum StorePairContract {
       try await inspections(bench)
       for index in 0..<2 { try await bench.sync(index) }
       try await bench.write(
-        0, .update("establishment", ["e1"], ["region": "US"]), .insert("establishment", ["id": "e3", "name": "n", "region": "EU"]))
+        0, .update("establishment", ["e1"], ["region": "US"]),
+        .insert("establishment", ["id": "e3", "name": "n", "region": "EU"]))
       for index in [0, 1] { try await bench.expectConverged(index) }
-      try expectEqual(try await bench.clients[0].store.rows(of: "establishment"), [["e3", "n", "EU"]], "the sender's rows")
+      try expectEqual(
+        try await bench.clients[0].store.rows(of: "establishment"), [["e3", "n", "EU"]], "the sender's rows")
       try expectEqual(try await bench.clients[1].store.rows(of: "inspection").count, 2, "the receiver's inspections")
     },
     on(
       ContractSchemas.inspections, parameters: [["region": ["EU"]]],
-      "another scope for the principal: its rows come, the old ones leave, unsent changes are not lost", rule: "semantics 4"
+      "another scope for the principal: its rows come, the old ones leave, unsent changes are not lost",
+      rule: "semantics 4"
     ) { bench in
       try await inspections(bench)
       try await bench.expectConverged(0)

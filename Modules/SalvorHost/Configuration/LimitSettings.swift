@@ -14,8 +14,10 @@ public struct LimitSetting: Sendable {
 
   /// Every limit, in the order of the reference. A test compares the names with the fields of `Limits`.
   public static let all: [LimitSetting] = [
-    setting("bodyBytesMax", \.bodyBytesMax, 1 << 10...1 << 40, "one body on the wire, as sent (compressed)"),
+    setting("bodyBytesMax", \.bodyBytesMax, 1 << 10...1 << 40, "one request's body on the wire, as sent (compressed)"),
     setting("chunkBytesMax", \.chunkBytesMax, 1 << 10...1 << 31, "one upload chunk, after decompression"),
+    setting(
+      "downloadBytesMax", \.downloadBytesMax, 1 << 10...1 << 50, "one download in all, as sent and after decompression"),
     setting("uploadBytesMax", \.uploadBytesMax, 1 << 10...1 << 50, "one upload in all, after decompression"),
     setting("rowBytesMax", \.rowBytesMax, 1 << 10...1 << 31, "one row's payload text"),
     setting(

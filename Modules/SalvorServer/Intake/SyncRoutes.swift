@@ -7,7 +7,7 @@ extension ServerEngine {
   /// `POST /v1/sync`: begin, with the upload in the same body where it is small, and the answer with the download.
   func sync(_ request: TransportRequest) async throws -> TransportResponse {
     let principal = try await configuration.authentication.authenticate(request)
-    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let body = try await decodedBody(request, limit: chunkLimit)
     let head = body.prefix { $0 != 0x0A }
     let message = try BeginMessage(JSONValue(parsing: Array(head)))
     let begin = try await check(message, principal: principal)
@@ -48,7 +48,7 @@ extension ServerEngine {
       throw SalvorError(
         .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
     }
-    let bytes = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let bytes = try await decodedBody(request, limit: chunkLimit)
     try await configuration.store.stage(
       UploadChunk(bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
       index: index, remote: session.remote, sequence: sequence)
@@ -68,6 +68,9 @@ extension ServerEngine {
       throw error
     }
   }
+
+  /// A chunk is cut where it has reached its target, so its last row may stand out by its whole length.
+  private var chunkLimit: Int { configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax }
 
   private func process(_ session: SessionTable.Session, chunks: [UploadChunk]?) async throws -> UploadResults {
     guard let sequence = session.current else {

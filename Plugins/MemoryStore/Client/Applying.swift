@@ -53,7 +53,8 @@ extension ClientContent {
 
   private static func unknownTable() -> SalvorError {
     SalvorError(
-      .inconsistentDownload, "The download has rows of a table that is not synchronized here. Adopt the SyncConfig first.")
+      .inconsistentDownload,
+      "The download has rows of a table that is not synchronized here. Adopt the SyncConfig first.")
   }
 
   private func row(of table: Table, _ columns: [String], _ values: [Value]) throws -> Row {

@@ -30,9 +30,11 @@ public actor MemoryClientStore: ClientStore {
       var schema = setup.schema
       if state.isConfigDelivered {
         let delivered = state.schema.synchronized
-        schema.tables = delivered + setup.schema.tables.filter { table in
-          table.maintained == .client && !delivered.contains { $0.name == table.name }
-        }
+        schema.tables =
+          delivered
+          + setup.schema.tables.filter { table in
+            table.maintained == .client && !delivered.contains { $0.name == table.name }
+          }
       }
       opening = try bringInLine(&state, schema, code: .schemaRefused)
       database.state = state

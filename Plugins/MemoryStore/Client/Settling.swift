@@ -27,12 +27,16 @@ extension ClientContent {
       requests = keptRequests
       var rows: [RowName] = []
       for change in members.flatMap(\.changes) where !rows.contains(change.row) { rows.append(change.row) }
-      let before = Self.shown(keptRequests.filter { $0.state != .displaced && $0.state != .kept }, over: bases, schema: schema).view
+      let before = Self.shown(
+        keptRequests.filter { $0.state != .displaced && $0.state != .kept }, over: bases, schema: schema
+      ).view
       var changes: [Change] = []
       for row in rows {
         guard let table = schema.table(row.table) else { continue }
         var after = before[row]
-        for change in members.flatMap(\.changes) where change.row == row { after = change.applied(to: after, of: table) }
+        for change in members.flatMap(\.changes) where change.row == row {
+          after = change.applied(to: after, of: table)
+        }
         changes += joined(row, table, before[row], after)
       }
       guard !changes.isEmpty else { continue }
@@ -98,7 +102,11 @@ extension ClientContent {
         report.refused += 1
         guard let place else { continue }
         let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
-        if requests[place].state == .displaced { requests[place].stateBefore = state } else { requests[place].state = state }
+        if requests[place].state == .displaced {
+          requests[place].stateBefore = state
+        } else {
+          requests[place].state = state
+        }
         requests[place].refusal = Request.Refused(
           reason: refusal.reason.rawValue, status: refusal.reason.status, message: refusal.message,
           blockedBy: refusal.blockedBy)

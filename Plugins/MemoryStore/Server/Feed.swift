@@ -198,7 +198,8 @@ struct Feed {
     let fed = position.fed
     return found.filter { ($0.commit, $0.table) > (fed.commit, fed.table) || isAfterKey($0, fed) }
       .sorted { a, b in
-        (a.commit, a.table) == (b.commit, b.table) ? keyPrecedes(a.key, b.key) : (a.commit, a.table) < (b.commit, b.table)
+        (a.commit, a.table) == (b.commit, b.table)
+          ? keyPrecedes(a.key, b.key) : (a.commit, a.table) < (b.commit, b.table)
       }
   }
 

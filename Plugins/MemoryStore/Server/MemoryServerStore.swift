@@ -147,7 +147,8 @@ public actor MemoryServerStore: ServerStore {
     let before = known.staged.keys.filter { $0 < index }.max()
     let followsOn = before.map { $0 == index - 1 && known.staged[$0]!.lastCounter < chunk.firstCounter } ?? (index == 0)
     guard followsOn else {
-      throw SalvorError(.chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
+      throw SalvorError(
+        .chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
     }
     known.staged[index] = chunk
     state.remotes[remote] = known
@@ -262,7 +263,8 @@ public actor MemoryServerStore: ServerStore {
   public func stats() throws -> ServerStats {
     let state = try read()
     return ServerStats(
-      serverID: state.serverID, head: state.head, remotes: Int64(state.remotes.values.filter { !$0.record.isDeleted }.count),
+      serverID: state.serverID, head: state.head,
+      remotes: Int64(state.remotes.values.filter { !$0.record.isDeleted }.count),
       logEntries: state.commits.reduce(0) { $0 + ($1.tables == nil ? 0 : Int64($1.changed.count)) },
       stagedBytes: state.remotes.values.reduce(0) { sum, remote in
         sum + remote.staged.values.reduce(0) { $0 + Int64($1.bytes.count) }

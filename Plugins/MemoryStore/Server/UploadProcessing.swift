@@ -154,7 +154,9 @@ struct UploadProcessing {
   private mutating func settleConflict(_ change: Change, over present: Row, _ table: Table) -> Reason? {
     switch table.conflicts {
     case ConflictPolicy.serverWins:
-      return (.conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
+      return (
+        .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again."
+      )
     case ConflictPolicy.keepVersions:
       isKept = true
       return nil
@@ -178,7 +180,10 @@ struct UploadProcessing {
   }
 
   private func missingParent(_ table: Table) -> Reason {
-    (.missingParent, "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference.")
+    (
+      .missingParent,
+      "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference."
+    )
   }
 
   /// Why a request that breaks constraints on its own is refused.
@@ -194,7 +199,8 @@ struct UploadProcessing {
         reasons.append((1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first.")))
       } else if reference.onDelete == .cascade || reference.onDelete == .setNull {
         // It would take rows along that the client did not see.
-        reasons.append((2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
+        reasons.append(
+          (2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
       } else {
         reasons.append((3, (.constraint, "Rows of \(child.table) still reference the deleted row. Delete them first.")))
       }

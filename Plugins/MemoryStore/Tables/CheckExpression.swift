@@ -263,8 +263,10 @@ private struct CheckParser {
       return .unary("length", inner)
     }
     if word.hasPrefix("'") {
-      return .literal(.text(word.dropFirst().dropLast().split(separator: "''", omittingEmptySubsequences: false)
-        .joined(separator: "'")))
+      return .literal(
+        .text(
+          word.dropFirst().dropLast().split(separator: "''", omittingEmptySubsequences: false)
+            .joined(separator: "'")))
     }
     if let number = Int64(word) { return .literal(.integer(number)) }
     if let number = Double(word), word.first?.isNumber == true { return .literal(.real(number)) }

@@ -30,7 +30,8 @@ struct SchemaDifference {
     if !refused.isEmpty {
       throw SalvorError(
         code,
-        "The database does not fit the schema: \(refused.joined(separator: "; ")). Change the schema, or migrate the tables.")
+        "The database does not fit the schema: \(refused.joined(separator: "; ")). Change the schema, or migrate the tables."
+      )
     }
   }
 
@@ -52,7 +53,9 @@ struct SchemaDifference {
   /// Gives the rows of `tables` the new columns, with their defaults, in the new order.
   func apply(to tables: inout MemoryTables) {
     for table in after.tables {
-      guard let known = before.table(table.name), known.columns.map(\.name) != table.columns.map(\.name) else { continue }
+      guard let known = before.table(table.name), known.columns.map(\.name) != table.columns.map(\.name) else {
+        continue
+      }
       tables.rewrite(table.name) { row in
         table.columns.map { column in known.columnIndex(column.name).map { row[$0] } ?? column.defaultValue ?? .null }
       }

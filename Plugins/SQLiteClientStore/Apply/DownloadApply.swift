@@ -61,7 +61,6 @@ struct DownloadApply {
       try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
     }.sorted { $0.first < $1.first }.map { try context.requestID(first: $0.first) }
     try touched.clear()
-    try index.drop()
     return report
   }
 

@@ -168,6 +168,12 @@ extension StoreContext {
             change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
         }
         try connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(first))
+        // It returns to the queue, not to an upload that was chosen without it.
+        if let change = changes.first, let last = try connection.state(.uploadLast)?.integer, first <= last {
+          try connection.run(
+            "INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(first),
+            .integer(change.range.last))
+        }
       }
       return true
     } catch is CannotStand {

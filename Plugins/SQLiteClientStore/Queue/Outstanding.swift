@@ -61,7 +61,6 @@ extension StoreContext {
       found[found.count - 1].changes.append(OutstandingRequest.Change(table: table, key: key, step: step))
       return true
     }
-    try index.drop()
     return found
   }
 }

@@ -126,9 +126,9 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
-      try context.returnDisplaced()
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
+      try context.returnDisplaced()
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }

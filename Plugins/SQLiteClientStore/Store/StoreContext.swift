@@ -10,6 +10,7 @@ final class StoreContext {
   var schema: Schema
   var config: SyncConfig
   var catalog: CaptureCatalog
+  private var indexesInUse: Set<Int> = []
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
@@ -22,6 +23,15 @@ final class StoreContext {
     self.config = config
     self.catalog = catalog
   }
+
+  /// A number that no log index in use has.
+  func takeIndex() -> Int {
+    let place = (0...).first { !indexesInUse.contains($0) } ?? 0
+    indexesInUse.insert(place)
+    return place
+  }
+
+  func giveBackIndex(_ place: Int) { indexesInUse.remove(place) }
 
   func captured(_ name: String) throws -> CapturedTable {
     guard let table = catalog.table(name) else {

@@ -142,6 +142,5 @@ struct UploadSettlement {
     }
     try remaking.write()
     try remaking.encode()
-    try index.drop()
   }
 }

@@ -1,0 +1,48 @@
+import Foundation
+import Testing
+
+/// `salvor demo`, on the cut of the data.
+@Suite struct DemoTests {
+  @Test(
+    "The demo ends with all sides equal, whatever plain SQLite client there is",
+    arguments: [nil, "/nowhere"] as [String?])
+  func theDemoEndsEqual(path: String?) async throws {
+    let output = try await salvor(
+      ["demo", "--small", "--json", "--data", Built.root.appendingPathComponent("Examples/dinesafe").path],
+      in: FileManager.default.temporaryDirectory, environment: path.map { ["PATH": $0] } ?? [:])
+    #expect(output.code == 0, "\(output.out) \(output.err)")
+    #expect(try output.json["equal"] == true)
+    let tables = try output.json["tables"].items
+    #expect(tables.count == 10)
+    for table in tables {
+      #expect(table["differing"] == 0)
+      #expect(Set(table["rows"].items).count == 1)
+    }
+    let rows = tables.compactMap { $0["rows"][0].integer }.reduce(0, +)
+    #expect(rows == 2741 + 5)
+    #expect(try output.json["syncs"].items.contains { $0["report"]["refused"] == 1 })
+  }
+
+  @Test("The demo tells a story, and leaves nothing behind")
+  func theDemoTellsAStory() async throws {
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-demo-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let output = try await salvor(
+      ["demo", "--small", "--data", Built.root.appendingPathComponent("Examples/dinesafe").path], in: folder,
+      environment: ["TMPDIR": folder.path])
+    #expect(output.code == 0, "\(output.out) \(output.err)")
+    for text in ["salvor serve", "anna", "refused", "server-maintained", "All sides are equal"] {
+      #expect(output.out.contains(text))
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == [])
+  }
+
+  @Test("A folder without the data is named, and ends with 2")
+  func missingData() async throws {
+    let output = try await salvor(
+      ["demo", "--data", "/nowhere"], in: FileManager.default.temporaryDirectory)
+    #expect(output.code == 2)
+    #expect(output.err.contains("/nowhere") && output.err.contains("--data"))
+  }
+}
