@@ -10,6 +10,8 @@ struct SyncSession {
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
   private(set) var hasNewGroups = false
+  /// A chunk or a page has reached the other side's staging.
+  private(set) var hasMadeProgress = false
   /// What the server said of itself when it was met last: it need not be remembered again.
   private(set) var met: JSONValue?
 
@@ -48,6 +50,10 @@ struct SyncSession {
     do {
       try await exchange(session, groups: groups)
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
+    } catch let error as SalvorError where error.code == .inconsistentDownload {
+      // What is staged cannot be made whole any more: the next session downloads from the cursors anew.
+      try await store.discardStaged()
+      throw error
     } catch let error as SalvorError where recoveryReason(error) != nil {
       try await requireRecovery(recoveryReason(error)!, error.message)
       report.error = error
@@ -127,7 +133,15 @@ struct SyncSession {
     return BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
-      position: state.stagedDownload == downloadName(groups) ? state.stagedPosition : nil, history: nil)
+      position: resumption(state, groups), history: nil)
+  }
+
+  /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
+  private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
+    guard state.stagedDownload == downloadName(groups), let position = state.stagedPosition, !position.isEmpty else {
+      return nil
+    }
+    return position
   }
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
@@ -178,6 +192,7 @@ struct SyncSession {
       let response = try await request("PUT", path, chunk.bytes)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1
+      hasMadeProgress = true
       changes += Int64(chunk.changeCount)
       progress(.uploading(changes: changes))
       next = try await following
@@ -193,6 +208,8 @@ struct SyncSession {
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
     var pages = session.state.stagedDownload == nil ? 0 : 1
+    // The last page is staged with the position before it: whoever is killed while applying fetches that page again.
+    var position = session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : ""
     var end: DownloadEnd?
     do {
       while let event = try await reader.next() {
@@ -209,14 +226,16 @@ struct SyncSession {
             let config = try SyncConfig(config)
             try await store.adopt(config)
             hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
-          } else if let position = line["position"]?.string {
+          } else if let next = line["position"]?.string {
+            position = next
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
             pages += 1
+            hasMadeProgress = true
             page.removeAll(keepingCapacity: true)
             progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
           } else if let last = line["end"] {
             if !page.isEmpty {
-              try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
+              try await store.stage(StagedChunk(download: download, bytes: page, position: position))
               pages += 1
             }
             end = try self.end(last)
