@@ -85,6 +85,12 @@ struct OutstandingDependence {
     dependence = Dependence(requests, schema: context.schema)
   }
 
+  /// First counters of the requests that one depends on directly.
+  func needs(of range: RequestRange) -> [Int64] {
+    guard let place = ranges.firstIndex(where: { $0.first == range.first }) else { return [] }
+    return dependence.direct[place].sorted().map { ranges[$0].first }
+  }
+
   func dependents(of range: RequestRange) -> [RequestRange] {
     guard let place = ranges.firstIndex(where: { $0.first == range.first }) else { return [] }
     return dependence.dependents(of: [place]).sorted().map { ranges[$0] }
