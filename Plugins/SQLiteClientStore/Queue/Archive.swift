@@ -167,6 +167,8 @@ extension StoreContext {
           try index.add(change.table, change.key, seq: change.step.seq)
         }
         guard try remaking.writeStrictly(), try proof.violations().isEmpty else { throw CannotStand() }
+        try proof.settleClientRows()
+        try proof.returnAside()
         try remaking.encode()
         if let state = changes.first?.stateBefore, let change = changes.first {
           try connection.run(

@@ -144,6 +144,8 @@ struct UploadSettlement {
       }
     }
     try remaking.stand(proof, basesMayBreak: true)
+    try proof.settleClientRows()
+    try proof.returnAside()
     try remaking.encode()
   }
 }
