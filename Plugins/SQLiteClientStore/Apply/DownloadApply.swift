@@ -54,8 +54,8 @@ struct DownloadApply {
     }
     connection.triggersEnabled = false
     try remaking.encode()
-    try keepCounter(counter)
     try context.returnDisplaced()
+    try context.keepCounter(counter)
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in
       try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
@@ -184,13 +184,5 @@ struct DownloadApply {
     try remaking.write()
     try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
     for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
-  }
-
-  /// The highest counter given before stays known.
-  private func keepCounter(_ counter: Int64) throws {
-    guard counter > 0, try connection.lastCounter() < counter else { return }
-    try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
-    try connection.run(
-      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(counter))
   }
 }

@@ -145,7 +145,8 @@ final class Remaking {
       let gone = work.timeline.steps.filter { (range.first...range.last).contains($0.seq) }
       guard !gone.isEmpty else { continue }
       for step in gone {
-        try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
+        try context.archive(
+          work.captured[step.seq] ?? step, of: range, work.table, work.key, needs: dependence?.needs(of: range) ?? [])
         try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
       }
       var timeline = work.timeline

@@ -150,9 +150,11 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
+      let counter = try connection.lastCounter()
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
       try context.returnDisplaced()
+      try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
@@ -211,10 +213,12 @@ public actor SQLiteClientStore: ClientStore {
     let report = try connection.transaction {
       try RequestSorting(context).sort()
       let last = try connection.state(.uploadLast)?.integer ?? 0
+      let counter = try connection.lastCounter()
       let report = try UploadSettlement(context: context, last: last).run(results)
       if let previous = try connection.text(.previous) {
         try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
       }
+      try context.keepCounter(counter)
       try connection.setState(.previous, sequence.text)
       for name in [StateName.current, .uploadLast, .uploadState, .wentBack] { try connection.setState(name, Value?.none) }
       try connection.run(

@@ -92,6 +92,12 @@ final class StoreContext {
   func deleteLogRows(where condition: String, _ values: [Value]) throws {
     let last = try connection.lastCounter()
     try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
+    try keepCounter(last)
+  }
+
+  /// The highest counter given before stays in the log: no counter is given twice. At the end of every step that takes
+  /// rows out of the log.
+  func keepCounter(_ last: Int64) throws {
     guard last > 0, try connection.lastCounter() < last else { return }
     try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
     try connection.run(

@@ -130,7 +130,9 @@ struct UploadSettlement {
       return true
     }
     guard !mixed.isEmpty else { return }
-    let dependence = try OutstandingDependence(context)
+    let dependence = try OutstandingDependence(context) { range in
+      range.first > last || kept.contains { $0.first <= range.first && range.first <= $0.last }
+    }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
     let proof = try ReferenceProof(context, touched)
@@ -142,6 +144,8 @@ struct UploadSettlement {
       }
     }
     try remaking.stand(proof, basesMayBreak: true)
+    try proof.settleClientRows()
+    try proof.returnAside()
     try remaking.encode()
   }
 }
