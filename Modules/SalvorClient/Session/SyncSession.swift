@@ -83,7 +83,8 @@ struct SyncSession {
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?
     if session.upload != nil {
-      first = try await store.uploadChunk(after: 0, bytesTarget: limits.singleRoundTripBytesMax)
+      first = try await store.uploadChunk(
+        after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget))
     }
     message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
     let inline = first?.isLast == true ? first : nil
