@@ -14,6 +14,7 @@ import SalvorWire
 public actor SalvorClient {
   let configuration: Configuration
   private var isOpen = false
+  private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
 
   public init(_ configuration: Configuration) {
@@ -95,22 +96,27 @@ public actor SalvorClient {
   ) async throws {
     var attempt = 1
     var isSecondRound = false
+    var hasDiscarded = false
     while true {
-      var session = SyncSession(configuration: configuration, progress: progress, report: report)
+      var session = SyncSession(configuration: configuration, progress: progress, report: report, met: met)
       do {
         try await session.run(groups: groups)
         report = session.report
+        met = session.met
         // A SyncConfig with new groups came with the answer: their rows are a session of their own.
         guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
         isSecondRound = true
       } catch {
-        // A session that moved bytes has made progress: its attempts count anew.
-        if session.report.bytesReceived > report.bytesReceived { attempt = 1 }
+        // A session that got further than the one before it: the attempts count anew.
+        if session.hasMadeProgress { attempt = 1 }
         report = session.report
         let error = asSalvorError(error)
         // A session that ended under way (its answer was lost, its connection repeated the request) is begun anew.
-        let canBeginAgain = error.isRetryable || error.code == .sessionUnknown || error.code == .chunkMissing
-        guard canBeginAgain, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
+        // So is a download whose staged part cannot be made whole any more, once.
+        let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
+        let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
+        hasDiscarded = hasDiscarded || isBegunAnew
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
       }

@@ -1,10 +1,10 @@
 import SalvorModel
 import Synchronization
 
-/// How long a case waits for what must come: then it fails instead of hanging. Nothing that is right comes so late; a
-/// test of a broken double shortens it.
+/// How long a case waits for what must come: then it fails instead of hanging. Nothing that is right comes so late, on
+/// a busy machine either; a test of a broken double shortens it.
 public enum ContractPatience {
-  @TaskLocal public static var duration: Duration = .seconds(30)
+  @TaskLocal public static var duration: Duration = .seconds(120)
 }
 
 /// Waits for `signal` as long as a step of a case may take, and says in a failure what did not come.

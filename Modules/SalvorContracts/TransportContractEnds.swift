@@ -272,7 +272,7 @@ extension TransportContract {
         await arrived.value
         let stopped = Signal<Void>()
         let stop = Task {
-          await server.stop(graceMilliseconds: 20_000)
+          await server.stop(graceMilliseconds: 100_000)
           stopped.send()
         }
         try await Task.sleep(for: .milliseconds(50))
@@ -365,7 +365,7 @@ extension TransportContract {
         let ended = (0..<3).map { _ in Signal<Void>() }
         for end in ended {
           Task {
-            await server.stop(graceMilliseconds: 20_000)
+            await server.stop(graceMilliseconds: 100_000)
             end.send()
           }
         }

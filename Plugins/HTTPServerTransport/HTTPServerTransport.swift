@@ -123,7 +123,7 @@
             "idleTimeoutSeconds", type: "integer", default: "60",
             "no byte in either direction for this long ends a connection"),
           ModuleOption(
-            "tls", type: "object", default: "none", "{ certificate: FILE, key: FILE }, PEM; without it no TLS"),
+            "tls", type: "object", default: "null", "{ certificate: FILE, key: FILE }, PEM; null: no TLS"),
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "a body over the limit is refused before it is read",
@@ -138,7 +138,7 @@
       options.threads = Int(reader.integer("threads", in: 1...64, default: Int64(options.threads)))
       let idle = max(1, (context.limits.idleTimeoutMilliseconds + 999) / 1000)
       options.idleTimeoutSeconds = Int(reader.integer("idleTimeoutSeconds", in: 1...86_400, default: idle))
-      if var tls = reader.object("tls") {
+      if reader.value("tls")?.content != .null, var tls = reader.object("tls") {
         if let certificate = tls.string("certificate"), let key = tls.string("key") {
           options.tls = .init(certificate: context.resolve(certificate), key: context.resolve(key))
         }

@@ -128,6 +128,34 @@ import Testing
       ])
   }
 
+  @Test(
+    "keep-versions: a row of a kept group that the server does not have leaves its sender, scoped or not (semantics 7)")
+  func keptGroup() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "diary", primaryKey: ["id"], columns: [Column("id", .text), Column("owner", .text), Column("text", .text)],
+        scope: [ScopeColumn(column: "owner", source: .principal)], conflicts: ConflictPolicy.keepVersions)
+    ])
+    let desk = try await ServerDesk(schema)
+    try desk.other().execute("INSERT INTO diary VALUES ('d1', 'anna', 'a')")
+    let device = try await desk.device("anna"), stranger = try await desk.device("bert")
+    try await device.download()
+    try await stranger.download()
+    try desk.other().execute("UPDATE diary SET text = 'server'")
+    var writer = UploadChunkWriterBox(stamp: RequestStamp(from: SystemRandom()))
+    writer.group(1, 2)
+    writer.add(.insert("diary", [("id", "d2"), ("owner", "anna"), ("text", "new")]), 1)
+    writer.add(.update("diary", ["d1"], [("text", "a", "client")]), 2)
+    let results = try await desk.store.process(
+      ProcessRequest(
+        remote: device.remote, sequence: SequenceID(from: SystemRandom()), principal: device.principal,
+        chunks: [writer.chunk()]))
+    #expect(results.conflicts == 1)
+    #expect(results.refused == [])
+    #expect(Set(try await device.download()) == ["diary d1 anna server", "-diary d2"])
+    #expect(try await stranger.download() == [])
+  }
+
   @Test("refusals name tables and columns, never values (interfaces, errors)")
   func messages() async throws {
     let desk = try await ServerDesk(Self.tree)

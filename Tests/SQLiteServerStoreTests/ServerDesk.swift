@@ -162,6 +162,8 @@ struct UploadChunkWriterBox {
 
   init(stamp: RequestStamp) { self.stamp = stamp }
 
+  mutating func group(_ first: Int64, _ last: Int64) { writer.request(first: first, last: last, tag: nil) }
+
   mutating func add(_ change: HandChange, _ counter: Int64) { change.write(counter, stamp, 0, &writer) }
 
   mutating func chunk() -> UploadChunk {

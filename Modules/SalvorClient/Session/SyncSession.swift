@@ -10,13 +10,19 @@ struct SyncSession {
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
   private(set) var hasNewGroups = false
+  /// A chunk or a page has reached the other side's staging.
+  private(set) var hasMadeProgress = false
+  /// What the server said of itself when it was met last: it need not be remembered again.
+  private(set) var met: JSONValue?
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }
 
   init(
-    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport
+    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
+    met: JSONValue? = nil
   ) {
+    self.met = met
     self.configuration = configuration
     self.progress = progress
     self.report = report
@@ -44,6 +50,10 @@ struct SyncSession {
     do {
       try await exchange(session, groups: groups)
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
+    } catch let error as SalvorError where error.code == .inconsistentDownload {
+      // What is staged cannot be made whole any more: the next session downloads from the cursors anew.
+      try await store.discardStaged()
+      throw error
     } catch let error as SalvorError where recoveryReason(error) != nil {
       try await requireRecovery(recoveryReason(error)!, error.message)
       report.error = error
@@ -73,7 +83,8 @@ struct SyncSession {
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?
     if session.upload != nil {
-      first = try await store.uploadChunk(after: 0, bytesTarget: limits.singleRoundTripBytesMax)
+      first = try await store.uploadChunk(
+        after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget))
     }
     message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
     let inline = first?.isLast == true ? first : nil
@@ -123,7 +134,15 @@ struct SyncSession {
     return BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
-      position: state.stagedDownload == downloadName(groups) ? state.stagedPosition : nil, history: nil)
+      position: resumption(state, groups), history: nil)
+  }
+
+  /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
+  private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
+    guard state.stagedDownload == downloadName(groups), let position = state.stagedPosition, !position.isEmpty else {
+      return nil
+    }
+    return position
   }
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
@@ -174,6 +193,7 @@ struct SyncSession {
       let response = try await request("PUT", path, chunk.bytes)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1
+      hasMadeProgress = true
       changes += Int64(chunk.changeCount)
       progress(.uploading(changes: changes))
       next = try await following
@@ -188,6 +208,9 @@ struct SyncSession {
   ) async throws {
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
+    var pages = session.state.stagedDownload == nil ? 0 : 1
+    // The last page is staged with the position before it: whoever is killed while applying fetches that page again.
+    var position = session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : ""
     var end: DownloadEnd?
     do {
       while let event = try await reader.next() {
@@ -204,13 +227,17 @@ struct SyncSession {
             let config = try SyncConfig(config)
             try await store.adopt(config)
             hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
-          } else if let position = line["position"]?.string {
+          } else if let next = line["position"]?.string {
+            position = next
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+            pages += 1
+            hasMadeProgress = true
             page.removeAll(keepingCapacity: true)
             progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
           } else if let last = line["end"] {
             if !page.isEmpty {
-              try await store.stage(StagedChunk(download: download, bytes: page, position: ""))
+              try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+              pages += 1
             }
             end = try self.end(last)
           } else if let problem = line["problem"] {
@@ -227,11 +254,21 @@ struct SyncSession {
     guard let end else {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
+    if pages == 0, isWhereItWas(end, session.state) { return }
     progress(.applying)
     let applied = try await store.apply(end)
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
+  }
+
+  /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.
+  private func isWhereItWas(_ end: DownloadEnd, _ state: ClientState) -> Bool {
+    end.groups.allSatisfy { group in
+      state.groups.contains {
+        $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest
+      }
+    }
   }
 
   private func end(_ line: JSONValue) throws -> DownloadEnd {
@@ -244,11 +281,13 @@ struct SyncSession {
     return DownloadEnd(groups: groups)
   }
 
-  private func meet(_ line: JSONValue) async throws {
+  private mutating func meet(_ line: JSONValue) async throws {
+    guard met != line else { return }
     try await store.remember(
       server: line.identifier("server"),
       incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
       principal: line.string("principal"))
+    met = line["token"] == nil ? line : nil
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {

@@ -54,29 +54,18 @@ struct DownloadApply {
     }
     connection.triggersEnabled = false
     try remaking.encode()
-    try keepCounter(counter)
     try context.returnDisplaced()
+    try context.keepCounter(counter)
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in
       try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
     }.sorted { $0.first < $1.first }.map { try context.requestID(first: $0.first) }
     try touched.clear()
-    try index.drop()
     return report
   }
 
-  /// Writes rows and proves references until both hold.
   private func settle(_ remaking: Remaking, _ proof: ReferenceProof) throws {
-    while true {
-      try remaking.write()
-      let violations = try proof.violations()
-      let youngest = try violations.compactMap { try culprit($0, remaking) }.max()
-      if youngest == nil, let violation = violations.first {
-        throw Remaking.inconsistent(violation.table.name, "a reference to \(violation.rule.parent)")
-      }
-      guard let youngest else { break }
-      try remaking.displace(youngest)
-    }
+    try remaking.stand(proof, basesMayBreak: false)
     connection.triggersEnabled = true
     try proof.settleClientRows()
     try proof.returnAside()
@@ -110,22 +99,6 @@ struct DownloadApply {
       }
       if again { try remaking.write() }
     }
-  }
-
-  /// The last request that set the reference, else the one that deleted the parent.
-  private func culprit(_ violation: ReferenceProof.Violation, _ remaking: Remaking) throws -> Int64? {
-    let names = Set(violation.rule.childColumns.map { $0.lowercased() })
-    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.lowercased()) }
-    let setter = try remaking.last(violation.table, violation.key) { step in
-      switch step.change {
-      case .insert: true
-      case .update(let news): slots.contains { news[$0] != nil }
-      case .delete: false
-      }
-    }
-    if let setter { return setter }
-    guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return nil }
-    return try remaking.last(parent, violation.reference) { $0.change.operation == .delete }
   }
 
   // MARK: Tables that come whole
@@ -211,13 +184,5 @@ struct DownloadApply {
     try remaking.write()
     try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
     for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
-  }
-
-  /// The highest counter given before stays known.
-  private func keepCounter(_ counter: Int64) throws {
-    guard counter > 0, try connection.lastCounter() < counter else { return }
-    try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
-    try connection.run(
-      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(counter))
   }
 }

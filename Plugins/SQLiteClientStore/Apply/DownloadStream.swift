@@ -42,6 +42,9 @@ final class DownloadStream {
   private final class Target {
     let table: CapturedTable
     let upsert: SQLiteStatement
+    /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. Triggers and foreign keys are
+    /// off, and there is no other unique key: what OR REPLACE replaces is an earlier line of the same row.
+    let insert: SQLiteStatement?
     let delete: SQLiteStatement
     /// By the place of a travelling column in the statement: its slot.
     let slots: [Int]
@@ -51,7 +54,11 @@ final class DownloadStream {
     /// they are read.
     let isPlain: Bool
 
-    init(table: CapturedTable, upsert: SQLiteStatement, delete: SQLiteStatement, slots: [Int], names: [String], defaults: [Value], isPlain: Bool) {
+    init(
+      table: CapturedTable, upsert: SQLiteStatement, insert: SQLiteStatement?, delete: SQLiteStatement, slots: [Int], names: [String], defaults: [Value],
+      isPlain: Bool
+    ) {
+      self.insert = insert
       self.table = table
       self.upsert = upsert
       self.delete = delete
@@ -74,13 +81,19 @@ final class DownloadStream {
     let slots = columns.compactMap { column in
       table.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
     }
+    let isWhole = touched.isWhole.contains(table.number)
+    let names = columns.map { quoted($0.name) }.joined(separator: ", ")
+    let values = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
     let target = try context.connection.withAuthorizer(onlyTouches(table.name)) {
       Target(
         table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
+        insert: isWhole
+          ? try context.connection.prepare(
+            "INSERT OR REPLACE INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
         isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
-          && (touched.isWhole.contains(table.number) || !touched.recordsWritten.contains(table.number)))
+          && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
     targets[name] = target
     return target
@@ -161,6 +174,7 @@ final class DownloadStream {
     // Columns that do not come take their default.
     for (place, value) in target.defaults.enumerated() where !places.contains(place) {
       try target.upsert.bind(place + 1, value)
+      try target.insert?.bind(place + 1, value)
     }
     return places
   }
@@ -171,22 +185,23 @@ final class DownloadStream {
   private func writePlainly(
     _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ bytes: UnsafeBufferPointer<UInt8>
   ) throws {
-    let upsert = target.upsert
+    let statement = target.insert ?? target.upsert
     var count = 0
     while let item = try reader.item() {
       guard count < places.count else { throw reader.malformed("a row has too many values") }
       let parameter = places[count] + 1
       switch item {
-      case .null: try upsert.bindNull(parameter)
-      case .integer(let value): try upsert.bind(parameter, value)
-      case .real(let value): try upsert.bind(parameter, value)
-      case .text(let text): try upsert.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
-      case .blob(let blob): try upsert.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
+      case .null: try statement.bindNull(parameter)
+      case .integer(let value): try statement.bind(parameter, value)
+      case .real(let value): try statement.bind(parameter, value)
+      case .text(let text):
+        try statement.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
+      case .blob(let blob): try statement.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
       }
       count += 1
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
-    do { try upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
+    do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
       throw Remaking.inconsistent(target.table.name, "a constraint")
     }
   }

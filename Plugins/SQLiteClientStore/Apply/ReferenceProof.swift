@@ -101,7 +101,7 @@ struct ReferenceProof {
     let removed = try touched.hasRemoved(parent)
     guard try removed || (!rule.parentColumnsAreKey && touched.hasWritten(parent)) else { return nil }
     guard rule.parentColumnsAreKey, rule.childColumns.count == 1 else { return rule.isDangling("x") }
-    return "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM temp.salvor_removed WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
+    return "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM \(touched.removed) WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
   }
 
   /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).

@@ -145,7 +145,8 @@ final class Remaking {
       let gone = work.timeline.steps.filter { (range.first...range.last).contains($0.seq) }
       guard !gone.isEmpty else { continue }
       for step in gone {
-        try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
+        try context.archive(
+          work.captured[step.seq] ?? step, of: range, work.table, work.key, needs: dependence?.needs(of: range) ?? [])
         try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
       }
       var timeline = work.timeline
@@ -242,6 +243,40 @@ final class Remaking {
       .inconsistentDownload,
       "What the server sent breaks \(what) of the table \(table). Discard what is staged and sync again.",
       context: ["table": table])
+  }
+
+  /// Writes rows and proves references until both hold, displacing what is in the way.
+  ///
+  /// - Parameter basesMayBreak: between an acknowledgement and the download that follows it the server may have kept
+  ///   something else beside what it accepted; a reference that no request is to blame for is then left to the download.
+  func stand(_ proof: ReferenceProof, basesMayBreak: Bool) throws {
+    while true {
+      try write()
+      let violations = try proof.violations()
+      guard let youngest = try violations.compactMap({ try culprit($0) }).max() else {
+        if !basesMayBreak, let violation = violations.first {
+          throw Self.inconsistent(violation.table.name, "a reference to \(violation.rule.parent)")
+        }
+        return
+      }
+      try displace(youngest)
+    }
+  }
+
+  /// The last request that set the reference, else the one that deleted the parent.
+  private func culprit(_ violation: ReferenceProof.Violation) throws -> Int64? {
+    let names = Set(violation.rule.childColumns.map { $0.lowercased() })
+    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.lowercased()) }
+    let setter = try last(violation.table, violation.key) { step in
+      switch step.change {
+      case .insert: true
+      case .update(let news): slots.contains { news[$0] != nil }
+      case .delete: false
+      }
+    }
+    if let setter { return setter }
+    guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return nil }
+    return try last(parent, violation.reference) { $0.change.operation == .delete }
   }
 
   /// The youngest request that keeps a row out: of its own requests, or of those of the row that is in its way.

@@ -7,6 +7,8 @@ import SalvorStorage
 final class TouchedRows {
   let context: StoreContext
   private let keyWidth: Int
+  let written: String
+  let removed: String
   private let insertWritten: SQLiteStatement
   private let insertRemoved: SQLiteStatement
   /// Tables whose written rows are asked for: they have references, come whole, or fire triggers.
@@ -20,15 +22,17 @@ final class TouchedRows {
     self.context = context
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
-    for name in ["salvor_written", "salvor_removed"] {
+    written = "temp.salvor_written_\(keyWidth)"
+    removed = "temp.salvor_removed_\(keyWidth)"
+    for name in [written, removed] {
       try context.connection.execute(
-        "DROP TABLE IF EXISTS temp.\(name); CREATE TEMP TABLE \(name) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID")
+        "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)")
     }
     let slots = (1...(keyWidth + 1)).map { "?\($0)" }.joined(separator: ", ")
     insertWritten = try context.connection.prepare(
-      "INSERT OR IGNORE INTO temp.salvor_written VALUES (\(slots))", persistent: true)
+      "INSERT OR IGNORE INTO \(written) VALUES (\(slots))", persistent: true)
     insertRemoved = try context.connection.prepare(
-      "INSERT OR IGNORE INTO temp.salvor_removed VALUES (\(slots))", persistent: true)
+      "INSERT OR IGNORE INTO \(removed) VALUES (\(slots))", persistent: true)
   }
 
   private func insert(_ statement: SQLiteStatement, _ table: CapturedTable, _ key: Key) throws {
@@ -50,39 +54,39 @@ final class TouchedRows {
   }
 
   /// The row (alias `x` of the table) is among the written ones.
-  func wasWritten(_ table: CapturedTable) -> String { exists("salvor_written", table) }
+  func wasWritten(_ table: CapturedTable) -> String { exists(written, table) }
 
   private func exists(_ name: String, _ table: CapturedTable) -> String {
     let keys = (0..<keyWidth).map { place in
       place < table.keyCount ? "s.k\(place) = \(table.tableColumn(place))" : "s.k\(place) = 0"
     }
-    return "EXISTS (SELECT 1 FROM temp.\(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
+    return "EXISTS (SELECT 1 FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
   }
 
   /// `FROM` clause of the written rows of a table, as alias `x`.
   func writtenRows(_ table: CapturedTable) -> String {
     if isWhole.contains(table.number) { return "FROM \(quoted(table.name)) x WHERE 1" }
-    return "FROM temp.salvor_written s CROSS JOIN \(quoted(table.name)) x WHERE s.t = \(table.number) AND "
+    return "FROM \(written) s CROSS JOIN \(quoted(table.name)) x WHERE s.t = \(table.number) AND "
       + table.rowAt { "s.k\($0)" }
   }
 
   func hasWritten(_ table: CapturedTable) throws -> Bool {
     if isWhole.contains(table.number) { return true }
-    return try context.connection.integer("SELECT 1 FROM temp.salvor_written WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+    return try context.connection.integer("SELECT 1 FROM \(written) WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
   }
 
   func hasRemoved(_ table: CapturedTable) throws -> Bool {
-    try context.connection.integer("SELECT 1 FROM temp.salvor_removed WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+    try context.connection.integer("SELECT 1 FROM \(removed) WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
   }
 
   func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool {
     let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
     return try context.connection.integer(
-      "SELECT 1 FROM temp.salvor_written WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded) != nil
+      "SELECT 1 FROM \(written) WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded) != nil
   }
 
   func clear() throws {
-    try context.connection.execute("DELETE FROM temp.salvor_written; DELETE FROM temp.salvor_removed")
+    try context.connection.execute("DELETE FROM \(written); DELETE FROM \(removed)")
   }
 }

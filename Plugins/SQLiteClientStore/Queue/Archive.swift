@@ -6,7 +6,7 @@ import SalvorWire
 /// Displaced requests: their changes with all values, out of the log and the rows, until they can stand again.
 extension StoreContext {
   /// Freezes one change of a request that is displaced.
-  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key) throws {
+  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64]) throws {
     let slots: [Int]
     var before: [Value] = []
     var after: [Value] = []
@@ -24,14 +24,14 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, at)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'displaced', ?13)
+      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, needs, state, at)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, 'displaced', ?13)
       """,
       [
         .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
-        .text(payload(before)), .text(payload(after)), .integer(clock.now()),
+        .text(payload(before)), .text(payload(after)), .integer(clock.now()), .text(needs.map(String.init).joined(separator: ",")),
       ])
   }
 
@@ -134,7 +134,7 @@ extension StoreContext {
         let changes = try archived(where: "first = ?1", [.integer(first)])
         let rows = Set(changes.map { RowRef(table: $0.table.number, key: $0.key) })
         // What depends on a displaced request returns only after it.
-        if rows.isDisjoint(with: earlier), try returnOne(first, changes) {
+        if rows.isDisjoint(with: earlier), try needsAreMet(first), try returnOne(first, changes) {
           waiting.removeAll { $0 == first }
           returned = true
           break
@@ -143,6 +143,14 @@ extension StoreContext {
       }
     }
     return firsts.count - waiting.count
+  }
+
+  /// None of the requests that it depended on when it was displaced is displaced any more.
+  private func needsAreMet(_ first: Int64) throws -> Bool {
+    let needs = try connection.scalar("SELECT needs FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(first))?.string ?? ""
+    return try needs.split(separator: ",").compactMap { Int64($0) }.allSatisfy { need in
+      try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 AND state = 'displaced' LIMIT 1", .integer(need)) == nil
+    }
   }
 
   private struct CannotStand: Error {}
@@ -159,6 +167,8 @@ extension StoreContext {
           try index.add(change.table, change.key, seq: change.step.seq)
         }
         guard try remaking.writeStrictly(), try proof.violations().isEmpty else { throw CannotStand() }
+        try proof.settleClientRows()
+        try proof.returnAside()
         try remaking.encode()
         if let state = changes.first?.stateBefore, let change = changes.first {
           try connection.run(

@@ -6,6 +6,8 @@ import SalvorStorage
 /// index, which would cost each application write as much again.
 final class LogIndex {
   let context: StoreContext
+  private let name: String
+  private let place: Int
   private let keyWidth: Int
   private let find: SQLiteStatement
   private let read: SQLiteStatement
@@ -17,19 +19,22 @@ final class LogIndex {
     let connection = context.connection
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    // Each has a table of its own, since one may be made while another is in use; tables are used again.
+    place = context.takeIndex()
+    name = "temp.salvor_index_\(keyWidth)_\(place)"
     try connection.execute(
-      "DROP TABLE IF EXISTS temp.salvor_index; CREATE TEMP TABLE salvor_index (t, \(keys), seq, PRIMARY KEY (t, \(keys), seq)) WITHOUT ROWID"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), seq, PRIMARY KEY (t, \(keys), seq)) WITHOUT ROWID; DELETE FROM \(name)"
     )
     // Keys are never NULL; what a shorter key leaves free is 0.
     for table in context.catalog.tables {
       let own = (0..<keyWidth).map { $0 < table.keyCount ? "v\($0)" : "0" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO temp.salvor_index SELECT t, \(own), seq FROM salvor_log WHERE t = ?1 AND op IN \(StoreContext.changeOperations)",
+        "INSERT INTO \(name) SELECT t, \(own), seq FROM salvor_log WHERE t = ?1 AND op IN \(StoreContext.changeOperations)",
         .integer(table.number))
     }
-    tables = Set(try connection.rows("SELECT DISTINCT t FROM temp.salvor_index").compactMap { $0[0].integer })
+    tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
-    find = try connection.prepare("SELECT seq FROM temp.salvor_index WHERE \(condition) ORDER BY seq", persistent: true)
+    find = try connection.prepare("SELECT seq FROM \(name) WHERE \(condition) ORDER BY seq", persistent: true)
     read = try connection.prepare("SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
   }
 
@@ -76,7 +81,7 @@ final class LogIndex {
   func eachRow(of table: CapturedTable, _ body: (Key) throws -> Void) throws {
     let keys = (0..<table.keyCount).map { "k\($0)" }.joined(separator: ", ")
     for row in try context.connection.rows(
-      "SELECT DISTINCT \(keys) FROM temp.salvor_index WHERE t = ?1", .integer(table.number))
+      "SELECT DISTINCT \(keys) FROM \(name) WHERE t = ?1", .integer(table.number))
     { try body(row) }
   }
 
@@ -85,13 +90,9 @@ final class LogIndex {
     let slots = (1...(keyWidth + 2)).map { "?\($0)" }.joined(separator: ", ")
     let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
     try context.connection.run(
-      "INSERT OR IGNORE INTO temp.salvor_index VALUES (\(slots))", [.integer(table.number)] + padded + [.integer(seq)])
+      "INSERT OR IGNORE INTO \(name) VALUES (\(slots))", [.integer(table.number)] + padded + [.integer(seq)])
     tables.insert(table.number)
   }
 
-  func drop() throws {
-    find.reset()
-    read.reset()
-    try context.connection.execute("DELETE FROM temp.salvor_index")
-  }
+  deinit { context.giveBackIndex(place) }
 }

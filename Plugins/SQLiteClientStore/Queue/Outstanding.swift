@@ -61,7 +61,6 @@ extension StoreContext {
       found[found.count - 1].changes.append(OutstandingRequest.Change(table: table, key: key, step: step))
       return true
     }
-    try index.drop()
     return found
   }
 }
@@ -75,13 +74,21 @@ struct OutstandingDependence {
   private let dependence: Dependence
 
   /// Nil where there are too many. Before anything is written: the log is decoded from the rows as they are.
-  init?(_ context: StoreContext) throws {
+  ///
+  /// - Parameter isStaying: false for requests that are about to leave.
+  init?(_ context: StoreContext, where isStaying: (RequestRange) -> Bool = { _ in true }) throws {
     let count = try context.connection.integer(
       "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
     guard count > 0, count <= Self.changesMax else { return nil }
-    let requests = try context.outstanding()
+    let requests = try context.outstanding().filter { isStaying($0.range) }
     ranges = requests.map(\.range)
     dependence = Dependence(requests, schema: context.schema)
+  }
+
+  /// First counters of the requests that one depends on directly.
+  func needs(of range: RequestRange) -> [Int64] {
+    guard let place = ranges.firstIndex(where: { $0.first == range.first }) else { return [] }
+    return dependence.direct[place].sorted().map { ranges[$0].first }
   }
 
   func dependents(of range: RequestRange) -> [RequestRange] {

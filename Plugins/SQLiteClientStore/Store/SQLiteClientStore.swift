@@ -15,6 +15,7 @@ public actor SQLiteClientStore: ClientStore {
   private let clock: any Clock
   private var context: StoreContext?
   private var lock: SessionLock?
+  private var quiet: QuietSession?
   private var plan: UploadPlan?
   /// The schema as capture was last found whole.
   private var checkedSchema: Int64 = -1
@@ -95,10 +96,33 @@ public actor SQLiteClientStore: ClientStore {
     let context = try opened()
     try lock?.take()
     do {
-      return try begin(context, groups)
+      if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
+      let session = try begin(context, groups)
+      quiet = nil
+      if groups == nil, session.upload == nil, session.notices.isEmpty {
+        quiet = try QuietSession(session, context.connection)
+      }
+      return session
     } catch {
       lock?.release()
       throw error
+    }
+  }
+
+  /// A session that found nothing to send, as long as nobody has written to the file since.
+  private struct QuietSession {
+    let session: ClientSession
+    private let dataVersion: Int64?
+    private let totalChanges: Int
+
+    init(_ session: ClientSession, _ connection: SQLiteConnection) throws {
+      self.session = session
+      dataVersion = try connection.integer("PRAGMA data_version")
+      totalChanges = connection.totalChanges
+    }
+
+    func stillHolds(_ connection: SQLiteConnection) throws -> Bool {
+      try totalChanges == connection.totalChanges && dataVersion == connection.integer("PRAGMA data_version")
     }
   }
 
@@ -126,9 +150,11 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
+      let counter = try connection.lastCounter()
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
       try context.returnDisplaced()
+      try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
@@ -187,10 +213,12 @@ public actor SQLiteClientStore: ClientStore {
     let report = try connection.transaction {
       try RequestSorting(context).sort()
       let last = try connection.state(.uploadLast)?.integer ?? 0
+      let counter = try connection.lastCounter()
       let report = try UploadSettlement(context: context, last: last).run(results)
       if let previous = try connection.text(.previous) {
         try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
       }
+      try context.keepCounter(counter)
       try connection.setState(.previous, sequence.text)
       for name in [StateName.current, .uploadLast, .uploadState, .wentBack] { try connection.setState(name, Value?.none) }
       try connection.run(

@@ -10,6 +10,7 @@ final class StoreContext {
   var schema: Schema
   var config: SyncConfig
   var catalog: CaptureCatalog
+  private var indexesInUse: Set<Int> = []
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
@@ -22,6 +23,15 @@ final class StoreContext {
     self.config = config
     self.catalog = catalog
   }
+
+  /// A number that no log index in use has.
+  func takeIndex() -> Int {
+    let place = (0...).first { !indexesInUse.contains($0) } ?? 0
+    indexesInUse.insert(place)
+    return place
+  }
+
+  func giveBackIndex(_ place: Int) { indexesInUse.remove(place) }
 
   func captured(_ name: String) throws -> CapturedTable {
     guard let table = catalog.table(name) else {
@@ -82,6 +92,12 @@ final class StoreContext {
   func deleteLogRows(where condition: String, _ values: [Value]) throws {
     let last = try connection.lastCounter()
     try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
+    try keepCounter(last)
+  }
+
+  /// The highest counter given before stays in the log: no counter is given twice. At the end of every step that takes
+  /// rows out of the log.
+  func keepCounter(_ last: Int64) throws {
     guard last > 0, try connection.lastCounter() < last else { return }
     try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
     try connection.run(

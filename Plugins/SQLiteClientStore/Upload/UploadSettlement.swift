@@ -130,18 +130,22 @@ struct UploadSettlement {
       return true
     }
     guard !mixed.isEmpty else { return }
+    let dependence = try OutstandingDependence(context) { range in
+      range.first > last || kept.contains { $0.first <= range.first && range.first <= $0.last }
+    }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
-    let remaking = try Remaking(
-      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
+    let proof = try ReferenceProof(context, touched)
+    let remaking = try Remaking(context, index: index, touched: touched, dependence: dependence)
     for ref in mixed {
       guard let table = context.catalog.table(number: ref.table) else { continue }
       try remaking.accept(table, ref.key) { seq in
         seq <= last && !kept.contains { $0.first <= seq && seq <= $0.last }
       }
     }
-    try remaking.write()
+    try remaking.stand(proof, basesMayBreak: true)
+    try proof.settleClientRows()
+    try proof.returnAside()
     try remaking.encode()
-    try index.drop()
   }
 }

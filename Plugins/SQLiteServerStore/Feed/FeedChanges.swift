@@ -153,7 +153,9 @@ extension FeedPageMaker {
     let table = catalog.tables[place]
     let others = others(window)
     let filter = filters[place]
-    let was = filter.map { " AND " + $0.sqlForGone("g") } ?? ""
+    // Who could see where the row was; or one device that holds what the server does not.
+    let was =
+      " AND (g.remote = ? OR g.remote IS NULL" + (filter.map { " AND " + $0.sqlForGone("g") } ?? "") + ")"
     let key = "x.\(quoted(table.table.primaryKey[0]))"
     let isOut = filter.map { " OR (\($0.sql { "x.\(quoted($0))" })) IS NOT TRUE" } ?? ""
     let statement = try connection.cached(
@@ -163,7 +165,8 @@ extension FeedPageMaker {
         + "GROUP BY \(table.logKey("g"))) c "
         + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) WHERE \(key) IS NULL\(isOut) ORDER BY c.seq")
     try statement.bind(
-      [.integer(first), .integer(window.last)] + others.values + (filter?.values ?? []) + (filter?.values ?? []))
+      [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)]
+        + (filter?.values ?? []) + (filter?.values ?? []))
     defer { statement.reset() }
     while try statement.step() {
       beginTable(place)

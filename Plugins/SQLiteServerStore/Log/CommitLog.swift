@@ -83,13 +83,19 @@ final class CommitLog {
     try expansion.expand(after: first, to: last, own: true)
   }
 
-  /// Appends an entry that says: the sender of the last upload holds something else than this row.
-  func noteDifference(_ table: ServerTable, _ key: [Value]) throws {
+  /// Appends an entry that says: the sender of the last upload holds something else than this row. It is told so also
+  /// where it may not see the row.
+  func noteDifference(_ table: ServerTable, _ key: [Value], from remote: RemoteID) throws {
     let slots = (0..<key.count)
+    let names = slots.map { "v\($0)" }.joined(separator: ", ")
+    let values = slots.map { "?\($0 + 3)" }.joined(separator: ", ")
     try connection.run(
-      "INSERT INTO salvor_change (t, op, \(slots.map { "v\($0)" }.joined(separator: ", "))) "
-        + "VALUES (?1, ?2, \(slots.map { "?\($0 + 3)" }.joined(separator: ", ")))",
+      "INSERT INTO salvor_change (t, op, \(names)) VALUES (?1, ?2, \(values))",
       [.integer(table.number), .integer(LogOperation.differs)] + key)
+    guard table.isScoped else { return }
+    try connection.run(
+      "INSERT INTO salvor_gone (seq, t, deleted, remote, \(names)) VALUES (last_insert_rowid(), ?1, 1, ?2, \(values))",
+      [.integer(table.number), .text(remote.text)] + key)
   }
 
   /// Rows that UPSERT and OR IGNORE left behind.

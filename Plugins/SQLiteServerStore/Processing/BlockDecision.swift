@@ -137,7 +137,8 @@ final class BlockDecision {
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
         """, .text(table.name), .text(JSONValue.array(entry.change.key.map { JSONValue($0) }).text),
         .text(entry.change.operation.rawValue), members(entry.change.columns, entry.change.new),
-        members(Array(table.columns.indices), entry.server), .integer(version), .text(upload.remote.text),
+        entry.server.map { members(Array(table.columns.indices), $0) } ?? .null, .integer(version),
+        .text(upload.remote.text),
         .text(upload.principal.name), .text(entry.request.description), .integer(now))
     }
   }

@@ -12,6 +12,10 @@ struct ForeignChanges {
   private var loadedAfter: Int64
   /// `RowHash` to the newest entry.
   private var newest: [UInt64: Int64] = [:]
+  /// Rows that the remote itself made since: what stood under their keys before is no one's any more.
+  private var made: Set<UInt64> = []
+  /// Whether rows that were looked at were there before the upload.
+  private var wasThere: [UInt64: Bool] = [:]
   private var sequences: [Int64: Int64] = [:]
 
   /// - Parameter last: the last entry before the upload.
@@ -23,8 +27,16 @@ struct ForeignChanges {
     trimmed = try FeedPageMaker.trimmed(connection)
   }
 
+  /// The row is looked at before the upload has changed it.
+  mutating func notePresence(_ isThere: Bool, of row: UInt64) {
+    if wasThere[row] == nil { wasThere[row] = isThere }
+  }
+
   /// Whether the row is newer than commit `made`, not counting this remote's own changes.
-  mutating func isNewer(_ row: UInt64, than made: Int64) throws -> Bool {
+  ///
+  /// - Parameter isThere: the row is in the tables now. One that this very upload made is no one else's.
+  mutating func isNewer(_ row: UInt64, than made: Int64, isThere: Bool = false) throws -> Bool {
+    if isThere, wasThere[row] == false { return false }
     // Older than what the log keeps: nobody can say, so the values decide.
     if made < trimmed { return true }
     let sequence = try self.sequence(of: made)
@@ -57,18 +69,34 @@ struct ForeignChanges {
     let seeds = catalog.tables.map { RowHash(table: $0.name) }
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
     var next = 0
+    var found: [UInt64: Int64] = [:]
+    var madeHere: Set<UInt64> = []
+    /// Rows of the own commit at hand.
+    var ownRows: Set<UInt64> = []
     try connection.query(
-      "SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 AND seq <= ?2 AND op <> \(LogOperation.touch) ORDER BY seq",
+      "SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 AND seq <= ?2 AND op <> \(LogOperation.touch) ORDER BY seq",
       [.integer(sequence), .integer(loadedAfter)]
     ) { row in
       let entry = row.int64(0)
-      while next < own.count, own[next].last < entry { next += 1 }
-      if next < own.count, entry > own[next].first { return true }
+      while next < own.count, own[next].last < entry {
+        next += 1
+        ownRows = []
+      }
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let hash = seeds[place].adding(row.values(from: 2, count: catalog.tables[place].keyCount))
-      newest[hash] = max(newest[hash] ?? 0, entry)
+      let hash = seeds[place].adding(row.values(from: 3, count: catalog.tables[place].keyCount))
+      guard next < own.count, entry > own[next].first else {
+        found[hash] = entry
+        return true
+      }
+      // The first that the commit did to the row was to make it.
+      if ownRows.insert(hash).inserted, row.int64(2) == LogOperation.insert {
+        found[hash] = nil
+        madeHere.insert(hash)
+      }
       return true
     }
+    for (hash, entry) in found where !made.contains(hash) { newest[hash] = max(newest[hash] ?? 0, entry) }
+    made.formUnion(madeHere)
     loadedAfter = sequence
   }
 }

@@ -19,7 +19,8 @@ struct SetEvaluation {
     var request: RequestID
     var change: StagedChange
     var table: Int
-    var server: Row
+    /// Nil: there is none.
+    var server: Row?
   }
 
   let rows: RowReader
@@ -37,28 +38,40 @@ struct SetEvaluation {
 
   /// Nil: accepted, and the overlay has it.
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
-    let keptBefore = kept.count
     let fedBefore = fed.count
+    var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
     for change in request.changes {
       var refusal = change.refusal
       if refusal == nil, let place = change.table {
-        let present = try row(place, change.key, change.hash)
+        let present = try row(place, change.key, change.hash, &foreign)
         undo.append((change.hash, present))
-        refusal = try apply(change, place, over: present, request, &foreign)
+        refusal = try apply(change, place, over: present, &isKept, &foreign)
       }
       guard let refusal else { continue }
       for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
-      kept.removeSubrange(keptBefore...)
       fed.removeSubrange(fedBefore...)
       return refusal
+    }
+    if isKept {
+      // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
+      for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
+      for change in request.changes {
+        guard let place = change.table else { continue }
+        fed.append(change.hash)
+        kept.append(
+          ConflictVersion(request: request.id, change: change, table: place, server: overlay[change.hash]?.now))
+      }
     }
     return nil
   }
 
-  private mutating func row(_ place: Int, _ key: Key, _ hash: UInt64) throws -> Row? {
+  private mutating func row(
+    _ place: Int, _ key: Key, _ hash: UInt64, _ foreign: inout ForeignChanges
+  ) throws -> Row? {
     if let known = overlay[hash] { return known.now }
     let row = try rows.row(place, key)
+    foreign.notePresence(row != nil, of: hash)
     overlay[hash] = OverlayRow(table: place, key: key, before: row, now: row)
     return row
   }
@@ -71,7 +84,8 @@ struct SetEvaluation {
   }
 
   private mutating func apply(
-    _ change: StagedChange, _ place: Int, over present: Row?, _ request: StagedRequest, _ foreign: inout ForeignChanges
+    _ change: StagedChange, _ place: Int, over present: Row?, _ isKept: inout Bool,
+    _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
     if let present, try scope(present, place) != .inside { return outOfScope(table) }
@@ -87,31 +101,35 @@ struct SetEvaluation {
       }
       // The same key is the same thing: merged like an update of every column.
       fed.append(change.hash)
-      return try settle(change, place, over: present, request)
+      return try settle(change, place, over: present, &isKept)
     case .update:
       guard let present else {
         return RefusalText(
           .rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
       }
-      guard try foreign.isNewer(change.hash, than: change.made) else { return try write(change, place, over: present) }
+      guard try foreign.isNewer(change.hash, than: change.made, isThere: true) else {
+        return try write(change, place, over: present)
+      }
       fed.append(change.hash)
       let isInConflict = change.columns.indices.contains { index in
         let value = present[change.columns[index]]
         return value != change.old[index] && value != change.new[index]
       }
       return isInConflict
-        ? try settle(change, place, over: present, request) : try write(change, place, over: present)
+        ? try settle(change, place, over: present, &isKept) : try write(change, place, over: present)
     case .delete:
       guard let present else { return nil }
-      guard try foreign.isNewer(change.hash, than: change.made) else { return try write(change, place, over: present) }
+      guard try foreign.isNewer(change.hash, than: change.made, isThere: true) else {
+        return try write(change, place, over: present)
+      }
       fed.append(change.hash)
-      return try settle(change, place, over: present, request)
+      return try settle(change, place, over: present, &isKept)
     }
   }
 
   /// The table's policy settles a conflict. One that this store does not know is settled as client-wins.
   private mutating func settle(
-    _ change: StagedChange, _ place: Int, over present: Row, _ request: StagedRequest
+    _ change: StagedChange, _ place: Int, over present: Row, _ isKept: inout Bool
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
     switch table.table.conflicts {
@@ -119,7 +137,7 @@ struct SetEvaluation {
       return RefusalText(
         .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
     case ConflictPolicy.keepVersions:
-      kept.append(ConflictVersion(request: request.id, change: change, table: place, server: present))
+      isKept = true
       return nil
     default: return try write(change, place, over: present)
     }

@@ -83,7 +83,7 @@ final class UploadProcessor {
     try tally.echo.removeNeverThere()
     let before = try CommitLog.state(connection)
     let commit = try log.seal(remote: upload.remote)
-    for row in fed { try log.noteDifference(catalog.tables[row.table], row.key) }
+    for row in fed { try log.noteDifference(catalog.tables[row.table], row.key, from: upload.remote) }
     try log.expandOwn(after: before.headSequence, to: before.lastSequence)
     _ = try log.seal(remote: nil)
     let results = UploadResults(

@@ -13,7 +13,8 @@ enum ServerDDL {
       t INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation INTEGER NOT NULL, columns TEXT NOT NULL,
       grouping TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_change (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER);
-    CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL,
+      remote TEXT);
     CREATE INDEX IF NOT EXISTS salvor_gone_seq ON salvor_gone (seq);
     CREATE TABLE IF NOT EXISTS salvor_commit (
       number INTEGER PRIMARY KEY, id TEXT NOT NULL, incarnation TEXT, remote TEXT, last_seq INTEGER NOT NULL,
