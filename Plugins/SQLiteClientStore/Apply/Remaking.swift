@@ -134,7 +134,9 @@ final class Remaking {
       let entry = try context.catalog.entry(from: row)
       guard let table = context.catalog.table(number: entry.table) else { return true }
       let key = entry.key(table)
-      if !found.contains(where: { $0.0.number == table.number && $0.1 == key }) { found.append((table, key, entry.seq)) }
+      if !found.contains(where: { $0.0.number == table.number && $0.1 == key }) {
+        found.append((table, key, entry.seq))
+      }
       return true
     }
     return found
@@ -313,7 +315,9 @@ final class Remaking {
     var values: [Value] = []
     var terms: [String] = []
     for part in unique.parts {
-      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else { return [] }
+      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else {
+        return []
+      }
       values.append(row[slot])
       terms.append("x.\(quoted(part.name)) COLLATE \(quoted(part.collation)) = ?\(values.count)")
     }
