@@ -154,11 +154,20 @@ public actor SQLiteClientStore: ClientStore {
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
       try context.returnDisplaced()
+      try returnAside(context)
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
+  }
+
+  /// The application may have brought back what a client-only row kept aside referenced.
+  private func returnAside(_ context: StoreContext) throws {
+    guard try context.connection.integer("SELECT 1 FROM salvor_aside LIMIT 1") != nil else { return }
+    let touched = try TouchedRows(context)
+    try context.connection.withTriggers(true) { try ReferenceProof(context, touched).returnAside() }
+    try touched.clear()
   }
 
   private func checkTriggers(_ context: StoreContext) throws -> [String] {
