@@ -116,7 +116,9 @@ public actor SalvorClient {
         let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
-        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < configuration.limits.attemptsMax,
+          !Task.isCancelled
+        else { throw error }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
       }

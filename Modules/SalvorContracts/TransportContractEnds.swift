@@ -223,7 +223,8 @@ extension TransportContract {
         try expect(count <= bytesMax, "the handler was given \(count) bytes")
       }
     },
-    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, downloadBytesMax") {
+    ContractCase("an answer that outgrows the limit is an error at the client", rule: "Limits.swift, downloadBytesMax")
+    {
       subject in
       var limits = Limits()
       limits.downloadBytesMax = 1 << 20

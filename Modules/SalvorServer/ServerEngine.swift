@@ -57,7 +57,8 @@ public final class ServerEngine: Sendable {
     let opening = try await configuration.store.open(ServerSetup(schema: configuration.schema))
     if opening.isRestored {
       configuration.log(
-        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so.")
+        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
+      )
     }
     let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
     return (ServerEngine(configuration, identity: identity), opening)
@@ -118,9 +119,11 @@ public final class ServerEngine: Sendable {
     case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))
     case (_, let version?, _) where version.first == "v" && version != "v1" && Int(version.dropFirst()) != nil:
       throw SalvorError(
-        .protocolVersion, "This server speaks version \(protocolVersion) of the protocol, not \(version). Update the older side.")
+        .protocolVersion,
+        "This server speaks version \(protocolVersion) of the protocol, not \(version). Update the older side.")
     default:
-      throw SalvorError(.notFound, "There is nothing at \(request.method) \(path). The protocol's paths start with /v1.")
+      throw SalvorError(
+        .notFound, "There is nothing at \(request.method) \(path). The protocol's paths start with /v1.")
     }
   }
 

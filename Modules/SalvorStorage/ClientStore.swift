@@ -129,7 +129,8 @@ public struct ClientState: Sendable, Hashable {
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
     current: SequenceID? = nil, groups: [GroupState] = [], schemaVersion: Int64 = 1, configDigest: String = "",
-    stagedDownload: String? = nil, stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil, recoveryMessage: String? = nil,
+    stagedDownload: String? = nil, stagedPosition: String? = nil, recoveryRequired: RecoveryReason? = nil,
+    recoveryMessage: String? = nil,
     isOlderThanIdentityFile: Bool = false
   ) {
     self.remoteID = remoteID

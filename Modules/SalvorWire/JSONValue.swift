@@ -125,7 +125,9 @@ public indirect enum JSONValue: Sendable, Hashable {
   public var isNull: Bool { self == .null }
 
   public func string(_ key: String) throws(SalvorError) -> String { try need(key, self[key]?.string, "a string") }
-  public func integer(_ key: String) throws(SalvorError) -> Int64 { try need(key, self[key]?.integer, "a whole number") }
+  public func integer(_ key: String) throws(SalvorError) -> Int64 {
+    try need(key, self[key]?.integer, "a whole number")
+  }
   public func array(_ key: String) throws(SalvorError) -> [JSONValue] { try need(key, self[key]?.array, "a list") }
   public func bool(_ key: String) throws(SalvorError) -> Bool { try need(key, self[key]?.bool, "true or false") }
 

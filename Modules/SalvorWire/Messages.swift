@@ -90,7 +90,8 @@ public struct BeginMessage: Sendable, Hashable {
     guard version == protocolVersion else {
       throw SalvorError(
         .protocolVersion,
-        "The device speaks version \(version) of the protocol, this server speaks \(protocolVersion). Update the older of the two.")
+        "The device speaks version \(version) of the protocol, this server speaks \(protocolVersion). Update the older of the two."
+      )
     }
     remote = try json.identifier("remote")
     server = try json.optionalIdentifier("server")

@@ -165,7 +165,9 @@ public struct PayloadReader: ~Copyable {
     if offset < end, base[offset] == 0x2E || base[offset] == 0x65 || base[offset] == 0x45 {
       return .real(try real(from: start))
     }
-    guard exact, magnitude <= (negative ? 1 << 63 : (1 << 63) - 1) else { throw malformed("the integer needs more than 64 bits") }
+    guard exact, magnitude <= (negative ? 1 << 63 : (1 << 63) - 1) else {
+      throw malformed("the integer needs more than 64 bits")
+    }
     return .integer(negative ? Int64(truncatingIfNeeded: 0 &- magnitude) : Int64(magnitude))
   }
 
@@ -244,7 +246,9 @@ public struct PayloadReader: ~Copyable {
     case 0x75:
       var code = try hexadecimalCode()
       if code & 0xFC00 == 0xD800 {
-        guard offset + 1 < end, base[offset] == 0x5C, base[offset + 1] == 0x75 else { throw malformed("half a surrogate pair") }
+        guard offset + 1 < end, base[offset] == 0x5C, base[offset + 1] == 0x75 else {
+          throw malformed("half a surrogate pair")
+        }
         offset += 2
         let low = try hexadecimalCode()
         guard low & 0xFC00 == 0xDC00 else { throw malformed("half a surrogate pair") }
@@ -266,7 +270,9 @@ public struct PayloadReader: ~Copyable {
     guard offset + 4 <= end else { throw malformed("the string does not end") }
     var code: UInt32 = 0
     for _ in 0..<4 {
-      guard let digit = Character(UnicodeScalar(base[offset])).hexDigitValue else { throw malformed("not a hexadecimal digit") }
+      guard let digit = Character(UnicodeScalar(base[offset])).hexDigitValue else {
+        throw malformed("not a hexadecimal digit")
+      }
       code = code << 4 | UInt32(digit)
       offset += 1
     }

@@ -78,7 +78,8 @@
           ModuleOption("connectTimeoutSeconds", type: "integer", default: "10", "for name, connection and TLS"),
           ModuleOption(
             "idleTimeoutSeconds", type: "integer", default: "60", "no byte in either direction for this long ends it"),
-          ModuleOption("caFile", type: "string", default: "null", "PEM file of authorities to trust; null: the system's"),
+          ModuleOption(
+            "caFile", type: "string", default: "null", "PEM file of authorities to trust; null: the system's"),
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "cancellation ends an exchange at once",

@@ -12,7 +12,8 @@ extension SalvorError {
   /// values are not in it. `context["sqlite"]` is the extended code, `context["sql"]` the text.
   ///
   /// - Parameter code: an extended result code.
-  static func sqlite(_ code: Int32, _ database: OpaquePointer?, sql: String? = nil, file: String? = nil) -> SalvorError {
+  static func sqlite(_ code: Int32, _ database: OpaquePointer?, sql: String? = nil, file: String? = nil) -> SalvorError
+  {
     let primary = code & 0xff
     var detail = database.flatMap { sqlite3_errmsg($0) }.map { String(cString: $0) } ?? ""
     // After an API misuse, or where SQLite rolled back by itself, the connection's message is of another call.

@@ -99,7 +99,9 @@ public struct SchemaComparison: Sendable, Hashable {
     let key = shape.primaryKey.map { $0.lowercased() }
     if key != table.primaryKey.map({ $0.lowercased() }) {
       let found = shape.primaryKey.isEmpty ? "none" : shape.primaryKey.joined(separator: ", ")
-      refuse(table, nil, "the primary key is \(found) in the table, \(table.primaryKey.joined(separator: ", ")) in the schema")
+      refuse(
+        table, nil,
+        "the primary key is \(found) in the table, \(table.primaryKey.joined(separator: ", ")) in the schema")
     }
     let indexes = shape.uniqueIndexes.filter { $0.condition == nil }.map { index in
       Set(index.columns.map { $0.name?.lowercased() ?? "" })
@@ -107,7 +109,8 @@ public struct SchemaComparison: Sendable, Hashable {
     for unique in table.unique where !indexes.contains(Set(unique.map { $0.lowercased() })) {
       refuse(table, unique.joined(separator: ", "), "has no UNIQUE constraint in the table")
     }
-    for index in shape.uniqueIndexes where table.maintained != .client && index.columns.contains(where: { $0.name == nil }) {
+    for index in shape.uniqueIndexes
+    where table.maintained != .client && index.columns.contains(where: { $0.name == nil }) {
       refuse(table, nil, "the unique index \(index.name) is on an expression, which capture cannot follow")
     }
   }

@@ -83,8 +83,10 @@ public enum Affinity: String, Sendable, Hashable {
 extension SQLiteConnection {
   /// The names of the ordinary tables, without SQLite's own.
   public func tableNames() throws -> [String] {
-    try rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name")
-      .compactMap { $0[0].string }
+    try rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    )
+    .compactMap { $0[0].string }
   }
 
   /// The table's shape; nil where there is no such table. Names compare as SQLite compares them, without case.

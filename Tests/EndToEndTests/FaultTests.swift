@@ -7,7 +7,7 @@ import Testing
 /// the next sync goes on.
 @Suite(.serialized) struct FaultTests {
   /// Chunks of a kilobyte, so that a few hundred rows make a staged upload and a download of many pages.
-  static let limits = "{ chunkBytesTarget: 1024, attemptsMax: 1 }"
+  static let limits = "{ chunkBytesTarget: 1024, singleRoundTripBytesMax: 1024, attemptsMax: 1 }"
 
   struct Case: Sendable, CustomTestStringConvertible {
     var testDescription: String

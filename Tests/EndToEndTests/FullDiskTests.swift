@@ -5,7 +5,7 @@ import Testing
 
 /// A full disk on either side: a named error, nothing half written, and everything goes on when there is room.
 @Suite(.serialized) struct FullDiskTests {
-  static let limits = "{ chunkBytesTarget: 1024, attemptsMax: 1 }"
+  static let limits = "{ chunkBytesTarget: 1024, singleRoundTripBytesMax: 1024, attemptsMax: 1 }"
 
   @Test("The device's disk is full while it fetches: a named error, nothing of it seen, whole after room is made")
   func deviceDiskFull() async throws {

@@ -53,7 +53,9 @@ import Testing
     #expect(proxy.requests.dropFirst(before) == ["POST /v1/sync", "POST /v1/sync"])
   }
 
-  @Test("A large upload goes in chunks, a large download in pages", arguments: ["{ chunkBytesTarget: 1024 }"])
+  @Test(
+    "A large upload goes in chunks, a large download in pages",
+    arguments: ["{ chunkBytesTarget: 1024, singleRoundTripBytesMax: 1024 }"])
   func largeSyncsAreCut(limits: String) async throws {
     let place = try Workspace(serverLimits: limits)
     let proxy = try FaultyProxy()

@@ -74,7 +74,9 @@ struct EngineTests {
     let client = pair.client(store)
     try await client.open()
     try await pair.serverStore.write([insert("site", ("id", "s1"), ("name", "one"))])
-    try await store.write([insert("site", ("id", "s2"), ("name", "two")), insert("visit", ("id", "v1"), ("site_id", "s2"))])
+    try await store.write([
+      insert("site", ("id", "s2"), ("name", "two")), insert("visit", ("id", "v1"), ("site_id", "s2")),
+    ])
     let report = await client.synchronize()
     #expect(report.error == nil)
     #expect(report.uploaded == 2)

@@ -40,20 +40,16 @@ struct PackageDescription: Decodable, Sendable {
   private static func describe(_ tree: SourceTree) throws -> PackageDescription {
     let scratch = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-house-\(UUID().uuidString)")
     defer { try? FileManager.default.removeItem(at: scratch) }
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    process.arguments = [
-      "swift", "package", "--package-path", tree.root.path, "--scratch-path", scratch.path, "describe", "--type",
-      "json",
-    ]
-    let output = Pipe()
-    process.standardOutput = output
-    process.standardError = FileHandle.nullDevice
-    process.standardInput = FileHandle.nullDevice
-    try process.run()
-    let data = output.fileHandleForReading.readDataToEndOfFile()
-    process.waitUntilExit()
-    guard process.terminationStatus == 0 else { throw HouseError("swift package describe failed") }
+    let command =
+      "swift package --package-path '\(tree.root.path)' --scratch-path '\(scratch.path)' describe --type json 2>&1"
+    guard let output = popen(command, "r") else { throw HouseError("no process can be started") }
+    var data = Data()
+    var buffer = [UInt8](repeating: 0, count: 64 << 10)
+    while case let count = fread(&buffer, 1, buffer.count, output), count > 0 { data += buffer[..<count] }
+    guard pclose(output) == 0, let start = data.firstIndex(of: UInt8(ascii: "{")) else {
+      throw HouseError("swift package describe failed: \(String(decoding: data, as: UTF8.self))")
+    }
+    data = data[start...]
     return try JSONDecoder().decode(PackageDescription.self, from: data)
   }
 }

@@ -24,7 +24,8 @@ func environment(_ name: String) -> UInt64? {
         try history.run(14)
       } catch let fault as CaptureFault {
         Issue.record(
-          "SALVOR_FUZZ_SEED=\(seed) SALVOR_FUZZ_HISTORIES=1 world \(history.world.name): \(fault)\n\(history.statements.joined(separator: ";\n"))")
+          "SALVOR_FUZZ_SEED=\(seed) SALVOR_FUZZ_HISTORIES=1 world \(history.world.name): \(fault)\n\(history.statements.joined(separator: ";\n"))"
+        )
         return
       }
     }

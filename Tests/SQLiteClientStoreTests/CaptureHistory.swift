@@ -164,7 +164,8 @@ struct CaptureHistory {
       }
       guard bases == before[table.number] ?? [:] else {
         throw CaptureFault(
-          description: "\(table.name): decoded \(bases), was \(before[table.number] ?? [:]), now \(after[table.number] ?? [:])")
+          description:
+            "\(table.name): decoded \(bases), was \(before[table.number] ?? [:]), now \(after[table.number] ?? [:])")
       }
     }
     try replay(entries, steps, from: before, to: after)
@@ -182,7 +183,9 @@ struct CaptureHistory {
         guard row == nil else { throw CaptureFault(description: "\(table.name): insert over a row") }
         tables[entry.table, default: [:]][key] = new
       case .update(let news):
-        guard var changed = row, !news.isEmpty else { throw CaptureFault(description: "\(table.name): update of nothing") }
+        guard var changed = row, !news.isEmpty else {
+          throw CaptureFault(description: "\(table.name): update of nothing")
+        }
         for (slot, value) in news {
           guard changed[slot] == entry.values[slot], changed[slot] != value else {
             throw CaptureFault(description: "\(table.name): the old value of slot \(slot) is wrong or does not change")
@@ -191,7 +194,9 @@ struct CaptureHistory {
         }
         tables[entry.table]?[key] = changed
       case .delete:
-        guard let row, row == entry.values else { throw CaptureFault(description: "\(table.name): delete of another row") }
+        guard let row, row == entry.values else {
+          throw CaptureFault(description: "\(table.name): delete of another row")
+        }
         tables[entry.table]?[key] = nil
       }
     }
@@ -202,7 +207,8 @@ struct CaptureHistory {
 
   func checkEncoding(_ timeline: RowTimeline, _ key: Key, _ entries: [LogEntry], _ table: CapturedTable) throws {
     var again = timeline
-    guard again.rebase(on: timeline.base) == nil, again == timeline, again.encode(table, key: key) == plain(entries) else {
+    guard again.rebase(on: timeline.base) == nil, again == timeline, again.encode(table, key: key) == plain(entries)
+    else {
       throw CaptureFault(description: "\(table.name): encoding gives another log")
     }
   }

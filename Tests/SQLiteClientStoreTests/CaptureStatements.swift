@@ -53,7 +53,9 @@ extension CaptureHistory {
 
   /// Without REPLACE a random write fails too often to be of use.
   private mutating func clause() -> String {
-    random.pick(["", "", " OR REPLACE", " OR REPLACE", " OR REPLACE", " OR IGNORE", " OR FAIL", " OR ABORT", " OR ROLLBACK"])
+    random.pick([
+      "", "", " OR REPLACE", " OR REPLACE", " OR REPLACE", " OR IGNORE", " OR FAIL", " OR ABORT", " OR ROLLBACK",
+    ])
   }
 
   private mutating func condition(_ table: CaptureWorld.FuzzTable) -> String {

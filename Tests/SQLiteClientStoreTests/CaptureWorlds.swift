@@ -44,9 +44,15 @@ extension CaptureWorld {
       CREATE TABLE loose (id INTEGER NOT NULL PRIMARY KEY, p TEXT REFERENCES parent (id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED, n TEXT UNIQUE);
       """,
     tables: [
-      FuzzTable(name: "parent", key: ["id"], columns: [("id", texts), ("name", nullableTexts), ("rank", nullableNumbers)], targets: ["(id)", "(rank)"]),
-      FuzzTable(name: "child", key: ["p", "line"], columns: [("p", texts), ("line", numbers), ("note", nullableTexts)], targets: ["(p, line)"]),
-      FuzzTable(name: "loose", key: ["id"], columns: [("id", numbers), ("p", nullableTexts), ("n", nullableTexts)], targets: ["(id)", "(n)"]),
+      FuzzTable(
+        name: "parent", key: ["id"], columns: [("id", texts), ("name", nullableTexts), ("rank", nullableNumbers)],
+        targets: ["(id)", "(rank)"]),
+      FuzzTable(
+        name: "child", key: ["p", "line"], columns: [("p", texts), ("line", numbers), ("note", nullableTexts)],
+        targets: ["(p, line)"]),
+      FuzzTable(
+        name: "loose", key: ["id"], columns: [("id", numbers), ("p", nullableTexts), ("n", nullableTexts)],
+        targets: ["(id)", "(n)"]),
     ])
 
   /// NOCASE key without a rowid, composite NOCASE unique, a key that may be NULL.
@@ -58,8 +64,12 @@ extension CaptureWorld {
       CREATE UNIQUE INDEX uz ON u (z COLLATE BINARY);
       """,
     tables: [
-      FuzzTable(name: "t", key: ["k"], columns: [("k", texts), ("a", nullableTexts), ("b", ["'x'", "'x '", "'y'"]), ("c", nullableTexts)], targets: ["(k)", "(a, b)"]),
-      FuzzTable(name: "u", key: ["y", "x"], columns: [("x", texts), ("y", ["1", "2"]), ("z", nullableTexts)], targets: ["(z)"]),
+      FuzzTable(
+        name: "t", key: ["k"],
+        columns: [("k", texts), ("a", nullableTexts), ("b", ["'x'", "'x '", "'y'"]), ("c", nullableTexts)],
+        targets: ["(k)", "(a, b)"]),
+      FuzzTable(
+        name: "u", key: ["y", "x"], columns: [("x", texts), ("y", ["1", "2"]), ("z", nullableTexts)], targets: ["(z)"]),
     ])
 
   /// Columns without a type keep every value as it is, keys too.
@@ -69,7 +79,10 @@ extension CaptureWorld {
     tables: [
       FuzzTable(
         name: "t", key: ["k"],
-        columns: [("k", anything.filter { $0 != "NULL" }), ("a", anything), ("b", anything), ("c", anything), ("d", anything), ("e", anything)],
+        columns: [
+          ("k", anything.filter { $0 != "NULL" }), ("a", anything), ("b", anything), ("c", anything), ("d", anything),
+          ("e", anything),
+        ],
         targets: ["(k)", "(b)"])
     ])
 
@@ -82,8 +95,13 @@ extension CaptureWorld {
       CREATE TABLE leaf (id TEXT NOT NULL PRIMARY KEY, node INTEGER REFERENCES node (id) ON DELETE CASCADE, note TEXT);
       """,
     tables: [
-      FuzzTable(name: "node", key: ["id"], columns: [("id", numbers), ("up", nullableNumbers), ("friend", nullableNumbers), ("label", nullableTexts)], targets: ["(id)", "(label)"], updateMayRemoveItself: true),
-      FuzzTable(name: "leaf", key: ["id"], columns: [("id", texts), ("node", nullableNumbers), ("note", nullableTexts)], targets: ["(id)"]),
+      FuzzTable(
+        name: "node", key: ["id"],
+        columns: [("id", numbers), ("up", nullableNumbers), ("friend", nullableNumbers), ("label", nullableTexts)],
+        targets: ["(id)", "(label)"], updateMayRemoveItself: true),
+      FuzzTable(
+        name: "leaf", key: ["id"], columns: [("id", texts), ("node", nullableNumbers), ("note", nullableTexts)],
+        targets: ["(id)"]),
     ])
 
   /// More columns than one mask has bits.
@@ -91,9 +109,12 @@ extension CaptureWorld {
     let columns = (1...131).map { "c\($0)" }
     return CaptureWorld(
       name: "wide",
-      sql: "CREATE TABLE w (id TEXT NOT NULL PRIMARY KEY, \(columns.map { $0 + " INTEGER" }.joined(separator: ", ")), UNIQUE (c70))",
+      sql:
+        "CREATE TABLE w (id TEXT NOT NULL PRIMARY KEY, \(columns.map { $0 + " INTEGER" }.joined(separator: ", ")), UNIQUE (c70))",
       tables: [
-        FuzzTable(name: "w", key: ["id"], columns: [("id", texts)] + columns.map { ($0, nullableNumbers) }, targets: ["(id)", "(c70)"])
+        FuzzTable(
+          name: "w", key: ["id"], columns: [("id", texts)] + columns.map { ($0, nullableNumbers) },
+          targets: ["(id)", "(c70)"])
       ])
   }()
 
@@ -105,10 +126,16 @@ extension CaptureWorld {
       CREATE TABLE "order" ("group" INTEGER NOT NULL, "2" TEXT NOT NULL, "v0" TEXT, "id" INTEGER, "p" TEXT, "x" TEXT, "q" TEXT, PRIMARY KEY ("2", "group"), UNIQUE ("v0", "id"));
       """#,
     tables: [
-      FuzzTable(name: #"a"b c"#, key: ["ключ"], columns: [("ключ", texts), (#"x"y"#, nullableTexts), ("it's", nullableNumbers), ("select", nullableTexts)], targets: [#"("ключ")"#]),
+      FuzzTable(
+        name: #"a"b c"#, key: ["ключ"],
+        columns: [("ключ", texts), (#"x"y"#, nullableTexts), ("it's", nullableNumbers), ("select", nullableTexts)],
+        targets: [#"("ключ")"#]),
       FuzzTable(
         name: "order", key: ["2", "group"],
-        columns: [("group", ["1", "2"]), ("2", texts), ("v0", nullableTexts), ("id", ["1", "2", "NULL"]), ("p", nullableTexts), ("x", nullableTexts), ("q", nullableTexts)],
+        columns: [
+          ("group", ["1", "2"]), ("2", texts), ("v0", nullableTexts), ("id", ["1", "2", "NULL"]), ("p", nullableTexts),
+          ("x", nullableTexts), ("q", nullableTexts),
+        ],
         targets: [#"("2", "group")"#, #"("v0", "id")"#]),
     ])
 
@@ -128,8 +155,12 @@ extension CaptureWorld {
       CREATE TRIGGER app_delete AFTER DELETE ON t BEGIN INSERT OR REPLACE INTO s (id, total, last) VALUES (coalesce(OLD.a, 'a'), OLD.n, OLD.b); INSERT INTO audit (what) VALUES ('gone'); END;
       """,
     tables: [
-      FuzzTable(name: "t", key: ["id"], columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("n", numbers)], targets: ["(id)", "(b)"]),
-      FuzzTable(name: "s", key: ["id"], columns: [("id", texts), ("total", numbers), ("last", nullableTexts)], targets: ["(id)", "(last)"]),
+      FuzzTable(
+        name: "t", key: ["id"], columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("n", numbers)],
+        targets: ["(id)", "(b)"]),
+      FuzzTable(
+        name: "s", key: ["id"], columns: [("id", texts), ("total", numbers), ("last", nullableTexts)],
+        targets: ["(id)", "(last)"]),
     ])
 
   /// A BEFORE trigger that deletes, an AFTER trigger that replaces in the same table, a cascade that meets a trigger.
@@ -144,8 +175,12 @@ extension CaptureWorld {
       CREATE TRIGGER app_cu BEFORE UPDATE ON t WHEN NEW.a = 'B' BEGIN INSERT INTO c (t, v) VALUES (NEW.id, 1); END;
       """,
     tables: [
-      FuzzTable(name: "t", key: ["id"], columns: [("id", texts), ("a", nullableTexts), ("b", nullableNumbers)], targets: ["(id)", "(b)"], updateMayRemoveItself: true),
-      FuzzTable(name: "c", key: ["id"], columns: [("id", numbers), ("t", nullableTexts), ("v", nullableNumbers)], targets: ["(id)"]),
+      FuzzTable(
+        name: "t", key: ["id"], columns: [("id", texts), ("a", nullableTexts), ("b", nullableNumbers)],
+        targets: ["(id)", "(b)"], updateMayRemoveItself: true),
+      FuzzTable(
+        name: "c", key: ["id"], columns: [("id", numbers), ("t", nullableTexts), ("v", nullableNumbers)],
+        targets: ["(id)"]),
     ])
 
   /// Partial unique indexes, several of them, and conflict clauses in the table itself.
@@ -158,7 +193,9 @@ extension CaptureWorld {
     tables: [
       FuzzTable(
         name: "t", key: ["id"],
-        columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("live", ["0", "1"]), ("c", nullableTexts)],
+        columns: [
+          ("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("live", ["0", "1"]), ("c", nullableTexts),
+        ],
         targets: ["(id)", "(a)", "(b) WHERE live = 1", "(c)"])
     ])
 }

@@ -107,7 +107,8 @@ import Testing
   @Test func theTriggerSwitchHoldsForPreparedStatementsToo() throws {
     let connection = try memory()
     try connection.execute(
-      "CREATE TABLE t (v); CREATE TABLE log (v); CREATE TRIGGER a AFTER INSERT ON t BEGIN INSERT INTO log VALUES (NEW.v); END")
+      "CREATE TABLE t (v); CREATE TABLE log (v); CREATE TRIGGER a AFTER INSERT ON t BEGIN INSERT INTO log VALUES (NEW.v); END"
+    )
     try connection.run("INSERT INTO t VALUES (?)", 1)
     try connection.withTriggers(false) { try connection.run("INSERT INTO t VALUES (?)", 2) }
     #expect(connection.triggersEnabled)
@@ -177,7 +178,8 @@ import Testing
     #expect(try await Store().count() == 7)
   }
 
-  @Test(arguments: ["plain", "a\"b", "it's", "ünï", "x y;--", "a\"\u{308}b"]) func anyNameIsQuoted(name: String) throws {
+  @Test(arguments: ["plain", "a\"b", "it's", "ünï", "x y;--", "a\"\u{308}b"]) func anyNameIsQuoted(name: String) throws
+  {
     let connection = try memory()
     try connection.execute("CREATE TABLE \(quoted(name)) (\(quoted(name)))")
     try connection.run("INSERT INTO \(quoted(name)) (\(quoted(name))) VALUES (1)")

@@ -19,7 +19,8 @@ import Testing
     let connection = try SQLiteConnection(":memory:")
     try connection.pragma("foreign_keys", "ON")
     let ddl = TableDDL(softForeignKeys: false)
-    #expect(try SchemaComparison(schema, with: connection, ddl: ddl).apply(to: connection, schema: schema, ddl: ddl) == 2)
+    #expect(
+      try SchemaComparison(schema, with: connection, ddl: ddl).apply(to: connection, schema: schema, ddl: ddl) == 2)
     let again = try SchemaComparison(schema, with: connection, ddl: ddl)
     #expect(again.additions.isEmpty && again.refusals.isEmpty)
     #expect(try #require(try connection.tableShape("parent")).hasRowidKey)
@@ -45,20 +46,25 @@ import Testing
         ], references: [Reference(column: "up", table: "parent")])
     ]
     let ddl = TableDDL(softForeignKeys: false)
-    #expect(try SchemaComparison(schema, with: connection, ddl: ddl).apply(to: connection, schema: schema, ddl: ddl) == 2)
+    #expect(
+      try SchemaComparison(schema, with: connection, ddl: ddl).apply(to: connection, schema: schema, ddl: ddl) == 2)
     #expect(try connection.rows("SELECT * FROM parent") == [[1, "none", nil]])
     let again = try SchemaComparison(schema, with: connection, ddl: ddl)
     #expect(again.additions.isEmpty && again.refusals.isEmpty)
   }
 
-  @Test(arguments: [
-    ("CREATE TABLE parent (id TEXT PRIMARY KEY, name TEXT)", "id", "TEXT"),
-    ("CREATE TABLE parent (id INTEGER PRIMARY KEY)", "name", "missing"),
-    ("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT, extra TEXT)", "extra", "not in the schema"),
-    ("CREATE TABLE parent (id INTEGER, name TEXT PRIMARY KEY)", nil, "primary key is name"),
-    ("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT AS ('x'))", "name", "generated"),
-    ("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT); CREATE UNIQUE INDEX u ON parent (lower(name))", nil, "u is on"),
-  ] as [(String, String?, String)])
+  @Test(
+    arguments: [
+      ("CREATE TABLE parent (id TEXT PRIMARY KEY, name TEXT)", "id", "TEXT"),
+      ("CREATE TABLE parent (id INTEGER PRIMARY KEY)", "name", "missing"),
+      ("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT, extra TEXT)", "extra", "not in the schema"),
+      ("CREATE TABLE parent (id INTEGER, name TEXT PRIMARY KEY)", nil, "primary key is name"),
+      ("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT AS ('x'))", "name", "generated"),
+      (
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT); CREATE UNIQUE INDEX u ON parent (lower(name))", nil,
+        "u is on"
+      ),
+    ] as [(String, String?, String)])
   func destructiveDifferencesAreRefusedByName(sql: String, column: String?, what: String) throws {
     let connection = try SQLiteConnection(":memory:")
     try connection.execute(sql)

@@ -23,8 +23,10 @@ private func read(_ text: String) throws -> Value {
 struct PayloadValueTests {
   static let values: [Value] = [
     nil, 0, 1, -1, 9, 10, 9_007_199_254_740_992, 9_007_199_254_740_993, .integer(.max), .integer(.min), 0.0, -0.0, 1.0,
-    0.1, 1e300, .real(.leastNonzeroMagnitude), .real(.infinity), .real(-.infinity), "", "a", "quote \" backslash \\ slash /",
-    "line\nfeed\ttab\r\u{0}\u{1F}\u{7F}", "é e\u{301} 日本 🛟", .text([0xFF, 0xFE]), .text([0x61, 0xC3]), .blob([]), .blob([0]),
+    0.1, 1e300, .real(.leastNonzeroMagnitude), .real(.infinity), .real(-.infinity), "", "a",
+    "quote \" backslash \\ slash /",
+    "line\nfeed\ttab\r\u{0}\u{1F}\u{7F}", "é e\u{301} 日本 🛟", .text([0xFF, 0xFE]), .text([0x61, 0xC3]), .blob([]),
+    .blob([0]),
     .blob([0, 1]), .blob([0, 1, 2]), .blob(Array(0...255)),
   ]
 
@@ -87,7 +89,8 @@ struct PayloadValueTests {
     var generator = SplitMix(seed: 7)
     let alphabet = Array("[]{}\",:0123456789.eE+-\\utrfalsn \n\u{FF}".utf8)
     for _ in 0..<20_000 {
-      let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in alphabet.randomElement(using: &generator)! }
+      let bytes = (0..<Int.random(in: 0...40, using: &generator)).map { _ in alphabet.randomElement(using: &generator)!
+      }
       _ = try? JSONValue(parsing: bytes)
       bytes.withUnsafeBufferPointer { buffer in
         var upload = UploadChunkReader(buffer)

@@ -46,7 +46,8 @@ struct ResponseReader {
       return ByteStream(
         next: {
           throw SalvorError(
-            .unsupportedEncoding, "The server answered in a content coding that was not asked for: \(token.prefix(40)).")
+            .unsupportedEncoding, "The server answered in a content coding that was not asked for: \(token.prefix(40))."
+          )
         }, close: stream.close)
     }
     return decoded

@@ -121,7 +121,8 @@ struct SyncSession {
     for group in groups where !schema.groups.contains(where: { $0.name == group }) {
       throw SalvorError(
         .usage,
-        "There is no synchronization group \"\(group)\". The groups are: \(schema.groups.map(\.name).joined(separator: ", ")).")
+        "There is no synchronization group \"\(group)\". The groups are: \(schema.groups.map(\.name).joined(separator: ", "))."
+      )
     }
     return schema.closure(ofGroups: groups)
   }

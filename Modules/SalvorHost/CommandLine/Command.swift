@@ -87,7 +87,9 @@ struct ArgumentParser {
 
   func parse(_ words: [String], registry: ModuleRegistry, environment: [String: String]) -> ParsedArguments {
     guard let first = words.first, first != "--help", first != "help", first != "-h" else {
-      if words.count > 1, words[0] == "help" { return parse(Array(words.dropFirst()) + ["--help"], registry: registry, environment: environment) }
+      if words.count > 1, words[0] == "help" {
+        return parse(Array(words.dropFirst()) + ["--help"], registry: registry, environment: environment)
+      }
       return .help(overview)
     }
     let named = words.prefix { !$0.hasPrefix("-") }
@@ -126,7 +128,8 @@ struct ArgumentParser {
       let parts = word.drop { $0 == "-" }.split(separator: "=", maxSplits: 1).map(String.init)
       guard word.hasPrefix("--"), let name = parts.first, let option = known.first(where: { $0.name == name }) else {
         return .usageError(
-          "\(tool) \(command.name): there is no option \(word)\(hint(parts.first ?? word, known.map(\.name))) \(tool) \(command.name) --help lists the options.")
+          "\(tool) \(command.name): there is no option \(word)\(hint(parts.first ?? word, known.map(\.name))) \(tool) \(command.name) --help lists the options."
+        )
       }
       if option.value == nil {
         guard parts.count == 1 else { return .usageError("\(tool) \(command.name): --\(name) takes no value.") }

@@ -13,7 +13,8 @@ import SalvorWire
 ///     await Tool.run(modules: StandardModules.all + [myFactory])
 public enum Tool {
   public static func run(
-    modules: [ModuleFactory], commands more: [Command] = [], arguments: [String] = Array(CommandLine.arguments.dropFirst())
+    modules: [ModuleFactory], commands more: [Command] = [],
+    arguments: [String] = Array(CommandLine.arguments.dropFirst())
   ) async -> Never {
     signal(SIGPIPE, SIG_IGN)
     exit(await code(modules: modules, commands: more, arguments: arguments))

@@ -25,7 +25,8 @@ public enum Host {
   public static func makeClient(_ configuration: HostConfiguration) throws -> SalvorClient {
     guard let section = configuration.client else {
       throw SalvorError(
-        .configuration, "\(configuration.file) has no \"client\" section: it is a server's. Name a device's file with --config.")
+        .configuration,
+        "\(configuration.file) has no \"client\" section: it is a server's. Name a device's file with --config.")
     }
     let compression = try section.compression?.make()
     return SalvorClient(
@@ -50,7 +51,8 @@ public enum Host {
     {
       throw SalvorError(
         .configuration,
-        "server.authentication \"\(section.authentication.descriptor.name)\" is for loopback only, and server.listen can be reached from elsewhere. Use \"tokens\" (salvor token makes one), or listen on 127.0.0.1.")
+        "server.authentication \"\(section.authentication.descriptor.name)\" is for loopback only, and server.listen can be reached from elsewhere. Use \"tokens\" (salvor token makes one), or listen on 127.0.0.1."
+      )
     }
     return try await RunningServer(
       ServerConfiguration(
@@ -71,7 +73,8 @@ public enum Host {
   private static func server(of configuration: HostConfiguration) throws -> ServerSection {
     guard let section = configuration.server else {
       throw SalvorError(
-        .configuration, "\(configuration.file) has no \"server\" section: it is a device's. Name a server's file with --config.")
+        .configuration,
+        "\(configuration.file) has no \"server\" section: it is a device's. Name a server's file with --config.")
     }
     return section
   }

@@ -34,7 +34,8 @@ extension ServerEngine {
     guard try await configuration.authentication.authenticate(request).isAdministrator else {
       throw SalvorError(
         .forbidden,
-        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator.")
+        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator."
+      )
     }
   }
 

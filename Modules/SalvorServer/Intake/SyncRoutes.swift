@@ -41,7 +41,9 @@ extension ServerEngine {
     guard let index = Int(index), index >= 0, let first = query["first"].flatMap({ Int64($0) }),
       let last = query["last"].flatMap({ Int64($0) }), first > 0, last >= first, let sequence = session.current
     else {
-      throw SalvorError(.malformed, "A chunk's path is /v1/sync/TOKEN/chunks/INDEX?first=COUNTER&last=COUNTER, and &final=true on the last one.")
+      throw SalvorError(
+        .malformed,
+        "A chunk's path is /v1/sync/TOKEN/chunks/INDEX?first=COUNTER&last=COUNTER, and &final=true on the last one.")
     }
     let staged = try await configuration.store.staged(session.remote, sequence: sequence)
     guard staged.bytes < Int64(configuration.limits.uploadBytesMax) else {
@@ -50,7 +52,8 @@ extension ServerEngine {
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
     try await configuration.store.stage(
-      UploadChunk(bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
+      UploadChunk(
+        bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
       index: index, remote: session.remote, sequence: sequence)
     sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
@@ -126,7 +129,8 @@ extension ServerEngine {
       guard let compression = configuration.compressions.first(where: { $0.token == token }) else {
         throw SalvorError(
           .unsupportedEncoding,
-          "The content coding \"\(token.prefix(40))\" is not offered here. Use \((configuration.compressions.map(\.token) + ["identity"]).joined(separator: " or ")).")
+          "The content coding \"\(token.prefix(40))\" is not offered here. Use \((configuration.compressions.map(\.token) + ["identity"]).joined(separator: " or "))."
+        )
       }
       stream = try stream.decompressed(by: compression, limit: limit)
     }

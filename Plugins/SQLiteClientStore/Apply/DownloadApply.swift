@@ -106,7 +106,8 @@ struct DownloadApply {
   private func fullTables() throws -> Set<Int64> {
     var full: Set<Int64> = []
     // Chunks without the word are not parsed a second time.
-    try connection.query("SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id") { row in
+    try connection.query("SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id") {
+      row in
       try row.withText(0) { text in
         var reader = DownloadChunkReader(
           UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))

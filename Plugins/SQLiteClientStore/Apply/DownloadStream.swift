@@ -35,7 +35,8 @@ final class DownloadStream {
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<keyWidth).map { "?\($0 + 4)" }.joined(separator: ", ")
     history = try context.connection.prepare(
-      "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) VALUES (?1, ?2, 0, ?3, \(slots))", persistent: true)
+      "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) VALUES (?1, ?2, 0, ?3, \(slots))",
+      persistent: true)
   }
 
   /// How rows of one table are written.
@@ -55,7 +56,8 @@ final class DownloadStream {
     let isPlain: Bool
 
     init(
-      table: CapturedTable, upsert: SQLiteStatement, insert: SQLiteStatement?, delete: SQLiteStatement, slots: [Int], names: [String], defaults: [Value],
+      table: CapturedTable, upsert: SQLiteStatement, insert: SQLiteStatement?, delete: SQLiteStatement, slots: [Int],
+      names: [String], defaults: [Value],
       isPlain: Bool
     ) {
       self.insert = insert
@@ -74,7 +76,8 @@ final class DownloadStream {
     let table = try context.captured(name)
     guard let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) else {
       throw SalvorError(
-        .inconsistentDownload, "The download has rows of the table \(name), which the SyncConfig does not name. Adopt it first.",
+        .inconsistentDownload,
+        "The download has rows of the table \(name), which the SyncConfig does not name. Adopt it first.",
         context: ["table": name])
     }
     let columns = entry.table.travelling
@@ -216,7 +219,9 @@ final class DownloadStream {
     _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ version: Int64?
   ) throws {
     var row = SlotRow(repeating: .null, count: target.table.columns.count)
-    for (place, slot) in target.slots.enumerated() where places.count < target.names.count { row[slot] = target.defaults[place] }
+    for (place, slot) in target.slots.enumerated() where places.count < target.names.count {
+      row[slot] = target.defaults[place]
+    }
     var count = 0
     while let item = try reader.item() {
       guard count < places.count else { throw reader.malformed("a row has too many values") }
@@ -229,6 +234,11 @@ final class DownloadStream {
     if try remaking.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       try touched.written(target.table, key)
+      return
+    }
+    // A row that something was in the way of, again: the later line counts.
+    if remaking.isPostponed(target.table, key) {
+      try remaking.postpone(target.table, key, row)
       return
     }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
@@ -247,6 +257,7 @@ final class DownloadStream {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
       return true
     }
+    if remaking.isPostponed(target.table, key) { try remaking.postpone(target.table, key, nil) }
     try target.delete.bind(key)
     try target.delete.run()
     guard context.connection.changes > 0 else { return false }

@@ -27,7 +27,8 @@ struct ReferenceProof {
     }
 
     func isDangling(_ alias: String) -> String {
-      childColumns.map { "\(alias).\(quoted($0)) IS NOT NULL" }.joined(separator: " AND ") + " AND NOT \(parentExists(alias))"
+      childColumns.map { "\(alias).\(quoted($0)) IS NOT NULL" }.joined(separator: " AND ")
+        + " AND NOT \(parentExists(alias))"
     }
   }
 
@@ -91,7 +92,8 @@ struct ReferenceProof {
       .joined(separator: ", ")
     return try context.connection.rows("SELECT \(columns) \(source)").map { row in
       Violation(
-        rule: rule, table: child, key: Array(row.prefix(child.keyCount)), reference: Array(row.dropFirst(child.keyCount)))
+        rule: rule, table: child, key: Array(row.prefix(child.keyCount)),
+        reference: Array(row.dropFirst(child.keyCount)))
     }
   }
 
@@ -101,7 +103,8 @@ struct ReferenceProof {
     let removed = try touched.hasRemoved(parent)
     guard try removed || (!rule.parentColumnsAreKey && touched.hasWritten(parent)) else { return nil }
     guard rule.parentColumnsAreKey, rule.childColumns.count == 1 else { return rule.isDangling("x") }
-    return "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM \(touched.removed) WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
+    return
+      "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM \(touched.removed) WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
   }
 
   /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
@@ -112,8 +115,11 @@ struct ReferenceProof {
     while again {
       again = false
       for rule in rules where rule.capturedChild == nil {
-        guard let condition = try orphanCondition(rule) ?? (parents.contains(rule.parent) ? rule.isDangling("x") : nil) else { continue }
-        guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else { continue }
+        guard let condition = try orphanCondition(rule) ?? (parents.contains(rule.parent) ? rule.isDangling("x") : nil)
+        else { continue }
+        guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else {
+          continue
+        }
         switch rule.onDelete {
         case "CASCADE": try connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
         case "SET NULL":
@@ -148,10 +154,13 @@ struct ReferenceProof {
       guard columns.allSatisfy({ shape.column($0) != nil }) else { continue }
       let slots = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
       let missing = rules.filter { $0.child == name }.map { $0.isDangling("x") }
-      let source = "(SELECT " + columns.enumerated().map { "?\($0 + 1) AS \(quoted($1))" }.joined(separator: ", ") + ") x"
+      let source =
+        "(SELECT " + columns.enumerated().map { "?\($0 + 1) AS \(quoted($1))" }.joined(separator: ", ") + ") x"
       if try !missing.isEmpty
         && connection.rows("SELECT 1 FROM \(source) WHERE \(missing.joined(separator: " OR "))", row).isEmpty == false
-      { continue }
+      {
+        continue
+      }
       // A row of the application's own that took its key meanwhile stands.
       try connection.run(
         "INSERT OR IGNORE INTO \(quoted(name)) (\(quotedList(columns))) VALUES (\(slots))", row)

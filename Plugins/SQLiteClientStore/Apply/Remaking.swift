@@ -96,8 +96,12 @@ final class Remaking {
     try setBase(table, key, base.current)
   }
 
+  func isPostponed(_ table: CapturedTable, _ key: Key) -> Bool {
+    !rows.isEmpty && rows[RowRef(table: table.number, key: key)] != nil
+  }
+
   /// A clean row that something was in the way of: `row` is written when it is gone.
-  func postpone(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws {
+  func postpone(_ table: CapturedTable, _ key: Key, _ row: SlotRow?) throws {
     let ref = RowRef(table: table.number, key: key)
     let shown = try context.currentRow(table, key)
     rows[ref] = Work(
@@ -134,7 +138,9 @@ final class Remaking {
       let entry = try context.catalog.entry(from: row)
       guard let table = context.catalog.table(number: entry.table) else { return true }
       let key = entry.key(table)
-      if !found.contains(where: { $0.0.number == table.number && $0.1 == key }) { found.append((table, key, entry.seq)) }
+      if !found.contains(where: { $0.0.number == table.number && $0.1 == key }) {
+        found.append((table, key, entry.seq))
+      }
       return true
     }
     return found
@@ -313,7 +319,9 @@ final class Remaking {
     var values: [Value] = []
     var terms: [String] = []
     for part in unique.parts {
-      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else { return [] }
+      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else {
+        return []
+      }
       values.append(row[slot])
       terms.append("x.\(quoted(part.name)) COLLATE \(quoted(part.collation)) = ?\(values.count)")
     }

@@ -46,13 +46,15 @@ final class RowWriter {
       persistent: true)
     let more = columns + others.map(quoted) + (rowidName.map { [$0] } ?? [])
     reinsert = try connection.prepare(
-      "INSERT INTO \(quoted(table.name)) (\(more.joined(separator: ", "))) VALUES (\(slots(more.count)))", persistent: true)
+      "INSERT INTO \(quoted(table.name)) (\(more.joined(separator: ", "))) VALUES (\(slots(more.count)))",
+      persistent: true)
     let sets = (table.keyCount..<columns.count).map { "\(columns[$0]) = ?\($0 + 1)" }.joined(separator: ", ")
     let condition = context.keyCondition(table)
     // A statement that is changed names no alias: `x` is the table itself here.
     update =
       sets.isEmpty
-      ? nil : try connection.prepare("UPDATE \(quoted(table.name)) AS x SET \(sets) WHERE \(condition)", persistent: true)
+      ? nil
+      : try connection.prepare("UPDATE \(quoted(table.name)) AS x SET \(sets) WHERE \(condition)", persistent: true)
     delete = try connection.prepare("DELETE FROM \(quoted(table.name)) AS x WHERE \(condition)", persistent: true)
     let kept = others.map(quoted) + (rowidName.map { [$0] } ?? [])
     remains =
@@ -69,7 +71,8 @@ final class RowWriter {
     } catch let error as SalvorError {
       switch error.sqliteCode {
       case SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 10 << 8: return .collides
-      case SQLITE_CONSTRAINT | 1 << 8, SQLITE_CONSTRAINT | 5 << 8, SQLITE_CONSTRAINT | 7 << 8, SQLITE_CONSTRAINT | 12 << 8:
+      case SQLITE_CONSTRAINT | 1 << 8, SQLITE_CONSTRAINT | 5 << 8, SQLITE_CONSTRAINT | 7 << 8,
+        SQLITE_CONSTRAINT | 12 << 8:
         return .invalid
       default: throw error
       }

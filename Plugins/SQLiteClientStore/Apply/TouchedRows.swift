@@ -38,7 +38,11 @@ final class TouchedRows {
   private func insert(_ statement: SQLiteStatement, _ table: CapturedTable, _ key: Key) throws {
     try statement.bind(1, table.number)
     for place in 0..<keyWidth {
-      if place < key.count { try statement.bind(place + 2, key[place]) } else { try statement.bind(place + 2, Int64(0)) }
+      if place < key.count {
+        try statement.bind(place + 2, key[place])
+      } else {
+        try statement.bind(place + 2, Int64(0))
+      }
     }
     try statement.run()
   }
@@ -72,7 +76,8 @@ final class TouchedRows {
 
   func hasWritten(_ table: CapturedTable) throws -> Bool {
     if isWhole.contains(table.number) { return true }
-    return try context.connection.integer("SELECT 1 FROM \(written) WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+    return try context.connection.integer("SELECT 1 FROM \(written) WHERE t = ?1 LIMIT 1", .integer(table.number))
+      != nil
   }
 
   func hasRemoved(_ table: CapturedTable) throws -> Bool {

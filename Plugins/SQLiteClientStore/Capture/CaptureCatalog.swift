@@ -58,7 +58,8 @@ struct CaptureCatalog: Sendable, Hashable {
   /// with log rows takes its default in the whole rows there.
   private static func register(_ table: Table, on connection: SQLiteConnection) throws -> (CapturedTable, Bool) {
     guard let shape = try connection.tableShape(table.name) else {
-      throw SalvorError(.storage, "The table \(table.name) is missing: open the database again.", context: ["table": table.name])
+      throw SalvorError(
+        .storage, "The table \(table.name) is missing: open the database again.", context: ["table": table.name])
     }
     let known = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
     var number = known ?? 0
@@ -142,7 +143,8 @@ struct CaptureCatalog: Sendable, Hashable {
   static let groupTriggers = [
     CaptureTriggers.Trigger(
       name: "salvor_request_bi",
-      sql: "CREATE TRIGGER salvor_request_bi BEFORE INSERT ON salvor_request\nBEGIN\n  DELETE FROM salvor_request;\nEND"),
+      sql: "CREATE TRIGGER salvor_request_bi BEFORE INSERT ON salvor_request\nBEGIN\n  DELETE FROM salvor_request;\nEND"
+    ),
     CaptureTriggers.Trigger(
       name: "salvor_request_ai",
       sql: "CREATE TRIGGER salvor_request_ai AFTER INSERT ON salvor_request\nBEGIN\n"

@@ -75,7 +75,9 @@ private struct TriggerParts {
     name = quoted(table.name)
   }
 
-  func trigger(_ what: String, _ event: String, when condition: String?, _ statements: [String]) -> CaptureTriggers.Trigger {
+  func trigger(_ what: String, _ event: String, when condition: String?, _ statements: [String])
+    -> CaptureTriggers.Trigger
+  {
     let name = "salvor_\(what)_\(t.number)"
     let when = condition.map { "\n  WHEN \($0)" } ?? ""
     return CaptureTriggers.Trigger(
@@ -116,7 +118,9 @@ private struct TriggerParts {
   var insertAlone: CaptureTriggers.Trigger {
     trigger(
       "ai", "AFTER INSERT", when: "NOT \(hasCopies)\(t.andHasKey(t.new))",
-      ["INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) VALUES (\(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)))"])
+      [
+        "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) VALUES (\(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)))"
+      ])
   }
 
   /// With copies: rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies
@@ -135,7 +139,8 @@ private struct TriggerParts {
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
         + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))")
     statements.append(
-      "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))")
+      "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))"
+    )
     if !t.otherSlots.isEmpty {
       statements.append("UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.new))")
     }
@@ -171,7 +176,8 @@ private struct TriggerParts {
   var beforeUpdate: CaptureTriggers.Trigger {
     let others = " AND NOT (\(t.sameKey(t.tableColumn, t.old)))"
     let columns = ofColumns(conflictSlots, rowid: true)
-    let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0)\(others))" }.joined(separator: "\n    OR ")
+    let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0)\(others))" }.joined(
+      separator: "\n    OR ")
     let changes = columns.isEmpty ? "" : "\(t.anyDiffers(conflictSlots, t.old, t.new)) AND "
     return trigger(
       "bu", "BEFORE UPDATE\(columns)", when: "\(changes)(\(exists))",
@@ -215,7 +221,9 @@ private struct TriggerParts {
     }
     let olds = t.otherSlots.map { "CASE WHEN \(t.differs($0, old($0), t.new($0))) THEN \(old($0)) END" }
     let columns = ["t", "op"] + (0..<t.maskCount).map { "m\($0)" } + all.map { "v\($0)" }
-    let values = ["\(t.number)", from.isEmpty ? updateKind : "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new) + olds
+    let values =
+      ["\(t.number)", from.isEmpty ? updateKind : "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new)
+      + olds
     let head = "INSERT INTO \(log) (\(columns.joined(separator: ", "))) "
     return from.isEmpty
       ? head + "VALUES (\(values.joined(separator: ", ")))"
@@ -228,7 +236,10 @@ private struct TriggerParts {
     return trigger(
       "av", "AFTER UPDATE\(ofColumns(conflictSlots.filter { $0 >= t.keyCount }, rowid: false))",
       when: "\(hasCopies) AND \(keyIsSame)",
-      [victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))"), "DELETE FROM \(t.pending) WHERE \(t.isGone(t.keptColumn))"])
+      [
+        victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))"),
+        "DELETE FROM \(t.pending) WHERE \(t.isGone(t.keptColumn))",
+      ])
   }
 
   /// A key change is a delete and an insert. A copy under the new key is the row that stood there.
@@ -236,12 +247,17 @@ private struct TriggerParts {
     let atNewKey = t.sameKey(t.pendingColumn, t.new)
     let atOldKey = t.sameKey(t.pendingColumn, t.old)
     return trigger(
-      "ak", "AFTER UPDATE OF " + (t.keySlots.map { quoted(t.columns[$0].name) } + (t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])).joined(separator: ", "),
+      "ak",
+      "AFTER UPDATE OF "
+        + (t.keySlots.map { quoted(t.columns[$0].name) } + (t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])).joined(
+          separator: ", "),
       when: keyChanges,
       [
         logDelete(
           .joinedDelete, t.pendingColumn,
-          from: "FROM \(t.pending) p WHERE NOT (\(atOldKey)) AND \(t.pendingIsNewest) AND (\(atNewKey) OR (\(t.pendingConflict) AND \(t.isGone(t.pendingColumn))))"),
+          from:
+            "FROM \(t.pending) p WHERE NOT (\(atOldKey)) AND \(t.pendingIsNewest) AND (\(atNewKey) OR (\(t.pendingConflict) AND \(t.isGone(t.pendingColumn))))"
+        ),
         logDelete(.joinedDelete, t.old, onlyJoinedWhere: t.hasKey(t.new)),
         "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new))"
           + (t.nullableKeySlots.isEmpty ? "" : " WHERE " + t.hasKey(t.new)),
@@ -263,7 +279,9 @@ private struct TriggerParts {
   func victims(besides: String) -> String {
     logDelete(
       .joinedDelete, t.pendingColumn,
-      from: "FROM \(t.pending) p WHERE \(besides) AND \(t.pendingIsNewest) AND \(t.pendingConflict) AND \(t.isGone(t.pendingColumn))")
+      from:
+        "FROM \(t.pending) p WHERE \(besides) AND \(t.pendingIsNewest) AND \(t.pendingConflict) AND \(t.isGone(t.pendingColumn))"
+    )
   }
 
   func logDelete(

@@ -36,7 +36,8 @@ struct CapturedTable: Sendable, Hashable {
     var parentIsGone: String {
       let set = columns.map { "OLD.\(quoted($0)) IS NOT NULL" }
       let terms = zip(parentColumns, columns).map { "r.\(quoted($0)) = OLD.\(quoted($1))" }
-      return "(\(set.joined(separator: " AND ")) AND NOT EXISTS (SELECT 1 FROM \(quoted(parent)) r WHERE \(terms.joined(separator: " AND "))))"
+      return
+        "(\(set.joined(separator: " AND ")) AND NOT EXISTS (SELECT 1 FROM \(quoted(parent)) r WHERE \(terms.joined(separator: " AND "))))"
     }
   }
 

@@ -6,7 +6,9 @@ import SalvorWire
 /// Displaced requests: their changes with all values, out of the log and the rows, until they can stand again.
 extension StoreContext {
   /// Freezes one change of a request that is displaced.
-  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64]) throws {
+  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64])
+    throws
+  {
     let slots: [Int]
     var before: [Value] = []
     var after: [Value] = []
@@ -31,7 +33,8 @@ extension StoreContext {
         .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
-        .text(payload(before)), .text(payload(after)), .integer(clock.now()), .text(needs.map(String.init).joined(separator: ",")),
+        .text(payload(before)), .text(payload(after)), .integer(clock.now()),
+        .text(needs.map(String.init).joined(separator: ",")),
       ])
   }
 
@@ -73,7 +76,8 @@ extension StoreContext {
       """, values)
     {
       guard let seq = row[0].integer, let first = row[1].integer, let last = row[2].integer,
-        let stamp = row[3].string.flatMap({ RequestStamp($0) }), let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
+        let stamp = row[3].string.flatMap({ RequestStamp($0) }),
+        let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
         let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
         let state = row[12].string.flatMap({ RequestState(rawValue: $0) })
       else { continue }
@@ -121,8 +125,10 @@ extension StoreContext {
   /// Answers how many did.
   @discardableResult
   func returnDisplaced() throws -> Int {
-    let firsts = try connection.rows("SELECT DISTINCT first FROM salvor_archive WHERE state = 'displaced' ORDER BY first")
-      .compactMap { $0[0].integer }
+    let firsts = try connection.rows(
+      "SELECT DISTINCT first FROM salvor_archive WHERE state = 'displaced' ORDER BY first"
+    )
+    .compactMap { $0[0].integer }
     guard !firsts.isEmpty else { return 0 }
     var waiting = firsts
     var returned = true
@@ -147,9 +153,11 @@ extension StoreContext {
 
   /// None of the requests that it depended on when it was displaced is displaced any more.
   private func needsAreMet(_ first: Int64) throws -> Bool {
-    let needs = try connection.scalar("SELECT needs FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(first))?.string ?? ""
+    let needs =
+      try connection.scalar("SELECT needs FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(first))?.string ?? ""
     return try needs.split(separator: ",").compactMap { Int64($0) }.allSatisfy { need in
-      try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 AND state = 'displaced' LIMIT 1", .integer(need)) == nil
+      try connection.integer(
+        "SELECT 1 FROM salvor_archive WHERE first = ?1 AND state = 'displaced' LIMIT 1", .integer(need)) == nil
     }
   }
 
@@ -173,7 +181,8 @@ extension StoreContext {
         if let state = changes.first?.stateBefore, let change = changes.first {
           try connection.run(
             "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            .integer(first), .integer(change.range.last), .text(state.rawValue), change.reason.map { .text($0) } ?? .null,
+            .integer(first), .integer(change.range.last), .text(state.rawValue),
+            change.reason.map { .text($0) } ?? .null,
             change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
             change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
         }

@@ -35,7 +35,8 @@ final class LogIndex {
     tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     find = try connection.prepare("SELECT seq FROM \(name) WHERE \(condition) ORDER BY seq", persistent: true)
-    read = try connection.prepare("SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
+    read = try connection.prepare(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
   }
 
   private func bind(_ table: CapturedTable, _ key: Key) throws {

@@ -77,8 +77,9 @@ struct OutstandingDependence {
   ///
   /// - Parameter isStaying: false for requests that are about to leave.
   init?(_ context: StoreContext, where isStaying: (RequestRange) -> Bool = { _ in true }) throws {
-    let count = try context.connection.integer(
-      "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+    let count =
+      try context.connection.integer(
+        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
     guard count > 0, count <= Self.changesMax else { return nil }
     let requests = try context.outstanding().filter { isStaying($0.range) }
     ranges = requests.map(\.range)

@@ -24,7 +24,8 @@ struct RequestListing {
           request.changes.map { change in
             let (before, after) = values(change.step, change.table)
             return QueuedRequest(
-              id: id, table: change.table.name, key: change.key, operation: change.step.change.operation, before: before,
+              id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
+              before: before,
               after: after, state: request.state, reason: refusal?.reason, status: refusal?.status,
               message: refusal?.message, dependents: dependents[request.range.first] ?? [], tag: request.range.tag)
           }
@@ -35,8 +36,10 @@ struct RequestListing {
       let names = change.slots.map { change.table.columns[$0].name }
       let entry = QueuedRequest(
         id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
-        before: zip(names, change.before).map { NamedValue($0, $1) }, after: zip(names, change.after).map { NamedValue($0, $1) },
-        state: change.state, reason: change.reason, status: change.status, message: change.message, tag: change.range.tag)
+        before: zip(names, change.before).map { NamedValue($0, $1) },
+        after: zip(names, change.after).map { NamedValue($0, $1) },
+        state: change.state, reason: change.reason, status: change.status, message: change.message,
+        tag: change.range.tag)
       if let place = entries.firstIndex(where: { $0.first == change.range.first }) {
         entries[place].entries.append(entry)
       } else {
@@ -71,8 +74,9 @@ struct RequestListing {
 
   /// By first counter.
   private func dependents() throws -> [Int64: [RequestID]] {
-    let count = try context.connection.integer(
-      "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+    let count =
+      try context.connection.integer(
+        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
     guard count <= dependentsChangesMax else { return [:] }
     let requests = try context.outstanding()
     let dependence = Dependence(requests, schema: context.schema)

@@ -47,7 +47,8 @@ struct RequestSorting {
         }
         let target = key.parentColumns.isEmpty ? parent.key.map(\.name) : key.parentColumns
         let acts = [key.onDelete, key.onUpdate].contains { $0 != "NO ACTION" && $0 != "RESTRICT" }
-        guard acts, slots.count == parent.keyCount, target.map({ $0.lowercased() }) == parent.key.map({ $0.name.lowercased() })
+        guard acts, slots.count == parent.keyCount,
+          target.map({ $0.lowercased() }) == parent.key.map({ $0.name.lowercased() })
         else { continue }
         rules.append(
           Rule(child: table.number, slots: slots, parent: parent.number, deletes: key.onDelete == "CASCADE"))
@@ -61,7 +62,8 @@ struct RequestSorting {
     let connection = context.connection
     let done = try connection.state(.rangesUpTo)?.integer ?? 0
     let open = try connection.integer(
-      "SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue) AND EXISTS (SELECT 1 FROM salvor_request)")
+      "SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue) AND EXISTS (SELECT 1 FROM salvor_request)"
+    )
     let end = try open.map { $0 - 1 } ?? connection.lastCounter()
     guard end > done else { return }
     let (ranges, markers) = try read(from: done, to: end)
@@ -86,7 +88,9 @@ struct RequestSorting {
     var inGroup = false
     var sawMarkers = false
     func flush() {
-      if let range = current, range.last > range.first { ranges.append(RequestRange(first: range.first, last: range.last)) }
+      if let range = current, range.last > range.first {
+        ranges.append(RequestRange(first: range.first, last: range.last))
+      }
       current = nil
       members.removeAll(keepingCapacity: true)
     }

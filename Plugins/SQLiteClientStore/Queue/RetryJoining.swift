@@ -90,7 +90,8 @@ struct RetryJoining {
       if mask.isEmpty { return }
     }
     let masks = operation == .update ? mask.words.enumerated().map { ("m\($0)", Value.integer($1)) } : []
-    let columns = [("t", Value.integer(table.number)), ("op", .integer(operation.rawValue))] + masks
+    let columns =
+      [("t", Value.integer(table.number)), ("op", .integer(operation.rawValue))] + masks
       + values.map { ("v\($0.0)", $0.1) }
     let slots = (1...columns.count).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run(

@@ -43,6 +43,7 @@ extension StoreContext {
 
   /// Of requests that have left.
   func forgetSeen() throws {
-    try connection.run("DELETE FROM salvor_seen WHERE seq NOT IN (SELECT seq FROM salvor_log WHERE op IN \(Self.changeOperations))")
+    try connection.run(
+      "DELETE FROM salvor_seen WHERE seq NOT IN (SELECT seq FROM salvor_log WHERE op IN \(Self.changeOperations))")
   }
 }

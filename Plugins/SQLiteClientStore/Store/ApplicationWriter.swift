@@ -40,14 +40,16 @@ struct ApplicationWriter {
       throw SalvorError(.usage, "The schema has no table \(name).", context: ["table": name])
     }
     for value in values where table.columnIndex(value.name) == nil {
-      throw SalvorError(.usage, "The table \(name) has no column \(value.name).", context: ["table": name, "column": value.name])
+      throw SalvorError(
+        .usage, "The table \(name) has no column \(value.name).", context: ["table": name, "column": value.name])
     }
     return table
   }
 
   private func condition(_ table: Table, _ key: Key, firstParameter: Int) throws -> String {
     guard key.count == table.primaryKey.count else {
-      throw SalvorError(.usage, "The key of \(table.name) has \(table.primaryKey.count) columns.", context: ["table": table.name])
+      throw SalvorError(
+        .usage, "The key of \(table.name) has \(table.primaryKey.count) columns.", context: ["table": table.name])
     }
     return table.primaryKey.enumerated().map { "\(quoted($1)) = ?\($0 + firstParameter)" }.joined(separator: " AND ")
   }

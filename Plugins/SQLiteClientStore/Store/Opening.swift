@@ -61,7 +61,8 @@ struct Opening {
     }
     if try connection.state(.fileStamp) == nil { try connection.setState(.fileStamp, hexadecimal(random.bytes(16))) }
     if try connection.integer("SELECT 1 FROM salvor_stamp LIMIT 1") == nil {
-      try connection.run("INSERT INTO salvor_stamp (first_seq, stamp) VALUES (1, ?1)", .text(RequestStamp(from: random).text))
+      try connection.run(
+        "INSERT INTO salvor_stamp (first_seq, stamp) VALUES (1, ?1)", .text(RequestStamp(from: random).text))
     }
   }
 
@@ -102,8 +103,11 @@ struct Opening {
 
   /// Tables that are no longer synchronized are plain tables again.
   private func removeTriggers(besides catalog: CaptureCatalog) throws {
-    let ours = Set(catalog.tables.flatMap { CaptureTriggers($0).triggers.map(\.name) } + CaptureCatalog.groupTriggers.map(\.name))
-    for row in try connection.rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor\\_%' ESCAPE '\\'") {
+    let ours = Set(
+      catalog.tables.flatMap { CaptureTriggers($0).triggers.map(\.name) } + CaptureCatalog.groupTriggers.map(\.name))
+    for row in try connection.rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor\\_%' ESCAPE '\\'")
+    {
       if let name = row[0].string, !ours.contains(name) { try connection.execute("DROP TRIGGER \(quoted(name))") }
     }
   }
@@ -117,7 +121,9 @@ struct Opening {
 
   /// The SyncConfig that the server delivered; nil: none yet.
   private func deliveredConfig() throws -> SyncConfig? {
-    guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else { return nil }
+    guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else {
+      return nil
+    }
     var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
     let tables = try connection.rows(
       "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order FROM salvor_sync_config ORDER BY place"
@@ -143,7 +149,8 @@ struct Opening {
         .integer(Int64(place)), .text(entry.table.name), .text(TableDefinition.json(entry.table).text),
         .text(entry.fetchPath), entry.uploadPath.map { .text($0) } ?? .null,
         entry.parameterName.map { .text($0) } ?? .null, .text(entry.upsertStatement), .text(entry.deleteStatement),
-        .integer(entry.fetchOrder), .integer(entry.uploadOrder), .integer(entry.upsertOrder), .integer(entry.deleteOrder))
+        .integer(entry.fetchOrder), .integer(entry.uploadOrder), .integer(entry.upsertOrder),
+        .integer(entry.deleteOrder))
     }
     let head = (config.json.members ?? []).filter { $0.key != "tables" }
     try connection.setState(.configHead, JSONValue.object(head).text)

@@ -69,7 +69,8 @@ public actor SQLiteClientStore: ClientStore {
   private func compareIdentity(_ context: StoreContext) throws {
     let connection = context.connection
     guard isFile else { return }
-    guard let file = IdentityFile(path: IdentityFile.path(of: path)), file.stamp == (try connection.text(.fileStamp)) else {
+    guard let file = IdentityFile(path: IdentityFile.path(of: path)), file.stamp == (try connection.text(.fileStamp))
+    else {
       try writeIdentity(context)
       return
     }
@@ -155,11 +156,20 @@ public actor SQLiteClientStore: ClientStore {
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
       try context.returnDisplaced()
+      try returnAside(context)
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
+  }
+
+  /// The application may have brought back what a client-only row kept aside referenced.
+  private func returnAside(_ context: StoreContext) throws {
+    guard try context.connection.integer("SELECT 1 FROM salvor_aside LIMIT 1") != nil else { return }
+    let touched = try TouchedRows(context)
+    try context.connection.withTriggers(true) { try ReferenceProof(context, touched).returnAside() }
+    try touched.clear()
   }
 
   private func checkTriggers(_ context: StoreContext) throws -> [String] {
@@ -194,7 +204,8 @@ public actor SQLiteClientStore: ClientStore {
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let context = try opened()
-    guard try context.connection.state(.current) != nil, let last = try context.connection.state(.uploadLast)?.integer else {
+    guard try context.connection.state(.current) != nil, let last = try context.connection.state(.uploadLast)?.integer
+    else {
       return nil
     }
     return try context.connection.transaction(.deferred) {
@@ -221,7 +232,9 @@ public actor SQLiteClientStore: ClientStore {
       }
       try context.keepCounter(counter)
       try connection.setState(.previous, sequence.text)
-      for name in [StateName.current, .uploadLast, .uploadState, .wentBack] { try connection.setState(name, Value?.none) }
+      for name in [StateName.current, .uploadLast, .uploadState, .wentBack] {
+        try connection.setState(name, Value?.none)
+      }
       try connection.run(
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
@@ -268,7 +281,8 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
-      let report = isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
+      let report =
+        isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
       for group in end.groups {
         let before = groups.first { $0.name == group.name }
         if let cursor = group.cursor, before?.cursor?.number != cursor.number {
@@ -319,9 +333,10 @@ public actor SQLiteClientStore: ClientStore {
     return ClientHistory(
       olderSequences: try connection.rows("SELECT sequence FROM salvor_sequence ORDER BY id DESC")
         .compactMap { $0[0].string.flatMap { SequenceID($0) } },
-      incarnations: try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
-        row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
-      },
+      incarnations: try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")
+        .compactMap { row in
+          row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
+        },
       commits: try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC").compactMap { row in
         row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
       }, tables: context.schema.synchronized)
@@ -340,10 +355,13 @@ public actor SQLiteClientStore: ClientStore {
     let connection = context.connection
     return try connection.transaction {
       try RequestSorting(context).sort()
-      let changes = try connection.integer(
-        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
-      let joined = try connection.integer(
-        "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r") ?? 0
+      let changes =
+        try connection.integer(
+          "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+      let joined =
+        try connection.integer(
+          "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r"
+        ) ?? 0
       let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
       func archived(_ state: RequestState) throws -> Int64 {
         try connection.integer(
@@ -384,7 +402,8 @@ public actor SQLiteClientStore: ClientStore {
       throw SalvorError(.usage, "The schema has no table \(table).", context: ["table": table])
     }
     return try context.connection.rows(
-      "SELECT \(quotedList(definition.columns.map(\.name))) FROM \(quoted(table)) ORDER BY \(quotedList(definition.primaryKey))")
+      "SELECT \(quotedList(definition.columns.map(\.name))) FROM \(quoted(table)) ORDER BY \(quotedList(definition.primaryKey))"
+    )
   }
 
   public func write(_ writes: [ApplicationWrite]) throws {

@@ -63,7 +63,8 @@ extension SQLiteConnection {
     try run(
       "INSERT INTO salvor_group (name, number, id, scope, last_sync) VALUES (?1, ?2, ?3, ?4, ?5) "
         + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync",
-      .text(group.name), group.cursor.map { .integer($0.number) } ?? .null, group.cursor.map { .text($0.id.text) } ?? .null,
+      .text(group.name), group.cursor.map { .integer($0.number) } ?? .null,
+      group.cursor.map { .text($0.id.text) } ?? .null,
       group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null)
   }
 

@@ -183,15 +183,19 @@ struct RequestNames {
     if let stamp, counter < stampEnd { return stamp }
     let found = try context.stamp(of: counter)
     stamp = found
-    stampEnd = try context.connection.integer("SELECT min(first_seq) FROM salvor_stamp WHERE first_seq > ?1", .integer(counter)) ?? .max
+    stampEnd =
+      try context.connection.integer("SELECT min(first_seq) FROM salvor_stamp WHERE first_seq > ?1", .integer(counter))
+      ?? .max
     return found
   }
 
   mutating func made(_ counter: Int64, _ group: String) throws -> Int64 {
     if let known = numbers[group], counter < known.end { return known.number }
     let number = try context.made(counter, group: group)
-    let end = try context.connection.integer(
-      "SELECT min(first_seq) FROM salvor_epoch WHERE grp = ?1 AND first_seq > ?2", .text(group), .integer(counter)) ?? .max
+    let end =
+      try context.connection.integer(
+        "SELECT min(first_seq) FROM salvor_epoch WHERE grp = ?1 AND first_seq > ?2", .text(group), .integer(counter))
+      ?? .max
     numbers[group] = (number, end)
     return number
   }
@@ -205,7 +209,8 @@ struct RangeCursor {
 
   init(_ context: StoreContext, after counter: Int64) throws {
     statement = try context.connection.prepare(
-      "SELECT first, last, tag FROM salvor_range WHERE first > ?1 - (SELECT coalesce(max(last - first), 0) FROM salvor_range) - 1 AND last > ?1 ORDER BY first")
+      "SELECT first, last, tag FROM salvor_range WHERE first > ?1 - (SELECT coalesce(max(last - first), 0) FROM salvor_range) - 1 AND last > ?1 ORDER BY first"
+    )
     try statement.bind(1, counter)
   }
 

@@ -24,7 +24,8 @@ final class UploadPlan {
     repeated = BitSet(bits: bits)
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     try context.connection.execute(
-      "CREATE TABLE IF NOT EXISTS temp.salvor_chain (h INTEGER, seq INTEGER, PRIMARY KEY (h, seq)) WITHOUT ROWID; DELETE FROM temp.salvor_chain")
+      "CREATE TABLE IF NOT EXISTS temp.salvor_chain (h INTEGER, seq INTEGER, PRIMARY KEY (h, seq)) WITHOUT ROWID; DELETE FROM temp.salvor_chain"
+    )
     try collect()
   }
 

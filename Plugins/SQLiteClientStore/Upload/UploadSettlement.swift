@@ -28,7 +28,8 @@ struct UploadSettlement {
         "DELETE FROM salvor_range WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = salvor_range.first)",
         .integer(gap.first), .integer(gap.last))
       try context.deleteLogRows(
-        where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", [.integer(gap.first), .integer(gap.last)])
+        where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
+        [.integer(gap.first), .integer(gap.last)])
     }
     // Only now: what is accepted is in nobody's way.
     if let (remaking, proof) = remaking {
@@ -95,12 +96,15 @@ struct UploadSettlement {
   /// The requests whose changes lie in a gap: every change, less what a range holds beyond its first.
   private func requestCount(_ gap: RequestRange) throws -> Int64 {
     let bounds: [Value] = [.integer(gap.first), .integer(gap.last)]
-    let changes = try connection.integer(
-      "SELECT count(*) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", bounds) ?? 0
-    let inRanges = try connection.integer(
-      "SELECT coalesce(sum((SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1), 0) "
-        + "FROM salvor_range r WHERE r.first BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last)",
-      bounds) ?? 0
+    let changes =
+      try connection.integer(
+        "SELECT count(*) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", bounds
+      ) ?? 0
+    let inRanges =
+      try connection.integer(
+        "SELECT coalesce(sum((SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1), 0) "
+          + "FROM salvor_range r WHERE r.first BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last)",
+        bounds) ?? 0
     return changes - inRanges
   }
 

@@ -48,6 +48,7 @@ final class FaultyProxy: Sendable {
       while true {
         let client = Glibc.accept(descriptor, nil, nil)
         guard client >= 0, let self else { return }
+        _ = fcntl(client, F_SETFD, FD_CLOEXEC)
         Thread.detachNewThread { self.serve(client) }
       }
     }

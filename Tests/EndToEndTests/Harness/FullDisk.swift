@@ -7,11 +7,17 @@ struct FullDisk: Sendable {
   private let flag: String
   private let directory: String
 
-  /// Fills the disk under `directory`.
+  /// Builds the library with the compiler of the toolchain.
   init(_ directory: URL) async throws {
-    library = try await FullDisk.shared.value
     self.directory = directory.path
     flag = directory.path + ".full"
+    library = directory.appendingPathComponent("fulldisk.so").path
+    try FullDisk.source.write(
+      to: directory.appendingPathComponent("fulldisk.c"), atomically: false, encoding: .utf8)
+    let output = try await ChildProcess(
+      "clang", ["-shared", "-fPIC", "-O1", "-o", library, "fulldisk.c", "-ldl"], directory: directory
+    ).output()
+    guard output.code == 0 else { throw Unexpected("the library does not compile: \(output.err)") }
   }
 
   /// For the process that is to meet it.
@@ -21,19 +27,6 @@ struct FullDisk: Sendable {
 
   func fill() { _ = FileManager.default.createFile(atPath: flag, contents: nil) }
   func makeRoom() { try? FileManager.default.removeItem(atPath: flag) }
-
-  /// Built once, with the compiler of the toolchain.
-  private static let shared = Task { () -> String in
-    let directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-full-\(getpid())")
-    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    let library = directory.appendingPathComponent("fulldisk.so").path
-    try source.write(to: directory.appendingPathComponent("fulldisk.c"), atomically: false, encoding: .utf8)
-    let output = try await ChildProcess(
-      "clang", ["-shared", "-fPIC", "-O1", "-o", library, "fulldisk.c", "-ldl"], directory: directory
-    ).output()
-    guard output.code == 0 else { throw Unexpected("the library does not compile: \(output.err)") }
-    return library
-  }
 
   private static let source = """
     #define _GNU_SOURCE

@@ -56,7 +56,8 @@ enum Socket {
     return count > 0 ? Array(buffer[..<count]) : []
   }
 
-  private static let stream = Int32(SOCK_STREAM.rawValue)
+  /// Not inherited by children: an open copy there would keep a connection alive.
+  private static let stream = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
 
   private static func loopback(_ port: UInt16) -> sockaddr_in {
     var address = sockaddr_in()

@@ -10,7 +10,9 @@ extension Command {
   ) { invocation in
     let directory = invocation.arguments.first ?? "."
     try makeDirectory(directory)
-    let files = [("salvor.json5", Templates.configuration), ("schema.json5", Templates.schema), ("sample.sql", Templates.sample)]
+    let files = [
+      ("salvor.json5", Templates.configuration), ("schema.json5", Templates.schema), ("sample.sql", Templates.sample),
+    ]
     for (name, _) in files where fileExists("\(directory)/\(name)") {
       throw SalvorError(
         .usage, "\(directory)/\(name) exists already; nothing was written. Choose another directory, or move it away.")
@@ -27,7 +29,8 @@ extension Command {
 
   static let check = Command(
     "check", "validates the configuration; touches nothing",
-    discussion: "Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name."
+    discussion:
+      "Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name."
   ) { invocation in
     let result = invocation.readConfiguration()
     let terminal = invocation.terminal
@@ -60,7 +63,8 @@ extension Command {
       terminal.print(terminal.bold("\(descriptor.kind.rawValue) \(descriptor.name)"))
       for option in descriptor.options {
         terminal.print(
-          "  \(option.name) (\(option.type), \(option.defaultText.map { "default \($0)" } ?? "must be given")): \(option.summary)")
+          "  \(option.name) (\(option.type), \(option.defaultText.map { "default \($0)" } ?? "must be given")): \(option.summary)"
+        )
       }
       for guarantee in descriptor.guarantees { terminal.print("  guarantees: \(guarantee)") }
     }

@@ -55,7 +55,8 @@ private func describe(_ report: SyncReport, on terminal: Terminal) {
       + "\(report.roundTrips) round trip\(report.roundTrips == 1 ? "" : "s"))")
   if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
   if report.displaced > 0 {
-    terminal.say("\(grouped(report.displaced)) requests could not stand on the new rows; salvor queue --errors lists them")
+    terminal.say(
+      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor queue --errors lists them")
   }
   if report.refused > 0 {
     let were = report.refused == 1 ? "1 request was" : "\(grouped(report.refused)) requests were"
