@@ -35,6 +35,15 @@ import Testing
     #expect(try await bench.store.status().queued == 0)
   }
 
+  @Test func aNewRowDoesNotTakeTheRowidOfOneThatIsWrittenAgain() async throws {
+    var bench = try await StoreBench(Self.seats)
+    _ = try await bench.download([("seat", ["a", 1, nil]), ("seat", ["b", 2, nil])])
+    // b is removed to make room for a, c comes new, b is written again.
+    let report = try await bench.download([("seat", ["a", 2, nil]), ("seat", ["c", 1, nil]), ("seat", ["b", 3, nil])])
+    #expect(report.displaced.isEmpty)
+    #expect(try bench.read("SELECT rowid, id, place FROM seat ORDER BY 1") == [[1, "a", 2], [2, "b", 3], [3, "c", 1]])
+  }
+
   @Test func aParentWrittenAnewTakesNoChildAlong() async throws {
     var bench = try await StoreBench(Self.family)
     _ = try await bench.download([("parent", ["p", "x"]), ("child", ["c", "p"])])

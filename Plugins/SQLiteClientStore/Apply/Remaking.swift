@@ -183,7 +183,9 @@ final class Remaking {
   /// Writes every row that is not shown as it should be. Rows in the way of each other are removed first and written
   /// after. True: all stand; false: `refused` holds rows that something keeps out.
   private func writeRows() throws -> Bool {
-    var waiting = rows.filter { $0.value.shown != $0.value.timeline.current }.keys.sorted { $0.table < $1.table }
+    // In a fixed order, so that a history runs the same way twice.
+    var waiting = rows.filter { $0.value.shown != $0.value.timeline.current }.keys
+      .sorted { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }
     while !waiting.isEmpty {
       refused = []
       invalid = []

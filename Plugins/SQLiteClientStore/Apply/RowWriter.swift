@@ -25,6 +25,9 @@ final class RowWriter {
   private let others: [String]
   private let insert: SQLiteStatement
   private let reinsert: SQLiteStatement
+  private let insertAt: SQLiteStatement?
+  /// The highest rowid that a removed row will take again: SQLite would give it to the next new row.
+  private var reserved: Int64 = 0
   private let update: SQLiteStatement?
   private let delete: SQLiteStatement
   private let remains: SQLiteStatement?
@@ -38,12 +41,19 @@ final class RowWriter {
     self.others = others
     let names = Set(shape?.columns.map { $0.name.lowercased() } ?? [])
     let isKept = !(shape?.withoutRowid ?? true) && !table.hasRowidKey
-    rowidName = isKept ? ["rowid", "_rowid_", "oid"].first { !names.contains($0) } : nil
+    let rowid = isKept ? ["rowid", "_rowid_", "oid"].first { !names.contains($0) } : nil
+    rowidName = rowid
     let columns = table.columns.map { quoted($0.name) }
     func slots(_ count: Int) -> String { (1...count).map { "?\($0)" }.joined(separator: ", ") }
     insert = try connection.prepare(
       "INSERT INTO \(quoted(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots(columns.count)))",
       persistent: true)
+    insertAt = try rowid.map { rowid in
+      try context.connection.prepare(
+        "INSERT INTO \(quoted(table.name)) (\((columns + [rowid]).joined(separator: ", "))) "
+          + "VALUES (\(slots(columns.count)), 1 + max(?\(columns.count + 1), coalesce((SELECT max(\(rowid)) FROM \(quoted(table.name))), 0)))",
+        persistent: true)
+    }
     let more = columns + others.map(quoted) + (rowidName.map { [$0] } ?? [])
     reinsert = try connection.prepare(
       "INSERT INTO \(quoted(table.name)) (\(more.joined(separator: ", "))) VALUES (\(slots(more.count)))",
@@ -82,6 +92,11 @@ final class RowWriter {
   /// Writes `row` where there is none.
   func insert(_ row: SlotRow, _ kept: Remains?) throws -> Outcome {
     guard let kept else {
+      if reserved > 0, let insertAt {
+        try insertAt.bind(row)
+        try insertAt.bind(row.count + 1, reserved)
+        return try outcome(insertAt)
+      }
       try insert.bind(row)
       return try outcome(insert)
     }
@@ -106,7 +121,11 @@ final class RowWriter {
       try remains.bind(key)
       if try remains.step() {
         kept.others = remains.values(from: 0, count: others.count)
-        if rowidName != nil { kept.rowid = remains.int64(others.count) }
+        if rowidName != nil {
+          let rowid = remains.int64(others.count)
+          kept.rowid = rowid
+          reserved = max(reserved, rowid)
+        }
       }
       remains.reset()
     }
