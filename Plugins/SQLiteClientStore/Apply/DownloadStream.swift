@@ -236,6 +236,11 @@ final class DownloadStream {
       try touched.written(target.table, key)
       return
     }
+    // A row that something was in the way of, again: the later line counts.
+    if remaking.isPostponed(target.table, key) {
+      try remaking.postpone(target.table, key, row)
+      return
+    }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
     do {
       try target.upsert.run()
@@ -252,6 +257,7 @@ final class DownloadStream {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
       return true
     }
+    if remaking.isPostponed(target.table, key) { try remaking.postpone(target.table, key, nil) }
     try target.delete.bind(key)
     try target.delete.run()
     guard context.connection.changes > 0 else { return false }

@@ -96,8 +96,12 @@ final class Remaking {
     try setBase(table, key, base.current)
   }
 
+  func isPostponed(_ table: CapturedTable, _ key: Key) -> Bool {
+    !rows.isEmpty && rows[RowRef(table: table.number, key: key)] != nil
+  }
+
   /// A clean row that something was in the way of: `row` is written when it is gone.
-  func postpone(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws {
+  func postpone(_ table: CapturedTable, _ key: Key, _ row: SlotRow?) throws {
     let ref = RowRef(table: table.number, key: key)
     let shown = try context.currentRow(table, key)
     rows[ref] = Work(

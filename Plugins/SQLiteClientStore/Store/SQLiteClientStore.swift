@@ -127,7 +127,8 @@ public actor SQLiteClientStore: ClientStore {
     }
   }
 
-  public func endSession() {
+  /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
+  public func endSession() async {
     lock?.release()
     plan = nil
   }

@@ -17,11 +17,12 @@ struct UploadSettlement {
     }
     let kept = merged(try context.leftOut().filter { $0.first <= last })
     let accepted = gaps(kept)
-    try remakeMixedRows(kept)
+    let mixed = try mixedRows(kept)
     for gap in accepted {
       report.accepted += try requestCount(gap)
       if let commit = results.commit { try remember(gap, commit) }
     }
+    let remaking = try takeBases(mixed, kept)
     for gap in accepted {
       try connection.run(
         "DELETE FROM salvor_range WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = salvor_range.first)",
@@ -29,6 +30,13 @@ struct UploadSettlement {
       try context.deleteLogRows(
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         [.integer(gap.first), .integer(gap.last)])
+    }
+    // Only now: what is accepted is in nobody's way.
+    if let (remaking, proof) = remaking {
+      try remaking.stand(proof, basesMayBreak: true)
+      try proof.settleClientRows()
+      try proof.returnAside()
+      try remaking.encode()
     }
     try connection.run("DELETE FROM salvor_upload_excluded")
     try context.forgetSeen()
@@ -110,10 +118,10 @@ struct UploadSettlement {
     }
   }
 
-  /// Rows with an accepted change after one that stays: the accepted one's effect becomes the base, the other is put
-  /// upon it. (The server blocks later requests on the row of a refused one, so that this is rare.)
-  private func remakeMixedRows(_ kept: [RequestRange]) throws {
-    guard !kept.isEmpty else { return }
+  /// Rows with an accepted change after one that stays. (The server blocks later requests on the row of a refused one, so
+  /// that there are few: a displaced request that returned is such.)
+  private func mixedRows(_ kept: [RequestRange]) throws -> Set<RowRef> {
+    guard !kept.isEmpty else { return [] }
     var keptRows: Set<RowRef> = []
     var mixed: Set<RowRef> = []
     var ranges = kept[...]
@@ -133,7 +141,12 @@ struct UploadSettlement {
       }
       return true
     }
-    guard !mixed.isEmpty else { return }
+    return mixed
+  }
+
+  /// The accepted changes of mixed rows become their bases, and what stays is put upon them. Nil: there are none.
+  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (Remaking, ReferenceProof)? {
+    guard !mixed.isEmpty else { return nil }
     let dependence = try OutstandingDependence(context) { range in
       range.first > last || kept.contains { $0.first <= range.first && range.first <= $0.last }
     }
@@ -147,9 +160,6 @@ struct UploadSettlement {
         seq <= last && !kept.contains { $0.first <= seq && seq <= $0.last }
       }
     }
-    try remaking.stand(proof, basesMayBreak: true)
-    try proof.settleClientRows()
-    try proof.returnAside()
-    try remaking.encode()
+    return (remaking, proof)
   }
 }
