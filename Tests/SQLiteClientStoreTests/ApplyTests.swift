@@ -28,7 +28,9 @@ import Testing
     var bench = try await StoreBench(Self.seats)
     _ = try await bench.download([("seat", ["a", 1, nil]), ("seat", ["b", 2, nil]), ("seat", ["c", 3, nil])])
     let before = try bench.read("SELECT rowid, id FROM seat ORDER BY id")
-    let report = try await bench.download([("seat", ["a", 2, nil]), ("seat", ["b", 3, nil]), ("seat", ["c", 1, nil])])
+    let report = try await bench.download([
+      ("seat", ["a", 2, nil]), ("seat", ["b", 3, nil]), ("seat", ["c", 1, nil]),
+    ])
     #expect(report.displaced.isEmpty)
     #expect(try bench.read("SELECT id, place FROM seat ORDER BY id") == [["a", 2], ["b", 3], ["c", 1]])
     #expect(try bench.read("SELECT rowid, id FROM seat ORDER BY id") == before)
@@ -112,7 +114,8 @@ import Testing
     _ = try await bench.download([("seat", ["a", 1, nil]), ("seat", ["b", 2, nil])], versioned: false)
     #expect(try bench.read("SELECT count(*) FROM salvor_history") == [[0]])
     _ = try await bench.download([("seat", ["a", 5, nil])], deleted: [("seat", ["b"])])
-    #expect(try bench.read("SELECT v0, version, deleted FROM salvor_history ORDER BY id") == [["a", 2, 0], ["b", 2, 1]])
+    #expect(
+      try bench.read("SELECT v0, version, deleted FROM salvor_history ORDER BY id") == [["a", 2, 0], ["b", 2, 1]])
     #expect(
       try bench.read("SELECT \"key\", dirty, version FROM salvor_row_state ORDER BY 1") == [["a", 0, 2], ["b", 0, 2]])
   }
