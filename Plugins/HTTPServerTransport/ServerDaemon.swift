@@ -118,6 +118,9 @@
         }
       }
       watch.cancel()
+      // What was resumed last is taken from the library's list of suspended connections by its own thread only; it aborts
+      // the process where one is still there.
+      await Task { try? await Task.sleep(for: .milliseconds(100)) }.value
       let ended = self
       _ = try? await onDispatchThread {
         MHD_stop_daemon(ended.daemon)

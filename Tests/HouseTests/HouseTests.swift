@@ -112,7 +112,9 @@ import Testing
       for folder in try tree.folders(in: part) where !tree.exists("\(part)/\(folder)/module.modulemap") {
         let text = (try? tree.read("\(part)/\(folder)/README.md")) ?? ""
         let lines = text.split(separator: "\n")
-        if lines.count < 3 || text.utf8.count < 200 || lines.first?.hasPrefix("# ") != true { missing.append("\(part)/\(folder)/README.md") }
+        if lines.count < 3 || text.utf8.count < 200 || lines.first?.hasPrefix("# ") != true {
+          missing.append("\(part)/\(folder)/README.md")
+        }
       }
     }
     #expect(missing == [])
