@@ -38,7 +38,7 @@ let package = Package(
     .library(name: "SalvorServer", targets: ["SalvorServer"]),
     .library(
       name: "SalvorModules",
-      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport"]),
+      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
     .executable(name: "salvor", targets: ["salvor"]),
@@ -56,10 +56,11 @@ let package = Package(
     module("SalvorWire", ["SalvorModel"]),
     module("SalvorStorage", ["SalvorModel", "SalvorModuleKit", "SalvorWire"]),
     module("SalvorTransport", ["SalvorModel", "SalvorModuleKit"]),
-    module("SalvorClient", protocols),
+    module("SalvorRecovery", ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage"]),
+    module("SalvorClient", protocols + ["SalvorRecovery"]),
     module("SalvorServer", protocols),
-    module("SalvorHost", protocols + ["SalvorClient", "SalvorServer"]),
-    module("SalvorContracts", protocols),
+    module("SalvorHost", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
+    module("SalvorContracts", protocols + ["SalvorRecovery"]),
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
