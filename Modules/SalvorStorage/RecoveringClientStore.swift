@@ -3,6 +3,9 @@ import SalvorModel
 /// What a device's database does for recovery (semantics 9). A store without it synchronizes; a recovery then ends as
 /// `manual`.
 public protocol RecoveringClientStore: ClientStore {
+  /// Where an application opens it, for hooks and reports; empty where it is not a file.
+  nonisolated var location: String { get }
+
   /// For each group where its fetch starts, from what the server says is shared: the group's cursor, or the shared commit
   /// before it; nil where neither is kept by the server (`trimmed`) or the group came whole after the shared commit.
   func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart]
@@ -31,8 +34,9 @@ public protocol RecoveringClientStore: ClientStore {
   /// Throws `mass-deletion`, naming the tables, where more than `removedShareMax` of a table's rows would go.
   func recover(_ order: RecoveryOrder) async throws -> RecoveryReport
 
-  /// What `recover` would answer; nothing is changed. Staging stays.
-  func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport
+  /// What `recover` would answer with these payloads staged (download payloads, in order); nothing is changed, and what is
+  /// staged stays.
+  func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport
 
   /// Recoveries, newest first.
   func recoveries(limit: Int) async throws -> [RecoveryReport]

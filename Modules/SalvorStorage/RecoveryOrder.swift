@@ -58,6 +58,8 @@ public struct RecoveryOrder: Sendable, Hashable {
   /// Taken instead of the database's own; nil: it keeps its own.
   public var remoteID: RemoteID?
   public var server: ServerID
+  /// What the server synchronizes now, where that differs: the tables are made anew from it. Only with a rebuild.
+  public var config: SyncConfig?
   /// The share of a table's rows that may go, tables under 20 rows aside; more throws `mass-deletion`. Nil: no guard.
   public var removedShareMax: Double?
   /// Whether before-images of what is changed are kept; false where a copy was made.
@@ -66,7 +68,7 @@ public struct RecoveryOrder: Sendable, Hashable {
   public init(
     id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
     starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
-    server: ServerID, removedShareMax: Double?, keepsBeforeImages: Bool
+    server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool
   ) {
     self.id = id
     self.reason = reason
@@ -80,6 +82,7 @@ public struct RecoveryOrder: Sendable, Hashable {
     self.shared = shared
     self.remoteID = remoteID
     self.server = server
+    self.config = config
     self.removedShareMax = removedShareMax
     self.keepsBeforeImages = keepsBeforeImages
   }
