@@ -70,7 +70,7 @@ extension ServerEngine {
         "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number)."
       )
       var answer = facts.json.bytes + [0x0A]
-      if facts.differences.isEmpty && message.schemaDigest != config.digest {
+      if message.schemaDigest != config.digest {
         answer += (["config": config.json] as JSONValue).bytes + [0x0A]
       }
       return try await respond(answer, request)
