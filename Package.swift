@@ -131,7 +131,9 @@ let package = Package(
     tests("SalvorModelTests", ["SalvorModel"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
-    tests("SalvorServerTests", protocols + ["SalvorServer"]),
+    tests(
+      "SalvorServerTests",
+      protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(

@@ -79,8 +79,10 @@ public enum Host {
       ServerConfiguration(
         schema: configuration.schema, store: try section.storage.make(),
         authentication: authentication, compressions: try section.compressions.map { try $0.make() },
-        limits: section.limits, historyCheck: section.historyCheck, administrationToken: section.administrationToken,
-        log: log),
+        limits: section.limits, historyCheck: section.historyCheck,
+        clientRecoveryEnabled: section.clientRecoveryEnabled,
+        selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
+        administrationToken: section.administrationToken, log: log),
       transport: transport, retentionMilliseconds: section.tombstoneRetentionMilliseconds)
   }
 
