@@ -120,6 +120,7 @@ extension ClientContent {
       }
     }
     outgoing = []
+    outgoingContext = []
     return report
   }
 }
