@@ -199,6 +199,7 @@ public actor SQLiteClientStore: ClientStore {
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
     try context.connection.setState(.uploadState, RequestState.sent.rawValue)
+    try ParentClosure(context).write()
     return PendingUpload(sequence: sequence, isResend: false, lastCounter: last)
   }
 

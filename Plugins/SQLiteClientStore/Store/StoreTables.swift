@@ -15,6 +15,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+    -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.
+    CREATE TABLE IF NOT EXISTS salvor_upload_context (seq INTEGER NOT NULL, t INTEGER NOT NULL, key, made INTEGER NOT NULL, PRIMARY KEY (seq, t, key)) WITHOUT ROWID;
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
