@@ -108,8 +108,9 @@ let package = Package(
       protocols + [
         "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
-        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
-        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
+        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
+        "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
+        "ManualRecovery",
       ]),
 
     // Tools.
