@@ -23,7 +23,7 @@ struct DownloadApply {
     let counter = try connection.lastCounter()
     try RequestSorting(context).sort()
     let full = try fullTables()
-    let firing = try firingTables()
+    let firing = try Self.firingTables(context)
     let prepareWrite: (CapturedTable) -> Void = { [connection] table in
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
@@ -160,9 +160,9 @@ struct DownloadApply {
   // MARK: The application's triggers
 
   /// Captured tables with triggers of the application's that are to fire.
-  private func firingTables() throws -> Set<Int64> {
+  static func firingTables(_ context: StoreContext) throws -> Set<Int64> {
     var firing: Set<Int64> = []
-    for row in try connection.rows(
+    for row in try context.connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
         + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
     {

@@ -40,13 +40,15 @@ final class RecoveryMerge {
   }
 
   func begin(_ remaking: Remaking) throws {
-    if order.removedShareMax != nil, order.rebuild == .nothing {
+    // What is made anew has nothing to watch.
+    guard order.rebuild == .nothing else { return }
+    if order.removedShareMax != nil {
       for table in context.catalog.tables {
         rowsBefore[table.number] = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
       }
     }
     watch = try BaseWatch(context, order, versions, remaking.index)
-    if order.requests == .discard, order.rebuild == .nothing { try discard(remaking) }
+    if order.requests == .discard { try discard(remaking) }
   }
 
   func discard(_ remaking: Remaking) throws {
@@ -220,7 +222,10 @@ final class RecoveryMerge {
   // MARK: When all rows are written
 
   func finish(_ stream: DownloadStream, _ remaking: Remaking) throws {
-    guard let watch else { return }
+    guard let watch else {
+      counts.upserts += stream.report.upserts
+      return
+    }
     try guardAgainstMassDeletion(remaking)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
@@ -242,7 +247,7 @@ final class RecoveryMerge {
   }
 
   private func guardAgainstMassDeletion(_ remaking: Remaking) throws {
-    guard let share = order.removedShareMax, order.rebuild == .nothing else { return }
+    guard let share = order.removedShareMax else { return }
     var names: [String] = []
     for table in context.catalog.tables {
       let before = rowsBefore[table.number] ?? 0

@@ -6,6 +6,9 @@ import SalvorStorage
 struct RecoveryRun {
   let context: StoreContext
   let order: RecoveryOrder
+  let opening: Opening
+  /// The database is a file that a backup can stand beside.
+  let canKeepBackup: Bool
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -20,13 +23,21 @@ struct RecoveryRun {
     let merge = RecoveryMerge(context, order, versions, record)
     try cut()
     try beginEpoch()
+    let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
+    try rebuilding?.run()
     _ = try DownloadApply(context: context, groups: Set(order.groups.map(\.name)), recovery: merge).run()
+    try rebuilding?.finish()
+    return try finish(merge, record, aside)
+  }
+
+  private func finish(_ merge: RecoveryMerge, _ record: RecoveryRecord, _ aside: Int64) throws -> RecoveryReport {
     try moveGroups()
     try takeIdentity()
     merge.add(try RecoveredRequests(context, record).record(merge))
     try record.aside(after: aside)
     let report = RecoveryReport(
-      id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts)
+      id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts,
+      backup: order.keepsBeforeImages && canKeepBackup ? order.id : nil)
     try record.write(report)
     return report
   }
@@ -43,8 +54,8 @@ struct RecoveryRun {
 
   /// Groups whose tables were compared or made anew: no row keeps a version of its own.
   private var whole: Set<String> {
-    if order.rebuild != .nothing { return Set(order.groups.map(\.name)) }
-    return Set(order.starts.filter { $0.commit == nil }.map(\.name))
+    let started = Set(order.starts.filter { $0.commit != nil }.map(\.name))
+    return Set(order.groups.map(\.name)).subtracting(order.rebuild == .nothing ? started : [])
   }
 
   private func cut() throws {
