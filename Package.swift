@@ -108,8 +108,9 @@ let package = Package(
       protocols + [
         "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
-        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
-        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
+        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
+        "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
+        "ManualRecovery",
       ]),
 
     // Tools.
@@ -134,7 +135,7 @@ let package = Package(
     tests(
       "SalvorServerTests",
       protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
+    tests("SalvorHostTests", ["SalvorHost", "SalvorRecovery", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
       "SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
