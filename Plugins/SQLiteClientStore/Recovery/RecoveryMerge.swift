@@ -232,7 +232,8 @@ final class RecoveryMerge {
     counts.deletes += deletes
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
-    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0)") { entry in
+    // What was deleted or left the scope is not lost.
+    try watch.each("(typeof(was) = 'text' AND fate IN (0, 3)) OR (was IS NULL AND fate = 0)") { entry in
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try remaking.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
       if let was = entry.was {

@@ -303,14 +303,16 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
+      let full = try DownloadApply.fullTables(context)
       let whole = Set(
         end.groups.filter { group in
           let before = groups.first { $0.name == group.name }
           return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
-        }.map(\.name))
+        }.map(\.name) + full.map { context.group(of: $0) })
       try context.forgetVersions(of: whole)
       let report =
-        isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
+        isEmpty
+        ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name)), full: full).run()
       for group in end.groups {
         let before = groups.first { $0.name == group.name }
         if let cursor = group.cursor, before?.cursor?.number != cursor.number {
