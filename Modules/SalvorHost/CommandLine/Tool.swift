@@ -22,7 +22,7 @@ public enum Tool {
 
   static let commands: [Command] = [
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .remotes, .remotesList, .remotesShow,
-    .remotesDelete, .serverStats,
+    .remotesDelete, .remotesReset, .serverStats, .serverBackup, .serverRestore,
   ]
 
   static func code(modules: [ModuleFactory], commands more: [Command], arguments: [String]) async -> Int32 {
