@@ -30,6 +30,8 @@ let protocols: [Target.Dependency] = [
   "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport",
 ]
 
+let strategyProtocols: [Target.Dependency] = ["SalvorModel", "SalvorModuleKit", "SalvorStorage", "SalvorRecovery"]
+
 let package = Package(
   name: "salvor",
   platforms: [.macOS(.v15), .iOS(.v18)],
@@ -94,13 +96,21 @@ let package = Package(
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CCrypto", condition: .when(platforms: [.linux])),
       ]),
+    plugin("RecreateRecovery", strategyProtocols),
+    plugin("CopyAndResubscribeRecovery", strategyProtocols),
+    plugin("UploadThenRecreateRecovery", strategyProtocols),
+    plugin("RecoverUnsyncedChangesRecovery", strategyProtocols),
+    plugin("DiscardUnsyncedChangesRecovery", strategyProtocols),
+    plugin("ManualRecovery", strategyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "StandardModules",
       protocols + [
         "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
-        "TokenAuthentication", "NoAuthentication",
+        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
+        "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
+        "ManualRecovery",
       ]),
 
     // Tools.
@@ -122,7 +132,9 @@ let package = Package(
     tests("SalvorModelTests", ["SalvorModel"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
-    tests("SalvorServerTests", protocols + ["SalvorServer"]),
+    tests(
+      "SalvorServerTests",
+      protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
     tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(

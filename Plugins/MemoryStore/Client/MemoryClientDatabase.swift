@@ -108,6 +108,7 @@ struct ClientContent: Sendable {
   var requests: [Request] = []
   /// The upload under way, as it is sent until it is settled.
   var outgoing: [Request] = []
+  var outgoingContext: [ContextRow] = []
   /// The changes of the open group, each statement's together; nil: none is open.
   var openGroup: OpenGroup?
 

@@ -155,6 +155,7 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     let outgoing = state.chooseOutgoing(groups)
+    state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
       try state.remake(try constraints(state))
       database.state = state
@@ -174,7 +175,8 @@ public actor MemoryClientStore: ClientStore {
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
-    return UploadEncoding(schema: state.schema).chunk(of: state.outgoing, after: counter, bytesTarget: bytesTarget)
+    return UploadEncoding(context: state.outgoingContext).chunk(
+      of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
 
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {

@@ -124,6 +124,7 @@ extension ClientContent {
       }
     }
     outgoing = []
+    outgoingContext = []
     return report
   }
 }

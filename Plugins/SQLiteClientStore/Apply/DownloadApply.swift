@@ -13,6 +13,8 @@ struct DownloadApply {
   let context: StoreContext
   /// The groups that are downloaded.
   let groups: Set<String>
+  /// In a recovery: its rules.
+  var recovery: RecoveryMerge?
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -34,28 +36,40 @@ struct DownloadApply {
     let proof = try ReferenceProof(context, touched)
     for table in context.catalog.tables {
       let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
-      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number) {
+      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number),
+        recovery?.mayComeWhole(table) ?? true
+      {
         touched.isWhole.insert(table.number)
       }
-      if firing.contains(table.number) || full.contains(table.number) { touched.recordsWritten.insert(table.number) }
+      if firing.contains(table.number) || full.contains(table.number) || recovery != nil {
+        touched.recordsWritten.insert(table.number)
+      }
+      if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
 
     let remaking = try Remaking(
       context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
     let stream = try DownloadStream(context, remaking, touched, prepareWrite: prepareWrite)
+    try recovery?.begin(remaking)
+    stream.watch = recovery?.watch
     try stream.run()
     try leaveOutMissing(full, stream, touched, index)
-    for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    if let recovery {
+      try recovery.takeBases(stream, remaking)
+    } else {
+      for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    }
     try dropStaleChildren(remaking, proof, index)
     try settle(remaking, proof)
 
-    if try connection.lastCounter() > counter {
+    if try wasCaptured(after: counter) {
       try undoTriggers(after: counter, remaking, touched, firing)
     }
     connection.triggersEnabled = false
     try remaking.encode()
+    try recovery?.finish(stream, remaking)
     try context.returnDisplaced()
-    try context.keepCounter(counter)
+    try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in
       try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
@@ -64,10 +78,16 @@ struct DownloadApply {
     return report
   }
 
+  /// Triggers wrote to synchronized tables; requests that a recovery made are none of theirs.
+  private func wasCaptured(after counter: Int64) throws -> Bool {
+    let captured = try connection.integer("SELECT count(*) FROM salvor_log WHERE seq > ?1", .integer(counter)) ?? 0
+    return captured > recovery?.remadeParents.count ?? 0
+  }
+
   private func settle(_ remaking: Remaking, _ proof: ReferenceProof) throws {
     try remaking.stand(proof, basesMayBreak: false)
     connection.triggersEnabled = true
-    try proof.settleClientRows()
+    try proof.settleClientRows(ofParents: recovery?.rebuilt ?? [])
     try proof.returnAside()
     connection.triggersEnabled = false
   }
