@@ -1,23 +1,10 @@
 import MemoryStore
 import SalvorContracts
 import SalvorStorage
-import Synchronization
 import Testing
 
-let memoryServer = StoreSubject<any ServerStore>(makeRestorable: {
-  let database = MemoryServerDatabase()
-  let copies = Mutex<[Int: MemoryServerDatabase]>([:])
-  return RestorableDatabase(
-    open: { MemoryServerStore(database) },
-    copy: { slot in copies.withLock { $0[slot] = database.backup() } },
-    putBack: { slot in
-      let copy = try #require(copies.withLock { $0[slot] })
-      database.restore(copy)
-    })
-}) {
-  let database = MemoryServerDatabase()
-  return { MemoryServerStore(database) }
-}
+let memoryServer = StoreSubject<any ServerStore>.inMemory(
+  { MemoryServerDatabase() }, open: { MemoryServerStore($0) }, backup: { $0.backup() }, restore: { $0.restore($1) })
 
 @Suite struct MemoryServerStoreTests {
   @Test("ServerStoreContract", arguments: ServerStoreContract.cases)

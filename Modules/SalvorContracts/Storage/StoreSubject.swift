@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import Synchronization
 
 /// What a storage suite is run on: a way to get fresh databases of one storage module.
 ///
@@ -31,6 +32,25 @@ public struct StoreSubject<Store: Sendable>: Sendable {
     self.recovers = recovers
     self.makeRestorable = makeRestorable
     self.makeDatabase = makeDatabase
+  }
+
+  /// Databases that are values in memory: fresh ones, and restorable ones.
+  public static func inMemory<Content: Sendable>(
+    _ make: @escaping @Sendable () -> Content, open: @escaping @Sendable (Content) -> Store,
+    backup: @escaping @Sendable (Content) -> Content, restore: @escaping @Sendable (Content, Content) -> Void
+  ) -> StoreSubject<Store> {
+    StoreSubject(makeRestorable: {
+      let database = make()
+      let copies = Mutex<[Int: Content]>([:])
+      return RestorableDatabase(
+        open: { open(database) }, copy: { slot in copies.withLock { $0[slot] = backup(database) } },
+        putBack: { slot in
+          restore(database, try expectSome(copies.withLock { $0[slot] }, "a copy of the database"))
+        })
+    }) {
+      let database = make()
+      return { open(database) }
+    }
   }
 
   /// The same databases, with every store wrapped: how broken doubles are made.
