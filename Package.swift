@@ -135,7 +135,7 @@ let package = Package(
     tests(
       "SalvorServerTests",
       protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
+    tests("SalvorHostTests", ["SalvorHost", "SalvorRecovery", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
       "SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
