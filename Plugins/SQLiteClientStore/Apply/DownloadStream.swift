@@ -43,8 +43,8 @@ final class DownloadStream {
   private final class Target {
     let table: CapturedTable
     let upsert: SQLiteStatement
-    /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. Triggers and foreign keys are
-    /// off, and there is no other unique key: what OR REPLACE replaces is an earlier line of the same row.
+    /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. An earlier line of the same
+    /// row is in its way: then the upsert is taken. (OR REPLACE would begin a statement journal for each row.)
     let insert: SQLiteStatement?
     let delete: SQLiteStatement
     /// By the place of a travelling column in the statement: its slot.
@@ -92,7 +92,7 @@ final class DownloadStream {
         table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
         insert: isWhole
           ? try context.connection.prepare(
-            "INSERT OR REPLACE INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
+            "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
         isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
@@ -189,23 +189,43 @@ final class DownloadStream {
     _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ bytes: UnsafeBufferPointer<UInt8>
   ) throws {
     let statement = target.insert ?? target.upsert
+    let start = reader.offset - 1
     var count = 0
     while let item = try reader.item() {
       guard count < places.count else { throw reader.malformed("a row has too many values") }
-      let parameter = places[count] + 1
-      switch item {
-      case .null: try statement.bindNull(parameter)
-      case .integer(let value): try statement.bind(parameter, value)
-      case .real(let value): try statement.bind(parameter, value)
-      case .text(let text):
-        try statement.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
-      case .blob(let blob): try statement.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
-      }
+      try bind(item, to: statement, places[count] + 1, bytes)
       count += 1
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
+      guard target.insert != nil else { throw Remaking.inconsistent(target.table.name, "a constraint") }
+      try writeAgain(UnsafeBufferPointer(rebasing: bytes[start..<reader.offset]), target, places)
+    }
+  }
+
+  /// A row that cannot be inserted: an earlier line did, or a constraint refuses it.
+  private func writeAgain(_ row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws {
+    var reader = PayloadReader(row)
+    try reader.beginArray()
+    var isFirst = true
+    for place in places where try reader.nextElement(&isFirst) {
+      try bind(try reader.item(), to: target.upsert, place + 1, row)
+    }
+    do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
       throw Remaking.inconsistent(target.table.name, "a constraint")
+    }
+  }
+
+  private func bind(
+    _ item: PayloadReader.Item, to statement: SQLiteStatement, _ parameter: Int, _ bytes: UnsafeBufferPointer<UInt8>
+  ) throws {
+    switch item {
+    case .null: try statement.bindNull(parameter)
+    case .integer(let value): try statement.bind(parameter, value)
+    case .real(let value): try statement.bind(parameter, value)
+    case .text(let text):
+      try statement.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
+    case .blob(let blob): try statement.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
     }
   }
 
