@@ -9,29 +9,39 @@ import SalvorWire
 /// Tables without triggers of the application's are written with triggers off. Where there are some, they fire, so that
 /// the application's indexes and logs stay right; what was captured meanwhile is what they wrote to synchronized tables,
 /// and it is undone.
-struct DownloadApply {
-  let context: StoreContext
-  /// The groups that are downloaded.
-  let groups: Set<String>
+final class DownloadApply {
+  private let context: StoreContext
+  private let counter: Int64
+  private let full: Set<Int64>
+  private let firing: Set<Int64>
+  private let index: LogIndex
+  private let touched: TouchedRows
+  private let proof: ReferenceProof
+  private let remaking: Remaking
+  private let stream: DownloadStream
 
   private var connection: SQLiteConnection { context.connection }
 
-  /// In a transaction, with foreign keys and triggers off.
-  func run() throws -> ApplyReport {
-    let counter = try connection.lastCounter()
+  /// In a transaction, with foreign keys and triggers off, in which `read` and `finish` are called, too.
+  ///
+  /// - Parameter ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at
+  ///   what needs more.
+  init(_ context: StoreContext, ahead: Bool = false) throws {
+    self.context = context
+    let connection = context.connection
+    counter = try connection.lastCounter()
     try RequestSorting(context).sort()
-    let full = try fullTables()
-    let firing = try firingTables()
-    let prepareWrite: (CapturedTable) -> Void = { [connection] table in
+    full = ahead ? [] : try Self.fullTables(context)
+    let firing = try Self.firingTables(context)
+    self.firing = firing
+    let prepareWrite: (CapturedTable) -> Void = { table in
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
     }
-    defer { connection.triggersEnabled = false }
-
     let dependence = try OutstandingDependence(context)
-    let index = try LogIndex(context)
-    let touched = try TouchedRows(context)
-    let proof = try ReferenceProof(context, touched)
+    index = try LogIndex(context)
+    touched = try TouchedRows(context)
+    proof = try ReferenceProof(context, touched)
     for table in context.catalog.tables {
       let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
       if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number) {
@@ -39,14 +49,33 @@ struct DownloadApply {
       }
       if firing.contains(table.number) || full.contains(table.number) { touched.recordsWritten.insert(table.number) }
     }
+    remaking = try Remaking(context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
+    stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
+  }
 
-    let remaking = try Remaking(
-      context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
-    let stream = try DownloadStream(context, remaking, touched, prepareWrite: prepareWrite)
+  /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
+  var canGoAhead: Bool { index.tables.isEmpty && firing.isEmpty && !touched.isWhole.isEmpty }
+
+  /// Reads one chunk of the download.
+  func read(_ text: UnsafeRawBufferPointer) throws {
+    defer { connection.triggersEnabled = false }
+    try stream.read(text)
+  }
+
+  /// Reads all that is staged.
+  func readStaged() throws {
+    defer { connection.triggersEnabled = false }
     try stream.run()
+  }
+
+  /// After everything was read.
+  ///
+  /// - Parameter groups: those that are downloaded.
+  func finish(_ groups: Set<String>) throws -> ApplyReport {
+    defer { connection.triggersEnabled = false }
     try leaveOutMissing(full, stream, touched, index)
     for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
-    try dropStaleChildren(remaking, proof, index)
+    try dropStaleChildren(groups)
     try settle(remaking, proof)
 
     if try connection.lastCounter() > counter {
@@ -74,7 +103,7 @@ struct DownloadApply {
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
   /// not have it any more as it was. What became of it comes with its own group's next download.
-  private func dropStaleChildren(_ remaking: Remaking, _ proof: ReferenceProof, _ index: LogIndex) throws {
+  private func dropStaleChildren(_ groups: Set<String>) throws {
     var again = true
     while again {
       again = false
@@ -103,10 +132,12 @@ struct DownloadApply {
 
   // MARK: Tables that come whole
 
-  private func fullTables() throws -> Set<Int64> {
+  private static func fullTables(_ context: StoreContext) throws -> Set<Int64> {
     var full: Set<Int64> = []
     // Chunks without the word are not parsed a second time.
-    try connection.query("SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id") {
+    try context.connection.query(
+      "SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id"
+    ) {
       row in
       try row.withText(0) { text in
         var reader = DownloadChunkReader(
@@ -140,9 +171,9 @@ struct DownloadApply {
   // MARK: The application's triggers
 
   /// Captured tables with triggers of the application's that are to fire.
-  private func firingTables() throws -> Set<Int64> {
+  private static func firingTables(_ context: StoreContext) throws -> Set<Int64> {
     var firing: Set<Int64> = []
-    for row in try connection.rows(
+    for row in try context.connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
         + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
     {

@@ -17,6 +17,7 @@ final class DownloadStream {
   private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   private let onlyTables: Set<Int64>?
+  private let ahead: Bool
   private let prepareWrite: (CapturedTable) -> Void
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
@@ -24,12 +25,13 @@ final class DownloadStream {
 
   init(
     _ context: StoreContext, _ remaking: Remaking, _ touched: TouchedRows, onlyTables: Set<Int64>? = nil,
-    prepareWrite: @escaping (CapturedTable) -> Void
+    ahead: Bool = false, prepareWrite: @escaping (CapturedTable) -> Void
   ) throws {
     self.context = context
     self.remaking = remaking
     self.touched = touched
     self.onlyTables = onlyTables
+    self.ahead = ahead
     self.prepareWrite = prepareWrite
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
@@ -121,22 +123,24 @@ final class DownloadStream {
   /// Reads everything staged, in order.
   func run() throws {
     try context.connection.query("SELECT payload FROM salvor_staging ORDER BY id") { row in
-      try row.withText(0) { text in
-        try read(UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
-      }
+      try row.withText(0) { try read($0) }
       return true
     }
   }
 
-  private func read(_ bytes: UnsafeBufferPointer<UInt8>) throws {
+  /// Reads one chunk.
+  func read(_ text: UnsafeRawBufferPointer) throws {
+    let bytes = UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count)
     var reader = DownloadChunkReader(bytes)
     var target: Target?
     var places: [Int] = []
     while let event = try reader.next() {
       switch event {
-      case .full: continue
+      case .full(let names):
+        for name in names { try mayGoAhead(try context.captured(name)) }
       case .table(let name, let columns):
         let found = try self.target(name)
+        try mayGoAhead(found.table)
         places = try self.places(columns, found)
         if let onlyTables, !onlyTables.contains(found.table.number) {
           target = nil
@@ -157,6 +161,10 @@ final class DownloadStream {
         if try remove(target, key, version) { report.deletes += 1 }
       }
     }
+  }
+
+  private func mayGoAhead(_ table: CapturedTable) throws {
+    if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
   }
 
   /// For each column of the chunk its place in the upsert statement.

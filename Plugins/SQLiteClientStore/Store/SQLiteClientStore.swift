@@ -16,7 +16,11 @@ public actor SQLiteClientStore: ClientStore {
   private var context: StoreContext?
   private var lock: SessionLock?
   private var quiet: QuietSession?
-  private var plan: UploadPlan?
+  var plan: UploadPlan?
+  var ahead: ApplyAhead?
+  var aheadNumber = 0
+  /// A download whose pages could not be kept: what follows of it is of no use.
+  var lostDownload: String?
   /// The schema as capture was last found whole.
   private var checkedSchema: Int64 = -1
 
@@ -50,6 +54,7 @@ public actor SQLiteClientStore: ClientStore {
   public func close() { closeNow() }
 
   private func closeNow() {
+    try? giveUpAhead()
     lock?.release()
     lock = nil
     plan = nil
@@ -58,7 +63,13 @@ public actor SQLiteClientStore: ClientStore {
     checkedSchema = -1
   }
 
+  /// For all but the steps of a download: what is applied ahead makes room first.
   private func opened() throws -> StoreContext {
+    try giveUpAhead()
+    return try current()
+  }
+
+  func current() throws -> StoreContext {
     guard let context else { throw SalvorError(.storage, "The database \(path) is not open. Open it first.") }
     return context
   }
@@ -95,6 +106,7 @@ public actor SQLiteClientStore: ClientStore {
 
   public func beginSession(groups: Set<String>?) throws -> ClientSession {
     let context = try opened()
+    lostDownload = nil
     try lock?.take()
     do {
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
@@ -129,6 +141,7 @@ public actor SQLiteClientStore: ClientStore {
 
   /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
   public func endSession() async {
+    try? giveUpAhead()
     lock?.release()
     plan = nil
   }
@@ -248,7 +261,22 @@ public actor SQLiteClientStore: ClientStore {
   // MARK: Download
 
   public func stage(_ chunk: StagedChunk) throws {
-    let connection = try opened().connection
+    if let lostDownload, lostDownload == chunk.download {
+      throw SalvorError(.storage, "The first pages of this download could not be kept. Sync again.")
+    }
+    if ahead?.download != chunk.download { try giveUpAhead() }
+    let context = try current()
+    if ahead == nil {
+      ahead = try ApplyAhead.begin(context, download: chunk.download)
+      if ahead != nil { watchAhead() }
+    }
+    if let ahead {
+      let isKept = (try? ahead.keep(chunk)) != nil
+      if isKept, ahead.apply(chunk) { return }
+      try giveUpAhead()
+      if isKept { return }
+    }
+    let connection = context.connection
     try connection.transaction {
       if try connection.text(.stagedDownload) != chunk.download {
         try connection.run("DELETE FROM salvor_staging")
@@ -261,6 +289,7 @@ public actor SQLiteClientStore: ClientStore {
 
   public func discardStaged() throws {
     let context = try opened()
+    lostDownload = nil
     try context.connection.transaction { try clearStaging(context) }
   }
 
@@ -271,6 +300,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
+    if let report = try finishAhead(end) { return report }
     let context = try opened()
     let connection = context.connection
     plan = nil
@@ -281,21 +311,32 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
-      let report =
-        isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
-      for group in end.groups {
-        let before = groups.first { $0.name == group.name }
-        if let cursor = group.cursor, before?.cursor?.number != cursor.number {
-          try connection.run(
-            "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
-            .integer(try connection.lastCounter() + 1), .integer(cursor.number))
-        }
-        if let cursor = group.cursor { try connection.rememberCommit(cursor) }
-        try connection.setGroup(group)
+      var report = ApplyReport()
+      if !isEmpty {
+        let apply = try DownloadApply(context)
+        try apply.readStaged()
+        report = try apply.finish(Set(end.groups.map(\.name)))
       }
-      try clearStaging(context)
+      try move(end, context)
       return report
     }
+  }
+
+  /// The groups stand where the download ends, and nothing is staged.
+  func move(_ end: DownloadEnd, _ context: StoreContext) throws {
+    let connection = context.connection
+    let groups = try connection.groupStates(context.schema.groups)
+    for group in end.groups {
+      let before = groups.first { $0.name == group.name }
+      if let cursor = group.cursor, before?.cursor?.number != cursor.number {
+        try connection.run(
+          "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
+          .integer(try connection.lastCounter() + 1), .integer(cursor.number))
+      }
+      if let cursor = group.cursor { try connection.rememberCommit(cursor) }
+      try connection.setGroup(group)
+    }
+    try clearStaging(context)
   }
 
   public func adopt(_ config: SyncConfig) throws {
