@@ -30,6 +30,8 @@ let protocols: [Target.Dependency] = [
   "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport",
 ]
 
+let strategyProtocols: [Target.Dependency] = ["SalvorModel", "SalvorModuleKit", "SalvorStorage", "SalvorRecovery"]
+
 let package = Package(
   name: "salvor",
   platforms: [.macOS(.v15), .iOS(.v18)],
@@ -38,7 +40,7 @@ let package = Package(
     .library(name: "SalvorServer", targets: ["SalvorServer"]),
     .library(
       name: "SalvorModules",
-      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport"]),
+      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
     .executable(name: "salvor", targets: ["salvor"]),
@@ -56,10 +58,11 @@ let package = Package(
     module("SalvorWire", ["SalvorModel"]),
     module("SalvorStorage", ["SalvorModel", "SalvorModuleKit", "SalvorWire"]),
     module("SalvorTransport", ["SalvorModel", "SalvorModuleKit"]),
-    module("SalvorClient", protocols),
+    module("SalvorRecovery", ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage"]),
+    module("SalvorClient", protocols + ["SalvorRecovery"]),
     module("SalvorServer", protocols),
-    module("SalvorHost", protocols + ["SalvorClient", "SalvorServer"]),
-    module("SalvorContracts", protocols),
+    module("SalvorHost", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
+    module("SalvorContracts", protocols + ["SalvorRecovery"]),
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
@@ -93,13 +96,21 @@ let package = Package(
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CCrypto", condition: .when(platforms: [.linux])),
       ]),
+    plugin("RecreateRecovery", strategyProtocols),
+    plugin("CopyAndResubscribeRecovery", strategyProtocols),
+    plugin("UploadThenRecreateRecovery", strategyProtocols),
+    plugin("RecoverUnsyncedChangesRecovery", strategyProtocols),
+    plugin("DiscardUnsyncedChangesRecovery", strategyProtocols),
+    plugin("ManualRecovery", strategyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "StandardModules",
       protocols + [
         "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
-        "TokenAuthentication", "NoAuthentication",
+        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
+        "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
+        "ManualRecovery",
       ]),
 
     // Tools.
@@ -121,8 +132,10 @@ let package = Package(
     tests("SalvorModelTests", ["SalvorModel"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
-    tests("SalvorServerTests", protocols + ["SalvorServer"]),
-    tests("SalvorHostTests", ["SalvorHost", "StandardModules", "SalvorContracts"]),
+    tests(
+      "SalvorServerTests",
+      protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
+    tests("SalvorHostTests", ["SalvorHost", "SalvorRecovery", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
       "SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),

@@ -16,13 +16,15 @@ extension SalvorClient {
     /// The coding of uploads; nil: identity.
     public var uploadCompression: (any Compression)?
     public var limits: Limits
+    public var recovery: RecoveryConfiguration
     public var clock: any Clock
     public var random: any RandomSource
 
     public init(
       schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
       credentials: [String: String] = [:], compressions: [any Compression] = [],
-      uploadCompression: (any Compression)? = nil, limits: Limits = Limits(), clock: any Clock = SystemClock(),
+      uploadCompression: (any Compression)? = nil, limits: Limits = Limits(),
+      recovery: RecoveryConfiguration = RecoveryConfiguration(), clock: any Clock = SystemClock(),
       random: any RandomSource = SystemRandom()
     ) {
       self.schema = schema
@@ -33,6 +35,7 @@ extension SalvorClient {
       self.compressions = compressions
       self.uploadCompression = uploadCompression
       self.limits = limits
+      self.recovery = recovery
       self.clock = clock
       self.random = random
     }

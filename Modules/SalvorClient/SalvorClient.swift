@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
+import SalvorRecovery
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
@@ -41,21 +42,15 @@ public actor SalvorClient {
   public func synchronize(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    while let running { _ = await running.value }
-    let task = Task { await self.run(groups: groups, progress: progress) }
-    running = task
-    let report = await withTaskCancellationHandler {
-      await task.value
-    } onCancel: {
-      task.cancel()
-    }
-    if running == task { running = nil }
-    return report
+    await alone { await self.run(groups: groups, progress: progress) }
   }
 
+  /// What the database says of itself, and the recovery that is under way beside it.
   public func status() async throws -> ClientStatus {
     if !isOpen { try await open() }
-    return try await configuration.store.status()
+    var status = try await configuration.store.status()
+    if let store = recovering { status.recovery = RecoveryStatus(try await RecoveryRun.journal(of: store)) }
+    return status
   }
 
   /// The request queue, in order.
@@ -78,31 +73,61 @@ public actor SalvorClient {
     isOpen = false
   }
 
+  /// One call at a time.
+  func alone(_ work: @escaping @Sendable () async -> SyncReport) async -> SyncReport {
+    while let running { _ = await running.value }
+    let task = Task { await work() }
+    running = task
+    let report = await withTaskCancellationHandler {
+      await task.value
+    } onCancel: {
+      task.cancel()
+    }
+    if running == task { running = nil }
+    return report
+  }
+
+  var recovering: (any RecoveringClientStore)? { configuration.store as? any RecoveringClientStore }
+
   private func run(groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void) async -> SyncReport {
     var report = SyncReport()
     do {
       if !isOpen { try await open() }
-      try await attempt(groups: groups, progress: progress, report: &report)
+      if try await resumeRecovery(progress: progress, report: &report) {
+        try await attempt(groups: groups, progress: progress, report: &report)
+      }
     } catch {
       report.error = asSalvorError(error)
+      if report.error?.code == .recoveryRequired { report.outcome = .recoveryRequired }
+    }
+    if let error = report.error, report.outcome != .recoveryRequired {
+      await configuration.recovery.errorHandler?(error)
     }
     return report
   }
 
   /// Sessions until one ends. Beginning again is always safe: an upload is resent with the same sequence ID, and a cut
   /// download goes on where it was cut.
-  private func attempt(
+  func attempt(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
     var attempt = 1
     var isSecondRound = false
     var hasDiscarded = false
+    var recoveries = 0
     while true {
       var session = SyncSession(configuration: configuration, progress: progress, report: report, met: met)
       do {
         try await session.run(groups: groups)
         report = session.report
         met = session.met
+        if let (reason, message) = session.requirement {
+          guard recoveries < recoveriesMax, try await recover(reason, message, progress, &report) else { return }
+          report.error = nil
+          recoveries += 1
+          continue
+        }
+        try await forgetAttempts()
         // A SyncConfig with new groups came with the answer: their rows are a session of their own.
         guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
         isSecondRound = true
@@ -111,6 +136,11 @@ public actor SalvorClient {
         if session.hasMadeProgress { attempt = 1 }
         report = session.report
         let error = asSalvorError(error)
+        if error.code == .historyParted, recoveries < recoveriesMax {
+          guard try await rewind(progress, &report) else { return }
+          recoveries += 1
+          continue
+        }
         // A session that ended under way (its answer was lost, its connection repeated the request) is begun anew.
         // So is a download whose staged part cannot be made whole any more, once.
         let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
@@ -125,6 +155,8 @@ public actor SalvorClient {
     }
   }
 
+  func forgetServer() { met = nil }
+
   /// Full jitter over a doubling ceiling, or what the server asked for.
   private func delay(_ attempt: Int, _ error: SalvorError) -> Int64 {
     let ceiling = Int64(100) << Int64(attempt - 1)
@@ -133,6 +165,9 @@ public actor SalvorClient {
     return max(error.retryAfterMilliseconds.map { min($0, 2_000) } ?? 0, jitter)
   }
 }
+
+/// Recoveries within one synchronization: each is against a history of the server's, and the journal guards against cycles.
+private let recoveriesMax = 4
 
 /// How far a synchronization is.
 public enum SyncProgress: Sendable, Hashable {

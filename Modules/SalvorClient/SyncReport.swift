@@ -25,8 +25,8 @@ public struct SyncReport: Sendable {
   public var bytesReceived: Int64 = 0
   public var roundTrips: Int64 = 0
   public var notices: [String] = []
-  /// Why a recovery is required.
-  public var reason: RecoveryReason?
+  /// The recovery that was done, or that is required; of several the last one.
+  public var recovery: RecoverySummary?
   public var error: SalvorError?
 
   public init() {}
@@ -39,13 +39,6 @@ public struct SyncReport: Sendable {
   }
 
   public var json: JSONValue {
-    let recovery: JSONValue =
-      reason.map { reason in
-        [
-          "reason": .string(reason.rawValue), "strategy": nil, "fellBackFrom": nil, "kept": 0, "discarded": 0,
-          "healed": 0, "backup": nil,
-        ]
-      } ?? .null
     return [
       "outcome": .string(outcome.rawValue),
       "uploaded": .integer(uploaded),
@@ -57,7 +50,7 @@ public struct SyncReport: Sendable {
       "bytesReceived": .integer(bytesReceived),
       "roundTrips": .integer(roundTrips),
       "notices": .array(notices.map(JSONValue.string)),
-      "recovery": recovery,
+      "recovery": recovery.map(\.json) ?? .null,
       "error": error.map(\.json) ?? .null,
     ]
   }

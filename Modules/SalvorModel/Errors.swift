@@ -60,6 +60,10 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case recoveryRequired = "recovery-required"
   case schemaIncompatible = "schema-incompatible"
   case inconsistentDownload = "inconsistent-download"
+  /// Both sides share an earlier commit: the device rewinds to it and goes on (semantics 6). Never shown to a person.
+  case historyParted = "history-parted"
+  /// More of a table's rows would go than an automatic recovery may remove.
+  case massDeletion = "mass-deletion"
   // Everything else
   case failed
 
@@ -87,7 +91,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
-    case .uploadFailedAtServer, .historyNeeded, .chunkMissing, .recoveryRequired, .schemaIncompatible: 409
+    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible:
+      409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
     case .sessionInUse: 423
@@ -103,7 +108,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .usage, .configuration, .unknownModule, .schemaRefused: 2
     case .unreachable, .timeout, .overloaded: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
-    case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible: 5
+    case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1
     }
   }

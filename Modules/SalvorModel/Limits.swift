@@ -26,6 +26,8 @@ public struct Limits: Sendable, Hashable {
   public var sessionIdleMilliseconds: Int64 = 30_000
   public var connectionsMax = 1024
   public var attemptsMax = 4
+  /// Remote databases that recover at one time; others are told to come back (`overloaded`).
+  public var recoveriesMax = 32
 
   public init() {}
 }

@@ -8,6 +8,7 @@ public enum ModuleKind: String, Sendable, CaseIterable {
   case serverTransport = "server-transport"
   case compression
   case authentication
+  case recoveryStrategy = "recovery-strategy"
 }
 
 /// One option of a module: its place in the configuration reference.

@@ -15,6 +15,10 @@ public struct ServerConfiguration: Sendable {
   public var limits: Limits
   /// False: the sequence check and the server ID alone (semantics 6).
   public var historyCheck: Bool
+  /// False: devices are told so, and the strategies that need the server's consent fall through (semantics 9).
+  public var clientRecoveryEnabled: Bool
+  /// A device that recovers may delete its own remote ID.
+  public var selfServiceRemoteDeletion: Bool
   /// The credential of `/admin/v1`; nil: administration over the transport is off.
   public var administrationToken: String?
   public var clock: any Clock
@@ -24,7 +28,8 @@ public struct ServerConfiguration: Sendable {
 
   public init(
     schema: Schema, store: any ServerStore, authentication: any Authentication, compressions: [any Compression],
-    limits: Limits = Limits(), historyCheck: Bool = true, administrationToken: String? = nil,
+    limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
+    selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }
   ) {
@@ -34,6 +39,8 @@ public struct ServerConfiguration: Sendable {
     self.compressions = compressions
     self.limits = limits
     self.historyCheck = historyCheck
+    self.clientRecoveryEnabled = clientRecoveryEnabled
+    self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.administrationToken = administrationToken
     self.clock = clock
     self.random = random
@@ -47,6 +54,7 @@ public final class ServerEngine: Sendable {
   let configuration: ServerConfiguration
   let config: SyncConfig
   let sessions: SessionTable
+  let recoveries: RecoveryTable
   let identity: ServerIdentity
   /// Digests of device schemas that were found to differ additively only, so that they are compared once.
   let compatibleDigests = Mutex<Set<String>>([])
@@ -69,6 +77,10 @@ public final class ServerEngine: Sendable {
     self.identity = identity
     config = SyncConfig(configuration.schema)
     sessions = SessionTable(
+      idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
+      random: configuration.random)
+    recoveries = RecoveryTable(
+      recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
   }
@@ -111,6 +123,8 @@ public final class ServerEngine: Sendable {
       return try await receiveChunk(request, token: parts[2], index: parts[4])
     case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
       return try await processStaged(request, token: parts[2])
+    case (_, "v1", 2...) where parts[1] == "recovery":
+      return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")
     case ("GET", "readyz", 1):
       _ = try await configuration.store.stats()

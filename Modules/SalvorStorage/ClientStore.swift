@@ -304,6 +304,8 @@ public struct ClientStatus: Sendable, Hashable {
   public var inError: Int64
   public var displaced: Int64
   public var kept: Int64
+  /// What is under way beside the database; stores leave it as it is.
+  public var recovery = RecoveryStatus()
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {
     self.state = state
     self.queued = queued
@@ -311,6 +313,24 @@ public struct ClientStatus: Sendable, Hashable {
     self.displaced = displaced
     self.kept = kept
   }
+}
+
+/// The recovery that is under way (`status --json`, `recovery`).
+public struct RecoveryStatus: Sendable, Hashable {
+  public enum State: String, Sendable {
+    case none
+    /// Begun, and resumed by the next sync: after a crash, or because it waits for the server's administrator.
+    case unfinished
+    /// It waits for `recover` with the token.
+    case required
+  }
+  public var state = State.none
+  public var reason: RecoveryReason?
+  public var strategy: String?
+  public var step: String?
+  public var token: String?
+  public var backup: String?
+  public init() {}
 }
 
 /// One change of a request as people see it (`queue --json`, `errors --json`).

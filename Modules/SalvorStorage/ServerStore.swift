@@ -141,9 +141,11 @@ public struct RemoteRecord: Sendable, Hashable {
   /// Milliseconds since 1970.
   public var registered: Int64
   public var lastUpload: Int64?
+  /// The operator demands that it recovers.
+  public var isResetDemanded: Bool
   public init(
     id: RemoteID, principal: String, isBlocked: Bool, isDeleted: Bool, sequence: SequenceID?, registered: Int64,
-    lastUpload: Int64?
+    lastUpload: Int64?, isResetDemanded: Bool = false
   ) {
     self.id = id
     self.principal = principal
@@ -152,6 +154,7 @@ public struct RemoteRecord: Sendable, Hashable {
     self.sequence = sequence
     self.registered = registered
     self.lastUpload = lastUpload
+    self.isResetDemanded = isResetDemanded
   }
 }
 

@@ -6,6 +6,8 @@ public enum Departure: String, Sendable, Hashable {
   case deleted
   /// Left this device's scope; not a delete.
   case left
+  /// The server has no such row and no tombstone of one: only in answers to a recovery's questions.
+  case lost
 }
 
 /// Writes one download chunk: JSON lines that stand on their own (docs/reference/protocol.md, *Download payload*).
@@ -16,6 +18,7 @@ public enum Departure: String, Sendable, Hashable {
 ///     {"rows":[["key",1],…]}                          rows as of the snapshot
 ///     {"version":58,"deleted":[["key"],…]}            keys of rows that commit 58 deleted
 ///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope
+///     {"lost":[["key"],…]}                            keys of rows that a recovery asked for and the server has not
 public struct DownloadChunkWriter: Sendable {
   private enum Line: Hashable {
     case rows
@@ -91,6 +94,7 @@ public struct DownloadChunkWriter: Sendable {
       case .rows: payload.raw("\"rows\":[[")
       case .departed(.deleted): payload.raw("\"deleted\":[[")
       case .departed(.left): payload.raw("\"left\":[[")
+      case .departed(.lost): payload.raw("\"lost\":[[")
       }
     }
     lineStart = payload.count
@@ -194,6 +198,7 @@ public struct DownloadChunkReader: ~Copyable {
     case "rows": break
     case "deleted": departure = .deleted
     case "left": departure = .left
+    case "lost": departure = .lost
     default: throw reader.malformed("an unknown line")
     }
     try reader.beginArray()

@@ -21,10 +21,10 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
-///     {"context":"site","keys":[["s1"],…]}                    unchanged parents of changed rows, up to the root
+///     {"context":"site","made":57,"keys":[["s1"],…]}          unchanged parents of changed rows, up to the root
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
-/// the device's rows stood at when the changes were made.
+/// the device's rows stood at when the changes were made, or when the upload was chosen.
 public struct UploadChunkWriter: Sendable {
   public private(set) var payload: PayloadWriter
   private var shapes: [UploadShape: Int] = [:]
@@ -35,10 +35,20 @@ public struct UploadChunkWriter: Sendable {
   public private(set) var firstCounter: Int64 = 0
   public private(set) var lastCounter: Int64 = 0
   public private(set) var changeCount = 0
+  /// In the order in which their first keys came; they are written at the chunk's end.
+  private var contexts: [Context] = []
+
+  /// Keys of one table, as they are written.
+  private struct Context {
+    var table: String
+    var made: Int64
+    var keys = PayloadWriter()
+  }
 
   public init(capacity: Int = 0) { payload = PayloadWriter(capacity: capacity) }
 
-  public var byteCount: Int { payload.count }
+  /// What the chunk has so far, but for the heads of its context lines.
+  public var byteCount: Int { contexts.reduce(payload.count) { $0 + $1.keys.count } }
 
   /// The place of a shape in this chunk; its line is written when it is new.
   public mutating func place(of shape: UploadShape) -> Int {
@@ -118,23 +128,38 @@ public struct UploadChunkWriter: Sendable {
 
   public mutating func endChange() { payload.raw("]") }
 
-  /// Parents of changed rows that this upload does not change itself (semantics 4, *parent closure*).
-  public mutating func context(table: String, keys: [Key]) {
-    guard !keys.isEmpty else { return }
-    endLine()
-    payload.raw("{\"context\":")
-    payload.text(table)
-    payload.raw(",\"keys\":[")
-    for (index, key) in keys.enumerated() {
-      if index > 0 { payload.comma() }
-      payload.raw("[")
-      for (place, value) in key.enumerated() {
-        if place > 0 { payload.comma() }
-        payload.value(value)
-      }
-      payload.raw("]")
+  /// A parent of changed rows that this upload does not change itself (semantics 4, *parent closure*). Parents of one
+  /// table come together on one line.
+  ///
+  /// - Parameter made: the number of the commit that the device's rows of the table stood at; 0: they never came from a
+  ///   server.
+  public mutating func context(table: String, made: Int64, key: Key) {
+    let place =
+      contexts.firstIndex { $0.table == table && $0.made == made }
+      ?? {
+        contexts.append(Context(table: table, made: made))
+        return contexts.count - 1
+      }()
+    if contexts[place].keys.count > 0 { contexts[place].keys.comma() }
+    contexts[place].keys.raw("[")
+    for (index, value) in key.enumerated() {
+      if index > 0 { contexts[place].keys.comma() }
+      contexts[place].keys.value(value)
     }
-    payload.raw("]}\n")
+    contexts[place].keys.raw("]")
+  }
+
+  private mutating func writeContexts() {
+    for context in contexts {
+      payload.raw("{\"context\":")
+      payload.text(context.table)
+      payload.raw(",\"made\":")
+      payload.number(context.made)
+      payload.raw(",\"keys\":[")
+      payload.raw(bytes: context.keys.bytes)
+      payload.raw("]}\n")
+    }
+    contexts = []
   }
 
   private mutating func endLine() {
@@ -146,6 +171,7 @@ public struct UploadChunkWriter: Sendable {
   /// The chunk's text.
   public mutating func finish() -> [UInt8] {
     endLine()
+    writeContexts()
     return payload.bytes
   }
 }
@@ -158,7 +184,7 @@ public struct UploadChunkReader: ~Copyable {
     case request(first: Int64, last: Int64, tag: String?)
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
-    case context(table: String, keys: [Key])
+    case context(table: String, made: Int64, keys: [Key])
   }
 
   private var reader: PayloadReader
@@ -258,6 +284,8 @@ public struct UploadChunkReader: ~Copyable {
 
   private mutating func context(_ isFirst: inout Bool) throws(SalvorError) -> Event {
     let table = try reader.text()
+    guard try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
+    let made = try reader.integer()
     guard try reader.nextKey(&isFirst) == "keys" else { throw reader.malformed("expected \"keys\"") }
     var keys: [Key] = []
     try reader.beginArray()
@@ -270,7 +298,7 @@ public struct UploadChunkReader: ~Copyable {
       keys.append(key)
     }
     try reader.expect(0x7D)
-    return .context(table: table, keys: keys)
+    return .context(table: table, made: made, keys: keys)
   }
 
   private mutating func request(_ isFirst: inout Bool) throws(SalvorError) -> Event {

@@ -54,8 +54,8 @@ public final class SQLiteServerStore: ServerStore {
     var next = 0
   }
 
-  private let options: Options
-  private let writer: ServerWriter
+  let options: Options
+  let writer: ServerWriter
   private let state = Mutex(State())
 
   public init(_ options: Options) {
@@ -112,15 +112,20 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.results(remote, sequence)
   }
 
+  /// Nil: the one connection of a database in memory does everything.
+  func nextReader() -> ServerReader? {
+    state.withLock { state in
+      guard !state.readers.isEmpty else { return nil }
+      state.next = (state.next + 1) % state.readers.count
+      return state.readers[state.next]
+    }
+  }
+
   public func page(_ request: PageRequest) async throws -> FeedPage {
     var request = request
     while true {
-      let reader = state.withLock { state -> ServerReader? in
-        guard !state.readers.isEmpty else { return nil }
-        state.next = (state.next + 1) % state.readers.count
-        return state.readers[state.next]
-      }
-      let outcome = if let reader { try await reader.page(request) } else { try await writer.page(request) }
+      let outcome =
+        if let reader = nextReader() { try await reader.page(request) } else { try await writer.page(request) }
       switch outcome {
       case .page(let page): return page
       case .unsealed(let position):

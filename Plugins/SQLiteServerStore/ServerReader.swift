@@ -22,6 +22,15 @@ actor ServerReader {
     try FeedPageMaker.page(request, try opened(), catalog, now: options.clock.now())
   }
 
+  func ask<Answer>(
+    _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
+  ) throws -> Answer {
+    let connection = try opened()
+    return try connection.transaction(.deferred) {
+      try question(RecoveryQueries(connection: connection, catalog: catalog, principal: principal))
+    }
+  }
+
   private func opened() throws -> SQLiteConnection {
     if let connection { return connection }
     let connection = try SQLiteConnection(

@@ -68,7 +68,9 @@ actor ServerWriter {
       connection: connection, catalog: catalog, opening: opening, schema: schema, log: log,
       book: RemoteBook(connection: connection), side: side, schemaVersion: try connection.schemaVersion())
     // What was written while no server ran.
-    _ = try connection.transaction(.immediate) { try log.sweep() }
+    let head = try connection.transaction(.immediate) { try log.sweep() }
+    // What the side file remembers of a later time stays until there is a new commit: each start says so until then.
+    if opening.isRestored { open.written = head }
     try noteCommit(&open)
     return open
   }
@@ -210,6 +212,21 @@ actor ServerWriter {
     let now = options.clock.now()
     return try transaction(durable: true) { try $0.book.delete(remote, block: block, now: now) }
   }
+
+  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
+    try transaction(durable: true) { try $0.book.demandReset(remote, isDemanded) }
+  }
+
+  func ask<Answer>(
+    _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
+  ) throws -> Answer {
+    let open = try opened()
+    return try open.connection.transaction(.deferred) {
+      try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, principal: principal))
+    }
+  }
+
+  func backup(to path: String) throws { try DatabaseCopy.make(from: try opened().connection, to: path) }
 
   func trim(before milliseconds: Int64) throws {
     _ = try sweep()

@@ -1,14 +1,20 @@
+import CopyAndResubscribeRecovery
+import DiscardUnsyncedChangesRecovery
 import GzipCompression
 import HTTPClientTransport
 import HTTPServerTransport
 import IdentityCompression
 import LoopbackTransport
+import ManualRecovery
 import MemoryStore
 import NoAuthentication
+import RecoverUnsyncedChangesRecovery
+import RecreateRecovery
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorModuleKit
 import TokenAuthentication
+import UploadThenRecreateRecovery
 
 /// The one list of what is built in (architecture, rule 5).
 public enum StandardModules {
@@ -20,6 +26,9 @@ public enum StandardModules {
       network.clientFactory, network.serverFactory,
       GzipCompression.factory, IdentityCompression.factory,
       TokenAuthentication.factory, NoAuthentication.factory,
+      RecreateRecovery.factory, CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory,
+      RecoverUnsyncedChangesRecovery.factory, RecoverUnsyncedChangesRecovery.orDiscardFactory,
+      DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
     ]
     #if HTTPServer
       list.append(HTTPServerTransport.factory)

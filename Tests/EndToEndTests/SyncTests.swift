@@ -271,41 +271,6 @@ import Testing
     #expect(try await device.salvor("status", "--json").json["queued"] == 1)
     #expect(try await place.server.salvor("remotes", "delete", "nobody").code == 2)
   }
-
-  @Test("A server put back from a backup is found out: recovery required, exit code 5, nothing touched")
-  func restoredServersAreFoundOut() async throws {
-    let place = try Workspace()
-    let url = try await place.server.start()
-    let device = try place.device("anna", url: url)
-    try await device.sync()
-    try device.sqlite().execute("INSERT INTO site VALUES ('s1', 'Harbour', 4)")
-    try await device.sync()
-    _ = try await place.server.stop()
-    let backup = place.directory.appendingPathComponent("backup.db")
-    try FileManager.default.copyItem(atPath: place.server.database, toPath: backup.path)
-    try device.connect(to: try await place.server.start())
-    try device.sqlite().execute("INSERT INTO site VALUES ('s2', 'Corner', 2)")
-    try await device.sync()
-    _ = try await place.server.stop()
-    try FileManager.default.removeItem(atPath: place.server.database)
-    try FileManager.default.copyItem(at: backup, to: URL(fileURLWithPath: place.server.database))
-    try device.connect(to: try await place.server.start())
-    try device.sqlite().execute("INSERT INTO site VALUES ('s3', 'Mill', 3)")
-    let before = try contents(device.database)
-    let report = try await device.sync(expecting: 5)
-    #expect(report["outcome"] == "recovery-required")
-    #expect(report["recovery"]["reason"] == "server-restored")
-    #expect(report["error"]["code"] == -10400)
-    #expect(try contents(device.database) == before)
-    #expect(try place.server.sqlite().rows("SELECT id FROM site") == [["s1"]])
-    let status = try await device.salvor("status", "--json").json
-    #expect(status["queued"] == 1)
-    #expect(status["recovery"]["state"] == "required")
-    #expect(status["recovery"]["reason"] == "server-restored")
-    let id = try #require(status["remoteID"].string)
-    let log = try #require(place.server.child?.err)
-    #expect(log.contains("[-10400]") && log.contains(id))
-  }
 }
 
 /// `count` visits of one site, in one transaction.

@@ -89,6 +89,10 @@ import Testing
     case .schemaIncompatible:
       "The server's schema has changed in a way that this database cannot follow. Each difference is named."
     case .inconsistentDownload: "What was downloaded does not fit together. Nothing of it was applied; sync again."
+    case .historyParted:
+      "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
+    case .massDeletion:
+      "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
     case .failed: "Something failed that has no name of its own."
     }
   }

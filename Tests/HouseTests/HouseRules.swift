@@ -2,12 +2,14 @@
 struct HouseRules: Sendable {
   /// Modules/, in order: a module imports only what stands above it.
   static let modules = [
-    "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorServer",
-    "SalvorHost", "SalvorContracts",
+    "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
+    "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts",
   ]
 
   /// What a plug-in may import of Modules/: protocols, never an engine.
-  static let protocols = ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport"]
+  static let protocols = [
+    "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
+  ]
 
   /// Client and server meet on the wire only.
   static let engines = ["SalvorClient", "SalvorServer"]

@@ -43,7 +43,7 @@ private func removeScratch() {
   rmdir(path)
 }
 
-let sqliteClient = StoreSubject<any ClientStore> {
+let sqliteClient = StoreSubject<any ClientStore>(recovers: false) {
   let path = Scratch.path()
   return { SQLiteClientStore(path: path) }
 }

@@ -102,7 +102,7 @@ final class Handset {
     return lines
   }
 
-  private static func lines(_ bytes: UnsafeBufferPointer<UInt8>) throws -> [String] {
+  static func lines(_ bytes: UnsafeBufferPointer<UInt8>) throws -> [String] {
     var reader = DownloadChunkReader(bytes)
     var lines: [String] = []
     var table = ""
@@ -116,7 +116,7 @@ final class Handset {
         table = name
         continue
       case .row: break
-      case .key(let departure, _): mark = departure == .deleted ? "-" : "<"
+      case .key(let departure, _): mark = [.deleted: "-", .left: "<", .lost: "?"][departure] ?? ""
       }
       var values: [String] = []
       while let item = try reader.item() { values.append(item.value.description) }

@@ -1,6 +1,7 @@
 import Foundation
 import SalvorHost
 import SalvorModel
+import StandardModules
 import Testing
 
 @Suite("docs/reference/configuration.md")
@@ -25,7 +26,8 @@ struct ConfigurationReferenceTests {
 
   @Test("strategies and reasons are the code's")
   func names() {
-    let strategies = StrategyDeclaration.standard.map { "`\($0.name)`" }
+    let strategies = StandardModules.all.filter { $0.descriptor.kind == .recoveryStrategy }
+      .map { "`\($0.descriptor.name)`" }
     let reasons = RecoveryReason.allCases.map { "`\($0.rawValue)`" }
     let flat = text.split(separator: "\n").joined(separator: " ")
     #expect(flat.contains("Strategies: " + strategies.joined(separator: ", ") + "."))

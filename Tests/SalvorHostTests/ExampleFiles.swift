@@ -4,6 +4,7 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 import SalvorTransport
+import StandardModules
 
 /// The two files that docs/reference/configuration.md and the design show.
 enum ExampleFiles {
@@ -109,7 +110,7 @@ enum TestModules {
       },
       module(.authentication, "none", (any Authentication).self, [], credentials: ["principal"]) { _, _ in },
       module(.authentication, "card", (any Authentication).self, [], credentials: ["pin"]) { _, _ in },
-    ])
+    ] + StandardModules.all.filter { $0.descriptor.kind == .recoveryStrategy })
   }
 
   private static func store<Product: Sendable>(_ kind: ModuleKind, _ product: Product.Type) -> ModuleFactory {

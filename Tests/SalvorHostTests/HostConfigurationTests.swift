@@ -1,6 +1,7 @@
 import SalvorHost
 import SalvorModel
 import SalvorModuleKit
+import SalvorRecovery
 import Testing
 
 @Suite("salvor.json5 (interfaces.md)")
@@ -63,7 +64,9 @@ struct HostConfigurationTests {
     #expect(client.credentials == ["token": "hunter2"])
     #expect(client.recovery.strategy == "recover-unsynced-changes")
     #expect(client.recovery.reasons == [.schemaIncompatible: "manual"])
-    #expect(client.recovery.options.keys.sorted() == ["upload-then-recreate"])
+    #expect(
+      try client.recovery.strategies.first { $0.descriptor.name == "upload-then-recreate" }?.make().guarantees
+        .clientOnlyTables == .kept)
     #expect(client.recovery.beforeReset == directory.path + "/./before.sh")
     #expect(client.recovery.afterReset == directory.path + "/./after.sh")
     #expect(client.recovery.hookTimeoutSeconds == 300)
@@ -121,8 +124,8 @@ struct HostConfigurationTests {
       }
       """)
     let strategies =
-      "recreate, copy-and-resubscribe, upload-then-recreate, recover-unsynced-changes, "
-      + "recover-or-discard-unsynced-changes, discard-unsynced-changes, manual"
+      "copy-and-resubscribe, discard-unsynced-changes, manual, recover-or-discard-unsynced-changes, "
+      + "recover-unsynced-changes, recreate, upload-then-recreate"
     let limits = LimitSetting.all.map(\.name).joined(separator: ", ")
     let reasons = RecoveryReason.allCases.map(\.rawValue).joined(separator: ", ")
     let expected = """
@@ -307,13 +310,20 @@ struct HostConfigurationTests {
     let settings = try #require(
       try load(head + "{strategy: 'recreate', reasons: {'client-rewound': 'discard-unsynced-changes'}}}}").get()
         .client?.recovery)
-    #expect(settings.strategy(for: .serverRestored) == "recreate")
-    #expect(settings.strategy(for: .clientRewound) == "discard-unsynced-changes")
-    #expect(settings.strategy(for: .serverReplaced) == "manual")
+    func chain(_ settings: RecoverySettings) throws -> StrategyChain {
+      StrategyChain(
+        try settings.strategies.map { try $0.make() }, standard: settings.strategy, byReason: settings.reasons)
+    }
+    #expect(try chain(settings).name(for: .serverRestored) == "recreate")
+    #expect(try chain(settings).name(for: .clientRewound) == "discard-unsynced-changes")
+    #expect(try chain(settings).name(for: .serverReplaced) == "manual")
     let named = try #require(
       try load(head + "{reasons: {'server-replaced': 'recreate'}}}}").get().client?.recovery)
-    #expect(named.strategy(for: .serverReplaced) == "recreate")
-    #expect(named.strategy(for: .historyTrimmed) == "recover-unsynced-changes")
+    #expect(try chain(named).name(for: .serverReplaced) == "recreate")
+    #expect(try chain(named).name(for: .historyTrimmed) == "recover-unsynced-changes")
+    #expect(
+      try chain(named).chain(from: "recover-or-discard-unsynced-changes")
+        == ["recover-or-discard-unsynced-changes", "discard-unsynced-changes", "manual"])
   }
 
   @Test("a hook that cannot be run is warned of")

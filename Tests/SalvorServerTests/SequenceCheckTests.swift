@@ -94,13 +94,17 @@ struct HistoryCheckTests {
     #expect(checkServer(known: nil, own: own) == .inStep)
   }
 
-  @Test("a known cursor is in step, an unknown one asks for the history, a trimmed one is history-trimmed")
+  @Test(
+    "a known cursor is in step, an unknown one asks for the history, a trimmed one is history-trimmed; with a shared commit the histories parted"
+  )
   func cursors() {
-    #expect(checkHistory(cursors: [], historyIsGiven: false) == .inStep)
-    #expect(checkHistory(cursors: [.known, .known], historyIsGiven: false) == .inStep)
-    #expect(checkHistory(cursors: [.known, .unknown], historyIsGiven: false) == .historyNeeded)
-    #expect(checkHistory(cursors: [.unknown], historyIsGiven: true) == .reset(.serverRestored))
-    #expect(checkHistory(cursors: [.trimmed], historyIsGiven: false) == .reset(.historyTrimmed))
+    let shared = Commit(number: 7, id: CommitID(unchecked: String(repeating: "7", count: 32)))
+    #expect(checkHistory(cursors: [], historyIsGiven: false, shared: nil) == .inStep)
+    #expect(checkHistory(cursors: [.known, .known], historyIsGiven: true, shared: shared) == .inStep)
+    #expect(checkHistory(cursors: [.known, .unknown], historyIsGiven: false, shared: nil) == .historyNeeded)
+    #expect(checkHistory(cursors: [.unknown], historyIsGiven: true, shared: nil) == .reset(.serverRestored))
+    #expect(checkHistory(cursors: [.unknown], historyIsGiven: true, shared: shared) == .parted(shared))
+    #expect(checkHistory(cursors: [.trimmed], historyIsGiven: true, shared: shared) == .reset(.historyTrimmed))
   }
 
   private let base = Table(

@@ -136,7 +136,9 @@ struct ChunkTests {
     writer.request(first: 10, last: 11, tag: "visit 17")
     change(delete, stamp, 10, 57, ["k"])
     change(update, other, 11, 58, ["m", 1, 2, 3, 4])
-    writer.context(table: "p", keys: [["k", 1], ["l", 2]])
+    writer.context(table: "p", made: 57, key: ["k", 1])
+    writer.context(table: "q", made: 0, key: [.null])
+    writer.context(table: "p", made: 57, key: ["l", 2])
     let bytes = writer.finish()
     #expect(writer.firstCounter == 7)
     #expect(writer.lastCounter == 11)
@@ -147,7 +149,8 @@ struct ChunkTests {
       while let event = try reader.next() {
         switch event {
         case .shape(let place): found.append("shape \(place) \(reader.shapes[place].table)")
-        case .context(let table, let keys): found.append("context \(table) \(keys.map { $0.map(\.description) })")
+        case .context(let table, let made, let keys):
+          found.append("context \(table) \(made) \(keys.map { $0.map(\.description) })")
         case .request(let first, let last, let tag): found.append("request \(first)-\(last) \(tag ?? "")")
         case .change(let shape, let stamp, let counter, let made):
           var values: [String] = []
@@ -166,7 +169,8 @@ struct ChunkTests {
         "shape 1 u",
         "10 a 57 delete k",
         "11 b 58 update m,1,2,3,4",
-        "context p [[\"k\", \"1\"], [\"l\", \"2\"]]",
+        "context p 57 [[\"k\", \"1\"], [\"l\", \"2\"]]",
+        "context q 0 [[\"null\"]]",
       ])
   }
 

@@ -96,17 +96,38 @@ final class Fleet {
     try await start()
   }
 
+  /// Copies the server's database, as a nightly backup does.
+  func backup(_ name: String) async throws {
+    await stop()
+    try copyDatabase(serverPath, to: directory + "/\(name).backup")
+    try await start()
+  }
+
+  /// Puts a backup back: the side file stays, as it does on a server.
+  func restore(_ name: String) async throws {
+    await stop()
+    try copyDatabase(directory + "/\(name).backup", to: serverPath)
+    try await start()
+  }
+
   /// A device with a database of its own.
-  func device(_ name: String, schema: String? = nil, credentials: String? = nil) throws -> Device {
+  ///
+  /// - Parameter recovery: members of `client.recovery`.
+  func device(
+    _ name: String, schema: String? = nil, credentials: String? = nil, recovery: String = "",
+    adjust: @escaping @Sendable (inout SalvorClient.Configuration) -> Void = { _ in }
+  ) throws -> Device {
     let schemaFile = "schema-\(name).json5"
     _ = try write(schema ?? schemaText, schemaFile)
     let configuration = try load(
       """
       { schema: "\(schemaFile)",
         client: { storage: { module: "sqlite", path: "\(name).db" },
-                  transport: { module: "faulty", name: "\(directory)" }, credentials: { \(credentials ?? principals) } } }
+                  transport: { module: "faulty", name: "\(directory)" }, credentials: { \(credentials ?? principals) },
+                  recovery: { \(recovery) } } }
       """, "\(name).json5")
-    let device = Device(name: name, path: directory + "/\(name).db", configuration: configuration)
+    let device = Device(
+      name: name, path: directory + "/\(name).db", configuration: configuration, adjust: adjust)
     devices.append(device)
     return device
   }
@@ -145,9 +166,14 @@ final class Device {
   let name: String
   let path: String
   private let configuration: HostConfiguration
+  private let adjust: @Sendable (inout SalvorClient.Configuration) -> Void
   private var client: SalvorClient?
 
-  init(name: String, path: String, configuration: HostConfiguration) {
+  init(
+    name: String, path: String, configuration: HostConfiguration,
+    adjust: @escaping @Sendable (inout SalvorClient.Configuration) -> Void
+  ) {
+    self.adjust = adjust
     self.name = name
     self.path = path
     self.configuration = configuration
@@ -155,7 +181,7 @@ final class Device {
 
   func open() async throws -> SalvorClient {
     if let client { return client }
-    let client = try Host.makeClient(configuration)
+    let client = try Host.makeClient(configuration, adjust: adjust)
     try await client.open()
     self.client = client
     return client
@@ -202,7 +228,7 @@ func removeDirectory(_ path: String) {
     let name = withUnsafePointer(to: &entry.pointee.d_name) {
       $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
     }
-    if name != "." && name != ".." { unlink(path + "/" + name) }
+    if name != "." && name != "..", unlink(path + "/" + name) != 0 { removeDirectory(path + "/" + name) }
   }
   closedir(directory)
   rmdir(path)

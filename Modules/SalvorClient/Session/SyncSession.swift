@@ -14,15 +14,20 @@ struct SyncSession {
   private(set) var hasMadeProgress = false
   /// What the server said of itself when it was met last: it need not be remembered again.
   private(set) var met: JSONValue?
+  /// Why this database cannot synchronize before it is recovered; nothing was touched.
+  private(set) var requirement: (reason: RecoveryReason, message: String)?
+  /// False: an upload alone.
+  private let downloads: Bool
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }
 
   init(
     configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
-    met: JSONValue? = nil
+    met: JSONValue? = nil, downloads: Bool = true
   ) {
     self.met = met
+    self.downloads = downloads
     self.configuration = configuration
     self.progress = progress
     self.report = report
@@ -42,9 +47,9 @@ struct SyncSession {
     let session = try await store.beginSession(groups: groups)
     report.notices = session.notices
     if session.state.isOlderThanIdentityFile {
-      try await requireRecovery(
-        .clientRewound,
-        "This database is older than its identity file: it was put back from a copy. Nothing was touched or sent.")
+      requirement = (
+        .clientRewound, "This database is older than its identity file: it was put back from a copy."
+      )
       return
     }
     do {
@@ -54,8 +59,9 @@ struct SyncSession {
       // What is staged cannot be made whole any more: the next session downloads from the cursors anew.
       try await store.discardStaged()
       throw error
-    } catch let error as SalvorError where recoveryReason(error) != nil {
-      try await requireRecovery(recoveryReason(error)!, error.message)
+    } catch let error as SalvorError {
+      guard let reason = recoveryReason(error) else { throw error }
+      requirement = (reason, error.message)
       report.error = error
     }
   }
@@ -68,17 +74,11 @@ struct SyncSession {
     }
   }
 
-  private mutating func requireRecovery(_ reason: RecoveryReason, _ message: String) async throws {
-    try await store.setRecoveryRequired(reason, message: message)
-    report.outcome = .recoveryRequired
-    report.reason = reason
-    report.error = SalvorError(.recoveryRequired, message, context: ["reason": reason.rawValue])
-  }
-
   // MARK: - The exchange
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
     var message = begin(session, groups: try await closure(groups))
+    if !downloads { message.groups = [] }
     let download = downloadName(message.groups)
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?
@@ -191,7 +191,7 @@ struct SyncSession {
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
         + (chunk.isLast ? "&final=true" : "")
-      let response = try await request("PUT", path, chunk.bytes)
+      let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
       _ = try await response.body.collect(upTo: limits.chunkBytesMax)
       index += 1
       hasMadeProgress = true
@@ -301,34 +301,7 @@ struct SyncSession {
     report.conflicts += results.conflicts
   }
 
-  // MARK: - Requests
-
   private mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
-    try await request("POST", path, body)
-  }
-
-  private mutating func request(_ method: String, _ path: String, _ body: [UInt8]) async throws -> TransportResponse {
-    var headers = configuration.credentials
-    var body = body
-    headers["content-type"] = "application/jsonl"
-    let codings = configuration.compressions.map(\.token)
-    if !codings.isEmpty { headers["accept-encoding"] = codings.joined(separator: ", ") }
-    if body.count >= compressionBytesMin, let compression = configuration.uploadCompression {
-      body = try await ByteStream.bytes(body).compressed(by: compression).collect(upTo: Int.max)
-      headers["content-encoding"] = compression.token
-    }
-    report.roundTrips += 1
-    report.bytesSent += Int64(body.count)
-    let response = try await configuration.transport.send(
-      TransportRequest(method: method, path: path, headers: headers, body: .bytes(body), contentLength: body.count))
-    guard response.status / 100 == 2 else {
-      let text = try await response.body.collect(upTo: limits.chunkBytesMax)
-      report.bytesReceived += Int64(text.count)
-      throw Problem.error((try? JSONValue(parsing: text)) ?? .null, status: response.status)
-    }
-    return response
+    try await configuration.request("POST", path, body, counting: &report)
   }
 }
-
-/// Below this size a body is sent as it is.
-let compressionBytesMin = 512

@@ -9,7 +9,9 @@ struct ClientBench: Sendable {
   private(set) var store: any ClientStore
   private(set) var schema: Schema
   private(set) var opening: ClientOpening
-  private var commit: Int64 = 0
+  /// The server's newest commit; the number of each one it has made so far.
+  private(set) var commit: Int64 = 0
+  private(set) var commits: [Int64: Commit] = [:]
   private var downloads = 0
 
   init(_ subject: StoreSubject<any ClientStore>, _ schema: Schema) async throws {
@@ -64,7 +66,7 @@ struct ClientBench: Sendable {
   /// Settles the upload under way: all accepted but the requests that `refuse` names a reason for.
   @discardableResult
   func settle(
-    _ begun: (session: ClientSession, changes: [ReadChange]),
+    _ begun: (session: ClientSession, changes: [ReadChange]), commit: Commit? = nil,
     refuse: (ReadChange) -> RefusalReason? = { _ in nil }
   ) async throws -> SettleReport {
     let upload = try expectSome(begun.session.upload, "an upload")
@@ -81,7 +83,7 @@ struct ClientBench: Sendable {
     let report = try await store.settle(
       sequence: upload.sequence,
       results: UploadResults(
-        commit: nil, acceptedRequests: Int64(requests.count - refused.count), refused: refused))
+        commit: commit, acceptedRequests: Int64(requests.count - refused.count), refused: refused))
     await store.endSession()
     return report
   }
@@ -93,6 +95,29 @@ struct ClientBench: Sendable {
     if begun.session.upload != nil { try await settle(begun, refuse: refuse) }
     return begun.changes
   }
+
+  /// Uploads everything that waits; what the server accepts is its next commit.
+  @discardableResult
+  mutating func commitUpload(refuse: (ReadChange) -> RefusalReason? = { _ in nil }) async throws -> [ReadChange] {
+    let begun = try await begin()
+    try await settle(begun, commit: nextCommit(), refuse: refuse)
+    return begun.changes
+  }
+
+  /// The server makes a commit: by default the one after its newest.
+  @discardableResult
+  mutating func nextCommit(_ number: Int64? = nil) -> Commit {
+    commit = number ?? commit + 1
+    let made = Commit(number: commit, id: CommitID(from: SystemRandom()))
+    commits[commit] = made
+    return made
+  }
+
+  /// What the server synchronizes from here on.
+  mutating func adopt(_ schema: Schema) { self.schema = schema }
+
+  /// The server has lost this commit.
+  mutating func forget(_ number: Int64) { commits[number] = nil }
 
   /// Stages one chunk and applies it; the cursors of all groups move to the next commit.
   @discardableResult
@@ -107,29 +132,36 @@ struct ClientBench: Sendable {
     full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], download: String? = nil
   ) async throws {
     downloads += 1
+    let bytes = try payload(full: full, rows: rows, departed: departed, version: full.isEmpty ? commit + 1 : nil)
+    try await store.stage(
+      StagedChunk(download: download ?? "download \(downloads)", bytes: bytes, position: "p\(downloads)"))
+  }
+
+  /// One chunk of a download. What is lost has no version.
+  func payload(
+    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], version: Int64?
+  ) throws -> [UInt8] {
     var writer = DownloadChunkWriter()
     if !full.isEmpty { writer.full(full) }
     for (name, row) in rows {
       let table = try expectSome(schema.table(name), "the table \(name)")
       writer.table(name, columns: table.travelling.map(\.name))
-      writer.beginRow(version: full.isEmpty ? commit + 1 : nil)
+      writer.beginRow(version: version)
       for column in table.travelling { writer.value(row[try expectSome(table.columnIndex(column.name), "a column")]) }
       writer.endRow()
     }
     for (name, departure, key) in departed {
       let table = try expectSome(schema.table(name), "the table \(name)")
       writer.table(name, columns: table.travelling.map(\.name))
-      writer.beginKey(departure, version: commit + 1)
+      writer.beginKey(departure, version: departure == .lost ? nil : version)
       for value in key { writer.value(value) }
       writer.endRow()
     }
-    try await store.stage(
-      StagedChunk(download: download ?? "download \(downloads)", bytes: writer.finish(), position: "p\(downloads)"))
+    return writer.finish()
   }
 
   mutating func apply() async throws -> ApplyReport {
-    commit += 1
-    let cursor = Commit(number: commit, id: CommitID(from: SystemRandom()))
+    let cursor = nextCommit()
     return try await store.apply(
       DownloadEnd(groups: schema.groups.map { GroupState(name: $0.name, cursor: cursor, scopeDigest: "all") }))
   }

@@ -7,7 +7,8 @@ public enum ClientStoreContract {
   public typealias Subject = StoreSubject<any ClientStore>
   public typealias Case = ContractCase<Subject>
 
-  public static let cases: [Case] = opening + capture + sessions + settling + applying + displacing + retrying
+  public static let cases: [Case] =
+    opening + capture + sessions + context + settling + applying + displacing + retrying + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

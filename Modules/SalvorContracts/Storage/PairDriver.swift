@@ -23,6 +23,8 @@ struct SyncOutcome: Sendable {
   var isResend = false
   /// What was sent, without IDs.
   var sent: [String] = []
+  /// The parents that went with it.
+  var context: [ReadContext] = []
   var pages: [DownloadedPage] = []
   var applied: ApplyReport?
   var items: [DownloadedPage.Item] { pages.flatMap(\.items) }
@@ -62,9 +64,9 @@ struct PairDriver: Sendable {
     if cut == .beforeUpload { return outcome }
     if let upload = session.upload {
       outcome.isResend = upload.isResend
-      outcome.sent = try ReadUpload.changes(in: try await ReadUpload.chunks(client)).map {
-        "\($0.summary) made \($0.made)"
-      }
+      let chunks = try await ReadUpload.chunks(client)
+      outcome.sent = try ReadUpload.changes(in: chunks).map { "\($0.summary) made \($0.made)" }
+      outcome.context = try ReadUpload.context(in: chunks)
       let results = try await send(upload, client, server, remote, principal, cut)
       outcome.results = results
       guard let results, cut != .acknowledgementLost else { return outcome }

@@ -146,6 +146,31 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .outOfScope, 2: .blocked, 3: .blocked], accepted: 1)
       try await bench.expectRows("inspection", [])
     },
+    on(
+      ContractSchemas.inspections,
+      "a child is blocked by its refused parent that comes later, whatever speaks against it",
+      rule: "semantics 7"
+    ) { bench in
+      try await bench.write(
+        .insert("establishment", ["id": "us", "name": "e", "region": "US"]),
+        .insert("inspection", ["id": "theirs", "establishment_id": "us", "date": "d"]))
+      // In a small upload and in a large one, which a store may look at in parts.
+      for others in [0, 300] {
+        var device = try await bench.device(parameters: ["region": ["EU"]])
+        let name = "new \(others)"
+        let long = Value.text(String(repeating: "name", count: 100))
+        var sent: [Sent] = [
+          .insert("inspection", ["id": "theirs", "establishment_id": .text(name), "date": "d", "inspector": .null])
+        ]
+        for other in 0..<others {
+          sent.append(.insert("establishment", ["id": .text("eu \(other)"), "name": long, "region": "EU"]))
+        }
+        sent.append(.insert("establishment", ["id": .text(name), "name": "e", "region": "US"]))
+        let results = try await device.process([device.chunk(sent)], as: SequenceID(from: SystemRandom()))
+        try expectRefused(results, [1: .blocked, Int64(others) + 2: .outOfScope], accepted: Int64(others))
+        try await bench.expectRows("inspection", [["theirs", "us", "d", .null]])
+      }
+    },
     on(ContractSchemas.seats, "a request that takes a value which a refused one frees is blocked", rule: "semantics 7")
     {
       bench in

@@ -13,7 +13,7 @@ public enum ServerStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + remotes + staging + processing + conflicts + refusals + dependence + scope + feed + pages
+    opening + remotes + staging + processing + conflicts + refusals + dependence + scope + feed + pages + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

@@ -90,7 +90,7 @@ public struct StoreComparison: Sendable {
   }
 
   private struct Outcome {
-    /// What stores must agree on: a refused write, the results of an upload.
+    /// What stores must agree on: a refused write, the results of an upload and the context that went with it.
     var summary: String
     /// What else went to and fro, for a person.
     var detail = ""
@@ -117,7 +117,8 @@ public struct StoreComparison: Sendable {
       }
       let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
       return Outcome(
-        summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0)",
+        summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
+          + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
         detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)")
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()

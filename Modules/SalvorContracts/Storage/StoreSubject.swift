@@ -17,14 +17,19 @@ public struct StoreSubject<Store: Sendable>: Sendable {
   /// A database that nobody has used before, and that no other case uses.
   public var makeDatabase: @Sendable () async throws -> Database
 
-  public init(makeDatabase: @escaping @Sendable () async throws -> Database) {
+  /// Whether the stores recover (`RecoveringClientStore`, `RecoveringServerStore`). A subject that says no is not put
+  /// through the cases about recovery, and must have none of it: nothing is left out in silence.
+  public var recovers: Bool
+
+  public init(recovers: Bool = true, makeDatabase: @escaping @Sendable () async throws -> Database) {
+    self.recovers = recovers
     self.makeDatabase = makeDatabase
   }
 
   /// The same databases, with every store wrapped: how broken doubles are made.
   public func wrapped(_ wrap: @escaping @Sendable (Store) -> Store) -> StoreSubject<Store> {
     let makeDatabase = makeDatabase
-    return StoreSubject {
+    return StoreSubject(recovers: recovers) {
       let make = try await makeDatabase()
       return { wrap(try await make()) }
     }

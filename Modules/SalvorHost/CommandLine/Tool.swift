@@ -21,7 +21,9 @@ public enum Tool {
   }
 
   static let commands: [Command] = [
-    .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .remotes, .remotesList, .remotesShow,
+    .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .recover, .backups, .backupsRestore,
+    .backupsDelete,
+    .remotes, .remotesList, .remotesShow,
     .remotesDelete, .serverStats,
   ]
 

@@ -85,13 +85,11 @@ extension HostConfiguration {
   ///   - environment: for `${NAME}`.
   ///   - sections: those that will be used. An unset `${NAME}` in another one is a warning: a server need not know a
   ///     device's token.
-  ///   - strategies: the recovery strategies that there are.
   ///   - conflictPolicies: the conflict policies that there are.
   ///   - template: clock, randomness and log for the modules; directory, environment and limits are the file's.
   public static func load(
     path: String, registry: ModuleRegistry, environment: [String: String],
     sections: Set<HostSection> = Set(HostSection.allCases),
-    strategies: [StrategyDeclaration] = StrategyDeclaration.standard,
     conflictPolicies: [String] = SchemaDecoder.builtInConflictPolicies, template: ModuleContext = ModuleContext()
   ) -> ConfigurationResult {
     let root: ConfigurationValue
@@ -100,7 +98,7 @@ extension HostConfiguration {
     case .failure(let diagnostic): return ConfigurationResult(configuration: nil, diagnostics: [diagnostic])
     }
     var decoder = HostConfigurationDecoder(
-      file: path, registry: registry, environment: environment, sections: sections, strategies: strategies,
+      file: path, registry: registry, environment: environment, sections: sections,
       conflictPolicies: conflictPolicies, template: template)
     return decoder.decode(root)
   }

@@ -9,7 +9,6 @@ struct HostConfigurationDecoder {
   let registry: ModuleRegistry
   let environment: [String: String]
   let sections: Set<HostSection>
-  let strategies: [StrategyDeclaration]
   let conflictPolicies: [String]
   let template: ModuleContext
 
@@ -203,7 +202,8 @@ struct HostConfigurationDecoder {
       .clientTransport, under: "transport", of: &section, context, as: (any ClientTransport).self)
     let compression = decodeClientCompression(&section, context)
     let credentials = decodeCredentials(&section)
-    let recovery = RecoverySettings.decode(&section, directory: directory, strategies: strategies)
+    let recovery = RecoverySettings.decode(
+      &section, directory: directory, registry: registry, context: context)
     var individualDeletion = false
     if var archive = section.object("errorArchive") {
       individualDeletion = archive.boolean("individualDeletion", default: false)

@@ -38,6 +38,8 @@ public struct LimitSetting: Sendable {
       "a session that nobody continues is given up after this"),
     setting("connectionsMax", \.connectionsMax, 1...1_000_000, "connections at one time"),
     setting("attemptsMax", \.attemptsMax, 1...1000, "tries of one exchange"),
+    setting(
+      "recoveriesMax", \.recoveriesMax, 1...100_000, "devices that recover at one time; others are told to come back"),
   ]
 
   private static func setting<Integer: FixedWidthInteger & Sendable>(

@@ -1,30 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
-
-/// A recovery strategy as the configuration knows it: its name, and how its options are read.
-public struct StrategyDeclaration: Sendable {
-  public var name: String
-  /// Reads every option of the strategy through the reader, which collects what is wrong.
-  public var readOptions: @Sendable (inout OptionReader) -> Void
-
-  public init(_ name: String, readOptions: @escaping @Sendable (inout OptionReader) -> Void = { _ in }) {
-    self.name = name
-    self.readOptions = readOptions
-  }
-
-  /// The strategies of semantics 9.
-  public static let standard: [StrategyDeclaration] = [
-    StrategyDeclaration("recreate"),
-    StrategyDeclaration("copy-and-resubscribe"),
-    StrategyDeclaration("upload-then-recreate") { reader in
-      _ = reader.choice("then", among: ["recreate", "copy-and-resubscribe"], default: "recreate")
-    },
-    StrategyDeclaration("recover-unsynced-changes"),
-    StrategyDeclaration("recover-or-discard-unsynced-changes"),
-    StrategyDeclaration("discard-unsynced-changes"),
-    StrategyDeclaration("manual"),
-  ]
-}
+import SalvorRecovery
 
 /// Which lost rows a device offers to a restored server (semantics 10).
 public enum HealMode: String, Sendable, CaseIterable {
@@ -36,8 +12,8 @@ public struct RecoverySettings: Sendable {
   public var strategy = "recover-unsynced-changes"
   /// A strategy for one reason.
   public var reasons: [RecoveryReason: String] = [:]
-  /// The options of each strategy that has some, checked; by the strategy's name.
-  public var options: [String: ConfigurationValue] = [:]
+  /// Every strategy of the host, with the file's options.
+  public var strategies: [PreparedModule<any RecoveryStrategy>] = []
   /// Paths of programs, relative to the working directory like every other path here.
   public var beforeReset: String?
   public var afterReset: String?
@@ -49,20 +25,18 @@ public struct RecoverySettings: Sendable {
 
   public init() {}
 
-  /// The strategy for a reason. `server-replaced` is manual unless the file names one for it (semantics 6).
-  public func strategy(for reason: RecoveryReason) -> String {
-    reasons[reason] ?? (reason == .serverReplaced ? "manual" : strategy)
-  }
-
   static func decode(
-    _ section: inout OptionReader, directory: String, strategies: [StrategyDeclaration]
+    _ section: inout OptionReader, directory: String, registry: ModuleRegistry, context: ModuleContext
   ) -> RecoverySettings {
     var settings = RecoverySettings()
-    guard var reader = section.object("recovery") else { return settings }
-    let names = strategies.map(\.name)
+    guard var reader = section.object("recovery") else {
+      settings.prepareStrategies(nil, registry, context)
+      return settings
+    }
+    let names = registry.names(of: .recoveryStrategy)
     settings.strategy = reader.choice("strategy", among: names, default: settings.strategy) ?? settings.strategy
     settings.decodeReasons(&reader, names)
-    settings.decodeOptions(&reader, strategies)
+    settings.decodeOptions(&reader, registry, context)
     if var hooks = reader.object("hooks") {
       settings.beforeReset = hook(&hooks, "beforeReset", directory)
       settings.afterReset = hook(&hooks, "afterReset", directory)
@@ -87,18 +61,31 @@ public struct RecoverySettings: Sendable {
     reader.finish(child: routes)
   }
 
-  private mutating func decodeOptions(_ reader: inout OptionReader, _ strategies: [StrategyDeclaration]) {
-    guard var list = reader.object("options") else { return }
-    for strategy in strategies {
-      guard let value = list.value(strategy.name) else { continue }
-      var child = OptionReader(value, file: list.file, path: list.join(strategy.name))
-      if case .object = value.content {
-        strategy.readOptions(&child)
-        options[strategy.name] = value
-      }
-      list.finish(child: child)
+  private mutating func decodeOptions(
+    _ reader: inout OptionReader, _ registry: ModuleRegistry, _ context: ModuleContext
+  ) {
+    guard var list = reader.object("options") else {
+      prepareStrategies(nil, registry, context)
+      return
     }
+    prepareStrategies(&list, registry, context)
     reader.finish(child: list)
+  }
+
+  /// Each strategy with its options of the file, or none.
+  private mutating func prepareStrategies(
+    _ list: UnsafeMutablePointer<OptionReader>?, _ registry: ModuleRegistry, _ context: ModuleContext
+  ) {
+    for name in registry.names(of: .recoveryStrategy) {
+      guard let factory = try? registry.factory(.recoveryStrategy, name) else { continue }
+      let value = list?.pointee.value(name)
+      var options = OptionReader(
+        value ?? ConfigurationValue(.object([]), line: 0), file: list?.pointee.file ?? "",
+        path: list?.pointee.join(name) ?? name)
+      let make = factory.prepare(&options, context, as: (any RecoveryStrategy).self)
+      if value != nil { list?.pointee.finish(child: options) }
+      if let make { strategies.append(PreparedModule(descriptor: factory.descriptor, make: make)) }
+    }
   }
 
   private static func hook(_ reader: inout OptionReader, _ key: String, _ directory: String) -> String? {

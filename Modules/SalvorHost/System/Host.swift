@@ -1,6 +1,7 @@
 import SalvorClient
 import SalvorModel
 import SalvorModuleKit
+import SalvorRecovery
 import SalvorServer
 import SalvorStorage
 import SalvorTransport
@@ -22,19 +23,39 @@ public enum Host {
   }
 
   /// The device's client; its database is opened by its first use.
-  public static func makeClient(_ configuration: HostConfiguration) throws -> SalvorClient {
+  ///
+  /// - Parameter adjust: the last word over what the file gives, e.g. callbacks of the application.
+  public static func makeClient(
+    _ configuration: HostConfiguration, adjust: (inout SalvorClient.Configuration) -> Void = { _ in }
+  ) throws -> SalvorClient {
     guard let section = configuration.client else {
       throw SalvorError(
         .configuration,
         "\(configuration.file) has no \"client\" section: it is a server's. Name a device's file with --config.")
     }
     let compression = try section.compression?.make()
-    return SalvorClient(
-      SalvorClient.Configuration(
-        schema: configuration.schema, principal: section.credentials["principal"] ?? "",
-        store: try section.storage.make(), transport: try section.transport.make(),
-        credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
-        uploadCompression: compression, limits: section.limits))
+    var made = SalvorClient.Configuration(
+      schema: configuration.schema, principal: section.credentials["principal"] ?? "",
+      store: try section.storage.make(), transport: try section.transport.make(),
+      credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
+      uploadCompression: compression, limits: section.limits,
+      recovery: try recovery(section.recovery))
+    adjust(&made)
+    return SalvorClient(made)
+  }
+
+  private static func recovery(_ settings: RecoverySettings) throws -> RecoveryConfiguration {
+    var recovery = RecoveryConfiguration(
+      strategies: try settings.strategies.map { try $0.make() }, strategy: settings.strategy,
+      reasons: settings.reasons, backupsKept: settings.backupsKept)
+    func program(_ path: String?, _ name: String) -> RecoveryConfiguration.Hook? {
+      guard let path else { return nil }
+      let program = HookProgram(name: name, path: path, timeoutSeconds: settings.hookTimeoutSeconds)
+      return { notice in try await program.run(notice) }
+    }
+    recovery.beforeReset = program(settings.beforeReset, "beforeReset")
+    recovery.afterReset = program(settings.afterReset, "afterReset")
+    return recovery
   }
 
   /// The server, its database open, not listening yet.
@@ -58,8 +79,10 @@ public enum Host {
       ServerConfiguration(
         schema: configuration.schema, store: try section.storage.make(),
         authentication: authentication, compressions: try section.compressions.map { try $0.make() },
-        limits: section.limits, historyCheck: section.historyCheck, administrationToken: section.administrationToken,
-        log: log),
+        limits: section.limits, historyCheck: section.historyCheck,
+        clientRecoveryEnabled: section.clientRecoveryEnabled,
+        selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
+        administrationToken: section.administrationToken, log: log),
       transport: transport, retentionMilliseconds: section.tombstoneRetentionMilliseconds)
   }
 

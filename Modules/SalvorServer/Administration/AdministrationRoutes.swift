@@ -20,6 +20,9 @@ extension ServerEngine {
       guard let id = RemoteID(parts[2]), try await delete(remote: id, block: request.path.hasSuffix("?block=true"))
       else { throw notFound(request) }
       return TransportResponse(status: 204, contentLength: 0)
+    case ("POST", "remotes", 4) where parts[3] == "reset":
+      guard let id = RemoteID(parts[2]), try await demandReset(of: id) else { throw notFound(request) }
+      return TransportResponse(status: 204, contentLength: 0)
     case ("GET", "stats", 2):
       return json(try await configuration.store.stats().json)
     default: throw notFound(request)
@@ -43,6 +46,16 @@ extension ServerEngine {
   public func delete(remote: RemoteID, block: Bool = false) async throws -> Bool {
     guard try await configuration.store.deleteRemote(remote, block: block) else { return false }
     configuration.log("An administrator deleted remote ID '\(remote)'\(block ? " and blocked it" : "").")
+    return true
+  }
+
+  /// The remote's next begin is answered with `operator-requested`, until it has recovered. False: there is none.
+  public func demandReset(of remote: RemoteID) async throws -> Bool {
+    guard let store = configuration.store as? any RecoveringServerStore else {
+      throw SalvorError(.notFound, "This server's storage module knows no resets. Use the storage \"sqlite\".")
+    }
+    guard try await store.demandReset(remote, true) else { return false }
+    configuration.log("An administrator demands a reset of remote ID '\(remote)'.")
     return true
   }
 
@@ -72,6 +85,7 @@ extension RemoteRecord {
       "id": .string(id.text), "principal": .string(principal), "blocked": .bool(isBlocked),
       "deleted": .bool(isDeleted), "sequence": sequence.map { .string($0.text) } ?? .null,
       "registered": .integer(registered), "lastUpload": lastUpload.map(JSONValue.integer) ?? .null,
+      "resetDemanded": .bool(isResetDemanded),
     ]
   }
 }

@@ -17,6 +17,14 @@ public final class ServerMetrics: Sendable {
   public let refused = Counter()
   public let downloads = Counter()
   public let resets = Counter()
+  /// Begins that were told to rewind.
+  public let rewinds = Counter()
+  private let recoveriesByReason = Mutex<[String: Int64]>([:])
+
+  func countRecovery(_ reason: String) { recoveriesByReason.withLock { $0[reason, default: 0] += 1 } }
+
+  /// Recoveries begun, by the reason that the server gave: a `RecoveryReason`, `history-parted`, or `none`.
+  public var recoveries: [String: Int64] { recoveriesByReason.withLock { $0 } }
 }
 
 extension ServerEngine {
@@ -32,9 +40,13 @@ extension ServerEngine {
       ("salvor_requests_refused_total", "Requests of uploads that were refused", metrics.refused.value),
       ("salvor_downloads_total", "Downloads begun", metrics.downloads.value),
       ("salvor_resets_total", "Begins refused with a reason for recovery", metrics.resets.value),
+      ("salvor_rewinds_total", "Begins refused with a commit to rewind to", metrics.rewinds.value),
     ]
+    let recovering = recoveries.counts
     let gauges: [(String, String, Int64)] = [
       ("salvor_sessions", "Sessions under way", Int64(sessions.count)),
+      ("salvor_recoveries", "Remote IDs that recover", Int64(recovering.underWay)),
+      ("salvor_recoveries_waiting", "Remote IDs that were told to come back to recover", Int64(recovering.waiting)),
       ("salvor_remotes", "Remote IDs known", stats.remotes),
       ("salvor_head_commit", "Number of the newest commit", stats.head.number),
       ("salvor_log_entries", "Entries of the change log", stats.logEntries),
@@ -43,6 +55,9 @@ extension ServerEngine {
     func lines(_ list: [(String, String, Int64)], _ type: String) -> String {
       list.map { "# HELP \($0.0) \($0.1).\n# TYPE \($0.0) \(type)\n\($0.0) \($0.2)\n" }.joined()
     }
+    let name = "salvor_recoveries_total"
+    let byReason = metrics.recoveries.sorted { $0.key < $1.key }.map { "\(name){reason=\"\($0.key)\"} \($0.value)\n" }
     return lines(counters, "counter") + lines(gauges, "gauge")
+      + "# HELP \(name) Recoveries begun, by reason.\n# TYPE \(name) counter\n" + byReason.joined()
   }
 }

@@ -25,18 +25,24 @@ extension ServerEngine {
     }
     let message = session.begin.message
     let pages = PageSource(
-      engine: self, session: session,
+      engine: self, remote: session.remote, principal: session.principal,
       groups: message.groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: message.position)
+      position: message.position, touch: { [sessions] in sessions.touch(session) },
+      finished: { [sessions] in sessions.close(session) })
+    return try await answer(head.bytes, pages, request)
+  }
+
+  /// `head`, and the pages after it.
+  func answer(
+    _ head: [UInt8], _ pages: PageSource, _ request: TransportRequest
+  ) async throws -> TransportResponse {
     let first = try await pages.nextPage()
-    var bytes = head.bytes
-    bytes += first.bytes
     metrics.downloads.add(1)
     if first.isLast {
-      sessions.close(session)
-      return try await respond(bytes, request)
+      pages.finished()
+      return try await respond(head + first.bytes, request)
     }
-    return try await respond(streaming: bytes, pages, request)
+    return try respond(streaming: pages.stream(after: head + first.bytes), request)
   }
 
   /// Who the server is, and whom it takes the device for.
@@ -51,7 +57,7 @@ extension ServerEngine {
   }
 
   /// A body of known length, compressed where that is worth it and the client takes it.
-  private func respond(_ bytes: [UInt8], _ request: TransportRequest) async throws -> TransportResponse {
+  func respond(_ bytes: [UInt8], _ request: TransportRequest) async throws -> TransportResponse {
     var headers = ["content-type": "application/jsonl"]
     var bytes = bytes
     if bytes.count >= compressionBytesMin, let compression = acceptedCompression(request) {
@@ -62,11 +68,9 @@ extension ServerEngine {
     return TransportResponse(status: 200, headers: headers, body: .bytes(bytes), contentLength: bytes.count)
   }
 
-  private func respond(
-    streaming head: [UInt8], _ pages: PageSource, _ request: TransportRequest
-  ) async throws -> TransportResponse {
+  func respond(streaming body: ByteStream, _ request: TransportRequest) throws -> TransportResponse {
     var headers = ["content-type": "application/jsonl"]
-    var stream = pages.stream(after: head)
+    var stream = body
     if let compression = acceptedCompression(request) {
       stream = try stream.compressed(by: compression)
       headers["content-encoding"] = compression.token
@@ -97,15 +101,26 @@ actor PageSource {
   }
 
   private let engine: ServerEngine
-  private let session: SessionTable.Session
+  private let remote: RemoteID
+  private let principal: Principal
+  /// A piece was sent.
+  private let touch: @Sendable () -> Void
+  /// Nothing more will be sent.
+  nonisolated let finished: @Sendable () -> Void
   private let groups: [GroupState]
   private var position: String?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
 
-  init(engine: ServerEngine, session: SessionTable.Session, groups: [GroupState], position: String?) {
+  init(
+    engine: ServerEngine, remote: RemoteID, principal: Principal, groups: [GroupState], position: String?,
+    touch: @escaping @Sendable () -> Void, finished: @escaping @Sendable () -> Void
+  ) {
     self.engine = engine
-    self.session = session
+    self.remote = remote
+    self.principal = principal
+    self.touch = touch
+    self.finished = finished
     self.groups = groups
     self.position = position
   }
@@ -134,9 +149,9 @@ actor PageSource {
     ahead = nil
     do {
       let piece = try await task.value
-      engine.sessions.touch(session)
+      touch()
       if piece.isLast {
-        engine.sessions.close(session)
+        finished()
       } else {
         prefetch()
       }
@@ -144,7 +159,7 @@ actor PageSource {
     } catch {
       // The response has begun: the problem is a line of it, and the download can go on from its last position.
       isFinished = true
-      engine.sessions.close(session)
+      finished()
       let problem: JSONValue = ["problem": Problem.json(asSalvorError(error))]
       return problem.bytes + [0x0A]
     }
@@ -152,14 +167,14 @@ actor PageSource {
 
   private func close() {
     ahead?.cancel()
-    engine.sessions.close(session)
+    finished()
   }
 
   /// The next page's text, with its position or end line.
   func nextPage() async throws -> Piece {
     let page = try await engine.configuration.store.page(
       PageRequest(
-        remote: session.remote, principal: session.principal, groups: groups, position: position,
+        remote: remote, principal: principal, groups: groups, position: position,
         bytesTarget: engine.configuration.limits.chunkBytesTarget))
     var bytes = page.bytes
     let line: JSONValue

@@ -5,6 +5,8 @@ import SalvorStorage
 enum HistoryVerdict: Sendable, Hashable {
   case inStep
   case reset(RecoveryReason)
+  /// The server lost commits that the device has seen; both made this one: the device rewinds to it.
+  case parted(Commit)
   /// The client must send its sparse list of commits.
   case historyNeeded
 }
@@ -16,10 +18,12 @@ func checkServer(known: ServerID?, own: ServerID) -> HistoryVerdict {
 
 /// The cursor lines of semantics 6.
 ///
-/// A cursor that this server never gave, with an earlier commit shared, is the case for a rewind; until a build has it,
-/// and where nothing is shared, the reason is `server-restored`.
-func checkHistory(cursors: [CursorFinding], historyIsGiven: Bool) -> HistoryVerdict {
-  if cursors.contains(.unknown) { return historyIsGiven ? .reset(.serverRestored) : .historyNeeded }
+/// - Parameter shared: the newest commit that both sides have made; nil: none, or this server cannot help with a rewind.
+func checkHistory(cursors: [CursorFinding], historyIsGiven: Bool, shared: Commit?) -> HistoryVerdict {
+  if cursors.contains(.unknown) {
+    guard historyIsGiven else { return .historyNeeded }
+    return shared.map(HistoryVerdict.parted) ?? .reset(.serverRestored)
+  }
   if cursors.contains(.trimmed) { return .reset(.historyTrimmed) }
   return .inStep
 }

@@ -12,6 +12,15 @@ struct SessionBegin: Sendable {
   var sendsConfig = false
 }
 
+/// What the checks of a begin found that ask about the remote: sequence IDs and history.
+enum BeginVerdict: Sendable, Hashable {
+  case accepted(answersAgain: Bool)
+  case reset(RecoveryReason)
+  case parted(Commit)
+  /// The device must say what it remembers of this.
+  case historyNeeded(String)
+}
+
 extension ServerEngine {
   /// The checks of a begin, in the order of semantics 5. Throws the error that the first failing one names; nothing has
   /// been staged, applied or answered by then.
@@ -19,68 +28,89 @@ extension ServerEngine {
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
       throw refusal(reason, message, stored: nil)
     }
-    let admission = try await configuration.store.admit(
-      AdmissionQuery(
-        remote: message.remote, previous: message.previous, current: message.current,
-        cursors: message.groups.compactMap(\.cursor), olderSequences: message.history?.sequences ?? [],
-        commits: message.history?.commits ?? []))
-    if let remote = admission.remote {
-      if remote.isBlocked {
-        throw SalvorError(
-          .remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.",
-          context: ["remote": message.remote.text])
-      }
-      if remote.principal != principal.name && !remote.isDeleted {
-        throw SalvorError(
-          .remoteOfAnother,
-          "This remote ID belongs to another principal. A device's queue is never sent as another user: sign in as the first one, or start a new database.",
-          context: ["remote": message.remote.text])
-      }
-    }
+    let admission = try await admission(of: message, principal: principal)
     if admission.remote == nil || admission.remote?.isDeleted == true {
       try await configuration.store.register(message.remote, principal: principal.name)
       metrics.registrations.add(1)
     }
     var begin = SessionBegin(message: message)
-    begin.answersAgain = try await checkSequence(message, admission)
-    if configuration.historyCheck {
-      switch checkHistory(cursors: admission.cursors, historyIsGiven: message.history != nil) {
-      case .inStep: break
-      case .historyNeeded: throw historyNeeded("commits")
-      case .reset(let reason): throw refusal(reason, message, stored: admission.remote?.sequence)
-      }
+    switch try await verdict(on: message, admission) {
+    case .accepted(let answersAgain): begin.answersAgain = answersAgain
+    case .reset(let reason): throw refusal(reason, message, stored: admission.stored)
+    case .parted(let shared): throw parting(message, admission, shared)
+    case .historyNeeded(let what): throw historyNeeded(what)
     }
     begin.sendsConfig = try checkSchema(message)
     return begin
   }
 
-  private func checkSequence(_ message: BeginMessage, _ admission: Admission) async throws -> Bool {
-    let stored = admission.remote.flatMap { $0.isDeleted ? nil : $0.sequence }
+  /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.
+  func admission(of message: BeginMessage, principal: Principal) async throws -> Admission {
+    let history = message.history
+    guard max(history?.sequences.count ?? 0, history?.commits.count ?? 0) <= RecoveryLimits.historyMax else {
+      throw SalvorError(
+        .tooLarge, "A begin's history names at most \(RecoveryLimits.historyMax) commits and sequence IDs.")
+    }
+    let cursors = message.groups.compactMap(\.cursor)
+    let admission = try await configuration.store.admit(
+      AdmissionQuery(
+        remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
+        olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? []))
+    guard let remote = admission.remote else { return admission }
+    if remote.isBlocked {
+      throw SalvorError(
+        .remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.",
+        context: ["remote": message.remote.text])
+    }
+    if remote.principal != principal.name && !remote.isDeleted {
+      throw SalvorError(
+        .remoteOfAnother,
+        "This remote ID belongs to another principal. A device's queue is never sent as another user: sign in as the first one, or start a new database.",
+        context: ["remote": message.remote.text])
+    }
+    return admission
+  }
+
+  /// The checks that come after registration and before the schema.
+  func verdict(on message: BeginMessage, _ admission: Admission) async throws -> BeginVerdict {
+    if admission.remote?.isResetDemanded == true { return .reset(.operatorRequested) }
+    let answersAgain: Bool
+    switch try await checkSequence(message, admission) {
+    case .inStep, .remoteForgotten: answersAgain = false
+    case .answerAgain: answersAgain = true
+    case .historyNeeded: return .historyNeeded("sequences")
+    case .reset(let reason): return .reset(reason)
+    }
+    guard configuration.historyCheck else { return .accepted(answersAgain: answersAgain) }
+    let canRewind = configuration.store is any RecoveringServerStore
+    let history = checkHistory(
+      cursors: admission.cursors, historyIsGiven: message.history != nil, shared: canRewind ? admission.lastShared : nil
+    )
+    return switch history {
+    case .inStep: .accepted(answersAgain: answersAgain)
+    case .historyNeeded: .historyNeeded("commits")
+    case .reset(let reason): .reset(reason)
+    case .parted(let shared): .parted(shared)
+    }
+  }
+
+  private func checkSequence(_ message: BeginMessage, _ admission: Admission) async throws -> SequenceVerdict {
+    let stored = admission.stored
     var isRecorded = false
     if let current = message.current, stored != current, admission.remote?.isDeleted == true {
       isRecorded = try await configuration.store.results(message.remote, sequence: current) != nil
     }
-    let verdict = SalvorServer.checkSequence(
+    return SalvorServer.checkSequence(
       stored: stored, previous: message.previous, current: message.current, isRecorded: isRecorded,
       previousIsOlder: admission.previousIsOlder, remembered: message.history?.sequences,
       cursorIsKnown: !admission.cursors.isEmpty && admission.cursors.allSatisfy { $0 != .unknown })
-    switch verdict {
-    case .inStep, .remoteForgotten: return false
-    case .answerAgain: return true
-    case .historyNeeded: throw historyNeeded("sequences")
-    case .reset(let reason): throw refusal(reason, message, stored: stored)
-    }
   }
 
   /// Whether the device needs the SyncConfig.
   private func checkSchema(_ message: BeginMessage) throws -> Bool {
     if message.schemaDigest == config.digest { return false }
     if compatibleDigests.withLock({ $0.contains(message.schemaDigest) }) { return true }
-    guard let tables = message.history?.tables.array else { throw historyNeeded("tables") }
-    let device = try tables.map { try TableDefinition.table($0) }
-    let differences = destructiveDifferences(
-      device: device, deviceVersion: message.schemaVersion, server: config.entries.map(\.table),
-      serverVersion: config.schemaVersion)
+    let differences = try schemaDifferences(message)
     guard differences.isEmpty else {
       let list = differences.joined(separator: "; ")
       log(refused: message, stored: nil, reason: .schemaIncompatible)
@@ -96,7 +126,16 @@ extension ServerEngine {
     return true
   }
 
-  private func historyNeeded(_ what: String) -> SalvorError {
+  /// The destructive differences between the device's schema and this server's, each named.
+  func schemaDifferences(_ message: BeginMessage) throws -> [String] {
+    if message.schemaDigest == config.digest { return [] }
+    guard let tables = message.history?.tables.array else { throw historyNeeded("tables") }
+    return destructiveDifferences(
+      device: try tables.map { try TableDefinition.table($0) }, deviceVersion: message.schemaVersion,
+      server: config.entries.map(\.table), serverVersion: config.schemaVersion)
+  }
+
+  func historyNeeded(_ what: String) -> SalvorError {
     SalvorError(.historyNeeded, "Begin again with the history that the device remembers.", context: ["need": what])
   }
 
@@ -109,6 +148,20 @@ extension ServerEngine {
       context: ["reason": reason.rawValue, "remote": message.remote.text])
   }
 
+  /// The server lost commits that the device has seen, and both share an earlier one: no error to a person.
+  private func parting(_ message: BeginMessage, _ admission: Admission, _ shared: Commit) -> SalvorError {
+    metrics.rewinds.add(1)
+    configuration.log(
+      "Remote ID '\(message.remote)' has seen commits that this server lost; commit \(shared.number) is the newest that both have (the server's newest: \(admission.head.number)). It rewinds."
+    )
+    return SalvorError(
+      .historyParted,
+      "The server lost commits that the device has seen. The device goes back to commit \(shared.number), which both have, and offers what was lost.",
+      context: [
+        "reason": RecoveryReason.serverRestored.rawValue, "remote": message.remote.text, "shared": "\(shared.number)",
+      ])
+  }
+
   /// The line that an administrator looks for, with the three IDs and the remote ID.
   private func log(refused message: BeginMessage, stored: SequenceID?, reason: RecoveryReason) {
     configuration.log(
@@ -117,4 +170,9 @@ extension ServerEngine {
         + "the remote previous sequence ID: \(message.previous?.text ?? "none"), "
         + "and the current sequence ID: \(message.current?.text ?? "none")")
   }
+}
+
+extension Admission {
+  /// S; nil where the remote is unknown, or an administrator deleted it.
+  var stored: SequenceID? { remote.flatMap { $0.isDeleted ? nil : $0.sequence } }
 }

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 import Synchronization
 
 /// The sessions under way: one for each remote (semantics 4).
@@ -31,21 +32,33 @@ final class SessionTable: Sendable {
     let token = hexadecimal(random.bytes(16))
     return try sessions.withLock { sessions in
       let message = begin.message
-      if let other = sessions[message.remote], now - other.lastSeen < idleMilliseconds {
-        let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
-        guard isSame else {
-          throw SalvorError(
-            .sessionInUse,
-            "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",
-            context: ["remote": message.remote.text],
-            retryAfterMilliseconds: min(30_000, max(100, idleMilliseconds - (now - other.lastSeen))))
-        }
-      }
+      try refuseAnother(message, sessions, now)
       let session = Session(
         token: token, remote: message.remote, principal: principal, previous: message.previous,
         current: message.current, begin: begin, lastSeen: now)
       sessions[message.remote] = session
       return session
+    }
+  }
+
+  /// A recovery begins: the session of the same database ends, that of another one with its remote ID is in the way.
+  func giveWay(to message: BeginMessage) throws {
+    let now = clock.now()
+    try sessions.withLock { sessions in
+      try refuseAnother(message, sessions, now)
+      sessions[message.remote] = nil
+    }
+  }
+
+  private func refuseAnother(_ message: BeginMessage, _ sessions: [RemoteID: Session], _ now: Int64) throws {
+    guard let other = sessions[message.remote], now - other.lastSeen < idleMilliseconds else { return }
+    let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
+    guard isSame else {
+      throw SalvorError(
+        .sessionInUse,
+        "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",
+        context: ["remote": message.remote.text],
+        retryAfterMilliseconds: min(30_000, max(100, idleMilliseconds - (now - other.lastSeen))))
     }
   }
 

@@ -4,37 +4,74 @@ import SalvorWire
 
 /// A download changes the bases (semantics 2 and 4).
 extension ClientContent {
-  /// Reads everything staged, in order, into the bases. A later line of a row replaces an earlier one.
-  mutating func takeBases() throws -> ApplyReport {
-    var full: Set<String> = []
-    var arrived: [RowName: Row?] = [:]
-    for chunk in staged {
-      try chunk.bytes.withUnsafeBufferPointer { buffer in
+  /// Reads download payloads, in order. A later line of a row replaces an earlier one.
+  func arrivals(in payloads: [[UInt8]]) throws -> Arrivals {
+    var arrivals = Arrivals()
+    for payload in payloads {
+      try payload.withUnsafeBufferPointer { buffer in
         var reader = DownloadChunkReader(buffer)
         var table: Table?
         var columns: [String] = []
         while let event = try reader.next() {
           switch event {
-          case .full(let tables): full.formUnion(tables)
+          case .full(let tables): arrivals.full.formUnion(tables)
           case .table(let name, let names):
             table = schema.table(name)
             columns = names
-          case .row:
+          case .row(let version):
             var values: [Value] = []
             while let item = try reader.item() { values.append(item.value) }
             guard let table, table.maintained != .client else { throw Self.unknownTable() }
             let row = try self.row(of: table, columns, values)
-            arrived[RowName(table: table.name, key: table.key(of: row))] = .some(row)
-          case .key:
+            arrivals.add(RowName(table: table.name, key: table.key(of: row)), row, version)
+          case .key(let departure, let version):
             var key: Key = []
             while let item = try reader.item() { key.append(item.value) }
             guard let table, table.maintained != .client else { throw Self.unknownTable() }
-            arrived[RowName(table: table.name, key: key)] = .some(nil)
+            arrivals.add(RowName(table: table.name, key: key), departure, version)
           }
         }
       }
     }
-    return change(full, arrived)
+    return arrivals
+  }
+
+  /// What arrived becomes the bases.
+  mutating func takeBases(_ arrivals: Arrivals) -> ApplyReport {
+    var report = ApplyReport()
+    // A table that comes whole: a row that does not come is not there.
+    for table in arrivals.full {
+      for key in bases.sortedKeys(of: table) {
+        let name = RowName(table: table, key: key)
+        if arrivals.rows[name] == nil && arrivals.departures[name] == nil {
+          bases[name] = nil
+          report.deletes += 1
+        }
+      }
+    }
+    for (name, row) in arrivals.rows {
+      report.upserts += 1
+      bases[name] = row
+    }
+    for name in arrivals.departures.keys {
+      if bases[name] != nil { report.deletes += 1 }
+      bases[name] = nil
+    }
+    return report
+  }
+
+  /// The groups that some of these tables belong to.
+  func groups(of tables: Set<String>) -> Set<String> { Set(tables.compactMap { schema.table($0)?.group }) }
+
+  /// Remembers which commits changed the bases, of groups that came whole from which commit on, and the cursors.
+  mutating func remember(_ arrivals: Arrivals, cameWhole: Set<String>, as ended: [GroupState]) {
+    baseChanges.removeAll { cameWhole.contains(schema.table($0.row.table)?.group ?? "") }
+    for change in arrivals.versions { baseChanges.append(change) }
+    for group in ended {
+      if let cursor = group.cursor, !commits.contains(cursor) { commits.insert(cursor, at: 0) }
+      if cameWhole.contains(group.name) { wholeSince[group.name] = group.cursor?.number }
+      groups[group.name] = group
+    }
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
@@ -72,23 +109,33 @@ extension ClientContent {
     }
     return row
   }
+}
 
-  private mutating func change(_ full: Set<String>, _ arrived: [RowName: Row?]) -> ApplyReport {
-    var report = ApplyReport()
-    // A table that comes whole: a row that does not come is not there.
-    for table in full {
-      for key in bases.sortedKeys(of: table) {
-        let name = RowName(table: table, key: key)
-        if arrived[name] == nil {
-          bases[name] = nil
-          report.deletes += 1
-        }
-      }
-    }
-    for (name, row) in arrived {
-      if row != nil { report.upserts += 1 } else if bases[name] != nil { report.deletes += 1 }
-      bases[name] = row
-    }
-    return report
+/// What a download says, each row as its last line has it.
+struct Arrivals: Sendable {
+  /// Tables that come whole.
+  var full: Set<String> = []
+  private(set) var rows: [RowName: Row] = [:]
+  private(set) var departures: [RowName: Departure] = [:]
+  /// The commits that the lines name, in order.
+  private(set) var versions: [BaseChange] = []
+
+  mutating func add(_ name: RowName, _ row: Row, _ version: Int64?) {
+    rows[name] = row
+    departures[name] = nil
+    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: false)) }
   }
+
+  mutating func add(_ name: RowName, _ departure: Departure, _ version: Int64?) {
+    rows[name] = nil
+    departures[name] = departure
+    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: true)) }
+  }
+}
+
+/// A base that a download or an acknowledgement changed, and the commit that did it.
+struct BaseChange: Sendable, Hashable {
+  var row: RowName
+  var version: Int64
+  var isDeleted: Bool
 }

@@ -8,6 +8,7 @@ public final class MemoryClientDatabase: Sendable {
   private let content: Mutex<ClientContent?>
   private let identity = Mutex<Identity?>(nil)
   private let session = Mutex<ObjectIdentifier?>(nil)
+  private let beside = Mutex(Beside())
   private let rowsBefore: [String: [Row]]
 
   struct Identity: Sendable, Equatable {
@@ -16,6 +17,13 @@ public final class MemoryClientDatabase: Sendable {
     var current: SequenceID?
     /// Grows with every change of the identity; the database holds the one it was written with.
     var stamp: Int64
+  }
+
+  /// What stands beside the database and is not put back with it.
+  struct Beside: Sendable {
+    var journal: [UInt8]?
+    /// Newest first.
+    var backups: [(backup: Backup, content: ClientContent)] = []
   }
 
   /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.
@@ -37,6 +45,11 @@ public final class MemoryClientDatabase: Sendable {
   var identityFile: Identity? {
     get { identity.withLock { $0 } }
     set { identity.withLock { $0 = newValue } }
+  }
+
+  var besides: Beside {
+    get { beside.withLock { $0 } }
+    set { beside.withLock { $0 = newValue } }
   }
 
   /// One session at a time, over all stores that have the database open.
@@ -78,6 +91,10 @@ struct ClientContent: Sendable {
   var groups: [String: GroupState] = [:]
   /// The cursors it had, newest first.
   var commits: [Commit] = []
+  /// Which commits changed which bases, in the order in which this database heard of it.
+  var baseChanges: [BaseChange] = []
+  /// Of groups that came whole: the cursor they came with. A row without a base change is as of it.
+  var wholeSince: [String: Int64] = [:]
   /// The SyncConfig that the server delivered decides the synchronized tables, once there is one.
   var isConfigDelivered = false
 
@@ -91,6 +108,7 @@ struct ClientContent: Sendable {
   var requests: [Request] = []
   /// The upload under way, as it is sent until it is settled.
   var outgoing: [Request] = []
+  var outgoingContext: [ContextRow] = []
   /// The changes of the open group, each statement's together; nil: none is open.
   var openGroup: OpenGroup?
 
@@ -98,6 +116,8 @@ struct ClientContent: Sendable {
   var staged: [StagedChunk] = []
   var recoveryRequired: RecoveryReason?
   var recoveryMessage: String?
+  /// Newest first.
+  var recoveries: [(report: RecoveryReport, items: [RecoveryItem])] = []
 
   struct OpenGroup: Sendable {
     var tag: String?

@@ -6,9 +6,9 @@ import SalvorWire
 /// The executable specification of a client's store: bases and full new values in memory, and the view made anew from
 /// them after every move (semantics 2). For tests and small demonstrations; nothing is kept when the process ends.
 public actor MemoryClientStore: ClientStore {
-  private let database: MemoryClientDatabase
-  private let random: any RandomSource
-  private let clock: any Clock
+  let database: MemoryClientDatabase
+  let random: any RandomSource
+  let clock: any Clock
   private var isOpen = false
 
   public init(
@@ -107,14 +107,14 @@ public actor MemoryClientStore: ClientStore {
     isOpen = false
   }
 
-  private func read() throws -> ClientContent {
+  func read() throws -> ClientContent {
     guard isOpen, let state = database.state else {
       throw SalvorError(.storage, "The database is not open. Open it first.")
     }
     return state
   }
 
-  private func constraints(_ state: ClientContent) throws -> Constraints {
+  func constraints(_ state: ClientContent) throws -> Constraints {
     try Constraints(state.schema, softForeignKeys: false)
   }
 
@@ -126,7 +126,7 @@ public actor MemoryClientStore: ClientStore {
   }
 
   /// Writes the database, then the identity file.
-  private func writeIdentity(_ state: inout ClientContent) {
+  func writeIdentity(_ state: inout ClientContent) {
     state.identityStamp = max(state.identityStamp, database.identityFile?.stamp ?? 0) + 1
     database.state = state
     database.identityFile = identity(of: state)
@@ -155,6 +155,7 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     let outgoing = state.chooseOutgoing(groups)
+    state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
       try state.remake(try constraints(state))
       database.state = state
@@ -174,7 +175,8 @@ public actor MemoryClientStore: ClientStore {
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
-    return UploadEncoding(schema: state.schema).chunk(of: state.outgoing, after: counter, bytesTarget: bytesTarget)
+    return UploadEncoding(context: state.outgoingContext).chunk(
+      of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
 
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
@@ -215,12 +217,10 @@ public actor MemoryClientStore: ClientStore {
       state.groups[group.name]?.cursor == group.cursor && state.groups[group.name]?.scopeDigest == group.scopeDigest
     }
     if state.staged.isEmpty && isSame { return ApplyReport() }
-    var report = try state.takeBases()
+    let arrivals = try state.arrivals(in: state.staged.map(\.bytes))
+    var report = state.takeBases(arrivals)
+    state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
     state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
-    for group in end.groups {
-      if let cursor = group.cursor, !state.commits.contains(cursor) { state.commits.insert(cursor, at: 0) }
-      state.groups[group.name] = group
-    }
     state.staged = []
     state.stagedDownload = nil
     report.displaced = try state.remake(try constraints(state), afterDownload: true)
@@ -287,13 +287,16 @@ public actor MemoryClientStore: ClientStore {
     in states: Set<RequestState>, after: RequestID?, limit: Int
   ) throws -> [QueuedRequest] {
     let state = try read()
-    let dependence = Dependence(state.requests, on: state.bases, schema: state.schema)
+    // Nothing depends on what a recovery put aside.
+    let standing = state.requests.filter { $0.state != .kept }
+    let dependence = Dependence(standing, on: state.bases, schema: state.schema)
     var found: [QueuedRequest] = []
     var isPast = after == nil
-    for (index, request) in state.requests.enumerated() {
+    for request in state.requests {
       if isPast, states.contains(request.state), found.count < limit {
-        let dependents = dependence.dependents(of: [index]).subtracting([index]).sorted()
-        found += request.changes.map { entry($0, request, dependents.map { state.requests[$0].id }) }
+        let place = standing.firstIndex { $0.id == request.id }
+        let dependents = place.map { dependence.dependents(of: [$0]).subtracting([$0]).sorted() } ?? []
+        found += request.changes.map { entry($0, request, dependents.map { standing[$0].id }) }
       }
       if request.id == after { isPast = true }
     }

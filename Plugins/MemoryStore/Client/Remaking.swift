@@ -48,15 +48,17 @@ extension ClientContent {
   }
 
   private func returningRequest(_ constraints: Constraints) -> Int? {
-    let all = Dependence(requests, on: bases, schema: schema)
-    return requests.indices.first { index in
-      guard requests[index].state == .displaced,
-        !all.direct[index].contains(where: { requests[$0].state == .displaced })
+    let standing = requests.indices.filter { requests[$0].state != .kept }
+    let all = Dependence(standing.map { requests[$0] }, on: bases, schema: schema)
+    return standing.indices.first { place in
+      guard requests[standing[place]].state == .displaced,
+        !all.direct[place].contains(where: { requests[standing[$0]].state == .displaced })
       else { return false }
+      let index = standing[place]
       var attempt = self
       attempt.requests[index].state = requests[index].stateBefore ?? .queued
       return attempt.youngestInTheWay(attempt.problems(constraints)) == nil
-    }
+    }.map { standing[$0] }
   }
 
   private struct Problems {

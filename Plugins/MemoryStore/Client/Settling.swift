@@ -115,11 +115,16 @@ extension ClientContent {
         for change in sent.changes {
           guard let table = schema.table(change.row.table) else { continue }
           bases[change.row] = change.applied(to: bases[change.row], of: table)
+          if let commit = results.commit {
+            baseChanges.append(
+              BaseChange(row: change.row, version: commit.number, isDeleted: bases[change.row] == nil))
+          }
         }
         if let place { requests.remove(at: place) }
       }
     }
     outgoing = []
+    outgoingContext = []
     return report
   }
 }

@@ -57,7 +57,8 @@ struct Request: Sendable, Hashable {
 
   struct Refused: Sendable, Hashable {
     var reason: String
-    var status: Int
+    /// Nil: put aside by a recovery, not refused.
+    var status: Int?
     var message: String
     var blockedBy: RequestID?
   }
@@ -66,4 +67,19 @@ struct Request: Sendable, Hashable {
   var lastCounter: Int64 { changes[changes.count - 1].counter }
   var id: RequestID { RequestID(stamp: stamp, counter: firstCounter) }
   var rows: Set<RowName> { Set(changes.map(\.row)) }
+
+  /// What it does, whatever it saw: a request ID that two clones of a device gave away names two different effects.
+  var effect: [Effect] {
+    changes.map { change in
+      Effect(
+        row: change.row, operation: change.operation,
+        values: Dictionary(change.columns.map { ($0.name, $0.new) }) { first, _ in first })
+    }
+  }
+
+  struct Effect: Sendable, Hashable {
+    var row: RowName
+    var operation: Operation
+    var values: [String: Value]
+  }
 }

@@ -4,7 +4,8 @@ import SalvorWire
 
 /// Writes requests as upload chunks.
 struct UploadEncoding {
-  let schema: Schema
+  /// The unchanged parents that go with the changes.
+  let context: [ContextRow]
 
   /// The chunk that follows `counter`; nil where nothing does. The same arguments give the same bytes.
   func chunk(of requests: [Request], after counter: Int64, bytesTarget: Int) -> UploadChunk? {
@@ -22,6 +23,9 @@ struct UploadEncoding {
           isNamed = true
         }
         write(change, of: request, to: &writer)
+        for parent in context where parent.counter == change.counter {
+          writer.context(table: parent.row.table, made: parent.made, key: parent.row.key)
+        }
       }
     }
     guard writer.changeCount > 0 else { return nil }

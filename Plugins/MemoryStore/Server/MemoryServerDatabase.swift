@@ -7,6 +7,7 @@ import Synchronization
 public final class MemoryServerDatabase: Sendable {
   private let content: Mutex<ServerState?>
   private let side = Mutex<SideFile?>(nil)
+  private let copies = Mutex<[String: ServerState]>([:])
   private let rowsBefore: [String: [Row]]
 
   struct SideFile: Sendable {
@@ -40,6 +41,13 @@ public final class MemoryServerDatabase: Sendable {
   /// A copy of the database as it is.
   public func backup() -> MemoryServerDatabase { MemoryServerDatabase(state) }
 
+  /// What `MemoryServerStore.backup(to:)` put under this path; nil: nothing.
+  public func backup(at path: String) -> MemoryServerDatabase? {
+    copies.withLock { $0[path] }.map { MemoryServerDatabase($0) }
+  }
+
+  func keep(_ state: ServerState, at path: String) { copies.withLock { $0[path] = state } }
+
   /// Puts a copy back, as `cp` would. Close the store first, open it afterwards.
   public func restore(_ backup: MemoryServerDatabase) { state = backup.state }
 }
@@ -56,10 +64,21 @@ struct ServerState: Sendable {
   /// Rows that other programs wrote and that have no commit yet.
   var unnumbered: Set<RowName> = []
   var remotes: [RemoteID: Remote] = [:]
-  /// Every request that was ever settled: how it was refused, or nil where it was accepted.
-  var settled: [RequestID: Refusal?] = [:]
+  /// Every request that was ever settled: how it was refused, or nil where it was accepted. One ID may name several: two
+  /// clones of a device count on from the same counter.
+  var settled: [Settled: Refusal?] = [:]
   /// What keep-versions put beside the server's rows.
   var conflictVersions: [ConflictVersion] = []
+
+  struct Settled: Sendable, Hashable {
+    var id: RequestID
+    var effect: [Request.Effect]
+
+    init(_ request: Request) {
+      id = request.id
+      effect = request.effect
+    }
+  }
 
   struct CommitRecord: Sendable {
     var commit: Commit

@@ -6,7 +6,7 @@ import SalvorWire
 /// The executable specification of a server's store: everything in memory, every rule decided row by row in the order
 /// of the semantics page. For tests and small demonstrations; nothing is kept when the process ends.
 public actor MemoryServerStore: ServerStore {
-  private let database: MemoryServerDatabase
+  let database: MemoryServerDatabase
   private let random: any RandomSource
   private let clock: any Clock
   private var isOpen: Bool = false
@@ -70,14 +70,14 @@ public actor MemoryServerStore: ServerStore {
 
   public func close() { opening = nil }
 
-  private func read() throws -> ServerState {
+  func read() throws -> ServerState {
     guard opening != nil, let state = database.state else {
       throw SalvorError(.storage, "The database is not open. Open it first.")
     }
     return state
   }
 
-  private func write(_ state: ServerState) {
+  func write(_ state: ServerState) {
     database.state = state
     if let opening {
       database.sideFile = MemoryServerDatabase.SideFile(incarnation: opening.incarnation, head: state.head)
@@ -85,7 +85,7 @@ public actor MemoryServerStore: ServerStore {
   }
 
   /// The state with everything numbered that other programs have committed.
-  private func swept() throws -> ServerState {
+  func swept() throws -> ServerState {
     var state = try read()
     state.sweep(random: random, time: clock.now())
     return state
@@ -184,12 +184,12 @@ public actor MemoryServerStore: ServerStore {
       case .accepted(let kept)?:
         results.acceptedRequests += 1
         if kept { results.conflicts += 1 }
-        state.settled[request.id] = .some(nil)
+        state.settled[ServerState.Settled(request)] = .some(nil)
       case .refused(let reason, let message, let blockedBy)?:
         let refusal = Refusal(
           counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, blockedBy: blockedBy)
         results.refused.append(refusal)
-        state.settled[request.id] = refusal
+        state.settled[ServerState.Settled(request)] = refusal
       case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
       }
     }

@@ -38,7 +38,7 @@ struct UploadProcessing {
   mutating func run() {
     for (index, request) in requests.enumerated() {
       // Settled before, under whatever remote ID: never applied twice (semantics 5).
-      guard let before = state.settled[request.id] else { continue }
+      guard let before = state.settled[ServerState.Settled(request)] else { continue }
       outcomes[index] =
         before.map { .refused($0.reason, $0.message, blockedBy: $0.blockedBy) } ?? .accepted(kept: false)
     }

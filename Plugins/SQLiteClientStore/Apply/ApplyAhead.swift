@@ -31,7 +31,9 @@ final class ApplyAhead {
   /// Begins the transaction. Nil: this download cannot be applied ahead, and no transaction is open.
   static func begin(_ context: StoreContext, download: String) throws -> ApplyAhead? {
     let connection = context.connection
+    // Versions of an earlier download would have to be forgotten first.
     guard try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil,
+      try connection.integer("SELECT 1 FROM salvor_history LIMIT 1") == nil,
       try connection.groupStates(context.schema.groups).contains(where: { !$0.isSynchronized })
     else { return nil }
     // Without a place for temporary files there is only staging.

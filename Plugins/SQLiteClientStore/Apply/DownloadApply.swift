@@ -19,6 +19,8 @@ final class DownloadApply {
   private let proof: ReferenceProof
   private let remaking: Remaking
   private let stream: DownloadStream
+  /// In a recovery: its rules.
+  private let recovery: RecoveryMerge?
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -26,8 +28,9 @@ final class DownloadApply {
   ///
   /// - Parameter ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at
   ///   what needs more.
-  init(_ context: StoreContext, ahead: Bool = false) throws {
+  init(_ context: StoreContext, recovery: RecoveryMerge? = nil, ahead: Bool = false) throws {
     self.context = context
+    self.recovery = recovery
     let connection = context.connection
     counter = try connection.lastCounter()
     try RequestSorting(context).sort()
@@ -44,13 +47,20 @@ final class DownloadApply {
     proof = try ReferenceProof(context, touched)
     for table in context.catalog.tables {
       let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
-      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number) {
+      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number),
+        recovery?.mayComeWhole(table) ?? true
+      {
         touched.isWhole.insert(table.number)
       }
-      if firing.contains(table.number) || full.contains(table.number) { touched.recordsWritten.insert(table.number) }
+      if firing.contains(table.number) || full.contains(table.number) || recovery != nil {
+        touched.recordsWritten.insert(table.number)
+      }
+      if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
     remaking = try Remaking(context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
     stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
+    try recovery?.begin(remaking)
+    stream.watch = recovery?.watch
   }
 
   /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
@@ -74,17 +84,22 @@ final class DownloadApply {
   func finish(_ groups: Set<String>) throws -> ApplyReport {
     defer { connection.triggersEnabled = false }
     try leaveOutMissing(full, stream, touched, index)
-    for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    if let recovery {
+      try recovery.takeBases(stream, remaking)
+    } else {
+      for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    }
     try dropStaleChildren(groups)
     try settle(remaking, proof)
 
-    if try connection.lastCounter() > counter {
+    if try wasCaptured(after: counter) {
       try undoTriggers(after: counter, remaking, touched, firing)
     }
     connection.triggersEnabled = false
     try remaking.encode()
+    try recovery?.finish(stream, remaking)
     try context.returnDisplaced()
-    try context.keepCounter(counter)
+    try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in
       try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
@@ -93,10 +108,16 @@ final class DownloadApply {
     return report
   }
 
+  /// Triggers wrote to synchronized tables; requests that a recovery made are none of theirs.
+  private func wasCaptured(after counter: Int64) throws -> Bool {
+    let captured = try connection.integer("SELECT count(*) FROM salvor_log WHERE seq > ?1", .integer(counter)) ?? 0
+    return captured > recovery?.remadeParents.count ?? 0
+  }
+
   private func settle(_ remaking: Remaking, _ proof: ReferenceProof) throws {
     try remaking.stand(proof, basesMayBreak: false)
     connection.triggersEnabled = true
-    try proof.settleClientRows()
+    try proof.settleClientRows(ofParents: recovery?.rebuilt ?? [])
     try proof.returnAside()
     connection.triggersEnabled = false
   }

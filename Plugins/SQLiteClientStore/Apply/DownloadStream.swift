@@ -21,6 +21,8 @@ final class DownloadStream {
   private let prepareWrite: (CapturedTable) -> Void
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
+  /// In a recovery: what becomes of the bases.
+  var watch: BaseWatch?
   private let keyWidth: Int
 
   init(
@@ -153,12 +155,12 @@ final class DownloadStream {
         try target.isPlain && version == nil
           ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
         report.upserts += 1
-      case .key(_, let version):
+      case .key(let departure, let version):
         guard let target else { continue }
         var key: Key = []
         while let item = try reader.item() { key.append(item.value) }
         guard key.count == target.table.keyCount else { throw reader.malformed("a key does not have its columns") }
-        if try remove(target, key, version) { report.deletes += 1 }
+        if try depart(target, key, departure, version) { report.deletes += 1 }
       }
     }
   }
@@ -258,9 +260,14 @@ final class DownloadStream {
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     let key = Array(row.prefix(target.table.keyCount))
-    if onlyTables == nil, let version { try remember(target.table, key, version, deleted: false) }
+    if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
+    watch?.countLine()
     if try remaking.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
+      try touched.written(target.table, key)
+      return
+    }
+    if let watch, try !watch.changes(target.table, key, row), !remaking.isPostponed(target.table, key) {
       try touched.written(target.table, key)
       return
     }
@@ -278,8 +285,16 @@ final class DownloadStream {
     }
   }
 
-  private func remove(_ target: Target, _ key: Key, _ version: Int64?) throws -> Bool {
-    if onlyTables == nil, let version { try remember(target.table, key, version, deleted: true) }
+  private func depart(_ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
+    if onlyTables == nil, let version { try remember(target.table, key, version, departure) }
+    if let watch, try watch.holds(target.table, key, departure) {
+      try touched.written(target.table, key)
+      return false
+    }
+    return try remove(target, key)
+  }
+
+  private func remove(_ target: Target, _ key: Key) throws -> Bool {
     try touched.written(target.table, key)
     if try remaking.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
@@ -297,13 +312,20 @@ final class DownloadStream {
   func leaveOut(_ table: CapturedTable, _ key: Key) throws {
     let target = try target(table.name)
     prepareWrite(table)
-    if try remove(target, key, nil) { report.deletes += 1 }
+    if try depart(target, key, .lost, nil) { report.deletes += 1 }
   }
 
-  private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, deleted: Bool) throws {
+  /// A row that the server has lost and no request needs.
+  func removeLost(_ table: CapturedTable, _ key: Key) throws {
+    let target = try target(table.name)
+    prepareWrite(table)
+    if try remove(target, key) { report.deletes += 1 }
+  }
+
+  private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, _ departure: Departure?) throws {
     try history.bind(1, table.number)
     try history.bind(2, version)
-    try history.bind(3, Int64(deleted ? 1 : 0))
+    try history.bind(3, Int64(departure == nil ? 0 : departure == .left ? 2 : 1))
     for place in 0..<keyWidth {
       if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
     }

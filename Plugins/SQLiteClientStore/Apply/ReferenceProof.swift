@@ -135,9 +135,11 @@ struct ReferenceProof {
   }
 
   /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
-  func settleClientRows() throws {
+  ///
+  /// - Parameter rebuilt: parents that were made anew, any row of which may be gone.
+  func settleClientRows(ofParents rebuilt: Set<String> = []) throws {
     let connection = context.connection
-    var parents: Set<String> = []
+    var parents = rebuilt
     var again = true
     while again {
       again = false

@@ -29,7 +29,7 @@ final class Remaking {
   /// What depends on what among the outstanding requests; nil: there are too many to tell but by their rows.
   let dependence: OutstandingDependence?
   private let anySeen: Bool
-  private(set) var rows: [RowRef: Work] = [:]
+  var rows: [RowRef: Work] = [:]
   /// First counters of the requests displaced now.
   private(set) var displaced: [RequestRange] = []
   private var isDisplaced: Set<Int64> = []
@@ -125,11 +125,14 @@ final class Remaking {
         }
       }
     }
+    // Triggers may capture meanwhile, and take no counter that was given.
+    let last = try context.connection.lastCounter()
     for range in displaced { try takeOut(range) }
+    try context.keepCounter(last)
   }
 
   /// The rows that a request changes, each with its first counter there.
-  private func changes(in range: RequestRange) throws -> [(CapturedTable, Key, Int64)] {
+  func changes(in range: RequestRange) throws -> [(CapturedTable, Key, Int64)] {
     var found: [(CapturedTable, Key, Int64)] = []
     try context.connection.query(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",

@@ -85,6 +85,13 @@ final class TouchedRows {
     try context.connection.integer("SELECT 1 FROM \(removed) WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
   }
 
+  /// How many rows of a table were removed and are not there again.
+  func goneCount(_ table: CapturedTable) throws -> Int64 {
+    try context.connection.integer(
+      "SELECT count(*) FROM \(removed) s WHERE s.t = ?1 AND NOT EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "s.k\($0)" }))",
+      .integer(table.number)) ?? 0
+  }
+
   func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool {
     let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)

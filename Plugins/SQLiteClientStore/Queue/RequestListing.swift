@@ -22,7 +22,7 @@ struct RequestListing {
         (
           request.range.first,
           request.changes.map { change in
-            let (before, after) = values(change.step, change.table)
+            let (before, after) = change.step.named(change.table)
             return QueuedRequest(
               id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
               before: before,
@@ -55,21 +55,6 @@ struct RequestListing {
     try context.connection.rows(
       "SELECT reason, status, message FROM salvor_request_state WHERE first = ?1", .integer(first)
     ).first.map { ($0[0].string, $0[1].integer.map { Int($0) }, $0[2].string) }
-  }
-
-  /// Before: changed columns of an update, the whole row of a delete. After: changed columns, the whole row of an insert.
-  private func values(_ step: RowTimeline.Step, _ table: CapturedTable) -> ([NamedValue], [NamedValue]) {
-    func named(_ row: SlotRow?, _ slots: some Sequence<Int>) -> [NamedValue] {
-      guard let row else { return [] }
-      return slots.map { NamedValue(table.columns[$0].name, row[$0]) }
-    }
-    switch step.change {
-    case .insert(let row): return ([], named(row, table.columns.indices))
-    case .update(let news):
-      let slots = news.keys.sorted()
-      return (named(step.before, slots), slots.map { NamedValue(table.columns[$0].name, news[$0] ?? .null) })
-    case .delete: return (named(step.before, table.columns.indices), [])
-    }
   }
 
   /// By first counter.

@@ -15,6 +15,7 @@ struct Opening {
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
     try connection.execute(StoreTables.tables)
+    try StoreTables.migrate(connection)
     try settleIdentity(setup)
     let delivered = try deliveredConfig()
     let schema = delivered?.schema(clientTables: clientTables(setup.schema, besides: delivered)) ?? setup.schema

@@ -10,19 +10,21 @@ public actor SQLiteClientStore: ClientStore {
   private nonisolated let queue = SQLiteQueue("client-store")
   public nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
-  private let path: String
-  private let random: any RandomSource
-  private let clock: any Clock
-  private var context: StoreContext?
+  let path: String
+  let random: any RandomSource
+  let clock: any Clock
+  var context: StoreContext?
   private var lock: SessionLock?
-  private var quiet: QuietSession?
+  var quiet: QuietSession?
   var plan: UploadPlan?
   var ahead: ApplyAhead?
   var aheadNumber = 0
   /// A download whose pages could not be kept: what follows of it is of no use.
   var lostDownload: String?
   /// The schema as capture was last found whole.
-  private var checkedSchema: Int64 = -1
+  var checkedSchema: Int64 = -1
+  /// Where there is no file to put it beside.
+  var journalInMemory: [UInt8]?
 
   /// - Parameter path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
   public init(path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock()) {
@@ -31,7 +33,7 @@ public actor SQLiteClientStore: ClientStore {
     self.clock = clock
   }
 
-  private var isFile: Bool { !path.hasPrefix(":") && !path.isEmpty }
+  nonisolated var isFile: Bool { !path.hasPrefix(":") && !path.isEmpty }
 
   // MARK: Opening
 
@@ -64,7 +66,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// For all but the steps of a download: what is applied ahead makes room first.
-  private func opened() throws -> StoreContext {
+  func opened() throws -> StoreContext {
     try giveUpAhead()
     return try current()
   }
@@ -77,7 +79,7 @@ public actor SQLiteClientStore: ClientStore {
   // MARK: Identity
 
   /// An identity file of this very file that names an upload the database does not know: it went back in time.
-  private func compareIdentity(_ context: StoreContext) throws {
+  func compareIdentity(_ context: StoreContext) throws {
     let connection = context.connection
     guard isFile else { return }
     guard let file = IdentityFile(path: IdentityFile.path(of: path)), file.stamp == (try connection.text(.fileStamp))
@@ -94,7 +96,7 @@ public actor SQLiteClientStore: ClientStore {
     }
   }
 
-  private func writeIdentity(_ context: StoreContext) throws {
+  func writeIdentity(_ context: StoreContext) throws {
     guard isFile, let remote: RemoteID = try context.connection.identifier(.remote) else { return }
     let file = IdentityFile(
       remote: remote, previous: try context.connection.identifier(.previous),
@@ -123,7 +125,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// A session that found nothing to send, as long as nobody has written to the file since.
-  private struct QuietSession {
+  struct QuietSession {
     let session: ClientSession
     private let dataVersion: Int64?
     private let totalChanges: Int
@@ -193,7 +195,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// A group that was left open becomes single requests.
-  private func closeOpenGroup(_ context: StoreContext) throws -> String? {
+  func closeOpenGroup(_ context: StoreContext) throws -> String? {
     let connection = context.connection
     guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
     try connection.execute("DELETE FROM salvor_request")
@@ -210,6 +212,7 @@ public actor SQLiteClientStore: ClientStore {
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
     try context.connection.setState(.uploadState, RequestState.sent.rawValue)
+    try ParentClosure(context).write()
     return PendingUpload(sequence: sequence, isResend: false, lastCounter: last)
   }
 
@@ -293,7 +296,7 @@ public actor SQLiteClientStore: ClientStore {
     try context.connection.transaction { try clearStaging(context) }
   }
 
-  private func clearStaging(_ context: StoreContext) throws {
+  func clearStaging(_ context: StoreContext) throws {
     try context.connection.run("DELETE FROM salvor_staging")
     try context.connection.setState(.stagedDownload, Value?.none)
     try context.connection.setState(.stagedPosition, Value?.none)
@@ -311,6 +314,7 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
+      try context.forgetVersions(of: comingWhole(end, groups))
       var report = ApplyReport()
       if !isEmpty {
         let apply = try DownloadApply(context)
@@ -322,10 +326,20 @@ public actor SQLiteClientStore: ClientStore {
     }
   }
 
+  /// The groups of which every row comes.
+  private func comingWhole(_ end: DownloadEnd, _ groups: [GroupState]) -> Set<String> {
+    let whole = end.groups.filter { group in
+      let before = groups.first { $0.name == group.name }
+      return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
+    }
+    return Set(whole.map(\.name))
+  }
+
   /// The groups stand where the download ends, and nothing is staged.
   func move(_ end: DownloadEnd, _ context: StoreContext) throws {
     let connection = context.connection
     let groups = try connection.groupStates(context.schema.groups)
+    let whole = comingWhole(end, groups)
     for group in end.groups {
       let before = groups.first { $0.name == group.name }
       if let cursor = group.cursor, before?.cursor?.number != cursor.number {
@@ -334,7 +348,7 @@ public actor SQLiteClientStore: ClientStore {
           .integer(try connection.lastCounter() + 1), .integer(cursor.number))
       }
       if let cursor = group.cursor { try connection.rememberCommit(cursor) }
-      try connection.setGroup(group)
+      try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
     try clearStaging(context)
   }

@@ -59,13 +59,20 @@ extension SQLiteConnection {
     return groups.map { states[$0.name] ?? GroupState(name: $0.name) }
   }
 
-  func setGroup(_ group: GroupState) throws {
+  /// - Parameter cameWhole: rows of the group that have no version of their own are as of this cursor.
+  func setGroup(_ group: GroupState, cameWhole: Bool) throws {
     try run(
-      "INSERT INTO salvor_group (name, number, id, scope, last_sync) VALUES (?1, ?2, ?3, ?4, ?5) "
-        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync",
+      "INSERT INTO salvor_group (name, number, id, scope, last_sync, whole) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync, whole = coalesce(excluded.whole, whole)",
       .text(group.name), group.cursor.map { .integer($0.number) } ?? .null,
       group.cursor.map { .text($0.id.text) } ?? .null,
-      group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null)
+      group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null,
+      cameWhole ? group.cursor.map { .integer($0.number) } ?? .null : .null)
+  }
+
+  /// The number of the commit at which the group last came whole; of a file from before this was kept, its cursor's.
+  func cameWhole(_ group: String) throws -> Int64 {
+    try integer("SELECT coalesce(whole, number) FROM salvor_group WHERE name = ?1", .text(group)) ?? 0
   }
 
   func rememberCommit(_ commit: Commit) throws {

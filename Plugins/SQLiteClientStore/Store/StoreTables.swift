@@ -5,7 +5,7 @@ import SQLiteSupport
 enum StoreTables {
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER) WITHOUT ROWID;
     -- Which stamp the requests from a counter on have, and at which commit the group's rows stood then.
     CREATE TABLE IF NOT EXISTS salvor_stamp (first_seq INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_epoch (grp TEXT NOT NULL, first_seq INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (grp, first_seq)) WITHOUT ROWID;
@@ -15,12 +15,18 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+    -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.
+    CREATE TABLE IF NOT EXISTS salvor_upload_context (seq INTEGER NOT NULL, t INTEGER NOT NULL, key, made INTEGER NOT NULL, PRIMARY KEY (seq, t, key)) WITHOUT ROWID;
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
     CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, needs TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
-    -- The bases that a download or an acknowledgement changed: a row's version is its newest entry's.
+    -- The bases that a download or an acknowledgement changed: a row's version is its newest entry's. deleted: 1, of a row
+    -- that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
+    -- What recoveries did: report and lines as JSON.
+    CREATE TABLE IF NOT EXISTS salvor_recovery (number INTEGER PRIMARY KEY, id TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_recovery_item (recovery INTEGER NOT NULL, place INTEGER NOT NULL, item TEXT NOT NULL, PRIMARY KEY (recovery, place)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_sequence (id INTEGER PRIMARY KEY, sequence TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_commit (number INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (number, id)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL) WITHOUT ROWID;
@@ -31,6 +37,13 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_subscription (target TEXT NOT NULL, parameter TEXT NOT NULL, value, PRIMARY KEY (target, parameter)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
+
+  /// Columns that older files do not have.
+  static func migrate(_ connection: SQLiteConnection) throws {
+    if try connection.tableShape("salvor_group")?.column("whole") == nil {
+      try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
+    }
+  }
 
   /// Made anew at each opening, since they follow the captured tables.
   static func makeViews(_ catalog: CaptureCatalog, on connection: SQLiteConnection) throws {

@@ -38,6 +38,7 @@ struct UploadEncoder {
     var leftOut = try context.leftOut().filter { $0.last > counter }[...]
     var isLast = true
     var ranges = try RangeCursor(context, after: counter)
+    var parents = try ContextCursor(context, after: counter)
     var named: Int64 = 0
     let anySeen = try context.anySeen()
     let catalog = context.catalog
@@ -60,6 +61,7 @@ struct UploadEncoder {
         named = range.first
       }
       try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names)
+      try parents.write(upTo: seq, &writer)
       return true
     }
     guard writer.changeCount > 0 else { return nil }

@@ -39,6 +39,7 @@ struct UploadSettlement {
       try remaking.encode()
     }
     try connection.run("DELETE FROM salvor_upload_excluded")
+    try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
     if let commit = results.commit { try connection.rememberCommit(commit) }
     return report

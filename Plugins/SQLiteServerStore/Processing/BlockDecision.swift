@@ -60,7 +60,8 @@ final class BlockDecision {
         open.append(set[middle...])
         open.append(set[..<middle])
       } else if let single = set.first {
-        if broken.reason == .missingParent && !isLast {
+        if try !isLast && mayDependOnLater(single.request, broken, single.steps, SetEvaluation(rows, upload.principal))
+        {
           tally.carry(single.request, single.steps)
         } else {
           tally.refuse(RefusedRequest(single.request, broken, single.steps))
@@ -99,11 +100,19 @@ final class BlockDecision {
     }
     var reader = StepReader(rows, over: tally.refusedRows)
     let found = try steps ?? reader.steps(of: request)
-    if refusal.reason == .missingParent && !isLast {
+    if try !isLast && mayDependOnLater(request, refusal, found, evaluation) {
       decisions.carry(request, found)
     } else {
       decisions.refuse(RefusedRequest(request, refusal, found))
     }
+  }
+
+  /// Whether a later request may make a row that a refused one references. Whatever speaks against the refused one
+  /// itself, it is not tried where that one is refused: it is blocked by it.
+  private func mayDependOnLater(
+    _ request: StagedRequest, _ refusal: RefusalText, _ steps: [Step], _ evaluation: SetEvaluation
+  ) throws -> Bool {
+    try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
   }
 
   private struct Broken: Error { var text: RefusalText }

@@ -83,6 +83,21 @@ struct SetEvaluation {
     return try rows.row(place, key)
   }
 
+  /// Whether a row that the request would leave references one that is not there.
+  func lacksParent(_ request: StagedRequest, _ steps: [Step]) throws -> Bool {
+    for (change, step) in zip(request.changes, steps) {
+      guard let place = change.table, let after = step.after else { continue }
+      let table = catalog.tables[place]
+      for reference in table.table.references {
+        guard let column = table.place(reference.column), !after[column].isNull,
+          let parent = catalog.place(of: reference.table)
+        else { continue }
+        if try peek(parent, [after[column]]) == nil { return true }
+      }
+    }
+    return false
+  }
+
   private mutating func apply(
     _ change: StagedChange, _ place: Int, over present: Row?, _ isKept: inout Bool,
     _ foreign: inout ForeignChanges

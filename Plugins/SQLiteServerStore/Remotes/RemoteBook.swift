@@ -7,14 +7,14 @@ import SalvorWire
 struct RemoteBook {
   let connection: SQLiteConnection
 
-  private static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload"
+  private static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload, reset"
 
   private func record(_ row: SQLiteStatement) -> RemoteRecord? {
     guard let id = RemoteID(row.string(0)) else { return nil }
     return RemoteRecord(
       id: id, principal: row.string(1), isBlocked: row.int64(2) == 1, isDeleted: row.int64(3) == 1,
       sequence: row.optionalString(4).flatMap { SequenceID($0) }, registered: row.int64(5),
-      lastUpload: row.isNull(6) ? nil : row.int64(6))
+      lastUpload: row.isNull(6) ? nil : row.int64(6), isResetDemanded: row.int64(7) == 1)
   }
 
   func remote(_ id: RemoteID) throws -> RemoteRecord? {
@@ -70,9 +70,20 @@ struct RemoteBook {
     guard let known = try self.remote(remote), !known.isDeleted || known.isBlocked != block else { return false }
     if let sequence = known.sequence { try remember(sequence, of: remote, now: now) }
     try connection.run(
-      "UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL WHERE id = ?1", .text(remote.text),
+      "UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL, reset = 0 WHERE id = ?1",
+      .text(remote.text),
       .integer(block ? 1 : 0))
     try unstage(remote)
+    return true
+  }
+
+  /// False: there is no such remote.
+  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
+    guard let known = try self.remote(remote), !known.isDeleted else { return false }
+    if known.isResetDemanded != isDemanded {
+      try connection.run(
+        "UPDATE salvor_remote SET reset = ?2 WHERE id = ?1", .text(remote.text), .integer(isDemanded ? 1 : 0))
+    }
     return true
   }
 

@@ -38,6 +38,7 @@ struct Installation {
     let isNew = try connection.tableShape("salvor_server") == nil
     if !isNew { try refuseLaterFormat() }
     try connection.execute(ServerDDL.fixed)
+    try ServerDDL.renew(connection)
     let known = try knownTables()
     let added = try applyDifferences(known)
     let tables = try makeCatalogTables(known, isNew: isNew, added: added)

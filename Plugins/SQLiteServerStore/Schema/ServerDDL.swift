@@ -24,7 +24,8 @@ enum ServerDDL {
       WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_remote (
       id TEXT PRIMARY KEY NOT NULL, principal TEXT NOT NULL, blocked INTEGER NOT NULL, deleted INTEGER NOT NULL,
-      sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER) WITHOUT ROWID;
+      sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER, reset INTEGER NOT NULL DEFAULT 0)
+      WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_sequence (
       remote TEXT NOT NULL, sequence TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (remote, sequence))
       WITHOUT ROWID;
@@ -42,6 +43,13 @@ enum ServerDDL {
       server TEXT, version INTEGER NOT NULL, remote TEXT NOT NULL, principal TEXT NOT NULL, request TEXT NOT NULL,
       time INTEGER NOT NULL);
     """
+
+  /// Brings the tables of a database that an earlier version made up to this one.
+  static func renew(_ connection: SQLiteConnection) throws {
+    if let shape = try connection.tableShape("salvor_remote"), shape.column("reset") == nil {
+      try connection.execute("ALTER TABLE salvor_remote ADD COLUMN reset INTEGER NOT NULL DEFAULT 0")
+    }
+  }
 
   /// Brings the columns of values up to the width that the schema needs.
   static func widen(_ connection: SQLiteConnection, logWidth: Int, keyWidth: Int, scopeWidth: Int) throws {

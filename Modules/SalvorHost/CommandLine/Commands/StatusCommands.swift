@@ -20,11 +20,7 @@ extension Command {
     terminal.print(
       "queue      \(grouped(status.queued)) waiting, \(grouped(status.inError)) in error, "
         + "\(grouped(status.displaced)) displaced, \(grouped(status.kept)) kept")
-    if let reason = state.recoveryRequired {
-      terminal.print("recovery   \(terminal.red("required")): \(reason.rawValue). \(state.recoveryMessage ?? "")")
-    } else {
-      terminal.print("recovery   none needed")
-    }
+    terminal.print("recovery   \(recoveryText(status, on: terminal))")
     terminal.print("")
     terminal.table(
       ["group", "synchronized", "cursor", "last sync"],
@@ -72,6 +68,24 @@ extension Command {
   }
 }
 
+private func recoveryText(_ status: ClientStatus, on terminal: Terminal) -> String {
+  let recovery = status.recovery
+  let reason = (recovery.reason ?? status.state.recoveryRequired)?.rawValue ?? ""
+  switch recovery.state {
+  case .none:
+    return status.state.recoveryRequired == nil
+      ? "none needed" : "\(terminal.red("required")): \(reason). \(status.state.recoveryMessage ?? "")"
+  case .unfinished:
+    return
+      "\(terminal.red("unfinished")): \(reason), strategy \(recovery.strategy ?? "-"), step \(recovery.step ?? "-"); "
+      + (status.state.recoveryMessage ?? "the next sync goes on")
+  case .required:
+    return
+      "\(terminal.red("required")): \(reason). \(status.state.recoveryMessage ?? "") Token \(recovery.token ?? "-"), "
+      + "copy \(recovery.backup ?? "-"); salvor recover --plan --strategy S shows what a strategy would do"
+  }
+}
+
 private func changedText(_ request: QueuedRequest) -> String {
   switch request.operation {
   case .update:
@@ -116,9 +130,13 @@ extension ClientStatus {
           ]
         }),
       "recovery": [
-        "state": .string(state.recoveryRequired == nil ? "none" : "required"),
-        "reason": state.recoveryRequired.map { .string($0.rawValue) } ?? .null,
-        "strategy": nil, "step": nil, "token": nil, "backup": nil,
+        "state": .string(
+          recovery.state == .none && state.recoveryRequired != nil ? "required" : recovery.state.rawValue),
+        "reason": (recovery.reason ?? state.recoveryRequired).map { .string($0.rawValue) } ?? .null,
+        "strategy": recovery.strategy.map(JSONValue.string) ?? .null,
+        "step": recovery.step.map(JSONValue.string) ?? .null,
+        "token": recovery.token.map(JSONValue.string) ?? .null,
+        "backup": recovery.backup.map(JSONValue.string) ?? .null,
       ],
     ]
   }

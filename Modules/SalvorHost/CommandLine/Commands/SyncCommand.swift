@@ -18,11 +18,7 @@ extension Command {
     let opening = try await client.open()
     describe(opening, on: terminal)
     let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
-      switch progress {
-      case .uploading(let changes): terminal.progress("sending: \(grouped(changes)) changes")
-      case .downloading(let count): terminal.progress("receiving: \(bytes(count))")
-      case .applying: terminal.progress("applying")
-      }
+      terminal.show(progress)
     }
     await client.close()
     terminal.endProgress()
@@ -41,13 +37,10 @@ private func describe(_ opening: ClientOpening, on terminal: Terminal) {
   }
 }
 
-private func describe(_ report: SyncReport, on terminal: Terminal) {
+func describe(_ report: SyncReport, on terminal: Terminal) {
   for notice in report.notices { terminal.say("note: \(notice)") }
   if let error = report.error { terminal.error("\(terminal.red("error:")) \(error.message)") }
-  if report.outcome == .recoveryRequired {
-    terminal.error("recovery required: \(report.reason?.rawValue ?? "unknown"). The database was not touched.")
-    return
-  }
+  if let recovery = report.recovery { describe(recovery, outcome: report.outcome, on: terminal) }
   guard report.error == nil else { return }
   terminal.say(
     "\(terminal.green("synchronized")): \(grouped(report.uploaded)) sent, \(grouped(report.upserts)) rows received, "

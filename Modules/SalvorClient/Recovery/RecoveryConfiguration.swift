@@ -1,0 +1,109 @@
+import SalvorModel
+import SalvorRecovery
+
+/// How a device recovers (semantics 9), as the configuration file has it under `client.recovery`.
+public struct RecoveryConfiguration: Sendable {
+  /// What is told to `beforeReset` and `afterReset`.
+  public struct Notice: Sendable, Hashable {
+    /// Of the recovery; the same for both calls.
+    public var id: String
+    public var reason: RecoveryReason
+    /// The strategy that runs, or that ran.
+    public var strategy: String
+    /// The live database: before a reset to be read only.
+    public var database: String
+    /// After a reset, a copy of the database as it was before; nil before.
+    public var before: String?
+  }
+
+  /// What the manual handler gets: the error, where the copy is, and the token that `recover` wants.
+  public struct ManualReset: Sendable {
+    public var error: SalvorError
+    public var reason: RecoveryReason
+    public var backup: String?
+    public var token: String
+  }
+
+  public typealias Hook = @Sendable (Notice) async throws -> Void
+
+  /// Every strategy that may be named.
+  public var strategies: [any RecoveryStrategy]
+  /// The strategy where `reasons` names none.
+  public var strategy: String
+  public var reasons: [RecoveryReason: String]
+  /// Copies and before-images that are kept; older ones are removed after a recovery.
+  public var backupsKept: Int
+  /// Called before anything is touched; what it throws stops the recovery.
+  public var beforeReset: Hook?
+  /// Called when the database is as it will be.
+  public var afterReset: Hook?
+  /// Called where a person has to decide. Comes before `errorHandler`; either alone is called (realm-client-reset-mode).
+  public var manualClientResetHandler: (@Sendable (ManualReset) async -> Void)?
+  /// Called with every other error of a synchronization, and with a manual reset where there is no handler for those.
+  public var errorHandler: (@Sendable (SalvorError) async -> Void)?
+
+  public init(
+    strategies: [any RecoveryStrategy] = [], strategy: String = "recover-unsynced-changes",
+    reasons: [RecoveryReason: String] = [:], backupsKept: Int = 3
+  ) {
+    self.strategies = strategies
+    self.strategy = strategy
+    self.reasons = reasons
+    self.backupsKept = backupsKept
+  }
+
+  var chain: StrategyChain { StrategyChain(strategies, standard: strategy, byReason: reasons) }
+}
+
+/// How a client reset is handled, for those who come from Realm: `configuration.clientResetMode =
+/// .recoverUnsyncedChanges(beforeReset: …)`.
+public struct ClientResetMode: Sendable {
+  public var strategy: String
+  public var beforeReset: RecoveryConfiguration.Hook?
+  public var afterReset: RecoveryConfiguration.Hook?
+  public var manualHandler: (@Sendable (RecoveryConfiguration.ManualReset) async -> Void)?
+
+  public static func recoverUnsyncedChanges(
+    beforeReset: RecoveryConfiguration.Hook? = nil, afterReset: RecoveryConfiguration.Hook? = nil
+  ) -> ClientResetMode {
+    ClientResetMode(strategy: "recover-unsynced-changes", beforeReset: beforeReset, afterReset: afterReset)
+  }
+
+  public static func recoverOrDiscardUnsyncedChanges(
+    beforeReset: RecoveryConfiguration.Hook? = nil, afterReset: RecoveryConfiguration.Hook? = nil
+  ) -> ClientResetMode {
+    ClientResetMode(strategy: "recover-or-discard-unsynced-changes", beforeReset: beforeReset, afterReset: afterReset)
+  }
+
+  public static func discardUnsyncedChanges(
+    beforeReset: RecoveryConfiguration.Hook? = nil, afterReset: RecoveryConfiguration.Hook? = nil
+  ) -> ClientResetMode {
+    ClientResetMode(strategy: "discard-unsynced-changes", beforeReset: beforeReset, afterReset: afterReset)
+  }
+
+  public static func manual(
+    errorHandler: (@Sendable (RecoveryConfiguration.ManualReset) async -> Void)? = nil
+  ) -> ClientResetMode {
+    ClientResetMode(strategy: StrategyChain.manual, manualHandler: errorHandler)
+  }
+
+  /// A strategy of the configuration's list, by name.
+  public static func strategy(_ name: String) -> ClientResetMode { ClientResetMode(strategy: name) }
+}
+
+extension SalvorClient.Configuration {
+  /// The strategy for a client reset, with its callbacks.
+  public var clientResetMode: ClientResetMode {
+    get {
+      ClientResetMode(
+        strategy: recovery.strategy, beforeReset: recovery.beforeReset, afterReset: recovery.afterReset,
+        manualHandler: recovery.manualClientResetHandler)
+    }
+    set {
+      recovery.strategy = newValue.strategy
+      recovery.beforeReset = newValue.beforeReset
+      recovery.afterReset = newValue.afterReset
+      if let handler = newValue.manualHandler { recovery.manualClientResetHandler = handler }
+    }
+  }
+}

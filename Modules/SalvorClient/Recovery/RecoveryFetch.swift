@@ -1,0 +1,77 @@
+import SalvorModel
+import SalvorRecovery
+import SalvorStorage
+import SalvorWire
+
+/// Fetches what a recovery needs: what differs, or everything (docs/architecture/recovery.md, *What is fetched*). Where the
+/// payload goes is the caller's: into staging, or into memory for a plan.
+struct RecoveryFetch {
+  let store: any RecoveringClientStore
+  var exchange: RecoveryExchange
+  let facts: RecoveryFacts
+  let status: ClientStatus
+
+  /// The keys of one question to the store.
+  private static let keysMax = 2000
+
+  /// What a row means that the server does not have. In one and the same history it was deleted, and the tombstone is no
+  /// longer kept; in another one it is lost.
+  static func absence(_ reason: RecoveryReason) -> RecoveryOrder.Absence {
+    switch reason {
+    case .historyTrimmed, .operatorRequested: .deleted
+    default: .lost
+    }
+  }
+
+  mutating func run(
+    _ what: RecoveryStep.Fetch, reason: RecoveryReason, config: SyncConfig?,
+    _ sink: ([UInt8], String) async throws -> Void
+  ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
+    switch what {
+    case .differences: return try await differences(reason, sink)
+    case .everything:
+      let names = config?.groups.map(\.name) ?? status.state.groups.map(\.name)
+      let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
+      // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
+      let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
+      let groups = try await exchange.download(wanted.map { GroupState(name: $0) }, facts, sink)
+      return ([], groups)
+    }
+  }
+
+  private mutating func differences(
+    _ reason: RecoveryReason, _ sink: ([UInt8], String) async throws -> Void
+  ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
+    let synchronized = Set(status.state.groups.filter(\.isSynchronized).map(\.name))
+    var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
+      .filter { synchronized.contains($0.name) }
+    // The operator wants the device's rows compared, whatever the history says.
+    if reason == .operatorRequested || facts.shared == nil {
+      starts = starts.map { GroupStart(name: $0.name, commit: nil) }
+    }
+    let compared = Set(starts.filter { $0.commit == nil }.map(\.name))
+    let tables = try await store.history().tables
+    for table in tables where compared.contains(table.group) { try await compare(table.name, sink) }
+    var place: Int64 = 0
+    while let (queries, next) = try await store.changedKeys(after: starts, place: place, limit: Self.keysMax) {
+      try await exchange.rows(queries, facts, sink)
+      place = next
+    }
+    let groups = try await exchange.download(
+      starts.map { start in
+        GroupState(name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name])
+      }, facts, sink)
+    return (starts, groups)
+  }
+
+  private mutating func compare(_ table: String, _ sink: ([UInt8], String) async throws -> Void) async throws {
+    var after: Key?
+    while true {
+      let page = try await exchange.ranges(of: table, after: after, facts)
+      let queries = try await store.differences(from: page, after: after, of: table)
+      if !queries.isEmpty { try await exchange.rows(queries, facts, sink) }
+      guard !page.isLast, let last = page.ranges.last?.last else { return }
+      after = last
+    }
+  }
+}

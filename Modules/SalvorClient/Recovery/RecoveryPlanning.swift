@@ -1,0 +1,145 @@
+import SalvorModel
+import SalvorRecovery
+import SalvorStorage
+import SalvorWire
+
+extension RecoveryRun {
+  /// Recovers because a person says so.
+  mutating func beginByHand(_ strategy: String?) async throws -> RecoveryResult {
+    let isUnfinished = journal.state == .running || journal.state == .waiting
+    if isUnfinished, strategy == nil || strategy == journal.strategy { return try await resume() }
+    let (reason, message) = try await reasonByHand()
+    let name = strategy ?? configuration.recovery.chain.name(for: reason)
+    if name == StrategyChain.manual {
+      throw SalvorError(
+        .usage,
+        "The configuration names no strategy for \(reason.rawValue) but \"manual\": name one with --strategy. Known: \(configuration.recovery.chain.names.joined(separator: ", "))."
+      )
+    }
+    return try await begin(reason, message, strategy: name, isByHand: true)
+  }
+
+  /// Why: what waits, or what the device and the server find now; without a finding, because a person wants it.
+  private mutating func reasonByHand() async throws -> (RecoveryReason, String) {
+    if let reason = journal.reason, journal.state != .none { return (reason, journal.message) }
+    let found = try await finding()
+    return (found ?? .operatorRequested, found == nil ? "A person asked for it." : "Found by asking the server.")
+  }
+
+  /// What stands against a sync now; nil: nothing.
+  private mutating func finding() async throws -> RecoveryReason? {
+    let status = try await store.status()
+    if status.state.isOlderThanIdentityFile { return .clientRewound }
+    let (facts, _) = try await exchange.facts(status, try await store.history())
+    await exchange.leave(facts)
+    return facts.finding(status)
+  }
+}
+
+extension RecoveryFacts {
+  /// Why this device would have to recover or to rewind; nil: it is in step.
+  func finding(_ status: ClientStatus) -> RecoveryReason? {
+    if let reason { return reason }
+    guard let known = status.state.serverID, known == server else { return nil }
+    let isAhead = status.state.groups.contains { ($0.cursor?.number ?? 0) > (shared?.number ?? 0) }
+    return isAhead ? .serverRestored : nil
+  }
+}
+
+/// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched into
+/// memory, and the store rehearses.
+struct RecoveryPlanning {
+  let configuration: SalvorClient.Configuration
+  let store: any RecoveringClientStore
+
+  func plan(_ strategy: String?) async throws -> RecoveryPlan {
+    let journal = try await RecoveryRun.journal(of: store)
+    var run = RecoveryRun(configuration, store, journal, SyncReport()) { _ in }
+    var exchange = run.exchange
+    let (incident, config) = try await run.incident(.operatorRequested, "", &exchange)
+    do {
+      let plan = try await plan(strategy, &run, incident, config, &exchange)
+      await exchange.leave(incident.facts)
+      return plan
+    } catch {
+      await exchange.leave(incident.facts)
+      throw error
+    }
+  }
+
+  private func plan(
+    _ strategy: String?, _ run: inout RecoveryRun, _ asked: Incident, _ config: SyncConfig?,
+    _ exchange: inout RecoveryExchange
+  ) async throws -> RecoveryPlan {
+    let found =
+      run.journal.state == .none
+      ? (asked.status.state.isOlderThanIdentityFile ? .clientRewound : asked.facts.finding(asked.status))
+      : run.journal.reason
+    var plan = RecoveryPlan(
+      reason: found, strategy: "", fellBackFrom: [], notes: [], steps: [], counts: RecoveryCounts(), sent: 0,
+      rowsToFetch: 0, bytes: nil)
+    if found == nil, strategy == nil { return plan }
+    var incident = asked
+    incident.reason = found ?? .operatorRequested
+    let isRewind = strategy == nil && asked.facts.reason == nil && found == .serverRestored
+    let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
+    plan.steps = steps.map(\.name)
+    plan.sent = steps.contains(.upload) ? incident.status.queued : 0
+    guard
+      let (requests, rebuild) = steps.lazy.compactMap({ step in
+        if case .apply(let requests, let rebuild) = step { (requests, rebuild) } else { nil }
+      }).first
+    else { return plan }
+    guard rebuild == .nothing else {
+      plan.rowsToFetch = incident.facts.rows
+      plan.counts.upserts = incident.facts.rows
+      let all = incident.status.queued + incident.status.inError + incident.status.displaced
+      plan.counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
+      return plan
+    }
+    var staged: [[UInt8]] = []
+    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
+    let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { bytes, _ in
+      staged.append(bytes)
+    }
+    exchange = fetching.exchange
+    var journal = RecoveryJournal(state: .running, id: "plan")
+    journal.strategy = plan.strategy
+    journal.isByHand = true
+    journal.newRemoteID = RemoteID(from: configuration.random)
+    let report = try await store.rehearse(
+      run.order(requests, rebuild, incident, starts, groups, journal, config), staged: staged)
+    plan.counts = report.counts
+    plan.rowsToFetch = report.counts.upserts
+    plan.bytes = Int64(staged.reduce(0) { $0 + $1.count })
+    return plan
+  }
+
+  private func decide(
+    _ strategy: String?, _ incident: Incident, isRewind: Bool, _ plan: inout RecoveryPlan
+  ) throws -> [RecoveryStep] {
+    if isRewind {
+      plan.strategy = RecoveryRun.rewind
+      return RecoveryRun.rewindSteps
+    }
+    let chain = configuration.recovery.chain
+    let first = strategy ?? chain.name(for: incident.reason)
+    guard chain[first] != nil else {
+      throw SalvorError(
+        .unknownModule,
+        "There is no recovery strategy \"\(first)\". Known: \(chain.names.joined(separator: ", ")).")
+    }
+    for name in chain.chain(from: first) {
+      switch chain[name]?.plan(for: incident) {
+      case .steps(let steps):
+        plan.strategy = name
+        return steps
+      case .cannot(let why):
+        plan.fellBackFrom.append(name)
+        plan.notes.append("\(name): \(why)")
+      case nil: continue
+      }
+    }
+    return []
+  }
+}

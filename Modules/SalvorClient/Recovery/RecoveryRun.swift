@@ -1,0 +1,427 @@
+import SalvorModel
+import SalvorRecovery
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// What came of a recovery.
+enum RecoveryResult: Sendable {
+  case recovered(RecoverySummary)
+  /// A person has to decide, or the server's administrator has to act.
+  case required(RecoverySummary, SalvorError)
+}
+
+/// One recovery: chooses the strategy, carries its steps out, journals before and after each, and goes on where a crash
+/// left it (docs/architecture/recovery.md).
+struct RecoveryRun {
+  let configuration: SalvorClient.Configuration
+  let store: any RecoveringClientStore
+  var journal: RecoveryJournal
+  var exchange: RecoveryExchange
+  /// What a person should know besides the summary; names only.
+  var notices: [String] = []
+  /// What a fetch found, for the apply that follows it.
+  private var fetched: (starts: [GroupStart], groups: [GroupState])?
+  private var config: SyncConfig?
+  /// The place of this recovery at the server was given back for an upload.
+  private var hasLeft = false
+
+  /// The name in reports of what happens without a strategy where only others' commits are gone (semantics 6).
+  static let rewind = "rewind"
+  /// More resets than this against one history of the server, without a sync between them, go to a person.
+  private static let attemptsMax = 3
+
+  init(
+    _ configuration: SalvorClient.Configuration, _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
+    _ report: SyncReport, _ progress: @escaping @Sendable (SyncProgress) -> Void
+  ) {
+    self.configuration = configuration
+    self.store = store
+    self.journal = journal
+    exchange = RecoveryExchange(configuration, report, progress)
+  }
+
+  static func journal(of store: any RecoveringClientStore) async throws -> RecoveryJournal {
+    guard let bytes = try await store.journal() else { return RecoveryJournal() }
+    return try RecoveryJournal(JSONValue(parsing: bytes))
+  }
+
+  private var chain: StrategyChain { configuration.recovery.chain }
+
+  private func save() async throws { try await store.setJournal(journal.json.bytes) }
+
+  // MARK: - Beginning
+
+  /// Begins a recovery. `strategy` nil: as the configuration says for the reason.
+  mutating func begin(
+    _ reason: RecoveryReason, _ message: String, strategy: String? = nil, isByHand: Bool = false
+  ) async throws -> RecoveryResult {
+    let (incident, config) = try await incident(reason, message)
+    self.config = config
+    let first = strategy ?? firstStrategy(reason, incident.facts)
+    start(reason, message, isByHand: isByHand)
+    return try await choose(from: first, incident)
+  }
+
+  /// Goes back to the last commit that both have made, inside a normal sync.
+  mutating func rewind() async throws -> RecoveryResult {
+    let message = "The server lost commits that this device has applied; an earlier one is shared."
+    let (incident, config) = try await incident(.serverRestored, message)
+    self.config = config
+    start(.serverRestored, message, isByHand: false)
+    journal.beforeReset = .none
+    journal.afterReset = .none
+    do {
+      return try await carryOut(Self.rewind, Self.rewindSteps, incident)
+    } catch let error as SalvorError where error.code == .massDeletion {
+      return try await fallToManual(from: Self.rewind, error.message, incident)
+    }
+  }
+
+  static let rewindSteps: [RecoveryStep] = [.fetch(.differences), .apply(.keep, .nothing)]
+
+  private mutating func start(_ reason: RecoveryReason, _ message: String, isByHand: Bool) {
+    journal = RecoveryJournal(
+      state: .running, id: hexadecimal(configuration.random.bytes(8)), attempts: journal.attempts)
+    journal.reason = reason
+    journal.message = message
+    journal.isByHand = isByHand
+    journal.newRemoteID = RemoteID(from: configuration.random)
+    journal.beforeReset = configuration.recovery.beforeReset == nil ? .none : .pending
+    journal.afterReset = configuration.recovery.afterReset == nil ? .none : .pending
+  }
+
+  func incident(_ reason: RecoveryReason, _ message: String, _ exchange: inout RecoveryExchange) async throws
+    -> (Incident, SyncConfig?)
+  {
+    let status = try await store.status()
+    let (facts, config) = try await exchange.facts(status, try await store.history())
+    return (Incident(reason: reason, message: message, facts: facts, status: status), config)
+  }
+
+  private mutating func incident(_ reason: RecoveryReason, _ message: String) async throws -> (Incident, SyncConfig?) {
+    var exchange = self.exchange
+    defer { self.exchange = exchange }
+    return try await incident(reason, message, &exchange)
+  }
+
+  /// The strategy of the reason; after a reset against the same history of the server that no sync has followed, the one
+  /// that it falls back to; after three, a person.
+  private func firstStrategy(_ reason: RecoveryReason, _ facts: RecoveryFacts) -> String {
+    let before = journal.attempts.filter { $0.incarnation == facts.incarnation.text }
+    guard let last = before.last else { return chain.name(for: reason) }
+    if before.count >= Self.attemptsMax { return StrategyChain.manual }
+    return chain[last.strategy]?.fallBack ?? StrategyChain.manual
+  }
+
+  // MARK: - Choosing
+
+  private mutating func choose(from first: String, _ incident: Incident) async throws -> RecoveryResult {
+    guard chain[first] != nil else {
+      throw SalvorError(
+        .unknownModule,
+        "There is no recovery strategy \"\(first)\". Known: \(chain.names.joined(separator: ", ")).")
+    }
+    for name in chain.chain(from: first) {
+      guard let strategy = chain[name] else { continue }
+      switch strategy.plan(for: incident) {
+      case .cannot(let why):
+        if journal.isByHand {
+          throw SalvorError(.usage, "The strategy \(name) cannot recover here: \(why) Nothing was touched.")
+        }
+        notices.append("\(name): \(why)")
+        journal.fellBackFrom.append(name)
+      case .steps(let steps):
+        do {
+          return try await carryOut(name, steps, incident)
+        } catch let error as SalvorError where error.code == .massDeletion {
+          return try await fallToManual(from: name, error.message, incident)
+        }
+      }
+    }
+    throw SalvorError(
+      .failed, "No recovery strategy can run, not even \"manual\": it is missing in the list of modules.")
+  }
+
+  private mutating func fallToManual(from name: String, _ why: String, _ incident: Incident) async throws
+    -> RecoveryResult
+  {
+    notices.append("\(name): \(why)")
+    journal.fellBackFrom.append(name)
+    journal.message = why
+    journal.stepsDone = 0
+    guard case .steps(let steps) = chain[StrategyChain.manual]?.plan(for: incident) else {
+      throw SalvorError(.recoveryRequired, why)
+    }
+    return try await carryOut(StrategyChain.manual, steps, incident)
+  }
+
+  // MARK: - Resuming
+
+  /// Goes on where a crash, a cut network or a full disk left a recovery.
+  mutating func resume() async throws -> RecoveryResult {
+    guard let reason = journal.reason else {
+      throw SalvorError(.storageCorrupt, "The journal of a recovery beside the database names no reason.")
+    }
+    if let done = try await store.recoveries(limit: 10).first(where: { $0.id == journal.id }) {
+      return .recovered(try await finish(done, incarnation: nil))
+    }
+    let (incident, config) = try await incident(reason, journal.message)
+    self.config = config
+    let decision =
+      journal.strategy == Self.rewind ? .steps(Self.rewindSteps) : chain[journal.strategy]?.plan(for: incident)
+    journal.state = .running
+    switch decision {
+    case .steps(let steps):
+      // What was fetched is fetched anew: the server may be another one by now.
+      let fetch = steps.firstIndex { if case .fetch = $0 { true } else { false } } ?? 0
+      do {
+        return try await carryOut(journal.strategy, steps, incident, from: min(journal.stepsDone, fetch))
+      } catch let error as SalvorError where error.code == .massDeletion {
+        return try await fallToManual(from: journal.strategy, error.message, incident)
+      }
+    case .cannot(let why):
+      notices.append("\(journal.strategy): \(why)")
+      journal.fellBackFrom.append(journal.strategy)
+      journal.stepsDone = 0
+      return try await choose(from: chain[journal.strategy]?.fallBack ?? StrategyChain.manual, incident)
+    case nil:
+      return try await choose(from: chain.name(for: reason), incident)
+    }
+  }
+
+  // MARK: - Carrying out
+
+  private mutating func carryOut(
+    _ name: String, _ steps: [RecoveryStep], _ incident: Incident, from first: Int = 0
+  ) async throws -> RecoveryResult {
+    journal.strategy = name
+    let waits = steps.contains(.wait)
+    if !waits { try await runBeforeReset(incident) }
+    if journal.afterReset == .pending, !waits, journal.backup == nil { try await copy() }
+    var done: RecoveryReport?
+    for (place, step) in steps.enumerated().dropFirst(first) {
+      journal.step = step.name
+      journal.stepsDone = place
+      try await save()
+      switch step {
+      case .copy: try await copy()
+      case .forget:
+        if let waiting = try await forget(incident) { return waiting }
+      case .upload: try await upload(incident)
+      case .fetch(let what): try await fetch(what, incident)
+      case .apply(let requests, let rebuild): done = try await apply(requests, rebuild, incident)
+      case .wait: return try await wait(incident)
+      }
+    }
+    guard let done else {
+      throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
+    }
+    let summary = try await finish(done, incarnation: incident.facts.incarnation)
+    await exchange.end(incident.facts)
+    return .recovered(summary)
+  }
+
+  private mutating func copy() async throws {
+    let backup = try await store.makeCopy(
+      id: journal.id, reason: "before \(journal.strategy) (\(journal.reason?.rawValue ?? "by hand"))")
+    journal.backup = backup.id
+  }
+
+  /// Until the server knows no sequence ID of this remote. Nil: it is so.
+  private mutating func forget(_ incident: Incident) async throws -> RecoveryResult? {
+    if incident.facts.stored == nil { return nil }
+    if incident.facts.selfServiceRemoteDeletion {
+      try await exchange.deleteRemote(incident.facts)
+      return nil
+    }
+    journal.state = .waiting
+    try await save()
+    await exchange.leave(incident.facts)
+    let id = incident.status.state.remoteID
+    let message =
+      "This recovery waits for the server's administrator to delete the remote ID: salvor remotes delete \(id). The next sync then goes on."
+    try await store.setRecoveryRequired(journal.reason, message: message)
+    return .required(summary(nil), SalvorError(.recoveryRequired, message, context: ["remote": id.text]))
+  }
+
+  /// Everything that waits, with nothing downloaded.
+  private mutating func upload(_ incident: Incident) async throws {
+    try await store.takeBackUpload(
+      previous: incident.status.state.previous, shared: incident.facts.shared?.number)
+    await exchange.leave(incident.facts)
+    hasLeft = true
+    var session = SyncSession(
+      configuration: configuration, progress: exchange.progress, report: exchange.report, downloads: false)
+    defer { exchange.report = session.report }
+    try await session.run(groups: nil)
+    if let (reason, message) = session.requirement {
+      throw SalvorError(.uploadFailedAtServer, message, context: ["reason": reason.rawValue])
+    }
+  }
+
+  private mutating func fetch(_ what: RecoveryStep.Fetch, _ incident: Incident) async throws {
+    var facts = incident.facts
+    if hasLeft {
+      let (again, config) = try await self.incident(incident.reason, incident.message)
+      facts = again.facts
+      self.config = config
+    }
+    try await store.discardStaged()
+    let download = "recovery-\(journal.id)"
+    let store = store
+    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: facts, status: incident.status)
+    defer { exchange = fetching.exchange }
+    fetched = try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
+      try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
+    }
+  }
+
+  private mutating func apply(
+    _ requests: RecoveryOrder.Requests, _ rebuild: RecoveryOrder.Rebuild, _ incident: Incident
+  ) async throws -> RecoveryReport {
+    guard let fetched else {
+      throw SalvorError(.failed, "The strategy \(journal.strategy) applies without a fetch before it.")
+    }
+    exchange.progress(.applying)
+    return try await store.recover(
+      order(requests, rebuild, incident, fetched.starts, fetched.groups, journal, config))
+  }
+
+  func order(
+    _ requests: RecoveryOrder.Requests, _ rebuild: RecoveryOrder.Rebuild, _ incident: Incident, _ starts: [GroupStart],
+    _ groups: [GroupState], _ journal: RecoveryJournal, _ config: SyncConfig?
+  ) -> RecoveryOrder {
+    let isNewRemote = rebuild != .nothing || incident.reason == .clientRewound
+    return RecoveryOrder(
+      id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
+      absence: RecoveryFetch.absence(incident.reason), starts: starts, groups: groups,
+      previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
+      remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
+      config: rebuild == .nothing ? nil : config,
+      removedShareMax: journal.isByHand ? nil : 0.5, keepsBeforeImages: journal.backup == nil)
+  }
+
+  // MARK: - Waiting and finishing
+
+  private mutating func wait(_ incident: Incident) async throws -> RecoveryResult {
+    journal.state = .required
+    journal.token = journal.token ?? hexadecimal(configuration.random.bytes(8))
+    try await save()
+    await exchange.leave(incident.facts)
+    let error = SalvorError(
+      .recoveryRequired,
+      "\(journal.message) A recovery by hand is required: salvor recover --plan --strategy S shows what a strategy would do, salvor recover --token \(journal.token ?? "") --strategy S does it.",
+      context: ["reason": incident.reason.rawValue, "token": journal.token ?? ""])
+    try await store.setRecoveryRequired(incident.reason, message: journal.message)
+    await callManualHandler(error, incident.reason)
+    return .required(summary(nil), error)
+  }
+
+  private func callManualHandler(_ error: SalvorError, _ reason: RecoveryReason) async {
+    if let handler = configuration.recovery.manualClientResetHandler {
+      await handler(
+        RecoveryConfiguration.ManualReset(
+          error: error, reason: reason, backup: await backupPath(), token: journal.token ?? ""))
+    } else if let handler = configuration.recovery.errorHandler {
+      await handler(error)
+    }
+  }
+
+  private func backupPath() async -> String? {
+    guard let id = journal.backup else { return nil }
+    return try? await store.backups().first { $0.id == id }?.path
+  }
+
+  private mutating func finish(_ done: RecoveryReport, incarnation: IncarnationID?) async throws -> RecoverySummary {
+    if journal.backup == nil { journal.backup = done.backup }
+    try await runAfterReset()
+    try await store.setRecoveryRequired(nil, message: "")
+    try await prune()
+    let summary = summary(done)
+    var attempts = journal.attempts
+    if let incarnation {
+      attempts.append(RecoveryJournal.Attempt(incarnation: incarnation.text, strategy: journal.strategy))
+    }
+    journal = RecoveryJournal(attempts: attempts)
+    try await store.setJournal(attempts.isEmpty ? nil : journal.json.bytes)
+    return summary
+  }
+
+  private func prune() async throws {
+    for backup in try await store.backups().dropFirst(max(configuration.recovery.backupsKept, 0)) {
+      _ = try await store.deleteBackup(backup.id)
+    }
+  }
+
+  private func summary(_ done: RecoveryReport?) -> RecoverySummary {
+    RecoverySummary(
+      reason: journal.reason ?? .operatorRequested, strategy: journal.strategy, fellBackFrom: journal.fellBackFrom,
+      report: done, token: journal.token, backup: journal.backup)
+  }
+
+  // MARK: - Hooks
+
+  private func notice(before: String?) -> RecoveryConfiguration.Notice {
+    RecoveryConfiguration.Notice(
+      id: journal.id, reason: journal.reason ?? .operatorRequested, strategy: journal.strategy,
+      database: store.location, before: before)
+  }
+
+  /// Runs once. What it throws ends the recovery with nothing touched; the next sync begins another one.
+  private mutating func runBeforeReset(_ incident: Incident) async throws {
+    switch journal.beforeReset {
+    case .none, .done: return
+    case .begun:
+      notices.append(
+        "beforeReset was begun when the device stopped; whether it ended is not known. It is not run again.")
+      journal.beforeReset = .done
+    case .pending:
+      guard let hook = configuration.recovery.beforeReset else {
+        journal.beforeReset = .none
+        return
+      }
+      journal.beforeReset = .begun
+      journal.step = "before-reset"
+      try await save()
+      do {
+        try await hook(notice(before: nil))
+      } catch {
+        await exchange.leave(incident.facts)
+        let attempts = journal.attempts
+        journal = RecoveryJournal(attempts: attempts)
+        try await store.setJournal(attempts.isEmpty ? nil : journal.json.bytes)
+        throw SalvorError(
+          .recoveryRequired,
+          "beforeReset failed, so the recovery was not begun and nothing was touched: \(asSalvorError(error).message) Correct the hook; the next sync tries again.",
+          context: ["reason": incident.reason.rawValue])
+      }
+      journal.beforeReset = .done
+    }
+  }
+
+  /// Runs once, after the database is as it will be: what it throws is told, and undoes nothing.
+  private mutating func runAfterReset() async throws {
+    switch journal.afterReset {
+    case .none, .done: return
+    case .begun:
+      notices.append(
+        "afterReset was begun when the device stopped; whether it ended is not known. It is not run again.")
+      journal.afterReset = .done
+    case .pending:
+      guard let hook = configuration.recovery.afterReset else {
+        journal.afterReset = .none
+        return
+      }
+      journal.afterReset = .begun
+      journal.step = "after-reset"
+      try await save()
+      do {
+        try await hook(notice(before: await backupPath()))
+      } catch {
+        notices.append("afterReset failed: \(asSalvorError(error).message)")
+      }
+      journal.afterReset = .done
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// What a synchronization says of the recovery in it (`sync --json`, `recovery`).
+public struct RecoverySummary: Sendable, Hashable {
+  public var reason: RecoveryReason
+  /// The strategy that ran, or that waits.
+  public var strategy: String
+  /// The strategies that could not, in order.
+  public var fellBackFrom: [String]
+  /// Nil where nothing was done yet.
+  public var report: RecoveryReport?
+  /// Where a person has to decide: what `recover` wants.
+  public var token: String?
+  public var backup: String?
+
+  public var json: JSONValue {
+    let counts = report?.counts ?? RecoveryCounts()
+    return [
+      "id": report.map { .string($0.id) } ?? .null,
+      "reason": .string(reason.rawValue),
+      "strategy": .string(strategy),
+      "fellBackFrom": fellBackFrom.first.map(JSONValue.string) ?? .null,
+      "chain": .array(fellBackFrom.map(JSONValue.string)),
+      "kept": .integer(counts.kept + counts.merged),
+      "merged": .integer(counts.merged),
+      "discarded": .integer(counts.discarded),
+      "upserts": .integer(counts.upserts),
+      "deletes": .integer(counts.deletes),
+      "lost": .integer(counts.lost),
+      "healed": 0,
+      "backup": backup.map(JSONValue.string) ?? .null,
+      "token": token.map(JSONValue.string) ?? .null,
+    ]
+  }
+}
+
+/// What a recovery would do (`recover --plan`): nothing was written to find out.
+public struct RecoveryPlan: Sendable, Hashable {
+  /// Nil: there is nothing to recover from.
+  public var reason: RecoveryReason?
+  public var strategy: String
+  public var fellBackFrom: [String]
+  /// Why those could not.
+  public var notes: [String]
+  /// The steps by name, in order.
+  public var steps: [String]
+  public var counts: RecoveryCounts
+  /// Requests that would be uploaded before anything is replaced.
+  public var sent: Int64
+  /// Rows that would come, and the bytes of the payload before compression; nil: not known before they come.
+  public var rowsToFetch: Int64
+  public var bytes: Int64?
+
+  public var json: JSONValue {
+    [
+      "reason": reason.map { .string($0.rawValue) } ?? .null,
+      "strategy": strategy.isEmpty ? .null : .string(strategy),
+      "fellBackFrom": fellBackFrom.first.map(JSONValue.string) ?? .null,
+      "notes": .array(notes.map(JSONValue.string)),
+      "steps": .array(steps.map(JSONValue.string)),
+      "requests": [
+        "kept": .integer(counts.kept + counts.merged), "sent": .integer(sent),
+        "discarded": .integer(counts.discarded), "conflicting": .integer(counts.merged),
+      ],
+      "rows": [
+        "fetch": .integer(rowsToFetch), "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes),
+        "offer": .integer(counts.lost),
+      ],
+      "bytes": bytes.map(JSONValue.integer) ?? .null,
+    ]
+  }
+}

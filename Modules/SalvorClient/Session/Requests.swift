@@ -1,0 +1,33 @@
+import SalvorModel
+import SalvorTransport
+import SalvorWire
+
+/// Below this size a body is sent as it is.
+let compressionBytesMin = 512
+
+extension SalvorClient.Configuration {
+  /// One exchange with the server: a problem response is thrown as the error that it tells of.
+  func request(
+    _ method: String, _ path: String, _ body: [UInt8], counting report: inout SyncReport
+  ) async throws -> TransportResponse {
+    var headers = credentials
+    var body = body
+    headers["content-type"] = "application/jsonl"
+    let codings = compressions.map(\.token)
+    if !codings.isEmpty { headers["accept-encoding"] = codings.joined(separator: ", ") }
+    if body.count >= compressionBytesMin, let compression = uploadCompression {
+      body = try await ByteStream.bytes(body).compressed(by: compression).collect(upTo: Int.max)
+      headers["content-encoding"] = compression.token
+    }
+    report.roundTrips += 1
+    report.bytesSent += Int64(body.count)
+    let response = try await transport.send(
+      TransportRequest(method: method, path: path, headers: headers, body: .bytes(body), contentLength: body.count))
+    guard response.status / 100 == 2 else {
+      let text = try await response.body.collect(upTo: limits.chunkBytesMax)
+      report.bytesReceived += Int64(text.count)
+      throw Problem.error((try? JSONValue(parsing: text)) ?? .null, status: response.status)
+    }
+    return response
+  }
+}

@@ -1,0 +1,265 @@
+import SalvorModel
+import SalvorStorage
+
+/// Lost is not deleted (semantics 6 and 9): what the server acknowledged and lost.
+extension ClientStoreContract {
+  static let losing: [Case] = [
+    recovering(
+      ContractSchemas.notes(), "recovery: what the server lost is kept with its values, and counts as no error",
+      rule: "semantics 9; 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(
+        full: ["note"],
+        rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", "y"]), ("note", ["n3", "c", .null])])
+      try await bench.download(
+        rows: [("note", ["n1", "later", "x"]), ("note", ["n4", "new", .null])], departed: [("note", .deleted, ["n2"])])
+      let report = try await bench.recover(
+        Recovered(
+          shared: 1, rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", "y"])],
+          departed: [("note", .lost, ["n4"])]))
+      try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", "y"], ["n3", "c", .null]])
+      try await bench.expectArchive([
+        "kept lost-on-server update note [n1] [title=a] > [title=later]",
+        "kept lost-on-server delete note [n2] [id=n2, title=b, body=y] > []",
+        "kept lost-on-server insert note [n4] [] > [id=n4, title=new, body=null]",
+      ])
+      let status = try await bench.store.status()
+      try expectEqual(
+        [status.queued, status.inError, status.displaced, status.kept], [0, 0, 0, 3],
+        "queued, in error, displaced, kept")
+      try expectEqual(report.counts.lost, 3, "the rows lost")
+      try expectEqual([report.counts.upserts, report.counts.deletes], [2, 1], "the rows written and removed")
+      try await bench.expectItems(["lost update note [n1]", "lost delete note [n2]", "lost insert note [n4]"])
+      let ids = try await bench.archived().map(\.id)
+      try expectEqual(Set(ids).count, 3, "the entries' IDs")
+      try expectEqual(try await bench.begin().changes, [], "what is sent")
+      await bench.store.endSession()
+      try await bench.restart()
+      try expectEqual(Set(try await bench.archived().map(\.id)), Set(ids), "the entries after a restart")
+      // No ID is given twice.
+      try await bench.write(.insert("note", ["id": "n5", "title": "e"]))
+      try expect(!ids.contains(try await bench.queued()[0].id), "an ID was given again")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: what this device wrote at a lost commit is lost, too", rule: "semantics 9"
+    ) { bench in
+      try await bench.download(
+        full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(
+        .insert("note", ["id": "n3", "title": "mine"]), .update("note", ["n1"], ["title": "mine"]),
+        .delete("note", ["n2"]))
+      try await bench.commitUpload()
+      try await bench.recover(
+        Recovered(
+          shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])],
+          departed: [("note", .lost, ["n3"])]))
+      try await bench.expectRows("note", [["n1", "a", .null], ["n2", "b", .null]])
+      try await bench.expectArchive([
+        "kept lost-on-server update note [n1] [title=a] > [title=mine]",
+        "kept lost-on-server delete note [n2] [id=n2, title=b, body=null] > []",
+        "kept lost-on-server insert note [n3] [] > [id=n3, title=mine, body=null]",
+      ])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: what the server changed since the shared commit is not lost",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n2", "lost", .null])])
+      try await bench.recover(
+        Recovered(
+          shared: 1, rows: [("note", ["n1", "changed since", .null]), ("note", ["n3", "new since", .null])],
+          departed: [("note", .deleted, ["n2"])]))
+      try await bench.expectRows("note", [["n1", "changed since", .null], ["n3", "new since", .null]])
+      try await bench.expectArchive([])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: what comes as lost and then as deleted was deleted",
+      rule: "recovery.md, What is fetched"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.download(rows: [("note", ["n1", "later", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.recover(
+        Recovered(shared: 1, departed: [("note", .lost, ["n1"]), ("note", .deleted, ["n1"])]))
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive(["kept row-deleted update note [n1] [title=later] > [title=mine]"])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: in the same history what is not there was deleted",
+      rule: "RecoveryOrder.Absence"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(.update("note", ["n2"], ["title": "mine"]))
+      let report = try await bench.recover(
+        Recovered(
+          absence: .deleted, shared: nil, compared: ["default"], rows: [("note", ["n3", "c", .null])],
+          departed: [("note", .lost, ["n1"]), ("note", .lost, ["n2"])]))
+      try await bench.expectRows("note", [["n3", "c", .null]])
+      try await bench.expectArchive(["kept row-deleted update note [n2] [title=b] > [title=mine]"])
+      try expectEqual(report.counts.lost, 0, "the rows lost")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: where nothing is shared, every row that differs is lost",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(
+        full: ["note"],
+        rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", "y"]), ("note", ["n3", "c", .null])])
+      try await bench.recover(
+        Recovered(
+          shared: nil, compared: ["default"], rows: [("note", ["n2", "b", "theirs"]), ("note", ["n9", "z", .null])],
+          departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [["n2", "b", "theirs"], ["n3", "c", .null], ["n9", "z", .null]])
+      try await bench.expectArchive([
+        "kept lost-on-server insert note [n1] [] > [id=n1, title=a, body=null]",
+        "kept lost-on-server update note [n2] [body=theirs] > [body=y]",
+      ])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a row that does not come with a whole table is lost where its commit is",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n3", "c", .null])])
+      try await bench.recover(Recovered(shared: 1, full: ["note"], rows: [("note", ["n1", "a", .null])]))
+      try await bench.expectRows("note", [["n1", "a", .null]])
+      // n2 is of a commit that the server has made: it was deleted there.
+      try await bench.expectArchive(["kept lost-on-server insert note [n3] [] > [id=n3, title=c, body=null]"])
+    },
+  ]
+
+  // MARK: Lost rows that are needed
+
+  static let remaking: [Case] = [
+    recovering(
+      ContractSchemas.notes(), "recovery: a lost row with a change becomes an insert under the change's ID",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.write(.update("note", ["n1"], ["body": "mine"]))
+      let ids = try await bench.queued().map(\.id)
+      let report = try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [["n1", "mine", "mine"]])
+      try await bench.expectArchive([])
+      try await bench.expectItems(["remade insert note [n1]", "merged update note [n1]"])
+      try expectEqual([report.counts.merged, report.counts.lost], [2, 0], "merged and lost")
+      let changes = try await bench.begin().changes
+      try expectChanges(
+        changes,
+        [#"insert note ["id", "title", "body"] [n1, mine, x]"#, #"update note ["body"] [n1, x, mine]"#])
+      try expectEqual(changes.map(\.id), ids, "the IDs")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a lost row with a change in a group keeps the group whole",
+      rule: "semantics 9, Merge rules"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(
+        .beginRequest(tag: "visit"), .insert("note", ["id": "n2", "title": "b"]),
+        .update("note", ["n1"], ["title": "mine"]), .endRequest)
+      let waiting = try await bench.queued().map(\.id)
+      try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [["n1", "mine", "x"], ["n2", "b", .null]])
+      try expectEqual(try await bench.queued().map(\.id), waiting, "the IDs")
+      let changes = try await bench.begin().changes
+      try expectEqual(changes.map(\.operation), [.insert, .insert], "the changes sent")
+      try expectEqual(changes.map(\.tag), ["visit", "visit"], "the tags sent")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a lost row that was deleted here leaves nothing to do",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(.delete("note", ["n1"]), .update("note", ["n2"], ["title": "mine"]))
+      let report = try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [["n2", "mine", .null]])
+      try await bench.expectArchive([])
+      try expectEqual([report.counts.kept, report.counts.merged, report.counts.lost], [1, 1, 0], "kept, merged, lost")
+      try await bench.expectItems(["merged delete note [n1]", "kept update note [n2]"])
+      try expectChanges(try await bench.upload(), [#"update note ["title"] [n2, b, mine]"#])
+    },
+    recovering(
+      ContractSchemas.inspections, "recovery: lost parents of a row with a change are made again, up to the root",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(
+        full: ["severity", "establishment", "inspection", "infraction"],
+        rows: [("establishment", ["e1", "e", .null])])
+      try await bench.download(rows: [
+        ("establishment", ["e2", "lost", "EU"]), ("inspection", ["i2", "e2", "d", .null]),
+        ("infraction", ["i2", 1, .null, "lost"]),
+      ])
+      try await bench.write(.insert("infraction", ["inspection_id": "i2", "line": 2, "note": "mine"]))
+      let id = try await bench.queued()[0].id
+      let report = try await bench.recover(
+        Recovered(
+          shared: 1,
+          departed: [
+            ("infraction", .lost, ["i2", 1]), ("inspection", .lost, ["i2"]), ("establishment", .lost, ["e2"]),
+          ]))
+      try await bench.expectRows("establishment", [["e1", "e", .null], ["e2", "lost", "EU"]])
+      try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
+      try await bench.expectRows("infraction", [["i2", 2, .null, "mine"]])
+      // A lost row that nothing needs is kept, under its key of two columns.
+      try await bench.expectArchive([
+        "kept lost-on-server insert infraction [i2, 1] [] > [inspection_id=i2, line=1, severity_id=null, note=lost]"
+      ])
+      try await bench.expectItems([
+        "remade insert establishment [e2]", "remade insert inspection [i2]", "kept insert infraction [i2, 2]",
+        "lost insert infraction [i2, 1]",
+      ])
+      try expectEqual([report.counts.kept, report.counts.lost], [1, 1], "kept and lost")
+      let changes = try await bench.commitUpload()
+      try expectEqual(
+        Set(changes.map(\.summary)),
+        [
+          #"insert establishment ["id", "name", "region"] [e2, lost, EU]"#,
+          #"insert inspection ["id", "establishment_id", "date", "inspector"] [i2, e2, d, null]"#,
+          #"insert infraction ["inspection_id", "line", "severity_id", "note"] [i2, 2, null, mine]"#,
+        ], "the changes sent")
+      try expectEqual(changes.first { $0.table == "infraction" }?.id, id, "the change's ID")
+      try expectEqual(Set(changes.map(\.id)).count, 3, "the requests")
+      try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
+    },
+    recovering(
+      ContractSchemas.inspections, "recovery: a lost row with a key of two columns is made again for its change",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(
+        full: ["severity", "establishment", "inspection", "infraction"],
+        rows: [("establishment", ["e1", "e", .null]), ("inspection", ["i1", "e1", "d", .null])])
+      try await bench.download(rows: [("infraction", ["i1", 1, .null, "a"]), ("infraction", ["i1", 2, .null, "b"])])
+      try await bench.write(.update("infraction", ["i1", 2], ["note": "mine"]))
+      let ids = try await bench.queued().map(\.id)
+      try await bench.recover(
+        Recovered(shared: 1, departed: [("infraction", .lost, ["i1", 1]), ("infraction", .lost, ["i1", 2])]))
+      try await bench.expectRows("infraction", [["i1", 2, .null, "mine"]])
+      try await bench.expectArchive([
+        "kept lost-on-server insert infraction [i1, 1] [] > [inspection_id=i1, line=1, severity_id=null, note=a]"
+      ])
+      try expectEqual(try await bench.queued().map(\.id), ids, "the IDs")
+      try expectChanges(
+        try await bench.upload(),
+        [#"insert infraction ["inspection_id", "line", "severity_id", "note"] [i1, 2, null, mine]"#])
+    },
+    recovering(
+      ContractSchemas.groups, "recovery: client-only rows follow the rows that go, or are kept aside by name",
+      rule: "semantics 9"
+    ) { bench in
+      try await bench.download(full: ["a", "b"], rows: [])
+      try await bench.download(rows: [("a", ["a1", "v"])])
+      try await bench.write(.insert("draft", ["id": "d", "a_id": "a1"]), .insert("stub", ["id": "s", "a_id": "a1"]))
+      try await bench.recover(Recovered(shared: 1, departed: [("a", .lost, ["a1"])]))
+      try await bench.expectRows("draft", [])
+      try await bench.expectRows("stub", [])
+      try await bench.expectItems(["lost insert a [a1]", "aside - stub [s]"])
+      try await bench.download(rows: [("a", ["a1", "back"])])
+      try await bench.expectRows("stub", [["s", "a1"]])
+    },
+  ]
+}

@@ -1,0 +1,202 @@
+import SalvorClient
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+extension Command {
+  static let recover = Command(
+    "recover", "what a recovery would do (--plan), or does it",
+    discussion: """
+      A device whose history and the server's have parted recovers with its next sync, by the strategy that the
+      configuration names for the reason. This command is for what waits for a person: `status` shows the reason and the
+      token. --plan asks the server, reckons, and writes nothing. By hand a strategy may remove more rows than an
+      automatic one would.
+
+        salvor recover --plan --strategy discard-unsynced-changes
+        salvor recover --token 0123456789abcdef --strategy recover-unsynced-changes
+
+      `salvor modules` lists the strategies with what they guarantee. --list shows the recoveries of this database, and
+      --report ID one of them with each request and row.
+      """,
+    options: [
+      Option("plan", "say what would happen; write nothing"),
+      Option("strategy", value: "S", "the strategy (default: the configuration's for the reason)"),
+      Option("token", value: "T", "of the recovery that is required"),
+      Option("list", "the recoveries of this database"),
+      Option("report", value: "ID", "one recovery, with each request and row"),
+    ]
+  ) { invocation in
+    let client = try await invocation.makeClient()
+    let code: Int32
+    if let id = invocation.options["report"] {
+      code = try await showRecovery(id, client, invocation.terminal)
+    } else if invocation.flags.contains("list") {
+      code = try await listRecoveries(client, invocation.terminal)
+    } else if invocation.flags.contains("plan") {
+      code = try await showPlan(client, invocation)
+    } else {
+      code = await recoverByHand(client, invocation)
+    }
+    await client.close()
+    return code
+  }
+
+  static let backups = Command(
+    "backups", "the copies that recoveries keep, newest first",
+    discussion: """
+      A recovery keeps a checked copy of the database, or the before-images of what it changed. As many as
+      client.recovery.backups.keep says are kept; older ones go after the next recovery.
+      """
+  ) { invocation in
+    let client = try await invocation.makeClient()
+    let backups = try await client.backups()
+    await client.close()
+    let terminal = invocation.terminal
+    terminal.json(["backups": .array(backups.map(\.json))])
+    if backups.isEmpty {
+      terminal.say("there are no backups")
+    } else {
+      terminal.table(
+        ["id", "made", "content", "size", "why"],
+        backups.map { [$0.id, timestamp($0.time), $0.content.rawValue, bytes($0.bytes), $0.reason] })
+    }
+    return 0
+  }
+
+  static let backupsRestore = Command(
+    "backups restore", "puts the database back to what a backup holds",
+    discussion: """
+      Other programs may have the database open: they see one change. The next sync finds the database rewound and
+      recovers it; what it has not uploaded is not lost.
+      """,
+    arguments: ["ID"]
+  ) { invocation in
+    let client = try await invocation.makeClient()
+    try await client.restoreBackup(invocation.arguments[0])
+    await client.close()
+    invocation.terminal.json(["restored": .string(invocation.arguments[0])])
+    invocation.terminal.say("restored \(invocation.arguments[0]); the next sync finds the database rewound")
+    return 0
+  }
+
+  static let backupsDelete = Command("backups delete", "removes a backup", arguments: ["ID"]) { invocation in
+    let client = try await invocation.makeClient()
+    let isDeleted = try await client.deleteBackup(invocation.arguments[0])
+    await client.close()
+    guard isDeleted else {
+      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+    }
+    invocation.terminal.json(["deleted": .string(invocation.arguments[0])])
+    invocation.terminal.say("deleted \(invocation.arguments[0])")
+    return 0
+  }
+}
+
+private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) async -> Int32 {
+  let terminal = invocation.terminal
+  // A person at the device need not copy the token; one that is given must be right.
+  var token = invocation.options["token"]
+  if token == nil { token = try? await client.status().recovery.token }
+  let report = await client.recover(strategy: invocation.options["strategy"], token: token) { progress in
+    terminal.show(progress)
+  }
+  terminal.endProgress()
+  terminal.json(report.json)
+  describe(report, on: terminal)
+  return report.exitCode
+}
+
+private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async throws -> Int32 {
+  let terminal = invocation.terminal
+  let plan = try await client.recoveryPlan(strategy: invocation.options["strategy"])
+  terminal.json(plan.json)
+  guard plan.reason != nil || !plan.strategy.isEmpty else {
+    terminal.print("There is nothing to recover from: the server accepts this database as it is.")
+    return 0
+  }
+  for note in plan.notes { terminal.print("falls through: \(note)") }
+  terminal.table(
+    ["what", "value"],
+    [
+      ["reason", plan.reason?.rawValue ?? "none; by hand"], ["strategy", plan.strategy],
+      ["steps", plan.steps.joined(separator: ", ")],
+      ["requests kept", grouped(plan.counts.kept + plan.counts.merged)],
+      ["… of these on another base", grouped(plan.counts.merged)], ["requests uploaded first", grouped(plan.sent)],
+      ["requests to the archive", grouped(plan.counts.discarded)], ["rows to fetch", grouped(plan.rowsToFetch)],
+      ["rows to remove", grouped(plan.counts.deletes)], ["rows the server lost", grouped(plan.counts.lost)],
+      ["payload", plan.bytes.map { bytes($0) } ?? "not known before it comes"],
+    ])
+  return 0
+}
+
+private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {
+  let recoveries = try await client.recoveries()
+  terminal.json(["recoveries": .array(recoveries.map(\.json))])
+  if recoveries.isEmpty {
+    terminal.say("this database was never recovered")
+  } else {
+    terminal.table(
+      ["id", "when", "reason", "strategy", "kept", "discarded", "lost", "backup"],
+      recoveries.map { recovery in
+        [
+          recovery.id, timestamp(recovery.time), recovery.reason.rawValue, recovery.strategy,
+          grouped(recovery.counts.kept + recovery.counts.merged), grouped(recovery.counts.discarded),
+          grouped(recovery.counts.lost), recovery.backup ?? "-",
+        ]
+      })
+  }
+  return 0
+}
+
+private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {
+  guard let recovery = try await client.recoveries().first(where: { $0.id == id }) else {
+    throw SalvorError(.usage, "There is no recovery \(id). salvor recover --list lists them.")
+  }
+  let items = try await client.recoveryItems(id)
+  terminal.json(.object((recovery.json.members ?? []) + [.init("items", .array(items.map(\.json)))]))
+  terminal.print("\(recovery.reason.rawValue), \(recovery.strategy), \(timestamp(recovery.time))")
+  terminal.table(
+    ["fate", "request", "operation", "table", "key", "why", "values"],
+    items.map { item in
+      [
+        item.fate.rawValue, item.request?.description ?? "-", item.operation?.rawValue ?? "-", item.table,
+        item.key.map(\.description).joined(separator: ", "), item.reason ?? "",
+        item.after.map { "\($0.name): \($0.value)" }.joined(separator: "; "),
+      ]
+    })
+  return 0
+}
+
+/// What a recovery did, or why it waits, for people.
+func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome, on terminal: Terminal) {
+  let fell = recovery.fellBackFrom.isEmpty ? "" : " (fell back from \(recovery.fellBackFrom.joined(separator: ", ")))"
+  guard let report = recovery.report else {
+    terminal.error("recovery required: \(recovery.reason.rawValue), strategy \(recovery.strategy)\(fell)")
+    if let backup = recovery.backup { terminal.error("a copy of the database was made: salvor backups, \(backup)") }
+    return
+  }
+  terminal.say(
+    "\(terminal.green(outcome == .recovered ? "recovered" : "rewound")): \(recovery.reason.rawValue), strategy \(recovery.strategy)\(fell): "
+      + "\(grouped(report.counts.kept + report.counts.merged)) requests kept, \(grouped(report.counts.discarded)) in the archive, "
+      + "\(grouped(report.counts.upserts)) rows written, \(grouped(report.counts.deletes)) removed, "
+      + "\(grouped(report.counts.lost)) that the server lost; salvor recover --report \(report.id) names each")
+}
+
+extension Terminal {
+  func show(_ progress: SyncProgress) {
+    switch progress {
+    case .uploading(let changes): self.progress("sending: \(grouped(changes)) changes")
+    case .downloading(let count): self.progress("receiving: \(bytes(count))")
+    case .applying: self.progress("applying")
+    }
+  }
+}
+
+extension Backup {
+  public var json: JSONValue {
+    [
+      "id": .string(id), "time": .integer(time), "content": .string(content.rawValue), "reason": .string(reason),
+      "bytes": .integer(bytes), "path": .string(path),
+    ]
+  }
+}

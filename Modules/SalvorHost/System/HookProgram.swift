@@ -1,0 +1,94 @@
+@preconcurrency import Dispatch
+import SalvorClient
+import SalvorModel
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// A hook of the configuration file: a program that is told of a reset in its environment (semantics 9, *Callbacks*).
+///
+/// | variable | holds |
+/// | --- | --- |
+/// | `SALVOR_HOOK` | `beforeReset` or `afterReset` |
+/// | `SALVOR_DATABASE` | the live database; before a reset to be read only |
+/// | `SALVOR_BEFORE` | after a reset: a copy of the database as it was |
+/// | `SALVOR_REASON`, `SALVOR_STRATEGY` | why, and which strategy runs or ran |
+/// | `SALVOR_RECOVERY` | the recovery's ID, the same for both |
+///
+/// Its output goes to standard error. One that ends with another code than 0, or that runs longer than its time, has
+/// failed; it is ended with all processes that it has started.
+struct HookProgram: Sendable {
+  var name: String
+  var path: String
+  var timeoutSeconds: Int64
+
+  func run(_ notice: RecoveryConfiguration.Notice) async throws {
+    var variables = Tool.processEnvironment()
+    variables["SALVOR_HOOK"] = name
+    variables["SALVOR_DATABASE"] = notice.database
+    variables["SALVOR_BEFORE"] = notice.before
+    variables["SALVOR_REASON"] = notice.reason.rawValue
+    variables["SALVOR_STRATEGY"] = notice.strategy
+    variables["SALVOR_RECOVERY"] = notice.id
+    let child = try spawn(variables)
+    let seconds = timeoutSeconds
+    let status = await withCheckedContinuation { continuation in
+      DispatchQueue.global().async { continuation.resume(returning: Self.wait(for: child, seconds: seconds)) }
+    }
+    guard let status else { throw failure("ran longer than \(seconds) s and was ended") }
+    let signal = status & 0x7F
+    guard signal == 0 else { throw failure("was ended by signal \(signal)") }
+    let code = (status >> 8) & 0xFF
+    guard code == 0 else { throw failure("ended with code \(code)") }
+  }
+
+  private func spawn(_ variables: [String: String]) throws -> pid_t {
+    #if canImport(Darwin)
+      var actions: posix_spawn_file_actions_t?
+      var attributes: posix_spawnattr_t?
+    #else
+      var actions = posix_spawn_file_actions_t()
+      var attributes = posix_spawnattr_t()
+    #endif
+    posix_spawn_file_actions_init(&actions)
+    posix_spawnattr_init(&attributes)
+    defer {
+      posix_spawn_file_actions_destroy(&actions)
+      posix_spawnattr_destroy(&attributes)
+    }
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+    // Standard output is the command's own.
+    posix_spawn_file_actions_adddup2(&actions, 2, 1)
+    // A process group of its own, so that it can be ended with what it has started.
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
+    posix_spawnattr_setpgroup(&attributes, 0)
+    var words: [UnsafeMutablePointer<CChar>?] = [strdup(path), nil]
+    var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup("\($0)=\($1)") } + [nil]
+    defer { for text in words + environment { free(text) } }
+    var child: pid_t = 0
+    let code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
+    guard code == 0 else { throw failure("cannot be run: \(String(cString: strerror(code)))") }
+    return child
+  }
+
+  /// Its status; nil: its time was over.
+  private static func wait(for child: pid_t, seconds: Int64) -> Int32? {
+    let turn: UInt32 = 10_000
+    var turns = seconds * 1_000_000 / Int64(turn)
+    var status: Int32 = 0
+    while true {
+      let found = waitpid(child, &status, turns > 0 ? WNOHANG : 0)
+      if found == child { return turns > 0 ? status : nil }
+      if found < 0 && errno != EINTR { return 127 << 8 }
+      turns -= 1
+      if turns == 0 { _ = kill(-child, SIGKILL) } else { usleep(turn) }
+    }
+  }
+
+  private func failure(_ what: String) -> SalvorError {
+    SalvorError(.failed, "The program of \(name) \(what) (\(path)).", context: ["hook": name])
+  }
+}

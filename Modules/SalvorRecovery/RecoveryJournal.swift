@@ -1,0 +1,98 @@
+import SalvorModel
+import SalvorWire
+
+/// What the journal holds: a small document beside the database (semantics 9, *Journal*).
+public struct RecoveryJournal: Sendable, Hashable {
+  public enum State: String, Sendable {
+    /// Steps are being carried out; a crash leaves this, and whoever opens the database resumes.
+    case running
+    /// It waits for `recover` with the token.
+    case required
+    /// It waits for the server's administrator; each sync asks again.
+    case waiting
+    /// Nothing is under way: only the attempts are remembered.
+    case none
+  }
+
+  public enum HookState: String, Sendable { case pending, begun, done, none }
+
+  /// A reset of this database against one history of the server, remembered until a sync has succeeded.
+  public struct Attempt: Sendable, Hashable {
+    public var incarnation: String
+    public var strategy: String
+    public init(incarnation: String, strategy: String) {
+      self.incarnation = incarnation
+      self.strategy = strategy
+    }
+  }
+
+  public var state: State
+  /// Of the recovery.
+  public var id: String
+  public var reason: RecoveryReason?
+  public var message: String
+  public var strategy: String
+  public var fellBackFrom: [String]
+  /// The number of steps done, and of the plan's the name of the one under way.
+  public var stepsDone: Int
+  public var step: String
+  public var beforeReset: HookState
+  public var afterReset: HookState
+  public var token: String?
+  public var backup: String?
+  /// Drawn at the plan, so that a step that is begun again takes the same.
+  public var newRemoteID: RemoteID?
+  /// A person chose it (`recover`): no guard against mass deletion.
+  public var isByHand: Bool
+  public var attempts: [Attempt]
+
+  public init(state: State = .none, id: String = "", attempts: [Attempt] = []) {
+    self.state = state
+    self.id = id
+    message = ""
+    strategy = ""
+    fellBackFrom = []
+    stepsDone = 0
+    step = ""
+    beforeReset = .pending
+    afterReset = .pending
+    isByHand = false
+    self.attempts = attempts
+  }
+
+  public var json: JSONValue {
+    [
+      "state": .string(state.rawValue), "id": .string(id), "reason": reason.map { .string($0.rawValue) } ?? .null,
+      "message": .string(message), "strategy": .string(strategy),
+      "fellBackFrom": .array(fellBackFrom.map(JSONValue.string)), "stepsDone": .integer(Int64(stepsDone)),
+      "step": .string(step), "beforeReset": .string(beforeReset.rawValue), "afterReset": .string(afterReset.rawValue),
+      "token": token.map(JSONValue.string) ?? .null, "backup": backup.map(JSONValue.string) ?? .null,
+      "newRemoteID": newRemoteID.map { .string($0.text) } ?? .null, "isByHand": .bool(isByHand),
+      "attempts": .array(attempts.map { .array([.string($0.incarnation), .string($0.strategy)]) }),
+    ]
+  }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    guard let state = State(rawValue: try json.string("state")) else {
+      throw SalvorError(.storageCorrupt, "The journal of a recovery beside the database cannot be read.")
+    }
+    self.init(state: state, id: try json.string("id"))
+    reason = json["reason"]?.string.flatMap { RecoveryReason(rawValue: $0) }
+    message = try json.string("message")
+    strategy = try json.string("strategy")
+    fellBackFrom = try json.array("fellBackFrom").compactMap(\.string)
+    stepsDone = Int(clamping: try json.integer("stepsDone"))
+    step = try json.string("step")
+    beforeReset = HookState(rawValue: try json.string("beforeReset")) ?? .pending
+    afterReset = HookState(rawValue: try json.string("afterReset")) ?? .pending
+    token = try json.optionalString("token")
+    backup = try json.optionalString("backup")
+    newRemoteID = try json.optionalIdentifier("newRemoteID")
+    isByHand = json["isByHand"]?.bool ?? false
+    for entry in try json.array("attempts") {
+      if let pair = entry.array, pair.count == 2, let incarnation = pair[0].string, let strategy = pair[1].string {
+        attempts.append(Attempt(incarnation: incarnation, strategy: strategy))
+      }
+    }
+  }
+}

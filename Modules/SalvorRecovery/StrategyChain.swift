@@ -1,0 +1,40 @@
+import SalvorModel
+
+/// Which strategy recovers from a reason, and what follows where it cannot (semantics 9).
+public struct StrategyChain: Sendable {
+  public static let manual = "manual"
+
+  private let strategies: [String: any RecoveryStrategy]
+  private let standard: String
+  private let byReason: [RecoveryReason: String]
+
+  /// - Parameters:
+  ///   - standard: for reasons that `byReason` does not name.
+  public init(_ strategies: [any RecoveryStrategy], standard: String, byReason: [RecoveryReason: String]) {
+    self.strategies = Dictionary(strategies.map { ($0.name, $0) }) { first, _ in first }
+    self.standard = standard
+    self.byReason = byReason
+  }
+
+  public subscript(name: String) -> (any RecoveryStrategy)? { strategies[name] }
+
+  public var names: [String] { strategies.keys.sorted() }
+
+  /// The strategy for a reason. `server-replaced` is manual unless the file names one for it (semantics 6), and so is
+  /// `schema-incompatible` where the standard strategy works in place.
+  public func name(for reason: RecoveryReason) -> String {
+    byReason[reason] ?? (reason == .serverReplaced ? Self.manual : standard)
+  }
+
+  /// The chosen strategy and those that follow it, `manual` last, each once.
+  public func chain(from first: String) -> [String] {
+    var names: [String] = []
+    var next: String? = first
+    while let name = next, !names.contains(name), let strategy = strategies[name] {
+      names.append(name)
+      next = strategy.fallBack
+    }
+    if !names.contains(Self.manual) { names.append(Self.manual) }
+    return names
+  }
+}

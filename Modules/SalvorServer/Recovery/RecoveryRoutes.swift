@@ -1,0 +1,275 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+extension ServerEngine {
+  /// `/v1/recovery…` (docs/reference/protocol.md, *Recovery*).
+  ///
+  /// - Parameter parts: of the path after `recovery`.
+  func recovery(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
+    guard let store = configuration.store as? any RecoveringServerStore else {
+      throw SalvorError(
+        .notFound, "This server's storage module cannot help a device to recover. Use the storage \"sqlite\".")
+    }
+    let principal = try await configuration.authentication.authenticate(request)
+    if request.method == "POST" && parts.isEmpty { return try await beginRecovery(request, principal, store) }
+    guard parts.count == 2 else { throw noRecoveryRoute }
+    let recovery = try recoveries.find(parts[0], principal: principal)
+    switch (request.method, parts[1]) {
+    case ("POST", "rows"): return try await answerRows(request, recovery, principal, store)
+    case ("POST", "ranges"): return try await answerRanges(request, principal, store)
+    case ("POST", "download"): return try await answerDownload(request, recovery, principal)
+    case ("DELETE", "remote"): return try await forget(recovery, principal)
+    case ("POST", "end"): return try await end(recovery, store)
+    default: throw noRecoveryRoute
+    }
+  }
+
+  private var noRecoveryRoute: SalvorError {
+    SalvorError(
+      .notFound,
+      "Under /v1/recovery there are POST /v1/recovery, POST TOKEN/rows, TOKEN/ranges, TOKEN/download, TOKEN/end and DELETE TOKEN/remote."
+    )
+  }
+
+  /// The lines of a request's body.
+  private func lines(_ request: TransportRequest, max count: Int) async throws -> [JSONValue] {
+    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let lines = body.split(separator: 0x0A, maxSplits: count + 1)
+    guard lines.count <= count else {
+      throw SalvorError(.tooLarge, "The body has more than \(count) line\(count == 1 ? "" : "s").")
+    }
+    let depth = configuration.limits.depthMax
+    return try lines.map { try JSONValue(parsing: Array($0), depthMax: depth) }
+  }
+
+  private func line(_ request: TransportRequest) async throws -> JSONValue {
+    guard let line = try await lines(request, max: 1).first else {
+      throw SalvorError(.malformed, "The body must be one line of JSON.")
+    }
+    return line
+  }
+
+  // MARK: Begin
+
+  /// `POST /v1/recovery`: facts instead of a sync, whatever the checks of a begin say.
+  private func beginRecovery(
+    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
+  ) async throws -> TransportResponse {
+    let message = try BeginMessage(try await line(request))
+    guard message.history != nil, message.upload == .none else {
+      throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
+    }
+    try sessions.giveWay(to: message)
+    let recovery = try open(message.remote, principal)
+    do {
+      let (facts, label) = try await facts(message, recovery, principal, store)
+      metrics.countRecovery(label)
+      configuration.log(
+        "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number)."
+      )
+      var answer = facts.json.bytes + [0x0A]
+      if message.schemaDigest != config.digest {
+        answer += (["config": config.json] as JSONValue).bytes + [0x0A]
+      }
+      return try await respond(answer, request)
+    } catch {
+      recoveries.close(recovery.token)
+      throw error
+    }
+  }
+
+  private func open(_ remote: RemoteID, _ principal: Principal) throws -> RecoveryTable.Recovery {
+    switch recoveries.open(remote, principal: principal.name) {
+    case .open(let recovery, _): return recovery
+    case .comeBack(let delay, let isFirst):
+      if isFirst {
+        configuration.log(
+          "\(configuration.limits.recoveriesMax) devices recover at once (recoveriesMax); others are told to come back."
+        )
+      }
+      throw SalvorError(
+        .overloaded, "Many devices recover at this moment. Try again after the time named; nothing is lost.",
+        context: ["remote": remote.text], retryAfterMilliseconds: delay)
+    }
+  }
+
+  /// - Returns: the facts, and what a begin would be refused with as metrics and log name it.
+  private func facts(
+    _ message: BeginMessage, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
+    _ store: any RecoveringServerStore
+  ) async throws -> (RecoveryFacts, String) {
+    let admission = try await admission(of: message, principal: principal)
+    let differences = try schemaDifferences(message)
+    var reason: RecoveryReason?
+    var shared = admission.lastShared
+    var label: String?
+    if case .reset(let replaced) = checkServer(known: message.server, own: identity.server) {
+      reason = replaced
+      shared = nil
+    } else {
+      switch try await verdict(on: message, admission) {
+      case .accepted, .historyNeeded: break
+      case .reset(let found): reason = found
+      case .parted:
+        reason = .serverRestored
+        label = ErrorCode.historyParted.rawValue
+      }
+    }
+    if reason == nil && !differences.isEmpty { reason = .schemaIncompatible }
+    let groups = configuration.schema.groups.map(\.name)
+    let facts = RecoveryFacts(
+      token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
+      reason: reason, shared: shared, trimmed: try await store.trimmed(), head: admission.head,
+      stored: admission.stored, scopes: try await store.scopes(of: groups, for: principal),
+      rows: try await store.rowCount(of: groups, for: principal),
+      clientRecoveryEnabled: configuration.clientRecoveryEnabled,
+      selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: differences)
+    return (facts, label ?? reason?.rawValue ?? "none")
+  }
+
+  // MARK: Questions
+
+  /// `POST /v1/recovery/TOKEN/rows`: the answer to each query goes out while the next one is asked.
+  private func answerRows(
+    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
+    _ store: any RecoveringServerStore
+  ) async throws -> TransportResponse {
+    var queries: [RowQuery] = []
+    var keys = 0
+    for line in try await lines(request, max: RecoveryLimits.queriesMax) {
+      let query = try RowQuery(line)
+      keys += query.keys.count
+      guard keys <= RecoveryLimits.keysMax else {
+        throw SalvorError(.tooLarge, "A request for rows names at most \(RecoveryLimits.keysMax) keys. Ask in parts.")
+      }
+      queries += query.parts
+    }
+    let answers = RowAnswers(queries, principal, store) { [recoveries] in recoveries.touch(recovery.token) }
+    // What fails in the first one is a problem response; what fails later cuts the answer.
+    let first = try await answers.next() ?? []
+    guard let second = try await answers.next() else { return try await respond(first, request) }
+    let head = OneByOne([first, second])
+    return try respond(
+      streaming: ByteStream(next: { if let piece = await head.take() { piece } else { try await answers.next() } }),
+      request)
+  }
+
+  /// `POST /v1/recovery/TOKEN/ranges`
+  private func answerRanges(
+    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
+  ) async throws -> TransportResponse {
+    let line = try await line(request)
+    let key = try line.optionalArray("after").map { items in
+      try items.map { item in
+        guard let value = item.rowValue else {
+          throw SalvorError(.malformed, "A key must be an array of values.")
+        }
+        return value
+      }
+    }
+    let page = try await store.ranges(
+      of: try line.string("table"), after: key, rowsPerRange: RecoveryLimits.rowsPerRange,
+      limit: RecoveryLimits.rangesMax, for: principal)
+    return try await respond(page.json.bytes + [0x0A], request)
+  }
+
+  /// `POST /v1/recovery/TOKEN/download`: the feed, with what this device itself sent.
+  private func answerDownload(
+    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal
+  ) async throws -> TransportResponse {
+    let line = try await line(request)
+    let list = try line.array("groups")
+    guard list.count <= 1000 else { throw SalvorError(.tooLarge, "A download names at most 1000 groups.") }
+    let groups = try list.map { try BeginMessage.Group($0) }
+    let pages = PageSource(
+      engine: self, remote: RemoteID(from: configuration.random), principal: principal,
+      groups: groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
+      position: try line.optionalString("position"), touch: { [recoveries] in recoveries.touch(recovery.token) },
+      finished: {})
+    return try await answer(sessionLine(principal, []).bytes + [0x0A], pages, request)
+  }
+
+  // MARK: Ends
+
+  /// `DELETE /v1/recovery/TOKEN/remote`
+  private func forget(
+    _ recovery: RecoveryTable.Recovery, _ principal: Principal
+  ) async throws -> TransportResponse {
+    guard configuration.selfServiceRemoteDeletion else {
+      throw SalvorError(
+        .forbidden,
+        "Devices may not delete their remote ID here (server.recovery.selfServiceRemoteDeletion). Ask the server's operator: salvor remotes delete ID.",
+        context: ["remote": recovery.remote.text])
+    }
+    let remotes = AdmissionQuery(remote: recovery.remote, previous: nil, current: nil, cursors: [])
+    if let known = try await configuration.store.admit(remotes).remote, !known.isDeleted {
+      guard !known.isBlocked, known.principal == principal.name else {
+        throw SalvorError(.remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.")
+      }
+      _ = try await configuration.store.deleteRemote(recovery.remote, block: false)
+      configuration.log("Remote ID '\(recovery.remote)' was deleted by its device, which recovers.")
+    }
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+
+  /// `POST /v1/recovery/TOKEN/end`
+  private func end(
+    _ recovery: RecoveryTable.Recovery, _ store: any RecoveringServerStore
+  ) async throws -> TransportResponse {
+    _ = try await store.demandReset(recovery.remote, false)
+    recoveries.close(recovery.token)
+    configuration.log("Remote ID '\(recovery.remote)' has recovered.")
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+}
+
+extension RowQuery {
+  /// The same in parts whose answers are small. One with a range is small by its limit.
+  var parts: [RowQuery] {
+    let size = 256
+    guard range == nil, keys.count > size else { return [self] }
+    return stride(from: 0, to: keys.count, by: size).map { start in
+      let end = min(start + size, keys.count)
+      return RowQuery(
+        table: table, keys: Array(keys[start..<end]), digests: digests.isEmpty ? [] : Array(digests[start..<end]))
+    }
+  }
+}
+
+/// Answers queries for rows one after the other, and skips the empty answers.
+private actor RowAnswers {
+  private var queries: ArraySlice<RowQuery>
+  private let principal: Principal
+  private let store: any RecoveringServerStore
+  private let touch: @Sendable () -> Void
+
+  init(
+    _ queries: [RowQuery], _ principal: Principal, _ store: any RecoveringServerStore,
+    touch: @escaping @Sendable () -> Void
+  ) {
+    self.queries = queries[...]
+    self.principal = principal
+    self.store = store
+    self.touch = touch
+  }
+
+  /// At least a piece of this size, where there is so much.
+  private static let pieceBytes = 64 << 10
+
+  func next() async throws -> [UInt8]? {
+    var piece: [UInt8] = []
+    while piece.count < Self.pieceBytes, let query = queries.popFirst() {
+      piece += try await store.rows(matching: query, for: principal)
+    }
+    touch()
+    return piece.isEmpty ? nil : piece
+  }
+}
+
+private actor OneByOne {
+  private var pieces: ArraySlice<[UInt8]>
+  init(_ pieces: [[UInt8]]) { self.pieces = pieces[...] }
+  func take() -> [UInt8]? { pieces.popFirst() }
+}

@@ -1,0 +1,61 @@
+import SalvorModel
+
+/// What a device's database does for recovery (semantics 9). A store without it synchronizes; a recovery then ends as
+/// `manual`.
+public protocol RecoveringClientStore: ClientStore {
+  /// Where an application opens it, for hooks and reports; empty where it is not a file.
+  nonisolated var location: String { get }
+
+  /// For each group where its fetch starts, from what the server says is shared: the group's cursor, or the shared commit
+  /// before it; nil where neither is kept by the server (`trimmed`) or the group came whole after the shared commit.
+  func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart]
+
+  /// The keys of rows whose bases changed after their group's start, without those of groups that have none, after the
+  /// place given (0: from the first), at most `limit` of them. Nil: there are none left.
+  func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
+    queries: [RowQuery], place: Int64
+  )?
+
+  /// Compares the bases of one table with the server's ranges that follow the key `after` (nil: the first page). Answers
+  /// with the keys and digests of the rows of each range that differs.
+  func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery]
+
+  /// Requests of an upload under way return to the queue with their IDs, `previous` is P from here on, and the requests'
+  /// versions and the list of commits are cut to `shared`. Nothing else changes.
+  func takeBackUpload(previous: SequenceID?, shared: Int64?) async throws
+
+  /// Makes what is staged the bases, and the rest as the order says; one transaction. Staging is empty then.
+  ///
+  /// A row that the server says it does not have (`lost`): with `absence` lost its base is kept as an archive entry
+  /// (`kept`, reason `lost-on-server`); where a request changes it or references it, it becomes a request again, made
+  /// from the base. An unsynced change of a row that the server deleted goes to the archive (`kept`, reason
+  /// `row-deleted`).
+  ///
+  /// Throws `mass-deletion`, naming the tables, where more than `removedShareMax` of a table's rows would go.
+  func recover(_ order: RecoveryOrder) async throws -> RecoveryReport
+
+  /// What `recover` would answer with these payloads staged (download payloads, in order); nothing is changed, and what is
+  /// staged stays.
+  func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport
+
+  /// Recoveries, newest first.
+  func recoveries(limit: Int) async throws -> [RecoveryReport]
+
+  /// The lines of a recovery's report, in order, after the one with this place (0: from the first).
+  func recoveryItems(_ id: String, after place: Int64, limit: Int) async throws -> [RecoveryItem]
+
+  /// The journal: a small document beside the database, replaced as a whole and durable when this returns. Works without
+  /// `open`.
+  func journal() async throws -> [UInt8]?
+  func setJournal(_ bytes: [UInt8]?) async throws
+
+  /// Makes a whole copy that is checked before this returns; the same ID replaces itself.
+  func makeCopy(id: String, reason: String) async throws -> Backup
+  /// Newest first.
+  func backups() async throws -> [Backup]
+  /// False: there is none.
+  func deleteBackup(_ id: String) async throws -> Bool
+  /// Puts the database back to what it was. The next sync finds it rewound and recovers it. The application's connections
+  /// live on. Throws `not-found`.
+  func restoreBackup(_ id: String) async throws
+}

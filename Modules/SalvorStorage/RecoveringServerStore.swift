@@ -1,0 +1,28 @@
+import SalvorModel
+
+/// What the consolidated database does for devices that recover, and for the operator (semantics 9).
+public protocol RecoveringServerStore: ServerStore {
+  /// The number below which tombstones are no longer kept.
+  func trimmed() async throws -> Int64
+
+  /// The scope digests of groups for a principal, as a download's end names them.
+  func scopes(of groups: [String], for principal: Principal) async throws -> [String: String]
+
+  /// How many rows of these groups the principal sees.
+  func rowCount(of groups: [String], for principal: Principal) async throws -> Int64
+
+  /// Answers a query with a download payload: each row that the principal sees and whose digest is another than the one
+  /// given, `lost` for each named key without such a row, and the rows of the query's range that were not named.
+  func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8]
+
+  /// Digests of up to `limit` ranges of `rowsPerRange` rows of a table that the principal sees, after a key.
+  func ranges(of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal) async throws
+    -> RangePage
+
+  /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.
+  /// False: there is no such remote.
+  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool
+
+  /// A consistent copy of the whole database while it is in use, checked before this returns.
+  func backup(to path: String) async throws
+}

@@ -1,0 +1,15 @@
+/// How much a device asks at a time while it recovers (docs/reference/protocol.md). More is refused with `too-large`.
+public enum RecoveryLimits {
+  /// Keys of all queries in one request for rows.
+  public static let keysMax = 10_000
+  /// Queries in one request for rows.
+  public static let queriesMax = 10_000
+  /// Rows that a query's range holds besides the named ones.
+  public static let rangeRowsMax = 10_000
+  /// Rows of one range, but the last.
+  public static let rowsPerRange = 64
+  /// Ranges of one answer.
+  public static let rangesMax = 4_000
+  /// Commits, and sequence IDs, of the history in a begin.
+  public static let historyMax = 10_000
+}

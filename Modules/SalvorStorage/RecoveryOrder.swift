@@ -1,0 +1,250 @@
+import SalvorModel
+
+/// Where a group's bases begin to differ from the server's (docs/architecture/recovery.md).
+public struct GroupStart: Sendable, Hashable {
+  public var name: String
+  /// The commit that both sides have made and from which the feed goes on. Nil: nothing is shared, or it is no longer
+  /// kept; the group's tables are compared by digest.
+  public var commit: Commit?
+  public init(name: String, commit: Commit?) {
+    self.name = name
+    self.commit = commit
+  }
+}
+
+/// What a recovery makes of the database, in one transaction (semantics 9).
+public struct RecoveryOrder: Sendable, Hashable {
+  /// What becomes of unsynced requests.
+  public enum Requests: String, Sendable, CaseIterable {
+    /// They stay in the queue, merged by the rules.
+    case keep
+    /// They leave it, and are in the archive as kept entries.
+    case discard
+  }
+
+  /// What is made anew.
+  public enum Rebuild: String, Sendable, CaseIterable {
+    /// Rows are changed where they differ.
+    case nothing
+    /// The synchronized tables, from the schema; client-only tables, subscriptions and settings stay.
+    case synchronizedTables = "synchronized-tables"
+    /// Everything: client-only tables, subscriptions and settings, too.
+    case everything
+  }
+
+  /// What a row means that the server does not have and for which it sent no tombstone.
+  public enum Absence: String, Sendable, CaseIterable {
+    /// The server lost it (semantics 6, *lost is not deleted*).
+    case lost
+    /// The same history: its tombstone is no longer kept.
+    case deleted
+  }
+
+  /// Of this recovery. A second call with the ID of one that is done changes nothing and answers with its report.
+  public var id: String
+  public var reason: RecoveryReason
+  public var strategy: String
+  public var requests: Requests
+  public var rebuild: Rebuild
+  public var absence: Absence
+  /// Where the fetch of each group began.
+  public var starts: [GroupStart]
+  /// The groups as they are after applying what is staged.
+  public var groups: [GroupState]
+  /// S: the new P.
+  public var previous: SequenceID?
+  /// The commit list and the requests' versions are cut to it; nil: nothing is shared.
+  public var shared: Int64?
+  /// Taken instead of the database's own; nil: it keeps its own.
+  public var remoteID: RemoteID?
+  public var server: ServerID
+  /// What the server synchronizes now, where that differs: the tables are made anew from it. Only with a rebuild.
+  public var config: SyncConfig?
+  /// The share of a table's rows that may go, tables under 20 rows aside; more throws `mass-deletion`. Nil: no guard.
+  public var removedShareMax: Double?
+  /// Whether before-images of what is changed are kept; false where a copy was made.
+  public var keepsBeforeImages: Bool
+
+  public init(
+    id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
+    starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
+    server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool
+  ) {
+    self.id = id
+    self.reason = reason
+    self.strategy = strategy
+    self.requests = requests
+    self.rebuild = rebuild
+    self.absence = absence
+    self.starts = starts
+    self.groups = groups
+    self.previous = previous
+    self.shared = shared
+    self.remoteID = remoteID
+    self.server = server
+    self.config = config
+    self.removedShareMax = removedShareMax
+    self.keepsBeforeImages = keepsBeforeImages
+  }
+}
+
+/// What a recovery did, or would do.
+public struct RecoveryReport: Sendable, Hashable {
+  public var id: String
+  /// Milliseconds since 1970.
+  public var time: Int64
+  public var reason: RecoveryReason
+  public var strategy: String
+  public var counts: RecoveryCounts
+  /// The backup's ID; nil: nothing had to be kept.
+  public var backup: String?
+  public init(
+    id: String, time: Int64, reason: RecoveryReason, strategy: String, counts: RecoveryCounts = RecoveryCounts(),
+    backup: String? = nil
+  ) {
+    self.id = id
+    self.time = time
+    self.reason = reason
+    self.strategy = strategy
+    self.counts = counts
+    self.backup = backup
+  }
+}
+
+public struct RecoveryCounts: Sendable, Hashable {
+  /// Requests that stay in the queue as they are.
+  public var kept: Int64 = 0
+  /// Requests that stay in the queue, on another base than they were made on.
+  public var merged: Int64 = 0
+  /// Requests that left the queue for the archive.
+  public var discarded: Int64 = 0
+  /// Rows written and removed.
+  public var upserts: Int64 = 0
+  public var deletes: Int64 = 0
+  /// Rows that the server acknowledged and lost.
+  public var lost: Int64 = 0
+  public init() {}
+}
+
+/// One line of a recovery's report.
+public struct RecoveryItem: Sendable, Hashable {
+  public enum Fate: String, Sendable, CaseIterable {
+    /// A request that stays in the queue as it was.
+    case kept
+    /// A request that stays in the queue, on another base.
+    case merged
+    /// A request that left the queue for the archive.
+    case discarded
+    /// A row that the server acknowledged and lost.
+    case lost
+    /// A lost row that a request needs, and that is sent again with it.
+    case remade
+    /// A client-only row kept aside because its parent went.
+    case aside
+  }
+
+  public var fate: Fate
+  /// Nil for a row.
+  public var request: RequestID?
+  public var table: String
+  public var key: Key
+  public var operation: Operation?
+  public var before: [NamedValue]
+  public var after: [NamedValue]
+  /// Why; names only.
+  public var reason: String?
+  public init(
+    fate: Fate, request: RequestID?, table: String, key: Key, operation: Operation?, before: [NamedValue],
+    after: [NamedValue], reason: String? = nil
+  ) {
+    self.fate = fate
+    self.request = request
+    self.table = table
+    self.key = key
+    self.operation = operation
+    self.before = before
+    self.after = after
+    self.reason = reason
+  }
+}
+
+/// A copy or the before-images that a recovery keeps (semantics 9, *backup before anything is touched*).
+public struct Backup: Sendable, Hashable {
+  public enum Content: String, Sendable, CaseIterable {
+    /// The whole database.
+    case copy
+    /// What one recovery changed.
+    case beforeImages = "before-images"
+  }
+  public var id: String
+  /// Milliseconds since 1970.
+  public var time: Int64
+  public var content: Content
+  public var reason: String
+  public var bytes: Int64
+  public var path: String
+  public init(id: String, time: Int64, content: Content, reason: String, bytes: Int64, path: String) {
+    self.id = id
+    self.time = time
+    self.content = content
+    self.reason = reason
+    self.bytes = bytes
+    self.path = path
+  }
+}
+
+/// Keys, or keys with digests of their rows, that the server is asked about: one line of the body of
+/// `POST /v1/recovery/TOKEN/rows`.
+public struct RowQuery: Sendable, Hashable {
+  public struct Range: Sendable, Hashable {
+    /// Exclusive; nil: from the table's start.
+    public var after: Key?
+    /// Inclusive; nil: to the table's end.
+    public var last: Key?
+    public init(after: Key?, last: Key?) {
+      self.after = after
+      self.last = last
+    }
+  }
+  public var table: String
+  /// Rows in it whose keys are not named are sent, too; nil: only the named ones.
+  public var range: Range?
+  public var keys: [Key]
+  /// For each key the digest of the row that the asker has; a row with this digest is not sent. Empty: all are sent.
+  public var digests: [String]
+  public init(table: String, range: Range? = nil, keys: [Key], digests: [String] = []) {
+    self.table = table
+    self.range = range
+    self.keys = keys
+    self.digests = digests
+  }
+}
+
+/// A range of a table's rows in key order (binary order, whatever the columns' collations): those after the range before
+/// it, up to `last`.
+public struct RangeDigest: Sendable, Hashable {
+  /// Nil: to the table's end.
+  public var last: Key?
+  public var count: Int64
+  /// The sum of the rows' digests (`RowDigest`), which does not depend on the order.
+  public var digest: String
+  public init(last: Key?, count: Int64, digest: String) {
+    self.last = last
+    self.count = count
+    self.digest = digest
+  }
+}
+
+/// Ranges of one table, and where to go on.
+public struct RangePage: Sendable, Hashable {
+  /// The columns that a row's digest is made of, in their order.
+  public var columns: [String]
+  public var ranges: [RangeDigest]
+  /// False: the last range ends at a key, and more rows follow it.
+  public var isLast: Bool
+  public init(columns: [String], ranges: [RangeDigest], isLast: Bool) {
+    self.columns = columns
+    self.ranges = ranges
+    self.isLast = isLast
+  }
+}

@@ -1,0 +1,221 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// One recovery of a device's database (semantics 9), decided row by row and request by request on a copy.
+struct ClientRecovery {
+  let order: RecoveryOrder
+  let before: ClientContent
+  var content: ClientContent
+  /// What became of each row that had a base, or has one now.
+  private(set) var fates: [RowName: RowFate] = [:]
+  /// Rows that the server acknowledged and lost, and that no request makes again: before and after as in the archive.
+  var lost: [RowName: Change] = [:]
+  /// What became of each request that was not kept already.
+  var requests: [RequestID: (fate: RecoveryItem.Fate, reason: String?)] = [:]
+  /// Requests that make a lost row again for the sake of its children.
+  var remadeParents: [RequestID] = []
+
+  enum RowFate {
+    case same, changed, deleted, left, lost
+  }
+
+  /// - Parameter stamp: of the entries and requests that the recovery makes, and of what is captured from here on.
+  init(_ order: RecoveryOrder, on content: ClientContent, stamp: RequestStamp) {
+    self.order = order
+    var content = content
+    _ = content.splitOpenGroup()
+    before = content
+    content.stamp = stamp
+    self.content = content
+  }
+
+  mutating func run(_ payloads: [[UInt8]]) throws {
+    content.takeBackUpload(previous: order.previous)
+    if order.rebuild != .nothing { makeAnew() }
+    let constraints = try Constraints(content.schema, softForeignKeys: false)
+    let arrivals = try content.arrivals(in: payloads)
+    _ = content.takeBases(arrivals)
+    content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)))
+    judgeRows(arrivals)
+    cut(arrivals)
+    switch order.requests {
+    case .discard: discardRequests()
+    case .keep: mergeRequests()
+    }
+    for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.discarded, "displaced") }
+    archiveLost()
+    try guardAgainstMassDeletion()
+    content.remoteID = order.remoteID ?? content.remoteID
+    if content.serverID != order.server { content.incarnations = [] }
+    content.serverID = order.server
+    content.recoveryRequired = nil
+    content.recoveryMessage = nil
+    content.staged = []
+    content.stagedDownload = nil
+  }
+
+  /// The tables, made anew: they are empty, and what is staged is all that they get.
+  private mutating func makeAnew() {
+    if let config = order.config {
+      content.schema = config.schema(clientTables: content.schema.tables)
+      content.isConfigDelivered = true
+    }
+    content.bases = MemoryTables()
+    content.view = MemoryTables()
+    content.groups = [:]
+    if order.rebuild == .everything {
+      content.aside = MemoryTables()
+    } else {
+      for table in before.schema.tables where table.maintained == .client {
+        for (key, row) in before.view.rows(of: table.name) {
+          content.view[RowName(table: table.name, key: key)] = row
+        }
+      }
+    }
+  }
+
+  // MARK: Rows
+
+  /// The commit that last changed a row's base here, as far as this device knows.
+  private func version(of name: RowName) -> Int64 {
+    let changes = before.baseChanges.filter { $0.row == name }
+    return changes.map(\.version).max() ?? before.wholeSince[before.schema.table(name.table)?.group ?? ""] ?? 0
+  }
+
+  /// Lost is not deleted (semantics 6): what a commit made that the server has, it has not lost.
+  private func isLost(_ name: RowName) -> Bool {
+    order.absence == .lost && (order.shared.map { version(of: name) > $0 } ?? true)
+  }
+
+  private func wasDeleted(_ name: RowName) -> Bool {
+    let changes = before.baseChanges.filter { $0.row == name }
+    return changes.max { $0.version < $1.version }?.isDeleted == true
+  }
+
+  private mutating func judgeRows(_ arrivals: Arrivals) {
+    let downloaded = Set(order.groups.map(\.name))
+    for name in content.bases.differences(from: before.bases) {
+      guard let table = before.schema.table(name.table) ?? content.schema.table(name.table) else { continue }
+      let old = before.bases[name].map { named($0, before.schema.table(name.table)) }
+      let new = content.bases[name].map { named($0, content.schema.table(name.table)) }
+      switch (old, new) {
+      case (nil, nil): continue
+      case (let old?, nil):
+        switch arrivals.departures[name] {
+        case .deleted: fates[name] = .deleted
+        case .left: fates[name] = .left
+        case .lost, nil:
+          let isStale = order.rebuild == .nothing && !downloaded.contains(table.group)
+          fates[name] = isStale ? .left : isLost(name) ? .lost : .deleted
+          if fates[name] == .lost { lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) }) }
+        }
+      case (nil, let new?):
+        fates[name] = .changed
+        if wasDeleted(name) && isLost(name) {
+          lost[name] = change(name, .delete, new.map { ($0.name, $0.value, .null) })
+        }
+      case (let old?, let new?):
+        let columns = old.compactMap { mine in
+          new.first { $0.name == mine.name && $0.value != mine.value }.map { (mine.name, $0.value, mine.value) }
+        }
+        if columns.isEmpty { continue }
+        fates[name] = .changed
+        if isLost(name) { lost[name] = change(name, .update, columns) }
+      }
+    }
+  }
+
+  private func named(_ row: Row, _ table: Table?) -> [NamedValue] {
+    (table?.travelling ?? []).map { NamedValue($0.name, table?.value($0.name, of: row) ?? .null) }
+  }
+
+  private func change(
+    _ name: RowName, _ operation: SalvorModel.Operation, _ columns: [(name: String, old: Value, new: Value)]
+  ) -> Change {
+    Change(
+      counter: 0, made: 0, row: name, operation: operation,
+      columns: columns.map { ChangedColumn(name: $0.name, old: $0.old, new: $0.new) })
+  }
+
+  /// Commits, versions and cursors as they are after the shared commit; then what arrived, and the new cursors.
+  private mutating func cut(_ arrivals: Arrivals) {
+    let bound = order.shared ?? (order.absence == .lost ? 0 : nil)
+    if let bound { content.cut(to: bound, isShared: order.shared != nil) }
+    if content.serverID != nil && content.serverID != order.server { content.wholeSince = [:] }
+    let compared = Set(order.starts.filter { $0.commit == nil }.map(\.name))
+    let rebuilt = order.rebuild == .nothing ? [] : Set(content.schema.groups.map(\.name))
+    content.remember(
+      arrivals, cameWhole: content.groups(of: arrivals.full).union(compared).union(rebuilt), as: order.groups)
+  }
+
+  /// What was lost is in the archive, in the order of the schema's tables and of the keys, each as a request of its own.
+  private mutating func archiveLost() {
+    for name in lostRows {
+      guard var change = lost[name] else { continue }
+      content.counter += 1
+      change.counter = content.counter
+      content.requests.append(
+        Request(
+          stamp: content.stamp, changes: [change], state: .kept,
+          refusal: Request.Refused(
+            reason: "lost-on-server", status: nil,
+            message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")))
+    }
+  }
+
+  /// In the order of the schema's tables and of the keys.
+  var lostRows: [RowName] { sorted(lost.keys) }
+
+  func sorted(_ names: some Sequence<RowName>) -> [RowName] {
+    let places = Dictionary(before.schema.tables.enumerated().map { ($1.name, $0) }) { first, _ in first }
+    return names.sorted { a, b in
+      a.table == b.table ? keyPrecedes(a.key, b.key) : (places[a.table] ?? 0) < (places[b.table] ?? 0)
+    }
+  }
+
+  private func guardAgainstMassDeletion() throws {
+    guard let share = order.removedShareMax else { return }
+    let tables = before.schema.synchronized.map(\.name).filter { table in
+      let rows = before.view.rows(of: table)
+      let gone = rows.keys.count { content.view.rows(of: table)[$0] == nil }
+      return rows.count >= 20 && Double(gone) > share * Double(rows.count)
+    }
+    guard tables.isEmpty else {
+      throw SalvorError(
+        .massDeletion,
+        "The recovery would remove most rows of \(tables.joined(separator: ", ")). Nothing was changed. "
+          + "Look at it, and recover by hand.", context: ["tables": tables.joined(separator: ", ")])
+    }
+  }
+}
+
+extension ClientContent {
+  /// Requests of an upload under way wait again, with their IDs.
+  mutating func takeBackUpload(previous: SequenceID?) {
+    for index in requests.indices {
+      if requests[index].state == .sent || requests[index].state == .unknownOutcome { requests[index].state = .queued }
+      if requests[index].stateBefore == .sent || requests[index].stateBefore == .unknownOutcome {
+        requests[index].stateBefore = .queued
+      }
+    }
+    // Both are remembered: a server that names one of them as S went back in time, or came forward again.
+    for old in [self.previous, current].compactMap({ $0 }) where old != previous { olderSequences.insert(old, at: 0) }
+    olderSequences.removeAll { $0 == previous }
+    outgoing = []
+    self.previous = previous
+    current = nil
+  }
+
+  /// What was made on a commit that the server does not have was made on the newest one that it has; what such a commit
+  /// changed is not known to be newer than that one.
+  mutating func cut(to bound: Int64, isShared: Bool) {
+    for index in requests.indices {
+      for place in requests[index].changes.indices {
+        requests[index].changes[place].made = min(requests[index].changes[place].made, bound)
+      }
+    }
+    commits.removeAll { $0.number > bound || !isShared }
+    baseChanges.removeAll { $0.version > bound || !isShared }
+  }
+}

@@ -1,0 +1,198 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Recovery of a device's database (semantics 9).
+extension MemoryClientStore: RecoveringClientStore {
+  public nonisolated var location: String { "" }
+
+  // MARK: What differs
+
+  public func recoveryStarts(shared: Commit?, trimmed: Int64) throws -> [GroupStart] {
+    let state = try read()
+    return state.schema.groups.compactMap { group in
+      guard let cursor = state.groups[group.name]?.cursor else { return nil }
+      guard let shared else { return GroupStart(name: group.name, commit: nil) }
+      let isRewound = cursor.number > shared.number
+      let start = isRewound ? shared : cursor
+      let isKept = start.number >= trimmed
+      // Rows of a group that came whole carry no commit: which of them are newer than the shared one is not known.
+      let isKnown = !isRewound || (state.wholeSince[group.name] ?? 0) <= shared.number
+      return GroupStart(name: group.name, commit: isKept && isKnown ? start : nil)
+    }
+  }
+
+  public func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) throws -> (
+    queries: [RowQuery], place: Int64
+  )? {
+    let state = try read()
+    var queries: [RowQuery] = []
+    var next = place
+    var count = 0
+    for (index, change) in state.baseChanges.enumerated() where Int64(index) >= place && count < limit {
+      next = Int64(index) + 1
+      guard let group = state.schema.table(change.row.table)?.group,
+        let start = starts.first(where: { $0.name == group })?.commit, change.version > start.number,
+        !state.baseChanges[..<index].contains(where: { $0.row == change.row && $0.version > start.number })
+      else { continue }
+      count += 1
+      if let known = queries.firstIndex(where: { $0.table == change.row.table }) {
+        queries[known].keys.append(change.row.key)
+      } else {
+        queries.append(RowQuery(table: change.row.table, keys: [change.row.key]))
+      }
+    }
+    return queries.isEmpty ? nil : (queries, next)
+  }
+
+  public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
+    let state = try read()
+    guard let definition = state.schema.table(table), definition.maintained != .client,
+      page.columns.allSatisfy({ definition.columnIndex($0) != nil })
+    else {
+      throw SalvorError(
+        .inconsistentDownload,
+        "The server compares columns that \(table) does not have here. Adopt the SyncConfig first."
+      )
+    }
+    var queries: [RowQuery] = []
+    var start = after
+    for range in page.ranges {
+      let bounds = RowQuery.Range(after: start, last: range.last)
+      let keys = state.bases.sortedKeys(of: table).filter { bounds.contains($0) }
+      let digests = keys.map { key in
+        RowDigest(page.columns.map { definition.value($0, of: state.bases[RowName(table: table, key: key)] ?? []) })
+      }
+      let sum = digests.reduce(UInt64(0)) { $0 &+ $1.value }
+      if Int64(keys.count) != range.count || RowDigest.text(sum) != range.digest {
+        queries.append(RowQuery(table: table, range: bounds, keys: keys, digests: digests.map(\.text)))
+      }
+      start = range.last
+    }
+    return queries
+  }
+
+  // MARK: Recovering
+
+  public func takeBackUpload(previous: SequenceID?, shared: Int64?) throws {
+    var state = try read()
+    _ = state.splitOpenGroup()
+    state.takeBackUpload(previous: previous)
+    for index in state.requests.indices {
+      for place in state.requests[index].changes.indices {
+        let made = state.requests[index].changes[place].made
+        state.requests[index].changes[place].made = min(made, shared ?? 0)
+      }
+    }
+    state.commits.removeAll { commit in shared.map { commit.number > $0 } ?? true }
+    writeIdentity(&state)
+  }
+
+  public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
+    var state = try read()
+    if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
+    let before = state
+    let recovery = try recovered(state, order, state.staged.map(\.bytes))
+    let report = report(of: recovery)
+    state = recovery.content
+    state.recoveries.insert((report, recovery.items), at: 0)
+    writeIdentity(&state)
+    if let id = report.backup {
+      let changed = recovery.content.view.differences(from: before.view)
+      keep(
+        before, id: id, .beforeImages, reason: order.reason.rawValue,
+        bytes: changed.reduce(0) { $0 + byteCount(before.view[$1] ?? []) })
+    }
+    return report
+  }
+
+  public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) throws -> RecoveryReport {
+    let state = try read()
+    if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
+    return report(of: try recovered(state, order, staged))
+  }
+
+  private func recovered(
+    _ state: ClientContent, _ order: RecoveryOrder, _ payloads: [[UInt8]]
+  ) throws -> ClientRecovery {
+    var recovery = ClientRecovery(order, on: state, stamp: RequestStamp(from: random))
+    try recovery.run(payloads)
+    return recovery
+  }
+
+  private func report(of recovery: ClientRecovery) -> RecoveryReport {
+    RecoveryReport(
+      id: recovery.order.id, time: clock.now(), reason: recovery.order.reason, strategy: recovery.order.strategy,
+      counts: recovery.counts, backup: recovery.order.keepsBeforeImages ? recovery.order.id : nil)
+  }
+
+  public func recoveries(limit: Int) throws -> [RecoveryReport] {
+    try read().recoveries.prefix(limit).map(\.report)
+  }
+
+  public func recoveryItems(_ id: String, after place: Int64, limit: Int) throws -> [RecoveryItem] {
+    guard let items = try read().recoveries.first(where: { $0.report.id == id })?.items else { return [] }
+    return Array(items.dropFirst(Int(clamping: place)).prefix(limit))
+  }
+
+  // MARK: Journal and backups
+
+  public func journal() -> [UInt8]? { database.besides.journal }
+
+  public func setJournal(_ bytes: [UInt8]?) { database.besides.journal = bytes }
+
+  public func makeCopy(id: String, reason: String) throws -> Backup {
+    let state = try read()
+    var bytes: Int64 = 0
+    for table in state.schema.tables {
+      for row in state.view.rows(of: table.name).values { bytes += byteCount(row) }
+    }
+    return keep(state, id: id, .copy, reason: reason, bytes: bytes)
+  }
+
+  @discardableResult
+  private func keep(
+    _ content: ClientContent, id: String, _ kind: Backup.Content, reason: String, bytes: Int64
+  ) -> Backup {
+    let backup = Backup(id: id, time: clock.now(), content: kind, reason: reason, bytes: bytes, path: "")
+    var beside = database.besides
+    beside.backups.removeAll { $0.backup.id == id }
+    beside.backups.insert((backup, content), at: 0)
+    database.besides = beside
+    return backup
+  }
+
+  private func byteCount(_ row: Row) -> Int64 {
+    row.reduce(0) { sum, value in
+      switch value {
+      case .null: sum
+      case .integer, .real: sum + 8
+      case .text(let bytes), .blob(let bytes): sum + Int64(bytes.count)
+      }
+    }
+  }
+
+  public func backups() -> [Backup] { database.besides.backups.map(\.backup) }
+
+  public func deleteBackup(_ id: String) -> Bool {
+    let isThere = database.besides.backups.contains { $0.backup.id == id }
+    database.besides.backups.removeAll { $0.backup.id == id }
+    return isThere
+  }
+
+  public func restoreBackup(_ id: String) throws {
+    _ = try read()
+    guard var content = database.besides.backups.first(where: { $0.backup.id == id })?.content else {
+      throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
+    }
+    content.staged = []
+    content.stagedDownload = nil
+    database.state = content
+  }
+}
+
+extension RowQuery.Range {
+  func contains(_ key: Key) -> Bool {
+    (after.map { keyPrecedes($0, key) } ?? true) && (last.map { !keyPrecedes($0, key) } ?? true)
+  }
+}

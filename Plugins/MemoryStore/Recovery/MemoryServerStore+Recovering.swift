@@ -1,0 +1,102 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// What the consolidated database does for devices that recover (semantics 9).
+extension MemoryServerStore: RecoveringServerStore {
+  public func trimmed() throws -> Int64 {
+    try read().commits.first { $0.tables != nil }?.commit.number ?? 0
+  }
+
+  public func scopes(of groups: [String], for principal: Principal) throws -> [String: String] {
+    let scope = ScopeCheck(schema: try read().schema, principal: principal)
+    let known = groups.filter { group in scope.schema.groups.contains { $0.name == group } }
+    return Dictionary(known.map { ($0, scope.digest(ofGroup: $0)) }) { first, _ in first }
+  }
+
+  public func rowCount(of groups: [String], for principal: Principal) throws -> Int64 {
+    let state = try read()
+    let scope = ScopeCheck(schema: state.schema, principal: principal)
+    let tables = state.schema.synchronized.filter { groups.contains($0.group) }
+    return Int64(scope.visible(tables, in: state.tables).count)
+  }
+
+  public func rows(matching query: RowQuery, for principal: Principal) throws -> [UInt8] {
+    let state = try numbered()
+    let table = try synchronized(query.table, in: state)
+    let rows = visibleRows(of: table, for: principal, in: state)
+    var writer = DownloadChunkWriter()
+    func write(_ row: Row) {
+      writer.table(table.name, columns: table.travelling.map(\.name))
+      writer.beginRow(version: nil)
+      for value in table.travelling(row) { writer.value(value) }
+      writer.endRow()
+    }
+    for (place, key) in query.keys.enumerated() {
+      guard let row = rows[key] else {
+        writer.table(table.name, columns: table.travelling.map(\.name))
+        writer.beginKey(.lost, version: nil)
+        for value in key { writer.value(value) }
+        writer.endRow()
+        continue
+      }
+      if !query.digests.isEmpty, RowDigest(table.travelling(row)).text == query.digests[place] { continue }
+      write(row)
+    }
+    if let range = query.range {
+      for key in rows.keys.sorted(by: keyPrecedes) where range.contains(key) && !query.keys.contains(key) {
+        if let row = rows[key] { write(row) }
+      }
+    }
+    return writer.finish()
+  }
+
+  public func ranges(
+    of name: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+  ) throws -> RangePage {
+    let state = try numbered()
+    let table = try synchronized(name, in: state)
+    let rows = visibleRows(of: table, for: principal, in: state)
+    let start = RowQuery.Range(after: key, last: nil)
+    var rest = rows.keys.sorted(by: keyPrecedes).filter { start.contains($0) }[...]
+    var page = RangePage(columns: table.travelling.map(\.name), ranges: [], isLast: false)
+    while page.ranges.count < limit && !page.isLast {
+      let keys = rest.prefix(rowsPerRange)
+      rest = rest.dropFirst(rowsPerRange)
+      page.isLast = rest.isEmpty
+      let sum = keys.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling(rows[$1] ?? [])).value }
+      page.ranges.append(
+        RangeDigest(last: page.isLast ? nil : keys.last, count: Int64(keys.count), digest: RowDigest.text(sum)))
+    }
+    return page
+  }
+
+  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
+    var state = try read()
+    guard var known = state.remotes[remote], !known.record.isDeleted else { return false }
+    known.record.isResetDemanded = isDemanded
+    state.remotes[remote] = known
+    write(state)
+    return true
+  }
+
+  public func backup(to path: String) throws { database.keep(try numbered(), at: path) }
+
+  private func numbered() throws -> ServerState {
+    let state = try swept()
+    write(state)
+    return state
+  }
+
+  private func synchronized(_ name: String, in state: ServerState) throws -> Table {
+    guard let table = state.schema.table(name), table.maintained != .client else {
+      throw SalvorError(.malformed, "The server has no synchronized table \(name). Check the schema.")
+    }
+    return table
+  }
+
+  private func visibleRows(of table: Table, for principal: Principal, in state: ServerState) -> [Key: Row] {
+    let scope = ScopeCheck(schema: state.schema, principal: principal)
+    return state.tables.rows(of: table.name).filter { scope.finding($0.value, of: table, in: state.tables) == .inside }
+  }
+}

@@ -1,0 +1,145 @@
+import SalvorModel
+import SalvorStorage
+
+/// What becomes of the requests (semantics 9, *Merge rules*).
+extension ClientRecovery {
+  /// They leave the queue and are in the archive.
+  mutating func discardRequests() {
+    for index in content.requests.indices where content.requests[index].state != .kept {
+      archive(index, reason: "discarded", "A recovery discarded this change. Reapply it, or delete the entry.")
+    }
+  }
+
+  /// They stay where they can. Rules 1, 3 and 4 are what base ⊕ requests does anyway: a row made here, a delete, and a
+  /// field changed here stand over whatever the base is.
+  mutating func mergeRequests() {
+    remakeLostRows()
+    remakeLostParents()
+    dropDeletesOfGoneRows()
+    deletedWins()
+  }
+
+  private mutating func archive(_ index: Int, reason: String, _ message: String) {
+    content.requests[index].state = .kept
+    content.requests[index].stateBefore = nil
+    content.requests[index].refusal = Request.Refused(reason: reason, status: nil, message: message)
+    requests[content.requests[index].id] = (.discarded, reason)
+  }
+
+  private var outstanding: [Int] {
+    content.requests.indices.filter {
+      content.requests[$0].state != .displaced && content.requests[$0].state != .kept
+    }
+  }
+
+  private func isWritable(_ name: RowName) -> Bool { content.schema.table(name.table)?.maintained == .dual }
+
+  /// A lost row that a request updates: its first update becomes an insert of the whole row, under the same ID. One that
+  /// a request deletes is gone as it should be.
+  private mutating func remakeLostRows() {
+    for name in lostRows where fates[name] == .lost && isWritable(name) {
+      guard let table = content.schema.table(name.table), let base = before.bases[name],
+        let index = outstanding.first(where: { content.requests[$0].rows.contains(name) }),
+        let place = content.requests[index].changes.firstIndex(where: { $0.row == name })
+      else { continue }
+      let change = content.requests[index].changes[place]
+      switch change.operation {
+      case .insert: continue
+      case .delete: lost[name] = nil
+      case .update:
+        lost[name] = nil
+        content.requests[index].changes[place] = insert(change.applied(to: base, of: table) ?? base, table, change)
+        requests[content.requests[index].id] = (.remade, nil)
+      }
+    }
+  }
+
+  private func insert(_ row: Row, _ table: Table, _ change: Change) -> Change {
+    var change = change
+    change.operation = .insert
+    change.columns = table.travelling.map {
+      ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))
+    }
+    return change
+  }
+
+  /// A lost row that a row with a request references, up to the root: a queued insert of its own.
+  private mutating func remakeLostParents() {
+    let view = ClientContent.shown(
+      outstanding.map { content.requests[$0] }, over: content.bases, schema: content.schema
+    )
+    .view
+    var children = sorted(Set(outstanding.flatMap { content.requests[$0].rows })).compactMap { name in
+      view[name].map { (name, $0) }
+    }
+    while let (child, row) = children.popLast() {
+      guard let table = content.schema.table(child.table) else { continue }
+      for reference in table.references {
+        let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
+        guard fates[parent] == .lost, lost[parent] != nil, isWritable(parent), let base = before.bases[parent],
+          let parentTable = content.schema.table(parent.table)
+        else { continue }
+        lost[parent] = nil
+        content.counter += 1
+        let change = Change(
+          counter: content.counter, made: content.groups[parentTable.group]?.cursor?.number ?? 0, row: parent,
+          operation: .insert, columns: [])
+        let request = Request(stamp: content.stamp, changes: [insert(base, parentTable, change)])
+        content.requests.append(request)
+        remadeParents.append(request.id)
+        children.append((parent, base))
+      }
+    }
+  }
+
+  /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
+  private mutating func dropDeletesOfGoneRows() {
+    var view = content.bases
+    var idle: Set<RequestID> = []
+    for index in outstanding {
+      let request = content.requests[index]
+      let isIdle = request.changes.allSatisfy { change in
+        change.operation == .delete && view[change.row] == nil
+          && before.bases[change.row] != nil && content.bases[change.row] == nil
+      }
+      if isIdle && request.state == .queued { idle.insert(request.id) }
+      for change in request.changes {
+        guard let table = content.schema.table(change.row.table) else { continue }
+        view[change.row] = change.applied(to: view[change.row], of: table)
+      }
+    }
+    content.requests.removeAll { idle.contains($0.id) }
+    for id in idle { requests[id] = (.merged, "row-gone") }
+  }
+
+  /// Rule 2, deleted on the server and changed here: the delete wins. The change, the whole of its request, and what
+  /// depends on it are kept in the archive.
+  private mutating func deletedWins() {
+    while let first = outstanding.first(where: { changesDeletedRow($0) }) {
+      let active = outstanding
+      let dependence = Dependence(active.map { content.requests[$0] }, on: content.bases, schema: content.schema)
+      guard let place = active.firstIndex(of: first) else { return }
+      for dependent in dependence.dependents(of: [place]) {
+        archive(
+          active[dependent], reason: "row-deleted",
+          "The row was deleted on the server. Reapply the change, or delete the entry.")
+      }
+    }
+  }
+
+  /// It updates a row that is not there when its turn comes, because the server deleted it.
+  private func changesDeletedRow(_ index: Int) -> Bool {
+    var view = content.bases
+    for other in outstanding {
+      for change in content.requests[other].changes {
+        guard let table = content.schema.table(change.row.table) else { continue }
+        if other == index, change.operation == .update, view[change.row] == nil, fates[change.row] == .deleted {
+          return true
+        }
+        view[change.row] = change.applied(to: view[change.row], of: table)
+      }
+      if other == index { return false }
+    }
+    return false
+  }
+}

@@ -1,0 +1,63 @@
+import SalvorModel
+import SalvorStorage
+
+/// What a recovery says of itself, from what it did.
+extension ClientRecovery {
+  /// First the requests, in order; then the rows.
+  var items: [RecoveryItem] {
+    var items: [RecoveryItem] = []
+    for request in content.requests + before.requests.filter({ requests[$0.id]?.reason == "row-gone" }) {
+      guard let (fate, reason) = fate(of: request) else { continue }
+      items += request.changes.map { item($0, fate, request.id, reason) }
+    }
+    items.sort { ($0.request?.counter ?? 0) < ($1.request?.counter ?? 0) }
+    items += lostRows.compactMap { name in lost[name].map { item($0, .lost, nil, "lost-on-server") } }
+    for table in content.schema.tables {
+      for key in content.aside.sortedKeys(of: table.name) {
+        let name = RowName(table: table.name, key: key)
+        guard before.aside[name] == nil, let row = content.aside[name] else { continue }
+        items.append(
+          RecoveryItem(
+            fate: .aside, request: nil, table: table.name, key: key, operation: nil, before: [],
+            after: zip(table.columns, row).map { NamedValue($0.name, $1) }, reason: "parent-gone"))
+      }
+    }
+    return items
+  }
+
+  private func item(
+    _ change: Change, _ fate: RecoveryItem.Fate, _ request: RequestID?, _ reason: String?
+  ) -> RecoveryItem {
+    RecoveryItem(
+      fate: fate, request: request, table: change.row.table, key: change.row.key, operation: change.operation,
+      before: change.operation == .insert ? [] : change.columns.map { NamedValue($0.name, $0.old) },
+      after: change.operation == .delete ? [] : change.columns.map { NamedValue($0.name, $0.new) }, reason: reason)
+  }
+
+  /// Nil: the recovery has nothing to say of it.
+  private func fate(of request: Request) -> (RecoveryItem.Fate, String?)? {
+    if remadeParents.contains(request.id) { return (.remade, "lost-on-server") }
+    if let known = requests[request.id] { return known }
+    guard request.state == .queued, let old = before.requests.first(where: { $0.id == request.id }) else { return nil }
+    let isOnAnotherBase = request.rows.contains { fates[$0] != nil }
+    return (old.state == .displaced || isOnAnotherBase ? .merged : .kept, nil)
+  }
+
+  var counts: RecoveryCounts {
+    var counts = RecoveryCounts()
+    let fates = Dictionary(items.compactMap { item in item.request.map { ($0, item.fate) } }) { first, _ in first }
+    for (id, fate) in fates where !remadeParents.contains(id) {
+      switch fate {
+      case .kept: counts.kept += 1
+      case .merged, .remade: counts.merged += 1
+      case .discarded: counts.discarded += 1
+      case .lost, .aside: break
+      }
+    }
+    for name in content.bases.differences(from: before.bases) {
+      if content.bases[name] == nil { counts.deletes += 1 } else { counts.upserts += 1 }
+    }
+    counts.lost = Int64(lost.count)
+    return counts
+  }
+}

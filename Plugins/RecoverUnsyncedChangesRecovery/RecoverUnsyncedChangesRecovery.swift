@@ -1,0 +1,39 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorRecovery
+import SalvorStorage
+
+/// In place: the server's state becomes the bases, the queue stays (realm-client-reset-mode, recoverUnsyncedChanges and
+/// recoverOrDiscardUnsyncedChanges). See README.md.
+public struct RecoverUnsyncedChangesRecovery: RecoveryStrategy {
+  public let name: String
+  public let fallBack: String?
+  public let guarantees = RecoveryGuarantees(
+    unsyncedChanges: .kept, clientOnlyTables: .kept, settings: .kept, needsServersConsent: true,
+    survivesSchemaChange: false)
+
+  /// - Parameter orDiscard: where it cannot, unsynced changes are discarded instead of a person being asked.
+  public init(orDiscard: Bool = false) {
+    name = orDiscard ? "recover-or-discard-unsynced-changes" : "recover-unsynced-changes"
+    fallBack = orDiscard ? "discard-unsynced-changes" : nil
+  }
+
+  public func plan(for incident: Incident) -> RecoveryDecision {
+    guard incident.facts.clientRecoveryEnabled else {
+      return .cannot("the server's operator has switched client recovery off (clientRecoveryEnabled).")
+    }
+    guard incident.facts.differences.isEmpty else {
+      return .cannot("the schema has changed destructively: \(incident.facts.differences.joined(separator: "; ")).")
+    }
+    if incident.reason == .localCorruption {
+      return .cannot("the file is damaged; name a file strategy for the reason local-corruption.")
+    }
+    return .steps([.fetch(.differences), .apply(.keep, .nothing)])
+  }
+
+  public static let factory = ModuleFactory.recoveryStrategy(
+    RecoverUnsyncedChangesRecovery(), "In place: bases become the server's state, the queue stays.")
+
+  public static let orDiscardFactory = ModuleFactory.recoveryStrategy(
+    RecoverUnsyncedChangesRecovery(orDiscard: true), "As recover-unsynced-changes, else as discard-unsynced-changes.")
+}

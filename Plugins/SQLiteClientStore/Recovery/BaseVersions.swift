@@ -1,0 +1,109 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+extension StoreContext {
+  /// The numbers of the captured tables of some groups.
+  func tables(of groups: Set<String>) -> [CapturedTable] {
+    catalog.tables.filter { groups.contains(group(of: $0.number)) }
+  }
+
+  /// The versions of rows of groups that come whole are those that they come with.
+  func forgetVersions(of groups: Set<String>) throws {
+    for table in tables(of: groups) {
+      try connection.run("DELETE FROM salvor_history WHERE t = ?1", .integer(table.number))
+    }
+  }
+
+  /// What was made on a commit that the server does not have was made on the newest one that it has; what such a commit
+  /// changed is not known to be newer than that one.
+  ///
+  /// - Parameter shared: nil: nothing is shared.
+  func cutHistory(to shared: Int64?, versions: Bool) throws {
+    let bound = Value.integer(shared ?? 0)
+    try connection.run("UPDATE salvor_epoch SET number = ?1 WHERE number > ?1", bound)
+    try connection.run(
+      shared == nil ? "DELETE FROM salvor_commit WHERE ?1 = 0" : "DELETE FROM salvor_commit WHERE number > ?1", bound)
+    guard versions else { return }
+    try connection.run(
+      shared == nil ? "DELETE FROM salvor_history WHERE ?1 = 0" : "DELETE FROM salvor_history WHERE version > ?1", bound
+    )
+  }
+
+  /// Requests of an upload under way wait again, with their IDs. Both sequence IDs that were P and C are remembered: a
+  /// server that names one of them as S went back in time, or came forward again.
+  func takeBackUpload(previous: SequenceID?) throws {
+    for name in [StateName.previous, .current] {
+      guard let old = try connection.text(name), old != previous?.text else { continue }
+      try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(old))
+    }
+    if let previous {
+      try connection.run("DELETE FROM salvor_sequence WHERE sequence = ?1", .text(previous.text))
+    }
+    try connection.setState(.previous, previous?.text)
+    for name in [StateName.current, .uploadLast, .uploadState] { try connection.setState(name, Value?.none) }
+    try connection.run("DELETE FROM salvor_upload_excluded")
+    try connection.run(
+      "UPDATE salvor_archive SET state_before = NULL WHERE state_before NOT IN ('refused', 'blocked')")
+  }
+}
+
+/// The versions of the rows' bases, as they were before a recovery: which of them are commits that the server never made
+/// (semantics 6, *lost is not deleted*).
+final class BaseVersions {
+  private let context: StoreContext
+  private let order: RecoveryOrder
+  private let keyWidth: Int
+  private let name: String
+  private let find: SQLiteStatement
+  /// Tables whose rows without a version of their own came with a commit that is not shared.
+  private var cameLater: Set<Int64> = []
+  /// Tables with rows that have a version of their own.
+  private(set) var tables: Set<Int64> = []
+
+  /// Before the history is cut.
+  init(_ context: StoreContext, _ order: RecoveryOrder) throws {
+    self.context = context
+    self.order = order
+    let connection = context.connection
+    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+    name = "temp.salvor_versions_\(keyWidth)"
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    try connection.execute(
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+    )
+    if order.absence == .lost {
+      let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
+      // Of several entries the newest counts: SQLite takes bare columns from the row with the maximum.
+      try connection.run(
+        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted FROM (SELECT *, max(id) FROM salvor_history GROUP BY t, \(values))"
+      )
+      tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
+    }
+    for table in context.catalog.tables {
+      if try connection.cameWhole(context.group(of: table.number)) > order.shared ?? 0 {
+        cameLater.insert(table.number)
+      }
+    }
+    let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    find = try connection.prepare("SELECT version, deleted FROM \(name) WHERE \(condition)", persistent: true)
+  }
+
+  private func entry(_ table: CapturedTable, _ key: Key) throws -> (version: Int64, deleted: Int64)? {
+    guard tables.contains(table.number) else { return nil }
+    try find.bind(1, table.number)
+    for place in 0..<keyWidth { try find.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
+    defer { find.reset() }
+    return try find.step() ? (find.int64(0), find.int64(1)) : nil
+  }
+
+  /// The row's version is a commit that the server never made.
+  func isLost(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    guard order.absence == .lost else { return false }
+    guard let shared = order.shared else { return true }
+    return try entry(table, key).map { $0.version > shared } ?? cameLater.contains(table.number)
+  }
+
+  /// The newest thing known of the row is that it was deleted.
+  func wasDeleted(_ table: CapturedTable, _ key: Key) throws -> Bool { try entry(table, key)?.deleted == 1 }
+}

@@ -1,0 +1,174 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The rows whose bases a recovery changes, with what they were where the server lost that: a temporary table.
+///
+/// Clean rows that the server has lost stay in their tables until all lines are read: a request may need them.
+final class BaseWatch {
+  enum Fate: Int64 {
+    case row, deleted, left, lost
+  }
+
+  struct Entry {
+    var table: CapturedTable
+    var key: Key
+    /// Nil: there was no row, or it was not kept.
+    var was: SlotRow?
+    var fate: Fate
+  }
+
+  let context: StoreContext
+  let versions: BaseVersions
+  private let order: RecoveryOrder
+  private let index: LogIndex
+  private let keyWidth: Int
+  private let name: String
+  private let note: SQLiteStatement
+  private let find: SQLiteStatement
+  /// Rows that came and were not written plainly.
+  private(set) var lines: Int64 = 0
+  private var isHolding = false
+
+  init(_ context: StoreContext, _ order: RecoveryOrder, _ versions: BaseVersions, _ index: LogIndex) throws {
+    self.context = context
+    self.order = order
+    self.versions = versions
+    self.index = index
+    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+    name = "temp.salvor_watch_\(keyWidth)"
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    // was: NULL where there was no row, 0 where it need not be kept, else the row. settled: nothing is to be archived.
+    try context.connection.execute(
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), was, fate, settled, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+    )
+    let slots = (1...keyWidth + 3).map { "?\($0)" }.joined(separator: ", ")
+    note = try context.connection.prepare(
+      "INSERT INTO \(name) VALUES (\(slots), 0) ON CONFLICT DO UPDATE SET fate = excluded.fate", persistent: true)
+    let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    find = try context.connection.prepare("SELECT fate, settled FROM \(name) WHERE \(condition)", persistent: true)
+  }
+
+  // MARK: While lines are read
+
+  /// A row came whose requests and bases are clean. False: it is there as it came.
+  func changes(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws -> Bool {
+    let current = try context.currentRow(table, key)
+    if current == row {
+      if try isHolding && fate(of: table, key) != nil { try put(table, key, current, .row) }
+      return false
+    }
+    try put(table, key, current, .row)
+    return true
+  }
+
+  func countLine() { lines += 1 }
+
+  /// A key came. True: the row is clean and lost, and is left where it is for now.
+  func holds(_ table: CapturedTable, _ key: Key, _ departure: Departure) throws -> Bool {
+    let fate = try fate(departure, table, key)
+    if fate == .lost { isHolding = true }
+    if try index.mayContain(table, key) {
+      try put(table, key, nil, fate, keeps: false)
+      return false
+    }
+    try put(table, key, try context.currentRow(table, key), fate)
+    return fate == .lost
+  }
+
+  /// Lost is not deleted: what a commit made that both have, the server has not lost.
+  private func fate(_ departure: Departure, _ table: CapturedTable, _ key: Key) throws -> Fate {
+    switch departure {
+    case .deleted: .deleted
+    case .left: .left
+    case .lost: try versions.isLost(table, key) ? .lost : .deleted
+    }
+  }
+
+  private func put(_ table: CapturedTable, _ key: Key, _ was: SlotRow?, _ fate: Fate, keeps: Bool = true) throws {
+    try note.bind(1, table.number)
+    for place in 0..<keyWidth { try note.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
+    var kept: Value = .null
+    if let was { kept = try keeps && versions.isLost(table, key) ? .text(payload(was)) : .integer(0) }
+    try note.bind(keyWidth + 2, kept)
+    try note.bind(keyWidth + 3, fate.rawValue)
+    try note.run()
+  }
+
+  // MARK: When all lines are read
+
+  private func bind(_ statement: SQLiteStatement, _ table: CapturedTable, _ key: Key) throws {
+    try statement.bind(1, table.number)
+    for place in 0..<keyWidth { try statement.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
+  }
+
+  func fate(of table: CapturedTable, _ key: Key) throws -> Fate? {
+    try bind(find, table, key)
+    defer { find.reset() }
+    return try find.step() ? Fate(rawValue: find.int64(0)) : nil
+  }
+
+  /// The server has lost the row, and nothing has made it again.
+  func isHeld(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    guard isHolding else { return false }
+    try bind(find, table, key)
+    defer { find.reset() }
+    return try find.step() && find.int64(0) == Fate.lost.rawValue && find.int64(1) == 0
+  }
+
+  /// Tables with rows that the server has lost.
+  func lostTables() throws -> Set<Int64> {
+    guard isHolding else { return [] }
+    return Set(
+      try context.connection.rows("SELECT DISTINCT t FROM \(name) WHERE fate = \(Fate.lost.rawValue)").compactMap {
+        $0[0].integer
+      })
+  }
+
+  /// The base of a row with requests, which the lines did not touch.
+  func setWas(_ table: CapturedTable, _ key: Key, _ was: SlotRow?, _ fate: Fate) throws {
+    let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
+    try context.connection.run(
+      "DELETE FROM \(name) WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded)
+    if fate == .lost { isHolding = true }
+    try put(table, key, was, fate)
+  }
+
+  /// Nothing of the row is lost: a request makes it again, or deletes it.
+  func settle(_ table: CapturedTable, _ key: Key) throws {
+    let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
+    try context.connection.run(
+      "UPDATE \(name) SET settled = 1 WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded)
+  }
+
+  /// Calls `body` with each row that is not settled, in the order of the schema's tables and of the keys.
+  func each(_ condition: String = "1", _ body: (Entry) throws -> Void) throws {
+    let order = context.schema.tables.compactMap { context.catalog.table($0.name) }
+    for table in order {
+      let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+      try context.connection.query(
+        "SELECT was, fate, \(keys) FROM \(name) WHERE t = ?1 AND settled = 0 AND (\(condition)) ORDER BY \(keys)",
+        [.integer(table.number)]
+      ) { row in
+        let was = row.value(0)
+        try body(
+          Entry(
+            table: table, key: row.values(from: 2, count: table.keyCount),
+            was: was == .null || was == .integer(0) ? nil : try unpayload(was),
+            fate: Fate(rawValue: row.int64(1)) ?? .row))
+        return true
+      }
+    }
+  }
+
+  /// Rows that were there or are there, without those of requests: written, removed.
+  func counts() throws -> (upserts: Int64, deletes: Int64) {
+    func count(_ condition: String) throws -> Int64 {
+      try context.connection.integer("SELECT count(*) FROM \(name) WHERE \(condition)") ?? 0
+    }
+    return (try count("fate = 0"), try count("fate <> 0 AND was IS NOT NULL"))
+  }
+}

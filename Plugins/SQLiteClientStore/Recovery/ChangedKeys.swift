@@ -1,0 +1,53 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What a device asks the server about (docs/architecture/recovery.md, *What is fetched*).
+struct ChangedKeys {
+  let context: StoreContext
+
+  /// Groups that were synchronized, each with its start.
+  func starts(shared: Commit?, trimmed: Int64) throws -> [GroupStart] {
+    try context.connection.groupStates(context.schema.groups).compactMap { group in
+      guard let cursor = group.cursor else { return nil }
+      guard let shared else { return GroupStart(name: group.name, commit: nil) }
+      let isBehind = cursor.number <= shared.number
+      let start = isBehind ? cursor : shared
+      // Rows of a group that came whole have no version: which of them are newer than the shared commit is not known.
+      let isKnown = try isBehind || context.connection.cameWhole(group.name) <= shared.number
+      return GroupStart(name: group.name, commit: start.number >= trimmed && isKnown ? start : nil)
+    }
+  }
+
+  /// Place: of an entry of `salvor_history`. A key comes with its first entry after the start.
+  func keys(after starts: [GroupStart], place: Int64, limit: Int) throws -> (queries: [RowQuery], place: Int64)? {
+    let connection = context.connection
+    var bounds: [Int64: Int64] = [:]
+    for start in starts {
+      guard let commit = start.commit else { continue }
+      for table in context.tables(of: [start.name]) { bounds[table.number] = commit.number }
+    }
+    guard !bounds.isEmpty else { return nil }
+    let width = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+    let keys = (0..<width).map { "v\($0)" }.joined(separator: ", ")
+    let cases = bounds.sorted { $0.key < $1.key }.map { "WHEN \($0.key) THEN \($0.value)" }.joined(separator: " ")
+    let later = "version > CASE t \(cases) ELSE 9223372036854775807 END"
+    var queries: [RowQuery] = []
+    var last = place
+    try connection.query(
+      "SELECT first, t, \(keys) FROM (SELECT min(id) AS first, t, \(keys) FROM salvor_history WHERE \(later) GROUP BY t, \(keys)) WHERE first > ?1 ORDER BY first LIMIT ?2",
+      [.integer(place), .integer(Int64(limit))]
+    ) { row in
+      last = row.int64(0)
+      guard let table = context.catalog.table(number: row.int64(1)) else { return true }
+      let key = row.values(from: 2, count: table.keyCount)
+      if let known = queries.firstIndex(where: { $0.table == table.name }) {
+        queries[known].keys.append(key)
+      } else {
+        queries.append(RowQuery(table: table.name, keys: [key]))
+      }
+      return true
+    }
+    return queries.isEmpty ? nil : (queries, last)
+  }
+}

@@ -1,0 +1,275 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The rules of a recovery, where a download has none: what becomes of requests whose bases change, and of rows that the
+/// server has lost (semantics 9, *Merge rules*).
+final class RecoveryMerge {
+  let context: StoreContext
+  let order: RecoveryOrder
+  let versions: BaseVersions
+  let record: RecoveryRecord
+  private(set) var watch: BaseWatch?
+  /// Tables that were made anew, by name.
+  var rebuilt: Set<String> = []
+  /// First counters of requests that make a lost row again.
+  private(set) var remade: Set<Int64> = []
+  /// Counters of the inserts that a recovery made for the sake of other rows.
+  private(set) var remadeParents: Set<Int64> = []
+  /// Rows with requests whose base is another one now.
+  private(set) var rebased: Set<RowRef> = []
+  private(set) var counts = RecoveryCounts()
+  /// The highest counter given, to entries of the archive.
+  private(set) var lastCounter: Int64 = 0
+  private var rowsBefore: [Int64: Int64] = [:]
+
+  private var connection: SQLiteConnection { context.connection }
+
+  init(_ context: StoreContext, _ order: RecoveryOrder, _ versions: BaseVersions, _ record: RecoveryRecord) {
+    self.context = context
+    self.order = order
+    self.versions = versions
+    self.record = record
+  }
+
+  // MARK: Before lines are read
+
+  /// A table that is empty, and of which no deleted row is remembered, may be written without looking.
+  func mayComeWhole(_ table: CapturedTable) -> Bool {
+    order.rebuild != .nothing || !versions.tables.contains(table.number)
+  }
+
+  func begin(_ remaking: Remaking) throws {
+    if order.removedShareMax != nil, order.rebuild == .nothing {
+      for table in context.catalog.tables {
+        rowsBefore[table.number] = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
+      }
+    }
+    watch = try BaseWatch(context, order, versions, remaking.index)
+    if order.requests == .discard, order.rebuild == .nothing { try discard(remaking) }
+  }
+
+  func discard(_ remaking: Remaking) throws {
+    try remaking.discardAll(
+      "discarded", "A recovery discarded this change. Reapply it, or delete the entry.")
+  }
+
+  // MARK: When all lines are read
+
+  func takeBases(_ stream: DownloadStream, _ remaking: Remaking) throws {
+    guard let watch else { return }
+    let changed = try changedBases(stream, remaking, watch)
+    try takeOutIdle(changed, remaking)
+    var plain: [Change] = []
+    for change in changed {
+      switch change.fate {
+      case .row, .left: try remaking.setBase(change.table, change.key, change.new)
+      case .deleted: try deletedWins(change, remaking)
+      case .lost:
+        let first = try remaking.load(change.table, change.key).timeline.steps.first
+        if first == nil, try watch.isHeld(change.table, change.key) {
+          plain.append(change)
+        } else {
+          try takeLoss(change, first, remaking, watch)
+        }
+      }
+    }
+    try makeParentsAgain(remaking, watch)
+    for change in plain where try watch.isHeld(change.table, change.key) {
+      try remaking.setBase(change.table, change.key, nil)
+    }
+    try watch.each("fate = \(BaseWatch.Fate.lost.rawValue)") { entry in
+      if try !remaking.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
+    }
+  }
+
+  private struct Change {
+    var ref: RowRef
+    var table: CapturedTable
+    var key: Key
+    var old: SlotRow?
+    var new: SlotRow?
+    var fate: BaseWatch.Fate
+  }
+
+  /// Rows with requests, in a fixed order, whose base is another one now.
+  private func changedBases(_ stream: DownloadStream, _ remaking: Remaking, _ watch: BaseWatch) throws -> [Change] {
+    var changed: [Change] = []
+    for (ref, base) in stream.bases.sorted(by: { ($0.key.table, "\($0.key.key)") < ($1.key.table, "\($1.key.key)") }) {
+      let timeline = try remaking.load(base.table, ref.key).timeline
+      let old = timeline.base
+      if old == base.row { continue }
+      let fate = base.row != nil ? .row : try watch.fate(of: base.table, ref.key) ?? .left
+      try watch.setWas(base.table, ref.key, old, fate)
+      // It was deleted here too: nobody misses it.
+      if fate == .lost, timeline.steps.first?.change == .delete { try watch.settle(base.table, ref.key) }
+      changed.append(Change(ref: ref, table: base.table, key: ref.key, old: old, new: base.row, fate: fate))
+      rebased.insert(ref)
+    }
+    return changed
+  }
+
+  /// Rule 2: what was changed here and deleted on the server stays deleted; the change is in the archive.
+  private func deletedWins(_ change: Change, _ remaking: Remaking) throws {
+    let before = remaking.displaced.count
+    try remaking.setBase(change.table, change.key, nil)
+    for range in remaking.displaced[before...] {
+      try connection.run(
+        "UPDATE salvor_archive SET state = 'kept', reason = 'row-deleted', status = NULL, message = ?2, blocked_by = NULL WHERE first = ?1",
+        .integer(range.first), "The row was deleted on the server. Reapply the change, or delete the entry.")
+    }
+  }
+
+  /// A lost row that requests change: an update makes it again.
+  private func takeLoss(
+    _ change: Change, _ first: RowTimeline.Step?, _ remaking: Remaking, _ watch: BaseWatch
+  ) throws {
+    if case .update? = first?.change, isWritable(change.table) {
+      try watch.settle(change.table, change.key)
+      if let first = try remaking.makeAgain(change.table, change.key) { remade.insert(first) }
+    } else {
+      try remaking.setBase(change.table, change.key, nil)
+    }
+  }
+
+  private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
+
+  /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
+  private func takeOutIdle(_ changes: [Change], _ remaking: Remaking) throws {
+    let gone = Set(changes.filter { $0.old != nil && $0.new == nil }.map(\.ref))
+    guard !gone.isEmpty else { return }
+    for change in changes where gone.contains(change.ref) {
+      for step in try remaking.load(change.table, change.key).timeline.steps where step.change == .delete {
+        let range = try context.range(of: step.seq)
+        guard try isIdle(range, gone, remaking) else { continue }
+        try record.request(range, state: .merged, reason: "row-gone", try captured(range, remaking))
+        counts.merged += 1
+        try remaking.takeOutIdle(range)
+      }
+    }
+  }
+
+  private func isIdle(_ range: RequestRange, _ gone: Set<RowRef>, _ remaking: Remaking) throws -> Bool {
+    let isInError = try connection.integer(
+      "SELECT 1 FROM salvor_request_state WHERE first = ?1", .integer(range.first))
+    guard isInError == nil else { return false }
+    for (table, key, _) in try remaking.changes(in: range) {
+      guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
+      for step in try remaking.load(table, key).timeline.steps where step.seq <= range.last {
+        // An insert before it makes the row that it deletes.
+        if case .insert = step.change { return false }
+        if step.seq >= range.first, step.change != .delete { return false }
+      }
+    }
+    return true
+  }
+
+  private func captured(_ range: RequestRange, _ remaking: Remaking) throws -> [OutstandingRequest.Change] {
+    var found: [OutstandingRequest.Change] = []
+    for (table, key, _) in try remaking.changes(in: range) {
+      let work = try remaking.load(table, key)
+      for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
+        found.append(OutstandingRequest.Change(table: table, key: key, step: work.captured[step.seq] ?? step))
+      }
+    }
+    return found.sorted { $0.step.seq < $1.step.seq }
+  }
+
+  /// A lost row that a row with requests references, up to the root: a queued insert of its own.
+  private func makeParentsAgain(_ remaking: Remaking, _ watch: BaseWatch) throws {
+    let lost = try watch.lostTables()
+    let parents = context.schema.tables.compactMap { table in
+      context.catalog.table(table.name).map { (captured: $0, definition: table) }
+    }.filter { lost.contains($0.captured.number) && $0.definition.maintained == .dual }
+    guard !parents.isEmpty else { return }
+    for table in context.catalog.tables where !references(of: table, to: parents.map(\.captured)).isEmpty {
+      try remaking.index.eachRow(of: table) { key in
+        guard let row = try shown(table, key, remaking) else { return }
+        var waiting = [(table, row)]
+        while let (child, row) = waiting.popLast() {
+          for (slot, parent) in references(of: child, to: parents.map(\.captured)) where row[slot] != .null {
+            let key = [row[slot]]
+            guard try watch.isHeld(parent, key), let counter = try remaking.makeAgainAlone(parent, key) else {
+              continue
+            }
+            try watch.settle(parent, key)
+            remadeParents.insert(counter)
+            if let made = try shown(parent, key, remaking) { waiting.append((parent, made)) }
+          }
+        }
+      }
+    }
+  }
+
+  private func references(of table: CapturedTable, to parents: [CapturedTable]) -> [(Int, CapturedTable)] {
+    (context.table(table)?.references ?? []).compactMap { reference in
+      guard let parent = parents.first(where: { $0.name.lowercased() == reference.table.lowercased() }),
+        parent.keyCount == 1,
+        let slot = table.columns.firstIndex(where: { $0.name.lowercased() == reference.column.lowercased() })
+      else { return nil }
+      return (slot, parent)
+    }
+  }
+
+  /// The row as it will be; nil where it has no requests any more.
+  private func shown(_ table: CapturedTable, _ key: Key, _ remaking: Remaking) throws -> SlotRow? {
+    let work = try remaking.load(table, key)
+    return work.timeline.steps.isEmpty ? nil : work.timeline.current
+  }
+
+  // MARK: When all rows are written
+
+  func finish(_ stream: DownloadStream, _ remaking: Remaking) throws {
+    guard let watch else { return }
+    try guardAgainstMassDeletion(remaking)
+    let (upserts, deletes) = try watch.counts()
+    counts.upserts += upserts + stream.report.upserts - watch.lines
+    counts.deletes += deletes
+    lastCounter = try connection.lastCounter()
+    let archive = LossArchive(context, record, counter: lastCounter)
+    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0)") { entry in
+      let ref = RowRef(table: entry.table.number, key: entry.key)
+      let base = try remaking.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
+      if let was = entry.was {
+        try archive.lost(entry.table, entry.key, was: was, base: base)
+      } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
+        try archive.lost(entry.table, entry.key, was: nil, base: base)
+      }
+    }
+    counts.lost += archive.count
+    lastCounter = archive.counter
+    try context.keepCounter(lastCounter)
+  }
+
+  private func guardAgainstMassDeletion(_ remaking: Remaking) throws {
+    guard let share = order.removedShareMax, order.rebuild == .nothing else { return }
+    var names: [String] = []
+    for table in context.catalog.tables {
+      let before = rowsBefore[table.number] ?? 0
+      let gone = try remaking.touched.goneCount(table)
+      if before >= RecoveryMerge.guardedRowsMin, Double(gone) > share * Double(before) { names.append(table.name) }
+    }
+    try Self.refuse(names)
+  }
+
+  /// Smaller tables may lose any share of their rows.
+  static let guardedRowsMin: Int64 = 20
+
+  static func refuse(_ tables: [String]) throws {
+    guard !tables.isEmpty else { return }
+    let names = tables.joined(separator: ", ")
+    throw SalvorError(
+      .massDeletion,
+      "The recovery would remove most rows of \(names). Nothing was changed. Look at it, and recover by hand.",
+      context: ["tables": names])
+  }
+
+  func add(_ more: RecoveryCounts) {
+    counts.kept += more.kept
+    counts.merged += more.merged
+    counts.discarded += more.discarded
+    counts.lost += more.lost
+    counts.upserts += more.upserts
+    counts.deletes += more.deletes
+  }
+}

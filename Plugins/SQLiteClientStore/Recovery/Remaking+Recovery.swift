@@ -1,0 +1,87 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What a recovery does to requests (semantics 9, *Merge rules*).
+extension Remaking {
+  /// The server lost a row that requests change: the first of them, an update, becomes an insert of the whole row, under
+  /// its own ID. Answers the first counter of that request.
+  func makeAgain(_ table: CapturedTable, _ key: Key) throws -> Int64? {
+    let ref = RowRef(table: table.number, key: key)
+    var work = try load(table, key)
+    guard var row = work.timeline.base, let step = work.timeline.steps.first, case .update(let news) = step.change
+    else { return nil }
+    for (slot, value) in news { row[slot] = value }
+    let made = RowTimeline.Step(
+      seq: step.seq, change: .insert(row), isJoined: step.isJoined, before: nil, after: row)
+    work.timeline.steps[0] = made
+    work.captured[step.seq] = made
+    work.isChanged = true
+    rows[ref] = work
+    try context.connection.run("DELETE FROM salvor_seen WHERE seq = ?1", .integer(step.seq))
+    try setBase(table, key, nil)
+    return try context.range(of: step.seq).first
+  }
+
+  /// The server lost a row that a request needs: it becomes a queued insert of its own. Answers its counter.
+  func makeAgainAlone(_ table: CapturedTable, _ key: Key) throws -> Int64? {
+    let ref = RowRef(table: table.number, key: key)
+    var work = try load(table, key)
+    guard let row = work.timeline.current else { return nil }
+    let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    let slots = (0..<table.keyCount).map { "?\($0 + 3)" }.joined(separator: ", ")
+    try context.connection.run(
+      "INSERT INTO salvor_log (t, op, \(keys)) VALUES (?1, ?2, \(slots))",
+      [.integer(table.number), .integer(LogOperation.insert.rawValue)] + key)
+    let counter = context.connection.lastInsertRowID
+    try index.add(table, key, seq: counter)
+    let step = RowTimeline.Step(seq: counter, change: .insert(row), isJoined: false, before: nil, after: row)
+    work.timeline = RowTimeline(base: nil, steps: [step])
+    work.captured = [counter: step]
+    work.isChanged = true
+    rows[ref] = work
+    try touched.written(table, key)
+    return counter
+  }
+
+  /// A request that only deletes rows which the server does not have either leaves: there is nothing left for it to do.
+  func takeOutIdle(_ range: RequestRange) throws {
+    for (table, key, _) in try changes(in: range) {
+      let ref = RowRef(table: table.number, key: key)
+      try load(table, key)
+      rows[ref]?.timeline.steps.removeAll { (range.first...range.last).contains($0.seq) }
+      rows[ref]?.isChanged = true
+    }
+    try context.deleteLogRows(
+      where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
+    try context.connection.run("DELETE FROM salvor_range WHERE first = ?1", .integer(range.first))
+  }
+
+  /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.
+  func discardAll(_ reason: String, _ message: String) throws {
+    let connection = context.connection
+    for table in context.catalog.tables {
+      try index.eachRow(of: table) { try load(table, $0) }
+    }
+    for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
+      guard let work = rows[ref], !work.timeline.steps.isEmpty else { continue }
+      for step in work.timeline.steps {
+        try context.archive(
+          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key, needs: [])
+      }
+      rows[ref]?.timeline.steps = []
+      rows[ref]?.isChanged = true
+    }
+    try connection.run(
+      """
+      UPDATE salvor_archive SET (state_before, status, message, blocked_by) =
+        (SELECT state, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
+      WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_request_state)
+      """)
+    try connection.run(
+      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = coalesce(message, ?2) WHERE state = 'displaced'",
+      .text(reason), .text(message))
+    try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
+    for name in ["salvor_range", "salvor_request_state", "salvor_seen"] { try connection.run("DELETE FROM \(name)") }
+  }
+}

@@ -1,0 +1,117 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Recovery (semantics 9, docs/architecture/recovery.md).
+extension SQLiteClientStore {
+  public nonisolated var location: String { isFile ? path : "" }
+
+  // MARK: What differs
+
+  public func recoveryStarts(shared: Commit?, trimmed: Int64) throws -> [GroupStart] {
+    try ChangedKeys(context: opened()).starts(shared: shared, trimmed: trimmed)
+  }
+
+  public func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) throws -> (
+    queries: [RowQuery], place: Int64
+  )? {
+    try ChangedKeys(context: opened()).keys(after: starts, place: place, limit: limit)
+  }
+
+  // MARK: Recovering
+
+  public func takeBackUpload(previous: SequenceID?, shared: Int64?) throws {
+    let context = try opened()
+    try durably(context) {
+      _ = try closeOpenGroup(context)
+      try context.takeBackUpload(previous: previous)
+      try context.cutHistory(to: shared, versions: false)
+    }
+    try writeIdentity(context)
+  }
+
+  public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
+    let context = try opened()
+    if let done = try recorded(order.id, context) { return done }
+    let report = try durably(context) { try recovered(order, context) }
+    try writeIdentity(context)
+    return report
+  }
+
+  public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) throws -> RecoveryReport {
+    let context = try opened()
+    if let done = try recorded(order.id, context) { return done }
+    do {
+      return try context.connection.transaction {
+        try context.connection.run("DELETE FROM salvor_staging")
+        for payload in staged {
+          try context.connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(payload))
+        }
+        throw Rehearsed(report: try recovered(order, context))
+      }
+    } catch let rehearsed as Rehearsed {
+      return rehearsed.report
+    }
+  }
+
+  private struct Rehearsed: Error {
+    var report: RecoveryReport
+  }
+
+  private func recovered(_ order: RecoveryOrder, _ context: StoreContext) throws -> RecoveryReport {
+    guard order.requests == .discard || order.rebuild == .nothing else {
+      throw SalvorError(.usage, "Where tables are made anew, unsynced requests cannot be kept: discard them.")
+    }
+    _ = try closeOpenGroup(context)
+    return try RecoveryRun(context: context, order: order).run()
+  }
+
+  /// A transaction that outlives a power cut: the journal and the identity file go on from it.
+  private func durably<Result>(_ context: StoreContext, _ body: () throws -> Result) throws -> Result {
+    plan = nil
+    quiet = nil
+    try context.connection.pragma("synchronous", "FULL")
+    defer { _ = try? context.connection.pragma("synchronous", "NORMAL") }
+    return try context.connection.transaction { try body() }
+  }
+
+  // MARK: Reports
+
+  private func recorded(_ id: String, _ context: StoreContext) throws -> RecoveryReport? {
+    try context.connection.scalar("SELECT report FROM salvor_recovery WHERE id = ?1", .text(id))?.string.map {
+      try RecoveryReport(JSONValue(parsing: Array($0.utf8)))
+    }
+  }
+
+  public func recoveries(limit: Int) throws -> [RecoveryReport] {
+    try opened().connection.rows(
+      "SELECT report FROM salvor_recovery ORDER BY number DESC LIMIT ?1", .integer(Int64(limit))
+    ).compactMap { try $0[0].string.map { try RecoveryReport(JSONValue(parsing: Array($0.utf8))) } }
+  }
+
+  public func recoveryItems(_ id: String, after place: Int64, limit: Int) throws -> [RecoveryItem] {
+    try opened().connection.rows(
+      "SELECT item FROM salvor_recovery_item WHERE recovery = (SELECT number FROM salvor_recovery WHERE id = ?1) AND place > ?2 ORDER BY place LIMIT ?3",
+      .text(id), .integer(place), .integer(Int64(limit))
+    ).compactMap { try $0[0].string.map { try RecoveryItem(stored: JSONValue(parsing: Array($0.utf8))) } }
+  }
+
+  // MARK: Journal
+
+  private var journalPath: String { path + ".salvor-recovery" }
+
+  public func journal() throws -> [UInt8]? { isFile ? DurableFile.read(journalPath) : journalInMemory }
+
+  public func setJournal(_ bytes: [UInt8]?) throws {
+    guard isFile else {
+      journalInMemory = bytes
+      return
+    }
+    if let bytes {
+      try DurableFile.write(bytes, to: journalPath, "recovery journal")
+    } else {
+      try DurableFile.remove(journalPath, "recovery journal")
+    }
+  }
+}

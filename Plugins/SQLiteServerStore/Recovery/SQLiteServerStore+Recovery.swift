@@ -1,0 +1,46 @@
+import SalvorModel
+import SalvorStorage
+
+extension SQLiteServerStore: RecoveringServerStore {
+  public func trimmed() async throws -> Int64 { try await ask(Principal(name: "")) { try $0.trimmed() } }
+
+  public func scopes(of groups: [String], for principal: Principal) async throws -> [String: String] {
+    try await ask(principal) { $0.scopes(of: groups) }
+  }
+
+  public func rowCount(of groups: [String], for principal: Principal) async throws -> Int64 {
+    try await ask(principal) { try $0.rowCount(of: groups) }
+  }
+
+  public func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8] {
+    try await ask(principal) { try $0.rows(query) }
+  }
+
+  public func ranges(
+    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+  ) async throws -> RangePage {
+    guard rowsPerRange > 0, limit > 0 else {
+      throw SalvorError(.usage, "A range has one row at least, and a page one range.")
+    }
+    return try await ask(principal) {
+      try $0.ranges(of: table, after: key, rowsPerRange: rowsPerRange, limit: limit)
+    }
+  }
+
+  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool {
+    try await writer.demandReset(remote, isDemanded)
+  }
+
+  public func backup(to path: String) async throws {
+    guard options.isFile else { return try await writer.backup(to: path) }
+    try await DatabaseCopy().make(
+      of: options.path, to: path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
+  }
+
+  private func ask<Answer: Sendable>(
+    _ principal: Principal, _ question: @Sendable (RecoveryQueries) throws -> Answer
+  ) async throws -> Answer {
+    if let reader = nextReader() { return try await reader.ask(principal, question) }
+    return try await writer.ask(principal, question)
+  }
+}
