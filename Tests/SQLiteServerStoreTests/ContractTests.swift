@@ -12,7 +12,7 @@ func freshDatabase(_ name: String = "consolidated.db") throws -> String {
   return directory.appendingPathComponent(name).path
 }
 
-let sqliteServer = StoreSubject<any ServerStore>(recovers: false) {
+let sqliteServer = StoreSubject<any ServerStore> {
   let path = try freshDatabase()
   return { SQLiteServerStore(SQLiteServerStore.Options(path: path, durability: .normal)) }
 }
