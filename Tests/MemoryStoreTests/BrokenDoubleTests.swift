@@ -70,4 +70,24 @@ import Testing
     }
     #expect(isCaught)
   }
+
+  @Test(
+    "the comparison of recoveries catches broken stores",
+    arguments: [
+      BrokenClientStore.Fault.archivesNoLostRows, .takesLostForDeleted, .namesOnlyTheFirstKeys, .comparesCounts,
+      .keepsLostCommits, .discardsWhatWaits,
+    ])
+  func recoveryComparisonCatches(_ fault: BrokenClientStore.Fault) async {
+    let broken = StorePairSubject(client: memoryClient.wrapped { BrokenClientStore($0, fault) }, server: memoryServer)
+    let comparison = RecoveryComparison(subject: broken, specification: memoryPair)
+    var isCaught = false
+    for seed in UInt64(1)...60 where !isCaught {
+      do {
+        try await comparison.run(seed: seed)
+      } catch {
+        isCaught = true
+      }
+    }
+    #expect(isCaught)
+  }
 }

@@ -19,4 +19,11 @@ import Testing
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }
   }
+
+  @Test("random histories with servers that go back converge (semantics 11.4)", arguments: seeds)
+  func recovers(_ seed: UInt64) async throws {
+    try await RecoveryComparison(subject: memoryPair, specification: memoryPair).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
 }

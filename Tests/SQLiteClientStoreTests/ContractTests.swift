@@ -3,10 +3,8 @@ import SalvorContracts
 import SalvorStorage
 import Testing
 
-private let memoryServer = StoreSubject<any ServerStore> {
-  let database = MemoryServerDatabase()
-  return { MemoryServerStore(database) }
-}
+private let memoryServer = StoreSubject<any ServerStore>.inMemory(
+  { MemoryServerDatabase() }, open: { MemoryServerStore($0) }, backup: { $0.backup() }, restore: { $0.restore($1) })
 
 private let memoryClient = StoreSubject<any ClientStore> {
   let database = MemoryClientDatabase()

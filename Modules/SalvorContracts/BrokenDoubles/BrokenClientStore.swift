@@ -10,10 +10,17 @@ public actor BrokenClientStore: ClientStore {
     case losesLastChunk, forgetsStaging, keepsOldStaging, losesCursors, ignoresDepartures, ignoresFull
     case appliesOneByOne, hidesArchive, hidesDisplaced, dropsDependents
     case keepsSessionsOpen, allowsManySessions, takesAnyPrincipal, writesHalves, adoptsNothing, forgetsTheServer
+    // Of recovery.
+    case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
+    case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
+    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, leavesUploadsUnderWay
+    case overwritesTheJournal, keepsEveryCopy, restoresNothing
   }
 
-  private let base: any ClientStore
-  private let fault: Fault
+  let base: any ClientStore
+  let fault: Fault
+  /// C as it was before a recovery.
+  var keptCurrent: SequenceID?
   private var sequences: [SequenceID: SequenceID] = [:]
   private var stamp: RequestStamp?
   private var newestCommit: Int64 = 0
@@ -99,6 +106,7 @@ public actor BrokenClientStore: ClientStore {
     case .losesLastChunk where try await base.status().state.stagedPosition != nil: return
     case .ignoresDepartures:
       chunk.bytes = chunk.bytes.lines { !$0.contains("\"deleted\":[[") && !$0.contains("\"left\":[[") }
+    case .archivesNoLostRows: chunk.bytes = chunk.bytes.mapLines { $0.replacing("{\"lost\":", with: "{\"deleted\":") }
     case .ignoresFull: chunk.bytes = chunk.bytes.lines { !$0.hasPrefix("{\"full\":") }
     case .keepsOldStaging: chunk.download = "one for all"
     default: break
@@ -135,6 +143,7 @@ public actor BrokenClientStore: ClientStore {
   public func status() async throws -> ClientStatus {
     var status = try await base.status()
     if fault == .hidesArchive { status.inError = 0 }
+    if let keptCurrent { status.state.current = keptCurrent }
     if fault == .hidesDisplaced { status.displaced = 0 }
     return status
   }

@@ -10,10 +10,13 @@ public actor BrokenServerStore: ServerStore {
     case echoes, forgetsTombstones, forgetsDepartures, losesCursors, endsDownloadsEarly, roundsIntegers
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
+    // Of recovery.
+    case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
+    case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
   }
 
-  private let base: any ServerStore
-  private let fault: Fault
+  let base: any ServerStore
+  let fault: Fault
   private var schema = Schema(tables: [])
 
   public init(_ base: any ServerStore, _ fault: Fault) {

@@ -74,6 +74,23 @@ extension ClientStoreContract {
       try await bench.expectArchive([])
     },
     recovering(
+      ContractSchemas.notes(),
+      "recovery: a row is as new as the newest commit that changed it, whenever that was heard of",
+      rule: "semantics 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      // Another's change is commit 2, this device's is commit 3, and the feed names its own part of the row only.
+      bench.nextCommit()
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.commitUpload()
+      let fed = try bench.payload(rows: [("note", ["n1", "mine", "theirs"])], version: 2)
+      try await bench.store.stage(StagedChunk(download: "d", bytes: fed, position: "p"))
+      _ = try await bench.apply()
+      try await bench.recover(Recovered(shared: 2, rows: [("note", ["n1", "a", "theirs"])]))
+      try await bench.expectRows("note", [["n1", "a", "theirs"]])
+      try await bench.expectArchive(["kept lost-on-server update note [n1] [title=a] > [title=mine]"])
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: what comes as lost and then as deleted was deleted",
       rule: "recovery.md, What is fetched"
     ) { bench in

@@ -151,7 +151,7 @@ struct PairBench: Sendable {
   }
 
   let schema: Schema
-  private(set) var server: ServerBench
+  var server: ServerBench
   var clients: [Client]
   var driver: PairDriver
 

@@ -5,12 +5,14 @@ import SalvorWire
 /// One open server store with a schema, and devices that speak to it as a client's store would, byte for byte.
 struct ServerBench: Sendable {
   let database: StoreSubject<any ServerStore>.Database
+  private let restorable: RestorableDatabase<any ServerStore>?
   private(set) var store: any ServerStore
   let schema: Schema
   private(set) var opening: ServerOpening
 
   init(_ subject: StoreSubject<any ServerStore>, _ schema: Schema) async throws {
-    database = try await subject.makeDatabase()
+    restorable = try await subject.makeRestorable?()
+    if let restorable { database = restorable.open } else { database = try await subject.makeDatabase() }
     store = try await database()
     self.schema = schema
     opening = try await store.open(ServerSetup(schema: schema))
@@ -21,6 +23,24 @@ struct ServerBench: Sendable {
     await store.close()
     store = try await database()
     opening = try await store.open(ServerSetup(schema: schema ?? self.schema))
+  }
+
+  /// Copies the database to a slot.
+  mutating func copy(to slot: Int) async throws {
+    try await restarting { try await $0.copy(slot) }
+  }
+
+  /// The database goes back to the copy of a slot.
+  mutating func putBack(from slot: Int) async throws {
+    try await restarting { try await $0.putBack(slot) }
+  }
+
+  private mutating func restarting(_ body: (RestorableDatabase<any ServerStore>) async throws -> Void) async throws {
+    let restorable = try expectSome(restorable, "a database that can be put back (StoreSubject.makeRestorable)")
+    await store.close()
+    try await body(restorable)
+    store = try await database()
+    opening = try await store.open(ServerSetup(schema: schema))
   }
 
   func close() async { await store.close() }

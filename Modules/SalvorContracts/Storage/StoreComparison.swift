@@ -68,7 +68,7 @@ public struct StoreComparison: Sendable {
         let wantedResult = try await Self.perform(step, &wanted)
         trace("   specification: \(wantedResult.trace)\n   subject: \(foundResult.trace)")
         try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
-        try await compare(found, wanted)
+        try await Self.compare(found, wanted)
       } catch {
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
       }
@@ -78,7 +78,7 @@ public struct StoreComparison: Sendable {
       do {
         try await wanted.expectConverged(index)
         try await found.expectConverged(index)
-        try await compare(found, wanted)
+        try await Self.compare(found, wanted)
       } catch {
         for (name, bench) in [("specification", wanted), ("subject", found)] {
           let requests = try await Self.requests(bench.clients[index].store, Set(RequestState.allCases))
@@ -89,7 +89,7 @@ public struct StoreComparison: Sendable {
     }
   }
 
-  private struct Outcome {
+  struct Outcome {
     /// What stores must agree on: a refused write, the results of an upload and the context that went with it.
     var summary: String
     /// What else went to and fro, for a person.
@@ -97,7 +97,7 @@ public struct StoreComparison: Sendable {
     var trace: String { detail.isEmpty ? summary : "\(summary); \(detail)" }
   }
 
-  private static func perform(_ step: HistoryStep, _ bench: inout PairBench) async throws -> Outcome {
+  static func perform(_ step: HistoryStep, _ bench: inout PairBench) async throws -> Outcome {
     switch step {
     case .clientWrite(let client, let writes):
       do {
@@ -126,7 +126,7 @@ public struct StoreComparison: Sendable {
     return Outcome(summary: "done")
   }
 
-  private func compare(_ found: PairBench, _ wanted: PairBench) async throws {
+  static func compare(_ found: PairBench, _ wanted: PairBench) async throws {
     for table in wanted.schema.tables {
       if table.maintained != .client {
         try expectEqual(
@@ -157,7 +157,7 @@ public struct StoreComparison: Sendable {
   /// One text for each request: its changes in any order with their new values, its state, reason and tag; no IDs. What
   /// stood before is not compared: a store may show the base for it. Of a request with several changes each may be a
   /// reason, so none is compared.
-  private static func requests(_ store: any ClientStore, _ states: Set<RequestState>) async throws -> [String] {
+  static func requests(_ store: any ClientStore, _ states: Set<RequestState>) async throws -> [String] {
     var ids: [RequestID] = []
     var changes: [RequestID: [String]] = [:]
     var reasons: [RequestID: String] = [:]
@@ -176,12 +176,12 @@ public struct StoreComparison: Sendable {
     }
   }
 
-  private struct Setting: Sendable {
+  struct Setting: Sendable {
     var schema: Schema
     var principals: [Principal]
   }
 
-  private static let settings: [Setting] = [
+  static let settings: [Setting] = [
     Setting(schema: ContractSchemas.notes(), principals: plain(2)),
     Setting(schema: ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), principals: plain(2)),
     Setting(schema: ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions), principals: plain(3)),

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import Synchronization
 
 /// What a storage suite is run on: a way to get fresh databases of one storage module.
 ///
@@ -21,18 +22,71 @@ public struct StoreSubject<Store: Sendable>: Sendable {
   /// through the cases about recovery, and must have none of it: nothing is left out in silence.
   public var recovers: Bool
 
-  public init(recovers: Bool = true, makeDatabase: @escaping @Sendable () async throws -> Database) {
+  /// Like `makeDatabase`, for histories in which a database goes back in time (`RecoveryComparison`).
+  public var makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)?
+
+  public init(
+    recovers: Bool = true, makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)? = nil,
+    makeDatabase: @escaping @Sendable () async throws -> Database
+  ) {
     self.recovers = recovers
+    self.makeRestorable = makeRestorable
     self.makeDatabase = makeDatabase
+  }
+
+  /// Databases that are values in memory: fresh ones, and restorable ones.
+  public static func inMemory<Content: Sendable>(
+    _ make: @escaping @Sendable () -> Content, open: @escaping @Sendable (Content) -> Store,
+    backup: @escaping @Sendable (Content) -> Content, restore: @escaping @Sendable (Content, Content) -> Void
+  ) -> StoreSubject<Store> {
+    StoreSubject(makeRestorable: {
+      let database = make()
+      let copies = Mutex<[Int: Content]>([:])
+      return RestorableDatabase(
+        open: { open(database) }, copy: { slot in copies.withLock { $0[slot] = backup(database) } },
+        putBack: { slot in
+          restore(database, try expectSome(copies.withLock { $0[slot] }, "a copy of the database"))
+        })
+    }) {
+      let database = make()
+      return { open(database) }
+    }
   }
 
   /// The same databases, with every store wrapped: how broken doubles are made.
   public func wrapped(_ wrap: @escaping @Sendable (Store) -> Store) -> StoreSubject<Store> {
     let makeDatabase = makeDatabase
-    return StoreSubject(recovers: recovers) {
+    var subject = StoreSubject(recovers: recovers) {
       let make = try await makeDatabase()
       return { wrap(try await make()) }
     }
+    if let makeRestorable {
+      subject.makeRestorable = {
+        let database = try await makeRestorable()
+        return RestorableDatabase(
+          open: { wrap(try await database.open()) }, copy: database.copy, putBack: database.putBack)
+      }
+    }
+    return subject
+  }
+}
+
+/// A database that can be copied and put back, as a person does with a backup. No store is open meanwhile.
+public struct RestorableDatabase<Store: Sendable>: Sendable {
+  /// As `StoreSubject.makeDatabase` gives it.
+  public var open: StoreSubject<Store>.Database
+  /// Copies the database as it is to a slot; what was there is replaced.
+  public var copy: @Sendable (_ slot: Int) async throws -> Void
+  /// Puts the copy of a slot in place of the database. What stands beside the database stays.
+  public var putBack: @Sendable (_ slot: Int) async throws -> Void
+
+  public init(
+    open: @escaping StoreSubject<Store>.Database, copy: @escaping @Sendable (_ slot: Int) async throws -> Void,
+    putBack: @escaping @Sendable (_ slot: Int) async throws -> Void
+  ) {
+    self.open = open
+    self.copy = copy
+    self.putBack = putBack
   }
 }
 

@@ -3,18 +3,37 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// The IDs of the requests that were ever settled, as ranges of counters for each stamp, and how they were (semantics 5).
-/// They are asked for by stamp alone: a recovered database has another remote ID and sends the same requests.
+/// The requests that were ever settled, as ranges of counters for each stamp with a hash of each one's content, and how they
+/// were settled (semantics 5). They are asked for by stamp and content, not by remote ID: a recovered database has another
+/// remote ID and sends the same requests, and two copies of one file may send different requests under one ID.
 struct SettledRequests {
   enum Outcome {
     case accepted
     case refused(Refusal)
   }
 
+  private struct Range {
+    var first: Int64
+    var last: Int64
+    var refusal: String?
+    /// As in `salvor_settled`; nil in a range that an earlier version wrote.
+    var contents: [UInt8]?
+
+    func holds(_ request: StagedRequest) -> Bool {
+      guard first <= request.first && request.first <= last else { return false }
+      guard let contents else { return true }
+      let place = contents.count == 4 ? 0 : Int(request.first - first) * 4
+      guard contents.count > 4 || request.first == first, place + 4 <= contents.count else { return false }
+      let bits = contents[place..<place + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+      return bits == request.content.bits
+    }
+  }
+
   private let connection: SQLiteConnection
   private let remote: RemoteID
   private let now: Int64
-  private var known: [RequestStamp: [(first: Int64, last: Int64, refusal: String?)]] = [:]
+  /// What earlier uploads settled, of the stamps of this one.
+  private var known: [RequestStamp: [Range]] = [:]
   private var lastStamp: (stamp: RequestStamp, mayHold: Bool)?
 
   init(_ connection: SQLiteConnection, _ remote: RemoteID, now: Int64) {
@@ -31,23 +50,27 @@ struct SettledRequests {
     return mayHold
   }
 
-  private mutating func load(_ stamp: RequestStamp) throws -> [(first: Int64, last: Int64, refusal: String?)] {
+  private mutating func load(_ stamp: RequestStamp) throws -> [Range] {
     if let found = known[stamp] { return found }
-    var found: [(first: Int64, last: Int64, refusal: String?)] = []
+    var found: [Range] = []
     try connection.query(
-      "SELECT first, last, refusal FROM salvor_settled WHERE stamp = ?1 ORDER BY first", [.text(stamp.text)]
-    ) {
-      found.append(($0.int64(0), $0.int64(1), $0.optionalString(2)))
+      "SELECT first, last, refusal, contents FROM salvor_settled WHERE stamp = ?1 ORDER BY contents IS NULL, first, id",
+      [.text(stamp.text)]
+    ) { row in
+      found.append(
+        Range(
+          first: row.int64(0), last: row.int64(1), refusal: row.optionalString(2),
+          contents: row.isNull(3) ? nil : row.withBlob(3) { Array($0) }))
       return true
     }
     known[stamp] = found
     return found
   }
 
+  /// Nil: it is new, also where its ID is known with another content.
   mutating func outcome(of request: StagedRequest) throws -> Outcome? {
     guard try mayHold(request.stamp) else { return nil }
-    guard let found = try load(request.stamp).first(where: { $0.first <= request.first && request.first <= $0.last })
-    else { return nil }
+    guard let found = try load(request.stamp).first(where: { $0.holds(request) }) else { return nil }
     guard let text = found.refusal else { return .accepted }
     let json = try JSONValue(parsing: Array(text.utf8))
     return .refused(
@@ -57,24 +80,26 @@ struct SettledRequests {
         blockedBy: try json.optionalString("blockedBy").flatMap { RequestID($0) }))
   }
 
-  func write(_ tally: Tally) throws {
-    let sql = """
-      INSERT INTO salvor_settled (stamp, first, last, remote, time, refusal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-      ON CONFLICT DO UPDATE SET last = ?3, refusal = ?6
-      """
-    for range in tally.acceptedRanges {
-      try connection.run(
-        sql, .text(range.stamp.text), .integer(range.first), .integer(range.last), .text(remote.text), .integer(now),
-        .null)
-    }
-    for (request, refusal) in tally.refusedRequests {
+  func write(_ accepted: [AcceptedRange]) throws {
+    for range in accepted { try write(range.stamp, range.first, range.last, range.contents, refusal: .null) }
+  }
+
+  func write(_ refused: [(request: StagedRequest, refusal: Refusal)]) throws {
+    for (request, refusal) in refused {
       let json: JSONValue = [
         "reason": .string(refusal.reason.rawValue), "message": .string(refusal.message),
         "blockedBy": refusal.blockedBy.map { .string($0.description) } ?? .null,
       ]
-      try connection.run(
-        sql, .text(request.stamp.text), .integer(request.first), .integer(request.last), .text(remote.text),
-        .integer(now), .text(json.text))
+      try write(request.stamp, request.first, request.last, [request.content.bits], refusal: .text(json.text))
     }
+  }
+
+  private func write(
+    _ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ contents: [UInt32], refusal: Value
+  ) throws {
+    let bytes = contents.flatMap { bits in (0..<4).map { UInt8(truncatingIfNeeded: bits >> (24 - 8 * $0)) } }
+    try connection.run(
+      "INSERT INTO salvor_settled (stamp, first, last, remote, time, refusal, contents) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+      .text(stamp.text), .integer(first), .integer(last), .text(remote.text), .integer(now), refusal, .blob(bytes))
   }
 }

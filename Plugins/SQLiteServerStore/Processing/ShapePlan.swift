@@ -13,6 +13,7 @@ final class ShapePlan {
   /// Nil: unknown.
   let place: Int?
   let columns: [Int]
+  let hasUnknownColumns: Bool
   /// What is wrong with every change of this shape.
   let refusal: RefusalText?
   let itemCount: Int
@@ -21,6 +22,10 @@ final class ShapePlan {
   /// For each item: the column that must store it; nil for an old value.
   let targets: [Column?]
   let seed: RowHash
+  /// Of table, operation and columns.
+  let contentSeed: RowHash
+  /// All items but old values; none of an unknown table's, which are hashed whole.
+  let contentItems: [Int]
   private(set) var statement: SQLiteStatement?
   /// The items bound to the statement's parameters, in order.
   private(set) var parameters: [Int] = []
@@ -30,12 +35,17 @@ final class ShapePlan {
   ) throws {
     operation = shape.operation
     seed = RowHash(table: shape.table)
+    var contentSeed = seed
+    contentSeed.add(([shape.operation.rawValue] + shape.columns).map { Value.text(Array($0.utf8)) })
+    self.contentSeed = contentSeed
     let place = catalog.place(of: shape.table)
     self.place = place
     guard let place else {
       columns = []
+      hasUnknownColumns = false
       keyItems = []
       targets = []
+      contentItems = []
       itemCount = -1
       refusal = RefusalText(
         .unknownTable, "The server has no synchronized table \(shape.table). Check the schema.")
@@ -44,6 +54,7 @@ final class ShapePlan {
     let table = catalog.tables[place]
     let found = shape.columns.map { name in table.place(name) }
     columns = found.compactMap(\.self)
+    hasUnknownColumns = columns.count < found.count
     let keyCount = table.keyCount
     if table.table.maintained != .dual {
       refusal = RefusalText(
@@ -70,6 +81,8 @@ final class ShapePlan {
       targets = keyColumns
       keyItems = Array(0..<keyCount)
     }
+    let isUpdate = shape.operation == .update
+    contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }
     guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
     try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
   }

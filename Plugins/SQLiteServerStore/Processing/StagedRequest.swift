@@ -15,7 +15,7 @@ struct StagedChange {
   /// The table's place in the catalog; nil where it is refused as unknown.
   var table: Int?
   var operation: Operation
-  /// Places among the table's travelling columns, for `old` and `new`.
+  /// Places among the table's travelling columns, for `old` and `new`; none where a column is refused as unknown.
   var columns: [Int]
   var key: Key
   /// Of an update.
@@ -25,6 +25,8 @@ struct StagedChange {
   var made: Int64
   /// `RowHash` of table and key.
   var hash: UInt64
+  /// `ShapePlan.content`.
+  var content: UInt64
   /// What its content alone says against it.
   var refusal: RefusalText?
 }
@@ -39,4 +41,21 @@ struct StagedRequest {
   var changes: [StagedChange]
 
   var id: RequestID { RequestID(stamp: stamp, counter: first) }
+  var content: RequestContent { RequestContent(changes.lazy.map(\.content)) }
+}
+
+/// Tells requests with one ID apart by what they change: two copies of one device's file share a stamp and count on from
+/// the same counter. 32 bits of each change's table, operation, key, changed columns and new values; never zero.
+struct RequestContent: Hashable {
+  let bits: UInt32
+
+  init(_ changes: some Sequence<UInt64>) {
+    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+    for change in changes {
+      hash = (hash ^ change) &* 0x9E37_79B9_7F4A_7C15
+      hash ^= hash >> 32
+    }
+    let bits = UInt32(truncatingIfNeeded: hash)
+    self.bits = bits == 0 ? 1 : bits
+  }
 }

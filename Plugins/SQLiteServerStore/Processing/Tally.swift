@@ -14,7 +14,7 @@ struct Tally {
   private(set) var carried: [StagedRequest] = []
   private(set) var carriedPrints = Footprints()
   /// How requests were settled, for the memory of request IDs.
-  var acceptedRanges: [(stamp: RequestStamp, first: Int64, last: Int64)] = []
+  private(set) var acceptedRanges: [AcceptedRange] = []
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
   /// Conflict versions of what stands.
   var kept: [SetEvaluation.ConflictVersion] = []
@@ -24,13 +24,16 @@ struct Tally {
 
   var hasRefused: Bool { !refusedIDs.isEmpty }
 
-  mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64) {
+  mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
     accepted += 1
-    if let end = acceptedRanges.last, end.last + 1 == first, end.stamp == stamp {
-      acceptedRanges[acceptedRanges.count - 1].last = last
-    } else {
-      acceptedRanges.append((stamp, first, last))
-    }
+    let end = acceptedRanges.count - 1
+    if end >= 0, acceptedRanges[end].append(stamp, first, last, content) { return }
+    acceptedRanges.append(AcceptedRange(stamp, first, last, content))
+  }
+
+  mutating func takeAcceptedRanges() -> [AcceptedRange] {
+    defer { acceptedRanges = [] }
+    return acceptedRanges
   }
 
   mutating func refuse(_ refused: RefusedRequest) {
@@ -52,6 +55,45 @@ struct Tally {
       carriedPrints = Footprints()
     }
     return carried
+  }
+}
+
+/// Accepted requests of one stamp whose counters follow one another.
+struct AcceptedRange {
+  /// A group of more changes is a range of its own.
+  private static let groupMax: Int64 = 64
+  /// Where a range is cut, so that one is never large.
+  private static let countersMax = 1 << 16
+
+  let stamp: RequestStamp
+  let first: Int64
+  private(set) var last: Int64
+  /// One for each counter, zero within a group; or a single one for the whole range.
+  private(set) var contents: [UInt32]
+
+  init(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
+    self.stamp = stamp
+    self.first = first
+    self.last = last
+    contents = [content.bits]
+    if last - first < Self.groupMax { pad(to: last) }
+  }
+
+  private mutating func pad(to last: Int64) {
+    while Int64(contents.count) <= last - first { contents.append(0) }
+  }
+
+  /// False: the request does not continue this range.
+  mutating func append(
+    _ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent
+  ) -> Bool {
+    guard self.last + 1 == first, stamp == self.stamp, last - first < Self.groupMax,
+      Int64(contents.count) == first - self.first, contents.count < Self.countersMax
+    else { return false }
+    contents.append(content.bits)
+    self.last = last
+    pad(to: last)
+    return true
   }
 }
 
@@ -114,7 +156,7 @@ struct SetDecisions {
   }
 
   func join(_ tally: inout Tally) {
-    for request in accepted { tally.accept(request.stamp, request.first, request.last) }
+    for request in accepted { tally.accept(request.stamp, request.first, request.last, request.content) }
     for entry in refused { tally.refuse(entry) }
     for entry in carried { tally.carry(entry.request, entry.steps) }
     tally.conflicts += conflicts

@@ -107,15 +107,24 @@ extension ShapePlan {
     return hash.value
   }
 
+  /// What the row array changes: everything but the old values.
+  func content(_ items: [PayloadReader.Item]) -> UInt64 {
+    var hash = contentSeed
+    for index in contentItems { hash.add(items[index]) }
+    if place == nil { for item in items { hash.add(item) } }
+    return hash.value
+  }
+
   /// The change, taken out of the payload.
   func change(
     _ items: [PayloadReader.Item], made: Int64, hash: UInt64, refusal text: RefusalText?
   ) -> StagedChange {
     let values = items.map(\.value)
+    // A refused one, too: what depends on it is known by what it would have done.
     var change = StagedChange(
-      table: refusal == nil ? place : nil, operation: operation, columns: columns, key: keyItems.map { values[$0] },
-      old: [], new: [], made: made, hash: hash, refusal: text)
-    guard change.table != nil else { return change }
+      table: place, operation: operation, columns: hasUnknownColumns ? [] : columns, key: keyItems.map { values[$0] },
+      old: [], new: [], made: made, hash: hash, content: content(items), refusal: text)
+    guard place != nil, !hasUnknownColumns else { return change }
     switch operation {
     case .insert: change.new = values
     case .update:

@@ -90,7 +90,7 @@ final class UploadProcessor {
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: tally.refusals.sorted { $0.counter < $1.counter })
     try decision.record(tally.kept, version: before.head.number, now: now)
-    try settled.write(tally)
+    try settled.write(tally.refusedRequests)
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
   }
@@ -102,6 +102,7 @@ final class UploadProcessor {
     heldBytes = 0
     if isSmall { try processWhole(chunks, isLast: isLast) } else { try processStraight(chunks, isLast: isLast) }
     if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
+    try settled.write(tally.takeAcceptedRanges())
   }
 
   /// A large block: where a request breaks a constraint, it and the next few are a set, and then it goes on straight.
@@ -258,7 +259,7 @@ final class UploadProcessor {
       && !decision.foreign.isNewer(hash, than: made)
     if mayRun, !tally.hasRefused, tally.carried.isEmpty, try run(plan, row, hash) {
       reading.nextOrdinal += 1
-      tally.accept(stamp, counter, counter)
+      accept(plan, row, stamp, counter)
       return nil
     }
     let request = request(plan, row, stamp, counter, made)
@@ -269,11 +270,15 @@ final class UploadProcessor {
       let steps = try reader.steps(of: request)
       let none = SetDecisions()
       if none.blocker(of: steps, tally) == nil, !none.waits(steps, tally), try run(plan, row, hash) {
-        tally.accept(stamp, counter, counter)
+        accept(plan, row, stamp, counter)
         return nil
       }
     }
     return try decision.decideAlone(request, &tally) ? nil : request
+  }
+
+  private func accept(_ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64) {
+    tally.accept(stamp, counter, counter, RequestContent(CollectionOfOne(plan.content(row.items))))
   }
 
   /// True: the statement has changed its row. False: it did nothing.
@@ -295,7 +300,12 @@ final class UploadProcessor {
   private func isSettled(_ request: StagedRequest) throws -> Bool {
     switch try settled.outcome(of: request) {
     case nil: return false
-    case .accepted: tally.accepted += 1
+    case .accepted:
+      tally.accepted += 1
+      // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
+      for change in request.changes {
+        if let table = change.table { tally.echo.feed(table, change.key, change.hash) }
+      }
     case .refused(let refusal):
       var reader = StepReader(rows, over: tally.refusedRows)
       tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))

@@ -31,9 +31,7 @@ enum ServerDDL {
       WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_result (
       remote TEXT PRIMARY KEY NOT NULL, sequence TEXT NOT NULL, result TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS salvor_settled (
-      stamp TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, remote TEXT NOT NULL, time INTEGER NOT NULL,
-      refusal TEXT, PRIMARY KEY (stamp, first)) WITHOUT ROWID;
+    \(settled)
     CREATE TABLE IF NOT EXISTS salvor_staging (
       remote TEXT NOT NULL, sequence TEXT NOT NULL, chunk INTEGER NOT NULL, first INTEGER NOT NULL,
       last INTEGER NOT NULL, changes INTEGER NOT NULL, is_last INTEGER NOT NULL, bytes BLOB NOT NULL,
@@ -44,11 +42,29 @@ enum ServerDDL {
       time INTEGER NOT NULL);
     """
 
+  /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.
+  private static let settled = """
+    CREATE TABLE IF NOT EXISTS salvor_settled (
+      id INTEGER PRIMARY KEY, stamp TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, remote TEXT NOT NULL,
+      time INTEGER NOT NULL, refusal TEXT, contents BLOB);
+    """
+
   /// Brings the tables of a database that an earlier version made up to this one.
   static func renew(_ connection: SQLiteConnection) throws {
     if let shape = try connection.tableShape("salvor_remote"), shape.column("reset") == nil {
       try connection.execute("ALTER TABLE salvor_remote ADD COLUMN reset INTEGER NOT NULL DEFAULT 0")
     }
+    if let shape = try connection.tableShape("salvor_settled"), shape.column("contents") == nil {
+      try connection.execute(
+        """
+        ALTER TABLE salvor_settled RENAME TO salvor_settled_before;
+        \(settled)
+        INSERT INTO salvor_settled (stamp, first, last, remote, time, refusal)
+          SELECT stamp, first, last, remote, time, refusal FROM salvor_settled_before;
+        DROP TABLE salvor_settled_before;
+        """)
+    }
+    try connection.execute("CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)")
   }
 
   /// Brings the columns of values up to the width that the schema needs.

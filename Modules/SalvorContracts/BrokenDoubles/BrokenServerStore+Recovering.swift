@@ -1,0 +1,74 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The faults of what a server answers to devices that recover. The store without one must recover.
+extension BrokenServerStore: RecoveringServerStore {
+  private var recovering: any RecoveringServerStore {
+    get throws {
+      guard let store = base as? any RecoveringServerStore else {
+        throw SalvorError(.usage, "The store that is to be broken does not recover. Give one that does.")
+      }
+      return store
+    }
+  }
+
+  private func falsified(_ principal: Principal) -> Principal {
+    var principal = principal
+    if fault == .answersOutOfScope { principal.parameters = [:] }
+    return principal
+  }
+
+  public func trimmed() async throws -> Int64 { fault == .forgetsTrimming ? 0 : try await recovering.trimmed() }
+
+  public func scopes(of groups: [String], for principal: Principal) async throws -> [String: String] {
+    try await recovering.scopes(of: groups, for: falsified(principal))
+  }
+
+  public func rowCount(of groups: [String], for principal: Principal) async throws -> Int64 {
+    try await recovering.rowCount(of: groups, for: falsified(principal))
+  }
+
+  public func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8] {
+    var query = query
+    switch fault {
+    case .answersEveryRow: query.digests = []
+    case .answersNamedRowsOnly: query.range = nil
+    case .comparesDigestsAcrossScopes where !query.digests.isEmpty:
+      // What differs is answered as the principal sees it; what is equal is not answered, whoever may see it.
+      let all = try await recovering.rows(
+        matching: RowQuery(table: query.table, keys: query.keys, digests: query.digests), for: Principal(name: ""))
+      if all.isEmpty { return try await rangeOnly(query, for: principal) }
+    default: break
+    }
+    let answer = try await recovering.rows(matching: query, for: falsified(principal))
+    return fault == .forgetsLostKeys ? answer.lines { !$0.contains("\"lost\":[[") } : answer
+  }
+
+  /// The rows of the range, the named ones left out.
+  private func rangeOnly(_ query: RowQuery, for principal: Principal) async throws -> [UInt8] {
+    try await recovering.rows(matching: query, for: principal).lines { !$0.contains("\"lost\":[[") }
+  }
+
+  public func ranges(
+    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+  ) async throws -> RangePage {
+    var page = try await recovering.ranges(
+      of: table, after: key, rowsPerRange: rowsPerRange, limit: limit, for: falsified(principal))
+    switch fault {
+    case .endsRangesEarly: page.isLast = true
+    case .digestsCounts:
+      page.ranges = page.ranges.map { range in
+        RangeDigest(last: range.last, count: range.count, digest: RowDigest.text(UInt64(range.count)))
+      }
+    default: break
+    }
+    return page
+  }
+
+  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool {
+    fault == .forgetsDemands ? true : try await recovering.demandReset(remote, isDemanded)
+  }
+
+  public func backup(to path: String) async throws { try await recovering.backup(to: path) }
+}
