@@ -36,7 +36,8 @@ final class DownloadApply {
     let connection = context.connection
     counter = try connection.lastCounter()
     try RequestSorting(context).sort()
-    self.full = try full ?? (ahead ? [] : Self.fullTables(context))
+    let full = try full ?? (ahead ? [] : Self.fullTables(context))
+    self.full = full
     let firing = try Self.firingTables(context)
     self.firing = firing
     let prepareWrite: (CapturedTable) -> Void = { table in
