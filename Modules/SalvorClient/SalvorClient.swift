@@ -92,18 +92,34 @@ public actor SalvorClient {
   private func run(groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void) async -> SyncReport {
     var report = SyncReport()
     do {
-      if !isOpen { try await open() }
-      if try await resumeRecovery(progress: progress, report: &report) {
-        try await attempt(groups: groups, progress: progress, report: &report)
+      do {
+        try await session(groups: groups, progress: progress, report: &report)
+      } catch let error as SalvorError where error.code == .storageCorrupt {
+        guard try await replaceDamaged(error, strategy: nil, report: &report) else { throw error }
+        try await session(groups: groups, progress: progress, report: &report)
       }
     } catch {
-      report.error = asSalvorError(error)
-      if report.error?.code == .recoveryRequired { report.outcome = .recoveryRequired }
+      report.fail(asSalvorError(error))
     }
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
     }
     return report
+  }
+
+  private func session(
+    groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
+  ) async throws {
+    if !isOpen { try await open() }
+    if try await resumeRecovery(progress: progress, report: &report) {
+      try await attempt(groups: groups, progress: progress, report: &report)
+    }
+  }
+
+  /// The store has closed itself.
+  func reopen() async throws {
+    isOpen = false
+    try await open()
   }
 
   /// Sessions until one ends. Beginning again is always safe: an upload is resent with the same sequence ID, and a cut
