@@ -44,7 +44,7 @@ struct RecoveryEngineTests {
     #expect(seen.values.map { $0.before == nil } == [true, false])
     #expect(seen.values.allSatisfy { $0.database == a.path })
     let before = try #require(seen.values.last?.before)
-    #expect(try rows(of: "site", in: before).first?[3] == 2)
+    #expect(try rows(of: "site", in: before).first { $0[0] == "s0".value }?[3] == 2)
     #expect(try a.rows("site").first { $0[0] == "s0".value }?[3] == 1)
     try await a.sync()
     #expect(seen.values.count == 2)
@@ -78,7 +78,8 @@ struct RecoveryEngineTests {
         if manual { configuration.recovery.manualClientResetHandler = { _ in seen.append("manual") } }
         if error { configuration.recovery.errorHandler = { _ in seen.append("error") } }
       }
-      #expect(try await a.sync().outcome == .recoveryRequired)
+      let report = try await a.sync()
+      #expect(report.outcome == .recoveryRequired, "\(String(describing: report.error))")
       #expect(seen.values == (manual ? ["manual"] : error ? ["error"] : []))
     }
   }
