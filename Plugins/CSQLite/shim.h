@@ -1,3 +1,6 @@
+// The session extension: its declarations are hidden unless these are set as they were when the library was built.
+#define SQLITE_ENABLE_SESSION 1
+#define SQLITE_ENABLE_PREUPDATE_HOOK 1
 #include <sqlite3.h>
 
 // What the importer cannot see: a cast macro and two variadic functions.

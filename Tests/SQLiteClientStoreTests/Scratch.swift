@@ -32,18 +32,24 @@ private let scratchPath = Mutex<String>("")
 
 private func removeScratch() {
   let path = scratchPath.withLock { $0 }
-  guard !path.isEmpty, let directory = opendir(path) else { return }
+  if !path.isEmpty { removeFolder(path) }
+}
+
+/// With the folders of backups in it.
+private func removeFolder(_ path: String) {
+  guard let directory = opendir(path) else { return }
   while let entry = readdir(directory) {
     let name = withUnsafePointer(to: &entry.pointee.d_name) {
       $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
     }
-    if name != ".", name != ".." { unlink(path + "/" + name) }
+    if name == "." || name == ".." { continue }
+    if unlink(path + "/" + name) != 0 { removeFolder(path + "/" + name) }
   }
   closedir(directory)
   rmdir(path)
 }
 
-let sqliteClient = StoreSubject<any ClientStore>(recovers: false) {
+let sqliteClient = StoreSubject<any ClientStore> {
   let path = Scratch.path()
   return { SQLiteClientStore(path: path) }
 }

@@ -13,6 +13,8 @@ struct DownloadApply {
   let context: StoreContext
   /// The groups that are downloaded.
   let groups: Set<String>
+  /// Tables that come whole, by number; nil: they are looked for.
+  var full: Set<Int64>?
   /// In a recovery: its rules.
   var recovery: RecoveryMerge?
 
@@ -22,8 +24,8 @@ struct DownloadApply {
   func run() throws -> ApplyReport {
     let counter = try connection.lastCounter()
     try RequestSorting(context).sort()
-    let full = try fullTables()
-    let firing = try firingTables()
+    let full = try self.full ?? Self.fullTables(context)
+    let firing = try Self.firingTables(context)
     let prepareWrite: (CapturedTable) -> Void = { [connection] table in
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
@@ -123,10 +125,13 @@ struct DownloadApply {
 
   // MARK: Tables that come whole
 
-  private func fullTables() throws -> Set<Int64> {
+  /// By number, from what is staged.
+  static func fullTables(_ context: StoreContext) throws -> Set<Int64> {
     var full: Set<Int64> = []
     // Chunks without the word are not parsed a second time.
-    try connection.query("SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id") {
+    try context.connection.query(
+      "SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id"
+    ) {
       row in
       try row.withText(0) { text in
         var reader = DownloadChunkReader(
@@ -160,9 +165,9 @@ struct DownloadApply {
   // MARK: The application's triggers
 
   /// Captured tables with triggers of the application's that are to fire.
-  private func firingTables() throws -> Set<Int64> {
+  static func firingTables(_ context: StoreContext) throws -> Set<Int64> {
     var firing: Set<Int64> = []
-    for row in try connection.rows(
+    for row in try context.connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
         + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
     {

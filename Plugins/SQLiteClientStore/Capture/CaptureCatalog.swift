@@ -64,7 +64,9 @@ struct CaptureCatalog: Sendable, Hashable {
     let known = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
     var number = known ?? 0
     if known == nil {
-      try connection.run("INSERT INTO salvor_table (name) VALUES (?1)", .text(table.name))
+      try connection.run(
+        "INSERT INTO salvor_table (id, name) SELECT 1 + max(coalesce((SELECT max(id) FROM salvor_table), 0), coalesce((SELECT max(t) FROM salvor_column), 0)), ?1",
+        .text(table.name))
       number = connection.lastInsertRowID
     }
     var slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))

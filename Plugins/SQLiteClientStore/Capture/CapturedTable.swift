@@ -63,6 +63,17 @@ struct CapturedTable: Sendable, Hashable {
   /// How many `m` columns of the log its updates use.
   var maskCount: Int { max(1, (columns.count + LogMask.bitsPerColumn - 1) / LogMask.bitsPerColumn) }
 
+  /// A table that is not there any more, as the archive has it.
+  init(retired number: Int64, name: String, slots: [String], keyCount: Int) {
+    self.number = number
+    self.name = name
+    self.keyCount = keyCount
+    columns = slots.map { Column(name: $0, isUntyped: true) }
+    keyCollations = Array(repeating: "BINARY", count: keyCount)
+    hasRowidKey = false
+    (nullableKeySlots, uniques, generated, actions) = ([], [], [], [])
+  }
+
   /// - Parameter slots: the captured columns' names by slot, as `salvor_column` has them.
   init(number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action]) {
     self.actions = actions

@@ -69,6 +69,7 @@ extension StoreContext {
   /// Archived changes in order.
   func archived(where condition: String, _ values: [Value]) throws -> [ArchivedChange] {
     var found: [ArchivedChange] = []
+    let retired = try retiredTables()
     for row in try connection.rows(
       """
       SELECT seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, state_before, reason, status, message, blocked_by
@@ -77,7 +78,7 @@ extension StoreContext {
     {
       guard let seq = row[0].integer, let first = row[1].integer, let last = row[2].integer,
         let stamp = row[3].string.flatMap({ RequestStamp($0) }),
-        let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
+        let table = row[5].integer.flatMap({ catalog.table(number: $0) ?? retired[$0] }),
         let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
         let state = row[12].string.flatMap({ RequestState(rawValue: $0) })
       else { continue }
@@ -102,6 +103,18 @@ extension StoreContext {
           status: row[15].integer.map { Int($0) }, message: row[16].string, blockedBy: row[17].string))
     }
     return found
+  }
+
+  /// By number.
+  private func retiredTables() throws -> [Int64: CapturedTable] {
+    var tables: [Int64: CapturedTable] = [:]
+    for row in try connection.rows("SELECT id, name, keys FROM salvor_retired_table") {
+      guard let number = row[0].integer, let name = row[1].string, let keys = row[2].integer else { continue }
+      let slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
+      tables[number] = CapturedTable(
+        retired: number, name: name, slots: slots.compactMap { $0[0].string }, keyCount: Int(keys))
+    }
+    return tables
   }
 
   /// Values of some slots as a row.

@@ -43,6 +43,7 @@ extension StoreContext {
     try connection.setState(.previous, previous?.text)
     for name in [StateName.current, .uploadLast, .uploadState] { try connection.setState(name, Value?.none) }
     try connection.run("DELETE FROM salvor_upload_excluded")
+    try connection.run("DELETE FROM salvor_upload_context")
     try connection.run(
       "UPDATE salvor_archive SET state_before = NULL WHERE state_before NOT IN ('refused', 'blocked')")
   }
@@ -103,6 +104,33 @@ final class BaseVersions {
     guard let shared = order.shared else { return true }
     return try entry(table, key).map { $0.version > shared } ?? cameLater.contains(table.number)
   }
+
+  /// Which rows of the table (alias `x`) have a version that is lost; nil: none.
+  func lostCondition(_ table: CapturedTable) -> String? {
+    guard order.absence == .lost else { return nil }
+    guard let shared = order.shared else { return "1" }
+    let isLater = cameLater.contains(table.number)
+    guard isLater || tables.contains(table.number) else { return nil }
+    let keys = (0..<keyWidth).map { "s.k\($0) = \($0 < table.keyCount ? table.tableColumn($0) : "0")" }
+    return
+      "coalesce((SELECT s.version FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND "))), \(isLater ? shared + 1 : 0)) > \(shared)"
+  }
+
+  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost.
+  func eachDeleted(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
+    guard order.absence == .lost else { return }
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    try context.connection.query(
+      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
+      [.integer(table.number), .integer(order.shared ?? 0)]
+    ) { row in
+      try body(row.values())
+      return true
+    }
+  }
+
+  /// The tables are made anew: no row in them has a version.
+  func forgetTables() { tables = [] }
 
   /// The newest thing known of the row is that it was deleted.
   func wasDeleted(_ table: CapturedTable, _ key: Key) throws -> Bool { try entry(table, key)?.deleted == 1 }

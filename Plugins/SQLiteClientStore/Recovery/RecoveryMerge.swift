@@ -40,13 +40,15 @@ final class RecoveryMerge {
   }
 
   func begin(_ remaking: Remaking) throws {
-    if order.removedShareMax != nil, order.rebuild == .nothing {
+    // What is made anew has nothing to watch.
+    guard order.rebuild == .nothing else { return }
+    if order.removedShareMax != nil {
       for table in context.catalog.tables {
         rowsBefore[table.number] = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
       }
     }
     watch = try BaseWatch(context, order, versions, remaking.index)
-    if order.requests == .discard, order.rebuild == .nothing { try discard(remaking) }
+    if order.requests == .discard { try discard(remaking) }
   }
 
   func discard(_ remaking: Remaking) throws {
@@ -220,14 +222,18 @@ final class RecoveryMerge {
   // MARK: When all rows are written
 
   func finish(_ stream: DownloadStream, _ remaking: Remaking) throws {
-    guard let watch else { return }
+    guard let watch else {
+      counts.upserts += stream.report.upserts
+      return
+    }
     try guardAgainstMassDeletion(remaking)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
     counts.deletes += deletes
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
-    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0)") { entry in
+    // What was deleted or left the scope is not lost.
+    try watch.each("(typeof(was) = 'text' AND fate IN (0, 3)) OR (was IS NULL AND fate = 0)") { entry in
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try remaking.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
       if let was = entry.was {
@@ -242,7 +248,7 @@ final class RecoveryMerge {
   }
 
   private func guardAgainstMassDeletion(_ remaking: Remaking) throws {
-    guard let share = order.removedShareMax, order.rebuild == .nothing else { return }
+    guard let share = order.removedShareMax else { return }
     var names: [String] = []
     for table in context.catalog.tables {
       let before = rowsBefore[table.number] ?? 0

@@ -6,6 +6,9 @@ import SalvorStorage
 struct RecoveryRun {
   let context: StoreContext
   let order: RecoveryOrder
+  let opening: Opening
+  /// The database is a file that a backup can stand beside.
+  let canKeepBackup: Bool
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -18,15 +21,27 @@ struct RecoveryRun {
     let versions = try BaseVersions(context, order)
     let record = try RecoveryRecord(context)
     let merge = RecoveryMerge(context, order, versions, record)
-    try cut()
+    // Tables that are made anew may have other names.
+    let full = order.rebuild == .nothing ? try DownloadApply.fullTables(context) : nil
+    let whole = wholeGroups(full ?? [])
+    try cut(whole)
     try beginEpoch()
-    _ = try DownloadApply(context: context, groups: Set(order.groups.map(\.name)), recovery: merge).run()
-    try moveGroups()
+    let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
+    try rebuilding?.run()
+    let groups = Set(order.groups.map(\.name))
+    _ = try DownloadApply(context: context, groups: groups, full: full, recovery: merge).run()
+    try rebuilding?.finish()
+    try moveGroups(whole)
+    return try finish(merge, record, aside)
+  }
+
+  private func finish(_ merge: RecoveryMerge, _ record: RecoveryRecord, _ aside: Int64) throws -> RecoveryReport {
     try takeIdentity()
     merge.add(try RecoveredRequests(context, record).record(merge))
     try record.aside(after: aside)
     let report = RecoveryReport(
-      id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts)
+      id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts,
+      backup: order.keepsBeforeImages && canKeepBackup ? order.id : nil)
     try record.write(report)
     return report
   }
@@ -41,13 +56,14 @@ struct RecoveryRun {
       """)
   }
 
-  /// Groups whose tables were compared or made anew: no row keeps a version of its own.
-  private var whole: Set<String> {
-    if order.rebuild != .nothing { return Set(order.groups.map(\.name)) }
-    return Set(order.starts.filter { $0.commit == nil }.map(\.name))
+  /// Groups whose tables were compared, came whole or are made anew: no row keeps a version of its own.
+  private func wholeGroups(_ full: Set<Int64>) -> Set<String> {
+    let started = Set(order.starts.filter { $0.commit != nil }.map(\.name))
+    return Set(order.groups.map(\.name)).subtracting(order.rebuild == .nothing ? started : [])
+      .union(full.map { context.group(of: $0) })
   }
 
-  private func cut() throws {
+  private func cut(_ whole: Set<String>) throws {
     if order.shared != nil || order.absence == .lost { try context.cutHistory(to: order.shared, versions: true) }
     try context.forgetVersions(of: whole)
   }
@@ -66,7 +82,7 @@ struct RecoveryRun {
     }
   }
 
-  private func moveGroups() throws {
+  private func moveGroups(_ whole: Set<String>) throws {
     for group in order.groups {
       if let cursor = group.cursor { try connection.rememberCommit(cursor) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))

@@ -4,7 +4,7 @@ import SalvorStorage
 import SalvorWire
 
 /// Recovery (semantics 9, docs/architecture/recovery.md).
-extension SQLiteClientStore {
+extension SQLiteClientStore: RecoveringClientStore {
   public nonisolated var location: String { isFile ? path : "" }
 
   // MARK: What differs
@@ -17,6 +17,12 @@ extension SQLiteClientStore {
     queries: [RowQuery], place: Int64
   )? {
     try ChangedKeys(context: opened()).keys(after: starts, place: place, limit: limit)
+  }
+
+  public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
+    let context = try opened()
+    let comparison = try RangeComparison(context, table, page)
+    return try context.connection.transaction(.deferred) { try comparison.differences(page, after: after) }
   }
 
   // MARK: Recovering
@@ -34,21 +40,37 @@ extension SQLiteClientStore {
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     if let done = try recorded(order.id, context) { return done }
-    let report = try durably(context) { try recovered(order, context) }
-    try writeIdentity(context)
-    return report
+    do {
+      let report = try durably(context) {
+        guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }
+        return try BeforeImages(context: context, folder: backupFolder, database: path).keep(order) {
+          try recovered(order, context)
+        }
+      }
+      checkedSchema = try context.connection.schemaVersion()
+      try writeIdentity(context)
+      return report
+    } catch {
+      // Before-images of what did not happen put nothing back.
+      if order.keepsBeforeImages, isFile, try recorded(order.id, context) == nil {
+        try? backupFolder.remove(order.id)
+      }
+      throw error
+    }
   }
 
   public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) throws -> RecoveryReport {
     let context = try opened()
     if let done = try recorded(order.id, context) { return done }
     do {
-      return try context.connection.transaction {
-        try context.connection.run("DELETE FROM salvor_staging")
-        for payload in staged {
-          try context.connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(payload))
+      return try unlessThrown(context) {
+        try context.connection.transaction {
+          try context.connection.run("DELETE FROM salvor_staging")
+          for payload in staged {
+            try context.connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(payload))
+          }
+          throw Rehearsed(report: try recovered(order, context))
         }
-        throw Rehearsed(report: try recovered(order, context))
       }
     } catch let rehearsed as Rehearsed {
       return rehearsed.report
@@ -64,7 +86,17 @@ extension SQLiteClientStore {
       throw SalvorError(.usage, "Where tables are made anew, unsynced requests cannot be kept: discard them.")
     }
     _ = try closeOpenGroup(context)
-    return try RecoveryRun(context: context, order: order).run()
+    let opening = Opening(connection: context.connection, random: random, clock: clock)
+    return try RecoveryRun(context: context, order: order, opening: opening, canKeepBackup: isFile).run()
+  }
+
+  /// What is known of the tables is as it was where a transaction that makes them anew is rolled back.
+  private func unlessThrown<Result>(_ context: StoreContext, _ body: () throws -> Result) throws -> Result {
+    let old = (context.schema, context.config, context.catalog)
+    do { return try body() } catch {
+      (context.schema, context.config, context.catalog) = old
+      throw error
+    }
   }
 
   /// A transaction that outlives a power cut: the journal and the identity file go on from it.
@@ -73,7 +105,7 @@ extension SQLiteClientStore {
     quiet = nil
     try context.connection.pragma("synchronous", "FULL")
     defer { _ = try? context.connection.pragma("synchronous", "NORMAL") }
-    return try context.connection.transaction { try body() }
+    return try unlessThrown(context) { try context.connection.transaction { try body() } }
   }
 
   // MARK: Reports

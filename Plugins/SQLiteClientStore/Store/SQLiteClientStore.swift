@@ -14,6 +14,8 @@ public actor SQLiteClientStore: ClientStore {
   let random: any RandomSource
   let clock: any Clock
   var context: StoreContext?
+  /// As it was last opened.
+  private var setup: ClientSetup?
   private var lock: SessionLock?
   var quiet: QuietSession?
   var plan: UploadPlan?
@@ -40,13 +42,30 @@ public actor SQLiteClientStore: ClientStore {
     try connection.pragma("synchronous", "NORMAL")
     try connection.pragma("foreign_keys", "OFF")
     connection.triggersEnabled = false
+    let (context, report) = try takeIn(setup, connection)
+    if isFile { lock = SessionLock(database: path) }
+    try compareIdentity(context)
+    return report
+  }
+
+  private func takeIn(_ setup: ClientSetup, _ connection: SQLiteConnection) throws -> (StoreContext, ClientOpening) {
     let opening = Opening(connection: connection, random: random, clock: clock)
     let (context, report) = try connection.transaction { try opening.open(setup) }
     self.context = context
-    if isFile { lock = SessionLock(database: path) }
+    self.setup = setup
     checkedSchema = try connection.schemaVersion()
-    try compareIdentity(context)
-    return report
+    return (context, report)
+  }
+
+  /// The file's content was replaced under the connection.
+  func reopen(_ setup: ClientSetup, _ connection: SQLiteConnection) throws {
+    context = nil
+    _ = try takeIn(setup, connection)
+  }
+
+  func openedSetup() throws -> ClientSetup {
+    guard let setup else { throw SalvorError(.storage, "The database \(path) is not open. Open it first.") }
+    return setup
   }
 
   public func close() { closeNow() }
@@ -284,14 +303,16 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
+      let full = try DownloadApply.fullTables(context)
       let whole = Set(
         end.groups.filter { group in
           let before = groups.first { $0.name == group.name }
           return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
-        }.map(\.name))
+        }.map(\.name) + full.map { context.group(of: $0) })
       try context.forgetVersions(of: whole)
       let report =
-        isEmpty ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name))).run()
+        isEmpty
+        ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name)), full: full).run()
       for group in end.groups {
         let before = groups.first { $0.name == group.name }
         if let cursor = group.cursor, before?.cursor?.number != cursor.number {

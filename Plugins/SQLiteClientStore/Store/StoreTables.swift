@@ -24,6 +24,8 @@ enum StoreTables {
     -- The bases that a download or an acknowledgement changed: a row's version is its newest entry's. deleted: 1, of a row
     -- that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
+    -- Tables that were made anew with other columns: the archive has changes of them. Their slots stay in salvor_column.
+    CREATE TABLE IF NOT EXISTS salvor_retired_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL, keys INTEGER NOT NULL);
     -- What recoveries did: report and lines as JSON.
     CREATE TABLE IF NOT EXISTS salvor_recovery (number INTEGER PRIMARY KEY, id TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_recovery_item (recovery INTEGER NOT NULL, place INTEGER NOT NULL, item TEXT NOT NULL, PRIMARY KEY (recovery, place)) WITHOUT ROWID;
@@ -115,7 +117,7 @@ enum StoreTables {
       s.state, s.reason, s.status, s.message, s.blocked_by, s.at, NULL AS "before", NULL AS "after", l.seq AS counter
     FROM (\(changes(catalog))) l JOIN salvor_request_state s ON s.first = l.first
     UNION ALL
-    SELECT stamp || '-' || first, (SELECT name FROM salvor_table WHERE id = t), key, op, state, reason, status, message,
+    SELECT stamp || '-' || first, coalesce((SELECT name FROM salvor_table WHERE id = t), (SELECT name FROM salvor_retired_table WHERE id = t)), key, op, state, reason, status, message,
       blocked_by, at, before, after, seq FROM salvor_archive
     """
   }

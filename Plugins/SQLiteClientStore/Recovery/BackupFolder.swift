@@ -1,0 +1,160 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// The folder beside the database where copies and before-images are kept: a file of data and a description of each. A
+/// backup is there when its description is.
+struct BackupFolder {
+  let path: String
+
+  init(database: String) { path = database + ".salvor-backups" }
+
+  /// What is written beside each file of data.
+  struct Description {
+    var backup: Backup
+    /// Grows with each backup: the order.
+    var number: Int64
+    /// Before-images: the highest counter when they were made.
+    var counter: Int64
+  }
+
+  // MARK: Files
+
+  /// IDs are anybody's; file names are not.
+  private func name(_ id: String) -> String {
+    id.utf8.map { byte -> String in
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x5F: String(UnicodeScalar(byte))
+      default: "%" + hexadecimal([byte])
+      }
+    }.joined()
+  }
+
+  func data(_ id: String, _ content: Backup.Content) -> String {
+    path + "/" + name(id) + (content == .copy ? ".db" : ".changeset")
+  }
+
+  private func description(_ id: String) -> String { path + "/" + name(id) + ".json" }
+
+  func make() throws {
+    guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
+      throw DurableFile.failure("folder of backups", "be made", path)
+    }
+    DurableFile.syncDirectory(of: path)
+  }
+
+  /// Oldest first.
+  func all() throws -> [Description] {
+    guard let directory = opendir(path) else { return [] }
+    defer { closedir(directory) }
+    var found: [Description] = []
+    while let entry = readdir(directory) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      guard name.hasSuffix(".json"), let bytes = DurableFile.read(path + "/" + name),
+        let description = try? Description(JSONValue(parsing: bytes), in: self)
+      else { continue }
+      found.append(description)
+    }
+    return found.sorted { $0.number < $1.number }
+  }
+
+  func find(_ id: String) throws -> Description? { try all().first { $0.backup.id == id } }
+
+  func write(_ description: Description) throws {
+    let json: JSONValue = [
+      "id": .string(description.backup.id), "time": .integer(description.backup.time),
+      "content": .string(description.backup.content.rawValue), "reason": .string(description.backup.reason),
+      "bytes": .integer(description.backup.bytes), "number": .integer(description.number),
+      "counter": .integer(description.counter),
+    ]
+    try DurableFile.write(json.bytes + [0x0A], to: self.description(description.backup.id), "backup's description")
+  }
+
+  /// Description first: what is left of a removal that was cut is no backup.
+  func remove(_ id: String) throws {
+    try DurableFile.remove(description(id), "backup")
+    for content in Backup.Content.allCases { try DurableFile.remove(data(id, content), "backup") }
+  }
+
+  func size(_ path: String) -> Int64 {
+    var found = stat()
+    return stat(path, &found) == 0 ? Int64(found.st_size) : 0
+  }
+
+  func nextNumber() throws -> Int64 { (try all().last?.number ?? 0) + 1 }
+
+  // MARK: Copies
+
+  /// Copies the database through a connection of its own, so that it may be made within a transaction that has not
+  /// written yet: it holds what that transaction began with. Checked and durable when this returns.
+  func copy(_ database: String, id: String, reason: String, time: Int64) throws -> Backup {
+    try make()
+    let target = data(id, .copy)
+    let aside = target + ".new"
+    removeDatabase(aside)
+    defer { removeDatabase(aside) }
+    try writeCopy(database, to: aside)
+    try DurableFile.sync(aside, "copy")
+    let number = try nextNumber()
+    // The same ID replaces itself: for a moment there is none, never a wrong one.
+    try remove(id)
+    guard rename(aside, target) == 0 else { throw DurableFile.failure("copy", "be put in place", target) }
+    DurableFile.syncDirectory(of: target)
+    let backup = Backup(id: id, time: time, content: .copy, reason: reason, bytes: size(target), path: target)
+    try write(Description(backup: backup, number: number, counter: 0))
+    return backup
+  }
+
+  private func writeCopy(_ database: String, to path: String) throws {
+    let source = try SQLiteConnection(database, mode: .readWrite)
+    let copy = try SQLiteConnection(path)
+    defer {
+      source.close()
+      copy.close()
+    }
+    // It is synced once, as a whole.
+    try copy.pragma("synchronous", "OFF")
+    try source.backup(into: copy)
+    // One file that stands on its own: no write-ahead log beside it.
+    try copy.pragma("journal_mode", "DELETE")
+    let finding = try copy.scalar("PRAGMA quick_check(1)")?.string
+    guard finding == "ok" else {
+      throw SalvorError(
+        .storageCorrupt, "The copy does not pass SQLite's quick_check: the database itself is damaged. Recover it.",
+        context: ["file": database])
+    }
+    // Who puts it back has a database that went back in time.
+    try copy.transaction {
+      try copy.setState(.wentBack, .integer(1))
+      try copy.run("DELETE FROM salvor_staging")
+      for name in [StateName.stagedDownload, .stagedPosition] { try copy.setState(name, Value?.none) }
+    }
+  }
+
+  private func removeDatabase(_ path: String) {
+    for suffix in ["", "-journal", "-wal", "-shm"] { unlink(path + suffix) }
+  }
+}
+
+extension BackupFolder.Description {
+  fileprivate init(_ json: JSONValue, in folder: BackupFolder) throws {
+    let id = try json.string("id")
+    guard let content = Backup.Content(rawValue: try json.string("content")) else {
+      throw SalvorError(.malformed, "A backup's description names no content that is known.")
+    }
+    backup = Backup(
+      id: id, time: try json.integer("time"), content: content, reason: try json.string("reason"),
+      bytes: try json.integer("bytes"), path: folder.data(id, content))
+    number = try json.integer("number")
+    counter = try json.integer("counter")
+  }
+}

@@ -1,0 +1,119 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Keeps what a recovery changes, so that it can be put back: the rows as they were, or where that would be more than the
+/// rest, or less than everything, a whole copy (semantics 9, *Backup before anything is touched*).
+struct BeforeImages {
+  /// A larger payload, or queue, makes a copy: the recorder holds old values in memory.
+  static let payloadBytesMax: Int64 = 32 << 20
+  static let changesMax: Int64 = 50_000
+
+  let context: StoreContext
+  let folder: BackupFolder
+  let database: String
+
+  private var connection: SQLiteConnection { context.connection }
+
+  /// Runs a recovery within its transaction, which has not written yet.
+  func keep(_ order: RecoveryOrder, _ body: () throws -> RecoveryReport) throws -> RecoveryReport {
+    let time = context.clock.now()
+    if try needsCopy(order) {
+      _ = try folder.copy(database, id: order.id, reason: order.reason.rawValue, time: time)
+      return try body()
+    }
+    let counter = try connection.lastCounter()
+    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging"])
+    let report = try body()
+    let changeset = try recorder.changeset()
+    try folder.make()
+    try folder.remove(order.id)
+    let path = folder.data(order.id, .beforeImages)
+    try DurableFile.write(changeset, to: path, "before-images")
+    try folder.write(
+      BackupFolder.Description(
+        backup: Backup(
+          id: order.id, time: time, content: .beforeImages, reason: order.reason.rawValue,
+          bytes: Int64(changeset.count), path: path), number: try folder.nextNumber(), counter: counter))
+    return report
+  }
+
+  /// The recorder sees neither changes of the schema, nor tables without a key, nor what virtual tables keep in memory.
+  private func needsCopy(_ order: RecoveryOrder) throws -> Bool {
+    if order.rebuild != .nothing { return true }
+    let bytes = try connection.integer("SELECT coalesce(sum(length(payload)), 0) FROM salvor_staging") ?? 0
+    let changes = try connection.integer("SELECT count(*) FROM salvor_log") ?? 0
+    if bytes > Self.payloadBytesMax || changes > Self.changesMax { return true }
+    let virtual = try connection.integer(
+      "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%' LIMIT 1")
+    if virtual != nil { return true }
+    for name in try connection.tableNames() where !name.hasPrefix("salvor_") {
+      guard let shape = try connection.tableShape(name) else { continue }
+      if shape.primaryKey.isEmpty || !shape.generated.isEmpty { return true }
+    }
+    return false
+  }
+
+  // MARK: Putting back
+
+  /// Undoes recoveries, the newest first. Changes captured since the first of them go to the archive before, since what
+  /// they were made on goes. In a transaction, with foreign keys and triggers off.
+  func putBack(_ descriptions: [BackupFolder.Description]) throws {
+    guard let first = descriptions.last else { return }
+    try archiveLater(than: first.counter)
+    let last = try connection.lastCounter()
+    for description in descriptions {
+      guard let bytes = DurableFile.read(description.backup.path) else {
+        throw SalvorError(
+          .notFound, "The before-images of the recovery \(description.backup.id) are not there any more.",
+          context: ["file": description.backup.path])
+      }
+      try connection.undo(bytes)
+    }
+    try context.keepCounter(last)
+    try prove()
+    try connection.setState(.wentBack, .integer(1))
+    try connection.run("DELETE FROM salvor_staging")
+    for name in [StateName.stagedDownload, .stagedPosition] { try connection.setState(name, Value?.none) }
+  }
+
+  private func archiveLater(than counter: Int64) throws {
+    try RequestSorting(context).sort()
+    let index = try LogIndex(context)
+    let touched = try TouchedRows(context)
+    let remaking = try Remaking(
+      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
+    for row in try connection.rows(
+      "SELECT seq FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
+      .integer(counter))
+    {
+      if let seq = row[0].integer { try remaking.displace(seq) }
+    }
+    guard !remaking.displaced.isEmpty else { return }
+    try remaking.write()
+    try remaking.encode()
+    try touched.clear()
+    for range in remaking.displaced {
+      try connection.run(
+        "UPDATE salvor_archive SET state = 'kept', reason = 'backup-restored', message = ?2 WHERE first = ?1",
+        .integer(range.first),
+        "A backup was put back that is older than this change. Reapply it, or delete the entry.")
+    }
+  }
+
+  /// Every waiting change fits its row, and the file is whole.
+  private func prove() throws {
+    let index = try LogIndex(context)
+    for table in context.catalog.tables {
+      try index.eachRow(of: table) { _ = try index.timeline(table, $0) }
+    }
+    let check = try connection.scalar("PRAGMA integrity_check(1)")?.string
+    let broken = try connection.rows("PRAGMA foreign_key_check").first?[0].string
+    guard check == "ok", broken == nil else {
+      throw SalvorError(
+        .storage,
+        "The before-images do not fit what was written since\(broken.map { ": rows of \($0) would reference rows that are not there" } ?? ""). Nothing was changed. Restore a copy instead."
+      )
+    }
+  }
+}

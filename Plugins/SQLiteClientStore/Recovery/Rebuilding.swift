@@ -1,0 +1,208 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Makes tables anew within a recovery's transaction: they are empty and unwritten, and what is staged is applied as in a
+/// first sync. The application's own indexes and triggers on them come back where they still fit.
+final class Rebuilding {
+  private let context: StoreContext
+  private let order: RecoveryOrder
+  private let merge: RecoveryMerge
+  private let opening: Opening
+  /// The tables before, each with where its keys are kept, and the rows that the server may have lost.
+  private var before: [(table: CapturedTable, keys: String, lost: String?)] = []
+
+  private var connection: SQLiteConnection { context.connection }
+
+  init(_ context: StoreContext, _ order: RecoveryOrder, _ merge: RecoveryMerge, _ opening: Opening) {
+    self.context = context
+    self.order = order
+    self.merge = merge
+    self.opening = opening
+  }
+
+  // MARK: Before what is staged is applied
+
+  func run() throws {
+    for table in context.catalog.tables { try rememberKeys(table) }
+    try showBases()
+    for place in before.indices { before[place].lost = try saveLost(before[place].table) }
+    let config = order.config ?? context.config
+    let schema = order.config?.schema(clientTables: context.schema.tables) ?? context.schema
+    let objects = try dropTables(schema)
+    try makeTables(schema, config, objects)
+    merge.rebuilt = Set(before.map(\.table.name) + context.catalog.tables.map(\.name))
+    merge.versions.forgetTables()
+  }
+
+  private func rememberKeys(_ table: CapturedTable) throws {
+    let name = "temp.salvor_keys_\(table.number)"
+    let keys = table.keySlots.map { "\(table.tableColumn($0)) AS k\($0)" }.joined(separator: ", ")
+    try connection.execute(
+      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(keys) FROM \(quoted(table.name)) x")
+    before.append((table, name, nil))
+  }
+
+  /// All requests leave for the archive; the application's triggers see that its rows are others then.
+  private func showBases() throws {
+    let firing = try DownloadApply.firingTables(context)
+    let index = try LogIndex(context)
+    let touched = try TouchedRows(context)
+    let remaking = try Remaking(context, index: index, touched: touched) { [connection] table in
+      connection.triggersEnabled = firing.contains(table.number)
+    }
+    defer { connection.triggersEnabled = false }
+    try merge.discard(remaking)
+    try remaking.write()
+    connection.triggersEnabled = true
+    // What an application's index or log has of them goes with the rows.
+    for table in context.catalog.tables where firing.contains(table.number) {
+      try saveFiring(table)
+      try connection.run("DELETE FROM \(quoted(table.name))")
+    }
+    connection.triggersEnabled = false
+    try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
+    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
+  }
+
+  private var saved: [Int64: String] = [:]
+
+  /// Before the rows of a table whose triggers fire are deleted.
+  private func saveFiring(_ table: CapturedTable) throws { saved[table.number] = try copyLost(table) }
+
+  private func saveLost(_ table: CapturedTable) throws -> String? { try saved[table.number] ?? copyLost(table) }
+
+  /// The rows whose versions are commits that the server never made, by slot.
+  private func copyLost(_ table: CapturedTable) throws -> String? {
+    guard let condition = merge.versions.lostCondition(table) else { return nil }
+    let name = "temp.salvor_lost_\(table.number)"
+    let columns = table.columns.indices.map { "\(table.tableColumn($0)) AS v\($0)" }.joined(separator: ", ")
+    try connection.execute(
+      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition)\(table.andHasKey(table.tableColumn))"
+    )
+    return name
+  }
+
+  /// Answers with the statements that make the application's own indexes and triggers.
+  private func dropTables(_ schema: Schema) throws -> [String] {
+    var objects: [String] = []
+    var names = context.schema.synchronized.map(\.name)
+    if order.rebuild == .everything {
+      names += (context.schema.tables + schema.tables).filter { $0.maintained == .client }.map(\.name)
+      for name in ["salvor_aside", "salvor_subscription", "salvor_setting"] {
+        try connection.run("DELETE FROM \(name)")
+      }
+    }
+    connection.clearStatementCache()
+    for name in names where try connection.tableShape(name) != nil {
+      objects += try connection.rows(
+        "SELECT sql FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL AND tbl_name = ?1 COLLATE NOCASE AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' ORDER BY rowid",
+        .text(name)
+      ).compactMap { $0[0].string }
+      try connection.execute("DROP TABLE \(quoted(name))")
+    }
+    try connection.run("DELETE FROM salvor_history")
+    try connection.run("DELETE FROM salvor_group")
+    return objects
+  }
+
+  private func makeTables(_ schema: Schema, _ config: SyncConfig, _ objects: [String]) throws {
+    for table in context.catalog.tables where !Self.keepsSlots(table, schema.table(table.name)) {
+      try retire(table)
+    }
+    let comparison = try SchemaComparison(schema, with: connection, ddl: Opening.ddl)
+    try comparison.apply(to: connection, schema: schema, ddl: Opening.ddl)
+    for sql in objects {
+      // One that names what is not there any more cannot come back.
+      do { try connection.execute(sql) } catch let error as SalvorError where error.code == .storage {}
+    }
+    let (adopted, _) = try opening.bringInLine(schema, config)
+    if order.config != nil { try opening.write(config, delivered: true) }
+    context.schema = adopted.schema
+    context.config = adopted.config
+    context.catalog = adopted.catalog
+  }
+
+  /// The table has the key and the columns that its slots are for, and maybe more.
+  private static func keepsSlots(_ table: CapturedTable, _ definition: Table?) -> Bool {
+    guard let definition, definition.maintained != .client else { return false }
+    let names = Set(definition.travelling.map { $0.name.lowercased() })
+    return table.key.map { $0.name.lowercased() } == definition.primaryKey.map { $0.lowercased() }
+      && table.columns.allSatisfy { names.contains($0.name.lowercased()) }
+  }
+
+  /// Its number and slots stay with what the archive has of it.
+  private func retire(_ table: CapturedTable) throws {
+    try connection.run(
+      "INSERT INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(table.number),
+      .text(table.name), .integer(Int64(table.keyCount)))
+    try connection.run("DELETE FROM salvor_table WHERE id = ?1", .integer(table.number))
+    try connection.execute("DROP TABLE IF EXISTS \(table.pending)")
+  }
+
+  // MARK: When it is applied
+
+  func finish() throws {
+    var names: [String] = []
+    var gone: Int64 = 0
+    for entry in before {
+      let count = try connection.integer("SELECT count(*) FROM \(entry.keys)") ?? 0
+      let missing = try missingCount(entry.table, entry.keys, count)
+      gone += missing
+      if let share = order.removedShareMax, count >= RecoveryMerge.guardedRowsMin,
+        Double(missing) > share * Double(count)
+      {
+        names.append(entry.table.name)
+      }
+    }
+    try RecoveryMerge.refuse(names)
+    var counts = RecoveryCounts()
+    counts.deletes = gone
+    counts.lost = try archiveLost()
+    merge.add(counts)
+    for entry in before {
+      try connection.execute("DROP TABLE \(entry.keys)")
+      if let lost = entry.lost { try connection.execute("DROP TABLE \(lost)") }
+    }
+  }
+
+  private func missingCount(_ old: CapturedTable, _ keys: String, _ count: Int64) throws -> Int64 {
+    guard let table = context.catalog.table(old.name), table.keyCount == old.keyCount,
+      table.key.map(\.name) == old.key.map(\.name)
+    else { return count }
+    return try connection.integer(
+      "SELECT count(*) FROM \(keys) o WHERE NOT EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "o.k\($0)" }))"
+    ) ?? 0
+  }
+
+  private func archiveLost() throws -> Int64 {
+    let archive = LossArchive(context, merge.record, counter: try connection.lastCounter())
+    for entry in before {
+      let table = context.catalog.table(entry.table.name).flatMap { $0.number == entry.table.number ? $0 : nil }
+      if let lost = entry.lost {
+        let columns = entry.table.columns.indices.map { "v\($0)" }.joined(separator: ", ")
+        let keys = entry.table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+        try connection.query("SELECT \(columns) FROM \(lost) ORDER BY \(keys)") { row in
+          let was = row.values()
+          let key = Array(was.prefix(entry.table.keyCount))
+          // A table with other columns has no row of this kind.
+          let base = try table.flatMap { try context.currentRow($0, key) }
+          try archive.lost(table ?? entry.table, key, was: padded(was, base), base: base)
+          return true
+        }
+      }
+      guard let table else { continue }
+      try merge.versions.eachDeleted(table) { key in
+        if let base = try context.currentRow(table, key) { try archive.lost(table, key, was: nil, base: base) }
+      }
+    }
+    try context.keepCounter(archive.counter)
+    return archive.count
+  }
+
+  /// A column that is new has the server's value.
+  private func padded(_ was: SlotRow, _ base: SlotRow?) -> SlotRow {
+    guard let base, base.count > was.count else { return was }
+    return was + base[was.count...]
+  }
+}

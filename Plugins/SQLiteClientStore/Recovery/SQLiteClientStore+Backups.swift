@@ -1,0 +1,79 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Copies and before-images (semantics 9, *Backup before anything is touched*).
+extension SQLiteClientStore {
+  var backupFolder: BackupFolder { BackupFolder(database: path) }
+
+  public func makeCopy(id: String, reason: String) throws -> Backup {
+    guard isFile else { throw SalvorError(.usage, "A database in memory has no copies. Give it a file.") }
+    return try backupFolder.copy(path, id: id, reason: reason, time: clock.now())
+  }
+
+  public func backups() throws -> [Backup] {
+    guard isFile else { return [] }
+    return try backupFolder.all().reversed().filter { try isOfThis($0) }.map(\.backup)
+  }
+
+  /// Before-images of a recovery that this database has not been through put nothing back.
+  private func isOfThis(_ description: BackupFolder.Description) throws -> Bool {
+    guard description.backup.content == .beforeImages, let connection = context?.connection else { return true }
+    return try connection.integer(
+      "SELECT 1 FROM salvor_recovery WHERE id = ?1", .text(description.backup.id)) != nil
+  }
+
+  public func deleteBackup(_ id: String) throws -> Bool {
+    guard isFile, try backupFolder.find(id) != nil else { return false }
+    try backupFolder.remove(id)
+    return true
+  }
+
+  public func restoreBackup(_ id: String) throws {
+    let context = try opened()
+    guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {
+      throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
+    }
+    plan = nil
+    quiet = nil
+    switch description.backup.content {
+    case .copy: try restoreCopy(description.backup)
+    case .beforeImages: try restoreImages(id, context)
+    }
+  }
+
+  /// The copy's pages are written into the file as one transaction: other connections see it, or nothing yet.
+  private func restoreCopy(_ backup: Backup) throws {
+    let setup = try openedSetup()
+    let connection = try opened().connection
+    connection.clearStatementCache()
+    let copy = try SQLiteConnection(backup.path, mode: .readOnly)
+    defer { copy.close() }
+    try copy.backup(into: connection)
+    try reopen(setup, connection)
+  }
+
+  /// A recovery is undone with those that came after it.
+  private func restoreImages(_ id: String, _ context: StoreContext) throws {
+    let connection = context.connection
+    let number = try connection.integer("SELECT number FROM salvor_recovery WHERE id = ?1", .text(id)) ?? 0
+    let later = try connection.rows(
+      "SELECT id FROM salvor_recovery WHERE number >= ?1 ORDER BY number DESC", .integer(number)
+    ).compactMap { $0[0].string }
+    let known = try backupFolder.all()
+    let descriptions = try later.map { recovery in
+      guard
+        let found = known.first(where: { $0.backup.id == recovery && $0.backup.content == .beforeImages })
+      else {
+        throw SalvorError(
+          .usage,
+          "The recovery \(recovery) came after \(id) and cannot be undone: its before-images are not there. Restore a copy."
+        )
+      }
+      return found
+    }
+    let images = BeforeImages(context: context, folder: backupFolder, database: path)
+    try connection.transaction { try images.putBack(descriptions) }
+    for description in descriptions { try backupFolder.remove(description.backup.id) }
+  }
+}

@@ -1,0 +1,70 @@
+import CSQLite
+import SalvorModel
+
+/// Records what a connection changes, row by row, with SQLite's session extension: before-images that put it back.
+///
+/// Only tables with a PRIMARY KEY are recorded, of rows whose key is not NULL; no change of the schema is. Old values are
+/// held in memory until the recorder goes.
+public final class SQLiteChangeRecorder {
+  private var session: OpaquePointer?
+  private let connection: SQLiteConnection
+  private let skipped: SkippedTables
+
+  /// - Parameter skipping: tables that are not recorded.
+  public init(_ connection: SQLiteConnection, skipping: Set<String> = []) throws {
+    self.connection = connection
+    skipped = SkippedTables(skipping)
+    var session: OpaquePointer?
+    try check(sqlite3session_create(connection.database, "main", &session))
+    self.session = session
+    sqlite3session_table_filter(
+      session,
+      { tables, name in
+        guard let tables, let name else { return 1 }
+        let skipped = Unmanaged<SkippedTables>.fromOpaque(tables).takeUnretainedValue()
+        return skipped.names.contains(String(cString: name)) ? 0 : 1
+      }, Unmanaged.passUnretained(skipped).toOpaque())
+    try check(sqlite3session_attach(session, nil))
+  }
+
+  deinit { sqlite3session_delete(session) }
+
+  /// What was changed since, as SQLite's changeset; empty: nothing.
+  public func changeset() throws -> [UInt8] {
+    var size: Int32 = 0
+    var bytes: UnsafeMutableRawPointer?
+    try check(sqlite3session_changeset(session, &size, &bytes))
+    defer { sqlite3_free(bytes) }
+    return bytes.map { Array(UnsafeRawBufferPointer(start: $0, count: Int(size))) } ?? []
+  }
+
+  private func check(_ code: Int32) throws {
+    if code != SQLITE_OK { throw SalvorError.sqlite(code, connection.database, file: connection.path) }
+  }
+}
+
+private final class SkippedTables {
+  let names: Set<String>
+  init(_ names: Set<String>) { self.names = names }
+}
+
+extension SQLiteConnection {
+  /// Puts back what a changeset recorded, in a transaction or as one. Rows that have changed since take their
+  /// before-image; what is gone since and was only updated stays gone. Where a row made since is in the way by another
+  /// unique key, it throws and nothing is changed.
+  public func undo(_ changeset: [UInt8]) throws {
+    var changeset = changeset
+    let code = changeset.withUnsafeMutableBytes { bytes in
+      sqlite3changeset_apply_v2(
+        database, Int32(bytes.count), bytes.baseAddress, nil,
+        { _, conflict, _ in
+          switch conflict {
+          case SQLITE_CHANGESET_DATA, SQLITE_CHANGESET_CONFLICT: SQLITE_CHANGESET_REPLACE
+          case SQLITE_CHANGESET_NOTFOUND: SQLITE_CHANGESET_OMIT
+          default: SQLITE_CHANGESET_ABORT
+          }
+        }, nil, nil, nil, SQLITE_CHANGESETAPPLY_INVERT)
+    }
+    guard code == SQLITE_OK else { throw SalvorError.sqlite(code, database, file: path) }
+  }
+}
