@@ -47,7 +47,7 @@ extension ClientStoreContract {
         full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(
         .insert("note", ["id": "n3", "title": "mine"]), .update("note", ["n1"], ["title": "mine"]),
-        .delete("note", ["n2"]))
+        .update("note", ["n2"], ["title": "mine"]), .delete("note", ["n2"]))
       try await bench.commitUpload()
       try await bench.recover(
         Recovered(
@@ -59,6 +59,16 @@ extension ClientStoreContract {
         "kept lost-on-server delete note [n2] [id=n2, title=b, body=null] > []",
         "kept lost-on-server insert note [n3] [] > [id=n3, title=mine, body=null]",
       ])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a row that left the scope at a lost commit was not deleted",
+      rule: "semantics 4"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.download(departed: [("note", .left, ["n1"])])
+      try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
+      try await bench.expectRows("note", [["n1", "a", .null]])
+      try await bench.expectArchive([])
     },
     recovering(
       ContractSchemas.notes(), "recovery: what the server changed since the shared commit is not lost",
@@ -185,6 +195,44 @@ extension ClientStoreContract {
       let changes = try await bench.begin().changes
       try expectEqual(changes.map(\.operation), [.insert, .insert], "the changes sent")
       try expectEqual(changes.map(\.tag), ["visit", "visit"], "the tags sent")
+    },
+    recovering(
+      ContractSchemas.notes(),
+      "recovery: a lost row whose change goes with its group is lost, and the change as it was",
+      rule: "semantics 9, Merge rules"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n1", "a", "x"]), ("note", ["n3", "c", "x"])])
+      // A lost row before the deleted one, in the order of the keys, and one after it.
+      try await bench.write(
+        .beginRequest(tag: "visit"), .update("note", ["n1"], ["title": "mine"]),
+        .update("note", ["n2"], ["title": "mine"]), .update("note", ["n3"], ["title": "mine"]), .endRequest)
+      let report = try await bench.recover(
+        Recovered(
+          shared: 1, departed: [("note", .lost, ["n1"]), ("note", .deleted, ["n2"]), ("note", .lost, ["n3"])]))
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive([
+        "kept row-deleted update note [n1] [title=a] > [title=mine]",
+        "kept row-deleted update note [n2] [title=b] > [title=mine]",
+        "kept row-deleted update note [n3] [title=c] > [title=mine]",
+        "kept lost-on-server insert note [n1] [] > [id=n1, title=a, body=x]",
+        "kept lost-on-server insert note [n3] [] > [id=n3, title=c, body=x]",
+      ])
+      try expectEqual([report.counts.discarded, report.counts.lost], [1, 2], "discarded and lost")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a lost row that was changed and then deleted here stays gone",
+      rule: "semantics 6, Lost is not deleted; 9, rule 3"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.write(.delete("note", ["n1"]))
+      try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [])
+      try await bench.commitUpload()
+      try await bench.expectRows("note", [])
+      try expectEqual(try await bench.store.status().queued, 0, "the queue")
     },
     recovering(
       ContractSchemas.notes(), "recovery: a lost row that was deleted here leaves nothing to do",
