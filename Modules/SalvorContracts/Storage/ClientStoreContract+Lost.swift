@@ -71,6 +71,21 @@ extension ClientStoreContract {
       try await bench.expectArchive([])
     },
     recovering(
+      ContractSchemas.notes(),
+      "recovery: what was accepted without a commit is asked for, and lost where it is not there",
+      rule: "semantics 7, keep-versions; 11.4"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
+      try await bench.upload()
+      let starts = [GroupStart(name: "default", commit: bench.commits[1])]
+      let page = try await bench.recovering.changedKeys(after: starts, place: 0, limit: 10)
+      try expectEqual(page?.queries.flatMap(\.keys), [["n1"]], "the keys asked for")
+      try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive(["kept lost-on-server insert note [n1] [] > [id=n1, title=mine, body=null]"])
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: what the server changed since the shared commit is not lost",
       rule: "semantics 6, Lost is not deleted"
     ) { bench in
@@ -290,6 +305,26 @@ extension ClientStoreContract {
       try expectEqual(changes.first { $0.table == "infraction" }?.id, id, "the change's ID")
       try expectEqual(Set(changes.map(\.id)).count, 3, "the requests")
       try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
+    },
+    recovering(
+      ContractSchemas.inspections, "recovery: a lost parent that a request inserted, too, is not made a second time",
+      rule: "semantics 9, rule 4; 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["severity", "establishment", "inspection", "infraction"], rows: [])
+      try await bench.write(
+        .insert("establishment", ["id": "e1", "name": "mine"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]))
+      let waiting = try await bench.waiting()
+      try await bench.download(rows: [("establishment", ["e1", "theirs", .null])])
+      try await bench.recover(Recovered(shared: 1, departed: [("establishment", .lost, ["e1"])]))
+      try await bench.expectRows("establishment", [["e1", "mine", .null]])
+      try await bench.expectRows("inspection", [["i1", "e1", "d", .null]])
+      try expectEqual(try await bench.waiting(), waiting, "what waits, by ID")
+      try await bench.expectArchive([
+        "kept lost-on-server insert establishment [e1] [] > [id=e1, name=theirs, region=null]"
+      ])
+      try await bench.commitUpload()
+      try await bench.expectRows("establishment", [["e1", "mine", .null]])
     },
     recovering(
       ContractSchemas.inspections, "recovery: a lost row with a key of two columns is made again for its change",

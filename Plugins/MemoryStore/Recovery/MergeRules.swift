@@ -76,7 +76,8 @@ extension ClientRecovery {
     return change
   }
 
-  /// A lost row that a row with a request references, up to the root: a queued insert of its own.
+  /// A lost row that a row with a request references, up to the root: a queued insert of its own. One that a request
+  /// inserted over it is there already.
   private mutating func remakeLostParents() {
     let view = ClientContent.shown(
       outstanding.map { content.requests[$0] }, over: content.bases, schema: content.schema
@@ -89,7 +90,8 @@ extension ClientRecovery {
       guard let table = content.schema.table(child.table) else { continue }
       for reference in table.references {
         let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
-        guard fates[parent] == .lost, lost[parent] != nil, isWritable(parent), let base = before.bases[parent],
+        guard fates[parent] == .lost, lost[parent] != nil, view[parent] == nil, isWritable(parent),
+          let base = before.bases[parent],
           let parentTable = content.schema.table(parent.table)
         else { continue }
         lost[parent] = nil
