@@ -95,6 +95,20 @@ public enum AuthenticationContract {
         _ = try subject.authentication.headers(credentials: [:])
       }
     },
+    ContractCase("who has no list of a parameter's values is told", rule: "semantics 7") { subject in
+      let principals = subject.known.map(\.principal)
+      for parameter in Set(principals.flatMap(\.parameters.keys)).union(["a parameter that nobody lists"]) {
+        let unlimited = Set(principals.filter { $0.parameters[parameter] == nil }.map(\.name))
+        switch subject.authentication.principals(withoutValuesOf: parameter) {
+        case .everybody:
+          try expectEqual(unlimited.count, Set(principals.map(\.name)).count, "the principals without a list")
+        case .named(let names):
+          let known = Set(names).intersection(principals.map(\.name))
+          try expectEqual(known, unlimited, "the principals without a list")
+          try expectEqual(Set(names).count, names.count, "the number of different names")
+        }
+      }
+    },
     ContractCase("many at once are told apart", rule: "Exchange.swift, Authentication: Sendable") { subject in
       try await withThrowingTaskGroup(of: Void.self) { group in
         for turn in 0..<64 {

@@ -23,6 +23,7 @@ public protocol RecoveringServerStore: ServerStore {
   /// False: there is no such remote.
   func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool
 
-  /// A consistent copy of the whole database while it is in use, checked before this returns.
+  /// A consistent copy of the whole database while it is in use, checked before this returns. An existing file is refused.
+  /// Works without `open`.
   func backup(to path: String) async throws
 }

@@ -143,8 +143,21 @@ public protocol Authentication: Sendable {
   func headers(credentials: [String: String]) throws -> [String: String]
   /// True where it believes what a caller says of itself: the host then refuses to listen beyond this machine.
   var isForLocalCallersOnly: Bool { get }
+  /// Whom it lets in without a list of the values that the sync parameter of this name may take, as of now. They may
+  /// give it any value (semantics 7); `salvor check` says so.
+  func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals
+}
+
+/// For whom the values of a sync parameter are not limited.
+public enum UnlimitedPrincipals: Sendable, Hashable {
+  /// Whoever is let in: it has no lists.
+  case everybody
+  /// The principals of these names, each once, who have credentials without a list; empty: all have one.
+  case named([String])
 }
 
 extension Authentication {
   public var isForLocalCallersOnly: Bool { false }
+  /// What does not say that it has lists counts as without.
+  public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { .everybody }
 }

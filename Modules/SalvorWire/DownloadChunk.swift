@@ -143,6 +143,9 @@ public struct DownloadChunkReader: ~Copyable {
 
   public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
 
+  /// Bytes read so far: after `.row`, those up to the row's opening bracket and with it.
+  public var offset: Int { reader.offset }
+
   public mutating func next() throws(SalvorError) -> Event? {
     while inRow { _ = try item() }
     while true {

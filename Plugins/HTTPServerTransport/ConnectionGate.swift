@@ -4,12 +4,29 @@
 
   /// Suspends and resumes one connection for one exchange, without a lost or a stray wake-up: libmicrohttpd may only
   /// be asked to resume what is suspended, and only while the connection is there.
+  ///
+  /// A connection is suspended only between `open` and `cut`, and stays in `ServerCore`'s list of exchanges in flight
+  /// for as long. So a server that opens no gate any more, and has waited for that list to become empty or has cut what
+  /// is left of it, has no suspended connection, and none comes: what libmicrohttpd aborts the process for.
   final class ConnectionGate: Sendable {
     enum Finding { case busy, left, idle }
+
+    /// What became of the wish to rest.
+    enum Rest {
+      /// The callback returns; it is called again after `wake`.
+      case suspended
+      /// Something came meanwhile: look again.
+      case woken
+      /// Nothing is waited for here any more: the callback ends the connection.
+      case over
+    }
+
+    private enum Phase { case new, open, cut }
 
     private struct State: @unchecked Sendable {
       /// Nil once the exchange is over: the library may have freed it.
       var connection: OpaquePointer?
+      var phase = Phase.new
       var suspendedAt: ContinuousClock.Instant?
       /// Woken between the look that found nothing and the suspension.
       var wakePending = false
@@ -26,20 +43,24 @@
       state = Mutex(State(connection: connection))
     }
 
-    /// Called in a callback of the connection, after a look that found nothing to do.
-    ///
-    /// - Returns: false where something came meanwhile: look again.
-    func suspend() -> Bool {
+    /// The exchange was taken into the list of those in flight.
+    func open() {
       state.withLock { state in
+        if case .new = state.phase { state.phase = .open }
+      }
+    }
+
+    /// Called in a callback of the connection, after a look that found nothing to do.
+    func suspend() -> Rest {
+      state.withLock { state in
+        guard let connection = state.connection, case .open = state.phase else { return .over }
         if state.wakePending {
           state.wakePending = false
-          return false
+          return .woken
         }
-        if let connection = state.connection {
-          MHD_suspend_connection(connection)
-          state.suspendedAt = .now
-        }
-        return true
+        MHD_suspend_connection(connection)
+        state.suspendedAt = .now
+        return .suspended
       }
     }
 
@@ -56,15 +77,16 @@
       }
     }
 
-    /// The exchange must end: also where the library waits for the client, which only a socket that is shut wakes.
+    /// The exchange must end, and never rests again: also where the library waits for the client, which only a socket
+    /// that is shut wakes.
     func cut() {
       state.withLock { state in
+        state.phase = .cut
         guard let connection = state.connection else { return }
         if state.suspendedAt != nil {
           state.suspendedAt = nil
           MHD_resume_connection(connection)
         } else {
-          state.wakePending = true
           cmicrohttpd_shut(cmicrohttpd_socket(connection))
         }
       }

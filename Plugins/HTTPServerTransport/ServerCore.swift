@@ -10,6 +10,12 @@
       var handlers = 0
       var lingering = 0
       var isStopping = false
+      /// Told once nothing is in flight any more.
+      var onQuiet: AsyncStream<Bool>.Continuation?
+
+      var isQuiet: Bool { exchanges.isEmpty && handlers == 0 }
+
+      func tellIfQuiet() { if isQuiet { onQuiet?.yield(true) } }
     }
 
     let handler: TransportHandler
@@ -40,11 +46,20 @@
     }
 
     func end(_ exchange: ServerExchange) {
-      _ = state.withLock { $0.exchanges.removeValue(forKey: ObjectIdentifier(exchange)) }
+      state.withLock { state in
+        state.exchanges[ObjectIdentifier(exchange)] = nil
+        state.tellIfQuiet()
+      }
     }
 
     func handlerBegan() { state.withLock { $0.handlers += 1 } }
-    func handlerEnded() { state.withLock { $0.handlers -= 1 } }
+
+    func handlerEnded() {
+      state.withLock { state in
+        state.handlers -= 1
+        state.tellIfQuiet()
+      }
+    }
 
     /// Keeps reading a connection that was answered early; `descriptor` is given away.
     func startLingering(_ descriptor: Int32) {
@@ -73,17 +88,21 @@
 
     func refuseRequests() { state.withLock { $0.isStopping = true } }
 
-    /// Waits until no exchange and no handler is left, at most `milliseconds`. False where some are.
+    /// Waits until no exchange and no handler is left, at most `milliseconds`. False where some are. One at a time, in a
+    /// task that nobody cancels.
     func waitUntilQuiet(milliseconds: Int64) async -> Bool {
-      let deadline = ContinuousClock.now + .milliseconds(milliseconds)
-      while true {
-        if state.withLock({ $0.exchanges.isEmpty && $0.handlers == 0 }) { return true }
-        if ContinuousClock.now >= deadline { return false }
-        // Not cancellable: a stop that gives up half way would abort the process.
-        await Task { try? await Task.sleep(for: .milliseconds(2)) }.value
+      let (ends, end) = AsyncStream.makeStream(of: Bool.self)
+      state.withLock { state in
+        state.onQuiet = end
+        state.tellIfQuiet()
       }
+      let limit = Task { if (try? await Task.sleep(for: .milliseconds(milliseconds))) != nil { end.yield(false) } }
+      defer { limit.cancel() }
+      for await isQuiet in ends { return isQuiet }
+      return false
     }
 
+    /// Ends what is in flight: no connection of it is suspended after this, now or later.
     func abortAll() {
       let error = SalvorError(.unreachable, "The server is stopping. Try again later.")
       for exchange in state.withLock({ Array($0.exchanges.values) }) { exchange.abort(error) }

@@ -104,6 +104,12 @@
     }
 
     /// Takes no new request, waits for those in flight, ends those that are left, and gives everything back. Once.
+    ///
+    /// libmicrohttpd aborts the process if a connection is suspended when it stops. None is by then: from the first line
+    /// on no gate opens, and each open one belongs to an exchange that has ended or was aborted below (ConnectionGate).
+    /// A request that is refused from here on need not get its 503: a daemon that is being stopped drops an answer
+    /// without saying so and calls back as if there had been none (seen in 0.9.75, MHD_queue_response); its connection
+    /// is closed.
     func stop(graceMilliseconds: Int64) async {
       core.refuseRequests()
       // The library hands the listening socket back still open: clients would go on connecting into its backlog.
@@ -111,16 +117,12 @@
       socket.refuseConnections()
       if !(await core.waitUntilQuiet(milliseconds: graceMilliseconds)) {
         core.abortAll()
-        // An aborted exchange is never suspended again; the library aborts the process if one is when it stops.
         // What stays after this is a handler that does not notice its cancellation, or a client that does not read.
         if !(await core.waitUntilQuiet(milliseconds: 2000)) {
           core.log("The HTTP server stopped while a request did not end.")
         }
       }
       watch.cancel()
-      // What was resumed last is taken from the library's list of suspended connections by its own thread only; it aborts
-      // the process where one is still there.
-      await Task { try? await Task.sleep(for: .milliseconds(100)) }.value
       let ended = self
       _ = try? await onDispatchThread {
         MHD_stop_daemon(ended.daemon)

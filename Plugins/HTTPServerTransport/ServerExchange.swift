@@ -113,7 +113,11 @@
         case .complete:
           if let answer { return queue(answer, connection) }
         }
-        if gate.suspend() { return .YES }
+        switch gate.suspend() {
+        case .suspended: return .YES
+        case .woken: continue
+        case .over: return .NO
+        }
       }
     }
 
@@ -122,6 +126,7 @@
       guard core.begin(self) else {
         return refusal(503, "overloaded", "The server is stopping. Try again later.")
       }
+      gate.open()
       guard let path else {
         return refusal(400, "malformed", "The request's target is not a path. Send an absolute path.")
       }
@@ -280,7 +285,12 @@
         case .piece(let piece): (current, currentOffset) = (piece, 0)
         case .end: return -1
         case .failed: return -2
-        case .nothing: if gate.suspend() { return 0 }
+        case .nothing:
+          switch gate.suspend() {
+          case .suspended: return 0
+          case .woken: continue
+          case .over: return -2
+          }
         }
       }
       let count = min(buffer.count, current.count - currentOffset)

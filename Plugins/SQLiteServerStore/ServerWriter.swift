@@ -52,13 +52,13 @@ actor ServerWriter {
     var installation = Installation(connection, schema: schema, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     for notice in installation.notices { options.log(notice) }
-    let side = options.isFile ? SideFile(options.path + ".salvor-side") : nil
+    let side = options.isFile ? SideFile(options.path + sideSuffix) : nil
     var opening = before ?? installation.opening
     if before == nil, let content = side?.read(), content.server == opening.serverID {
       opening.isRestored = try !knows(content, connection)
       if opening.isRestored {
         options.log(
-          "The server's database is older than \(options.path).salvor-side: it came from a backup (commit \(content.commit.number) is not in it)."
+          "The server's database is older than \(options.path)\(sideSuffix): it came from a backup (commit \(content.commit.number) is not in it)."
         )
       }
     }

@@ -50,6 +50,12 @@ public struct TokenAuthentication: Authentication {
     return ["authorization": "Bearer \(token)"]
   }
 
+  public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals {
+    var seen: Set<String> = []
+    let names = file.entries().filter { $0.principal.parameters[parameter] == nil }.map(\.principal.name)
+    return .named(names.filter { seen.insert($0).inserted })
+  }
+
   private static func bearerToken(_ header: String) -> String? {
     let parts = header.split(separator: " ", maxSplits: 1)
     guard parts.count == 2, parts[0].lowercased() == "bearer", isToken(parts[1]) else { return nil }

@@ -125,6 +125,36 @@ import Testing
     #expect(try await scene.ben.sync(expecting: 4)["error"]["name"] == "unauthenticated")
   }
 
+  @Test("check warns of a token without a list of a scope's parameter, ends with 0 and prints no token (semantics 7)")
+  func checkWarnsOfAParameterWithoutAList() async throws {
+    let scene = try await Scene()
+    let environment = scene.annasEnvironment
+    let silent = try await salvor(["check", "--json"], in: scene.place.directory, environment: environment)
+    #expect(silent.code == 0)
+    #expect(try silent.json["diagnostics"].items.isEmpty)
+
+    let made = try await salvor(["token", "carl", "--json"], in: scene.place.directory).json
+    let (line, token) = (try #require(made["line"].string), try #require(made["token"].string))
+    let file = scene.place.directory.appendingPathComponent("tokens.json5")
+    let tokens = try String(contentsOf: file, encoding: .utf8)
+    try scene.place.write(
+      tokens.replacingOccurrences(of: "{ tokens: [", with: "{ tokens: [\n\(line)"), to: "tokens.json5")
+
+    let json = try await salvor(["check", "--json"], in: scene.place.directory, environment: environment)
+    #expect(json.code == 0, "\(json.out) \(json.err)")
+    #expect(try json.json["valid"] == true)
+    let found = try json.json["diagnostics"].items
+    #expect(found.map { $0["severity"].string } == ["warning"])
+    #expect(found.first?["path"].string?.hasSuffix("parameters.region") == true)
+    let text = try await salvor(["check"], in: scene.place.directory, environment: environment)
+    #expect(text.code == 0, "\(text.out) \(text.err)")
+    for output in [json.out, text.out + text.err] {
+      #expect(output.contains("site") && output.contains("carl") && !output.contains("anna") && !output.contains("ben"))
+      let hash = try #require(line.split(separator: "\"").dropFirst().first)
+      #expect(hash.count == 64 && !output.contains(hash) && !output.contains(token))
+    }
+  }
+
   @Test("A database is never sent as another principal's")
   func aQueueBelongsToItsPrincipal() async throws {
     let scene = try await Scene()

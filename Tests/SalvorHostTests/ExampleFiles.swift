@@ -92,25 +92,26 @@ final class Directory {
 /// Modules whose options are read and that are never made: a configuration is checked without them.
 enum TestModules {
   static func registry() throws -> ModuleRegistry {
-    try ModuleRegistry([
-      store(.clientStorage, (any ClientStore).self), store(.serverStorage, (any ServerStore).self),
-      module(.serverTransport, "http", (any ServerTransport).self, ["address", "port"]) { reader, _ in
-        _ = reader.string("address", default: "127.0.0.1")
-        _ = reader.integer("port", in: 0...65535, default: 8484)
-      },
-      module(.clientTransport, "http", (any ClientTransport).self, ["url", "compression"]) { reader, _ in
-        _ = reader.string("url")
-        _ = reader.string("compression", default: "identity")
-      },
-      module(.clientTransport, "pipe", (any ClientTransport).self, []) { _, _ in },
-      module(.compression, "gzip", (any Compression).self, []) { _, _ in },
-      module(.compression, "identity", (any Compression).self, []) { _, _ in },
-      module(.authentication, "tokens", (any Authentication).self, ["file"], credentials: ["token"]) { reader, _ in
-        _ = reader.string("file")
-      },
-      module(.authentication, "none", (any Authentication).self, [], credentials: ["principal"]) { _, _ in },
-      module(.authentication, "card", (any Authentication).self, [], credentials: ["pin"]) { _, _ in },
-    ] + StandardModules.all.filter { $0.descriptor.kind == .recoveryStrategy })
+    try ModuleRegistry(
+      [
+        store(.clientStorage, (any ClientStore).self), store(.serverStorage, (any ServerStore).self),
+        module(.serverTransport, "http", (any ServerTransport).self, ["address", "port"]) { reader, _ in
+          _ = reader.string("address", default: "127.0.0.1")
+          _ = reader.integer("port", in: 0...65535, default: 8484)
+        },
+        module(.clientTransport, "http", (any ClientTransport).self, ["url", "compression"]) { reader, _ in
+          _ = reader.string("url")
+          _ = reader.string("compression", default: "identity")
+        },
+        module(.clientTransport, "pipe", (any ClientTransport).self, []) { _, _ in },
+        module(.compression, "gzip", (any Compression).self, []) { _, _ in },
+        module(.compression, "identity", (any Compression).self, []) { _, _ in },
+        module(.authentication, "tokens", (any Authentication).self, ["file"], credentials: ["token"]) { reader, _ in
+          _ = reader.string("file")
+        },
+        module(.authentication, "none", (any Authentication).self, [], credentials: ["principal"]) { _, _ in },
+        module(.authentication, "card", (any Authentication).self, [], credentials: ["pin"]) { _, _ in },
+      ] + StandardModules.all.filter { $0.descriptor.kind == .recoveryStrategy })
   }
 
   private static func store<Product: Sendable>(_ kind: ModuleKind, _ product: Product.Type) -> ModuleFactory {

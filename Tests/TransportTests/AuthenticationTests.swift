@@ -135,6 +135,7 @@ import TokenAuthentication
     var refusesEmpty = true
     var servesAll = true
     var trustsProxies = false
+    var unlimited = UnlimitedPrincipals.everybody
 
     func authenticate(_ request: TransportRequest) async throws -> Principal {
       if trustsProxies, let name = request.headers["x-forwarded-user"] { return Principal(name: name) }
@@ -144,6 +145,8 @@ import TokenAuthentication
       }
       return Principal(name: name)
     }
+
+    func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { unlimited }
 
     func headers(credentials: [String: String]) throws -> [String: String] {
       guard let name = credentials["name"] else {
@@ -173,6 +176,12 @@ import TokenAuthentication
     Double(
       description: "serves local callers only", breaks: "callers from other machines are served as declared",
       servesAll: false),
+    Double(
+      description: "says that all are limited", breaks: "who has no list of a parameter's values is told",
+      unlimited: .named([])),
+    Double(
+      description: "forgets one", breaks: "who has no list of a parameter's values is told", unlimited: .named(["anna"])
+    ),
     Double(description: "knows one of two", breaks: "a client's headers bring its principal", namesOfAnybody: ["anna"]),
     Double(
       description: "knows one of two, among many", breaks: "many at once are told apart", namesOfAnybody: ["anna"]),

@@ -200,6 +200,31 @@
       }
     }
 
+    @Test func aRequestThatComesWhileTheServerStopsIsRefusedOrCutAndNeverHoldsUpTheStop() async throws {
+      // The library drops what is answered while it is being stopped, and asks again: a request with a body was then
+      // suspended for good, and the process aborted.
+      let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+      for _ in 0..<20 {
+        var options = HTTPServerOptions()
+        options.port = 0
+        let server = HTTPServerTransport(options)
+        let url = try await server.start { _ in Self.text("done") }
+        let port = try #require(UInt16(url.split(separator: ":").last ?? ""))
+        let sockets = try (0..<30).map { _ in try RawSocket(port: port) }
+        for socket in sockets {
+          socket.send(post)
+          #expect(try #require(await socket.receive(until: "done")).hasPrefix("HTTP/1.1 200"))
+        }
+        let stop = Task { await server.stop(graceMilliseconds: 10_000) }
+        for socket in sockets { socket.send(post) }
+        await stop.value
+        for socket in sockets {
+          let answer = await socket.receive() ?? ""
+          #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 200") || answer.hasPrefix("HTTP/1.1 503"))
+        }
+      }
+    }
+
     @Test func noMoreConnectionsAreServedThanAllowed() async throws {
       var limits = Limits()
       limits.connectionsMax = 3

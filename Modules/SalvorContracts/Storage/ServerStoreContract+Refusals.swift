@@ -171,6 +171,35 @@ extension ServerStoreContract {
         try await bench.expectRows("inspection", [["theirs", "us", "d", .null]])
       }
     },
+    on(
+      ContractSchemas.inspections, "a child of a row that is there is not blocked by a refused insert of that row",
+      rule: "semantics 7"
+    ) { bench in
+      try await bench.write(
+        .insert("severity", ["id": 5, "name": "high"]), .insert("establishment", ["id": "e1", "name": "e"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]))
+      var device = try await bench.device()
+      // The first waits for its parent, so that all are looked at together.
+      let results = try await device.upload(
+        .insert("inspection", ["id": "i2", "establishment_id": "e2", "date": "d", "inspector": .null]),
+        .insert("infraction", ["inspection_id": "i1", "line": 1, "severity_id": 5, "note": .null]),
+        .insert("severity", ["id": 5, "name": "other"]),
+        .insert("establishment", ["id": "e2", "name": "e", "region": .null]))
+      try expectRefused(results, [3: .serverMaintained], accepted: 3)
+      try await bench.expectRows("infraction", [["i1", 1, 5, .null]])
+    },
+    on(
+      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+      "a request whose effect is there already makes its row no newer", rule: "semantics 7"
+    ) { bench in
+      var one = try await bench.device(), other = try await bench.device()
+      let insert = Sent.insert("note", ["id": "n1", "title": "a", "body": .null])
+      try expectAccepted(try await one.upload(insert), 1)
+      try await one.download()
+      try expectAccepted(try await other.upload(insert, made: 0), 1)
+      try expectAccepted(try await one.upload(.delete("note", ["n1"])), 1)
+      try await bench.expectRows("note", [])
+    },
     on(ContractSchemas.seats, "a request that takes a value which a refused one frees is blocked", rule: "semantics 7")
     {
       bench in

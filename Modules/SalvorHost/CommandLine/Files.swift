@@ -8,6 +8,15 @@ import SalvorModel
 
 func fileExists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
+/// In bytes.
+func fileSize(_ path: String) throws -> Int64 {
+  var found = stat()
+  guard stat(path, &found) == 0 else {
+    throw SalvorError(.storage, "\(path) cannot be read: \(String(cString: strerror(errno))).")
+  }
+  return Int64(found.st_size)
+}
+
 func makeDirectory(_ path: String) throws {
   guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
     throw SalvorError(.usage, "The directory \(path) cannot be made: \(String(cString: strerror(errno))).")

@@ -26,4 +26,9 @@ extension Invocation {
   public func openServerStore() async throws -> any ServerStore {
     try await Host.openServerStore(try readConfiguration([.server]).get())
   }
+
+  /// Not opened.
+  public func makeServerStore() throws -> any ServerStore {
+    try Host.makeServerStore(try readConfiguration([.server]).get())
+  }
 }

@@ -22,9 +22,8 @@ public enum Tool {
 
   static let commands: [Command] = [
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .recover, .backups, .backupsRestore,
-    .backupsDelete,
-    .remotes, .remotesList, .remotesShow,
-    .remotesDelete, .serverStats,
+    .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .serverStats, .serverBackup,
+    .serverRestore,
   ]
 
   static func code(modules: [ModuleFactory], commands more: [Command], arguments: [String]) async -> Int32 {

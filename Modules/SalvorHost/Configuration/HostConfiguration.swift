@@ -10,6 +10,8 @@ public struct HostConfiguration: Sendable {
   /// Relative paths of the file are relative to this directory.
   public var directory: String
   public var schema: Schema
+  /// Where the schema's parts stand, for warnings that come after loading.
+  let schemaPlaces: SourcePlaces
   /// Nil in a file for devices only.
   public var server: ServerSection?
   /// Nil in a file for a server only.
@@ -50,6 +52,8 @@ public struct ServerSection: Sendable {
   /// Offered, best first; `identity` always works and need not be named.
   public var compressions: [PreparedModule<any Compression>]
   public var authentication: PreparedModule<any Authentication>
+  /// The line of the file that names it.
+  let authenticationLine: Int
   public var clientRecoveryEnabled: Bool
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool

@@ -37,11 +37,13 @@ struct HostConfigurationDecoder {
     let result = decodeSchema(schemaValue, schemaLimits, root.line)
     diagnostics += result.diagnostics
     diagnostics = diagnostics.inOrderOfPlace()
-    guard diagnostics.errors.isEmpty, let schema = result.schema, server != nil || client != nil else {
+    guard diagnostics.errors.isEmpty, let schema = result.schema, let places = result.places,
+      server != nil || client != nil
+    else {
       return ConfigurationResult(configuration: nil, diagnostics: diagnostics)
     }
     let configuration = HostConfiguration(
-      file: file, directory: directory, schema: schema, server: server, client: client,
+      file: file, directory: directory, schema: schema, schemaPlaces: places, server: server, client: client,
       plugins: plugins.map { HostConfiguration.pluginPath($0, in: directory) }, diagnostics: diagnostics)
     return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
   }
@@ -125,6 +127,7 @@ struct HostConfigurationDecoder {
     let listen = registry.prepare(
       .serverTransport, under: "listen", of: &section, context, as: (any ServerTransport).self)
     let compressions = decodeCompressions(&section, context)
+    let authenticationLine = section.value("authentication")?.line ?? section.line
     let authentication = registry.prepare(
       .authentication, under: "authentication", of: &section, context, as: (any Authentication).self)
 
@@ -149,7 +152,8 @@ struct HostConfigurationDecoder {
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
       storage: storage, listen: listen, compressions: compressions, authentication: authentication,
-      clientRecoveryEnabled: clientRecoveryEnabled, selfServiceRemoteDeletion: selfServiceRemoteDeletion,
+      authenticationLine: authenticationLine, clientRecoveryEnabled: clientRecoveryEnabled,
+      selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
       limits: limits)
   }

@@ -6,6 +6,8 @@ public struct SchemaResult: Sendable {
   /// Nil where a diagnostic is an error.
   public var schema: Schema?
   public var diagnostics: [Diagnostic]
+  /// Where things stand, for what is found later; nil where there is no schema.
+  var places: SourcePlaces?
 }
 
 /// Reads `schema.json5` (interfaces.md) into a checked `Schema`. Everything wrong is found in one go, except that a file
@@ -67,12 +69,13 @@ public struct SchemaDecoder: Sendable {
     reader.reportUnknownKeys()
 
     let schema = Schema(version: version, parameters: parameters, groups: groups, tables: tables)
+    let places = SourcePlaces(root: value, file: file, path: path)
     var check = SchemaCheck(
-      schema: schema, declaredGroups: hasGroups ? groups.map(\.name) : nil, limits: limits,
-      source: SourcePlaces(root: value, file: file, path: path))
+      schema: schema, declaredGroups: hasGroups ? groups.map(\.name) : nil, limits: limits, source: places)
     check.run()
     let diagnostics = (reader.diagnostics + check.diagnostics).inOrderOfPlace()
-    return SchemaResult(schema: diagnostics.errors.isEmpty ? schema : nil, diagnostics: diagnostics)
+    return SchemaResult(
+      schema: diagnostics.errors.isEmpty ? schema : nil, diagnostics: diagnostics, places: places)
   }
 
   private func decodeParameters(_ reader: inout OptionReader) -> [Schema.Parameter] {
@@ -105,7 +108,7 @@ public struct SchemaDecoder: Sendable {
 }
 
 /// Finds the line of a thing in the file it was read from.
-struct SourcePlaces {
+struct SourcePlaces: Sendable {
   var root: ConfigurationValue
   var file: String
   var path: String

@@ -88,9 +88,14 @@ public enum Host {
 
   /// The server's database alone, for administration beside a running server.
   public static func openServerStore(_ configuration: HostConfiguration) async throws -> any ServerStore {
-    let store = try server(of: configuration).storage.make()
+    let store = try makeServerStore(configuration)
     _ = try await store.open(ServerSetup(schema: configuration.schema))
     return store
+  }
+
+  /// The same, not opened: for copying and restoring.
+  public static func makeServerStore(_ configuration: HostConfiguration) throws -> any ServerStore {
+    try server(of: configuration).storage.make()
   }
 
   private static func server(of configuration: HostConfiguration) throws -> ServerSection {

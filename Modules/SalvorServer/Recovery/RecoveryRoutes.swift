@@ -14,8 +14,13 @@ extension ServerEngine {
     }
     let principal = try await configuration.authentication.authenticate(request)
     if request.method == "POST" && parts.isEmpty { return try await beginRecovery(request, principal, store) }
-    guard parts.count == 2 else { throw noRecoveryRoute }
+    guard (1...2).contains(parts.count) else { throw noRecoveryRoute }
     let recovery = try recoveries.find(parts[0], principal: principal)
+    if request.method == "DELETE" && parts.count == 1 {
+      recoveries.close(recovery.token)
+      return TransportResponse(status: 204, contentLength: 0)
+    }
+    guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
     case ("POST", "rows"): return try await answerRows(request, recovery, principal, store)
     case ("POST", "ranges"): return try await answerRanges(request, principal, store)
@@ -29,7 +34,7 @@ extension ServerEngine {
   private var noRecoveryRoute: SalvorError {
     SalvorError(
       .notFound,
-      "Under /v1/recovery there are POST /v1/recovery, POST TOKEN/rows, TOKEN/ranges, TOKEN/download, TOKEN/end and DELETE TOKEN/remote."
+      "Under /v1/recovery there are POST /v1/recovery, POST TOKEN/rows, TOKEN/ranges, TOKEN/download, TOKEN/end, DELETE TOKEN and DELETE TOKEN/remote."
     )
   }
 

@@ -20,6 +20,8 @@ struct UploadProcessing {
   private(set) var tables: MemoryTables
   private(set) var outcomes: [Int: Outcome] = [:]
   private(set) var kept: [ServerState.ConflictVersion] = []
+  /// Counters of inserts of a whole row that the server had just so: the sender holds what the server does.
+  private var alreadyThere: Set<Int64> = []
   /// A change of the request being decided is in conflict, and its table keeps versions.
   private var isKept = false
   private let violationsBefore: Set<Violation>
@@ -113,7 +115,10 @@ struct UploadProcessing {
   private mutating func insert(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return write(change, over: nil, table) }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
-    if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) { return nil }
+    if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) {
+      if change.columns.count == table.travelling.count { alreadyThere.insert(change.counter) }
+      return nil
+    }
     if table.sameKey == .refuse {
       return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
     }
@@ -218,7 +223,7 @@ struct UploadProcessing {
       for change in request.changes {
         guard let table = state.schema.table(change.row.table) else { continue }
         expected[change.row] = change.applied(to: expected[change.row], of: table)
-        if isNewer(change) { names.insert(change.row) }
+        if isNewer(change) && !alreadyThere.contains(change.counter) { names.insert(change.row) }
       }
     }
     for request in requests {

@@ -9,33 +9,45 @@ import SalvorWire
 /// Tables without triggers of the application's are written with triggers off. Where there are some, they fire, so that
 /// the application's indexes and logs stay right; what was captured meanwhile is what they wrote to synchronized tables,
 /// and it is undone.
-struct DownloadApply {
-  let context: StoreContext
-  /// The groups that are downloaded.
-  let groups: Set<String>
-  /// Tables that come whole, by number; nil: they are looked for.
-  var full: Set<Int64>?
+final class DownloadApply {
+  private let context: StoreContext
+  private let counter: Int64
+  private let full: Set<Int64>
+  private let firing: Set<Int64>
+  private let index: LogIndex
+  private let touched: TouchedRows
+  private let proof: ReferenceProof
+  private let remaking: Remaking
+  private let stream: DownloadStream
   /// In a recovery: its rules.
-  var recovery: RecoveryMerge?
+  private let recovery: RecoveryMerge?
 
   private var connection: SQLiteConnection { context.connection }
 
-  /// In a transaction, with foreign keys and triggers off.
-  func run() throws -> ApplyReport {
-    let counter = try connection.lastCounter()
+  /// In a transaction, with foreign keys and triggers off, in which `read` and `finish` are called, too.
+  ///
+  /// - Parameters:
+  ///   - full: tables that come whole, by number; nil: they are looked for in what is staged.
+  ///   - ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at what needs
+  ///     more.
+  init(_ context: StoreContext, full: Set<Int64>? = nil, recovery: RecoveryMerge? = nil, ahead: Bool = false) throws {
+    self.context = context
+    self.recovery = recovery
+    let connection = context.connection
+    counter = try connection.lastCounter()
     try RequestSorting(context).sort()
-    let full = try self.full ?? Self.fullTables(context)
+    let full = try full ?? (ahead ? [] : Self.fullTables(context))
+    self.full = full
     let firing = try Self.firingTables(context)
-    let prepareWrite: (CapturedTable) -> Void = { [connection] table in
+    self.firing = firing
+    let prepareWrite: (CapturedTable) -> Void = { table in
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
     }
-    defer { connection.triggersEnabled = false }
-
     let dependence = try OutstandingDependence(context)
-    let index = try LogIndex(context)
-    let touched = try TouchedRows(context)
-    let proof = try ReferenceProof(context, touched)
+    index = try LogIndex(context)
+    touched = try TouchedRows(context)
+    proof = try ReferenceProof(context, touched)
     for table in context.catalog.tables {
       let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
       if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number),
@@ -48,20 +60,39 @@ struct DownloadApply {
       }
       if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
-
-    let remaking = try Remaking(
-      context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
-    let stream = try DownloadStream(context, remaking, touched, prepareWrite: prepareWrite)
+    remaking = try Remaking(context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
+    stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
     try recovery?.begin(remaking)
     stream.watch = recovery?.watch
+  }
+
+  /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
+  var canGoAhead: Bool { index.tables.isEmpty && firing.isEmpty && !touched.isWhole.isEmpty }
+
+  /// Reads one chunk of the download.
+  func read(_ text: UnsafeRawBufferPointer) throws {
+    defer { connection.triggersEnabled = false }
+    try stream.read(text)
+  }
+
+  /// Reads all that is staged.
+  func readStaged() throws {
+    defer { connection.triggersEnabled = false }
     try stream.run()
+  }
+
+  /// After everything was read.
+  ///
+  /// - Parameter groups: those that are downloaded.
+  func finish(_ groups: Set<String>) throws -> ApplyReport {
+    defer { connection.triggersEnabled = false }
     try leaveOutMissing(full, stream, touched, index)
     if let recovery {
       try recovery.takeBases(stream, remaking)
     } else {
       for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
     }
-    try dropStaleChildren(remaking, proof, index)
+    try dropStaleChildren(groups)
     try settle(remaking, proof)
 
     if try wasCaptured(after: counter) {
@@ -96,7 +127,7 @@ struct DownloadApply {
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
   /// not have it any more as it was. What became of it comes with its own group's next download.
-  private func dropStaleChildren(_ remaking: Remaking, _ proof: ReferenceProof, _ index: LogIndex) throws {
+  private func dropStaleChildren(_ groups: Set<String>) throws {
     var again = true
     while again {
       again = false

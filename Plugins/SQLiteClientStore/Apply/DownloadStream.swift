@@ -17,6 +17,7 @@ final class DownloadStream {
   private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   private let onlyTables: Set<Int64>?
+  private let ahead: Bool
   private let prepareWrite: (CapturedTable) -> Void
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
@@ -26,12 +27,13 @@ final class DownloadStream {
 
   init(
     _ context: StoreContext, _ remaking: Remaking, _ touched: TouchedRows, onlyTables: Set<Int64>? = nil,
-    prepareWrite: @escaping (CapturedTable) -> Void
+    ahead: Bool = false, prepareWrite: @escaping (CapturedTable) -> Void
   ) throws {
     self.context = context
     self.remaking = remaking
     self.touched = touched
     self.onlyTables = onlyTables
+    self.ahead = ahead
     self.prepareWrite = prepareWrite
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
@@ -45,8 +47,8 @@ final class DownloadStream {
   private final class Target {
     let table: CapturedTable
     let upsert: SQLiteStatement
-    /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. Triggers and foreign keys are
-    /// off, and there is no other unique key: what OR REPLACE replaces is an earlier line of the same row.
+    /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. An earlier line of the same
+    /// row is in its way: then the upsert is taken. (OR REPLACE would begin a statement journal for each row.)
     let insert: SQLiteStatement?
     let delete: SQLiteStatement
     /// By the place of a travelling column in the statement: its slot.
@@ -94,7 +96,7 @@ final class DownloadStream {
         table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
         insert: isWhole
           ? try context.connection.prepare(
-            "INSERT OR REPLACE INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
+            "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
         isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
@@ -123,22 +125,24 @@ final class DownloadStream {
   /// Reads everything staged, in order.
   func run() throws {
     try context.connection.query("SELECT payload FROM salvor_staging ORDER BY id") { row in
-      try row.withText(0) { text in
-        try read(UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
-      }
+      try row.withText(0) { try read($0) }
       return true
     }
   }
 
-  private func read(_ bytes: UnsafeBufferPointer<UInt8>) throws {
+  /// Reads one chunk.
+  func read(_ text: UnsafeRawBufferPointer) throws {
+    let bytes = UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count)
     var reader = DownloadChunkReader(bytes)
     var target: Target?
     var places: [Int] = []
     while let event = try reader.next() {
       switch event {
-      case .full: continue
+      case .full(let names):
+        for name in names { try mayGoAhead(try context.captured(name)) }
       case .table(let name, let columns):
         let found = try self.target(name)
+        try mayGoAhead(found.table)
         places = try self.places(columns, found)
         if let onlyTables, !onlyTables.contains(found.table.number) {
           target = nil
@@ -159,6 +163,10 @@ final class DownloadStream {
         if try depart(target, key, departure, version) { report.deletes += 1 }
       }
     }
+  }
+
+  private func mayGoAhead(_ table: CapturedTable) throws {
+    if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
   }
 
   /// For each column of the chunk its place in the upsert statement.
@@ -191,23 +199,43 @@ final class DownloadStream {
     _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ bytes: UnsafeBufferPointer<UInt8>
   ) throws {
     let statement = target.insert ?? target.upsert
+    let start = reader.offset - 1
     var count = 0
     while let item = try reader.item() {
       guard count < places.count else { throw reader.malformed("a row has too many values") }
-      let parameter = places[count] + 1
-      switch item {
-      case .null: try statement.bindNull(parameter)
-      case .integer(let value): try statement.bind(parameter, value)
-      case .real(let value): try statement.bind(parameter, value)
-      case .text(let text):
-        try statement.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
-      case .blob(let blob): try statement.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
-      }
+      try bind(item, to: statement, places[count] + 1, bytes)
       count += 1
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
+      guard target.insert != nil else { throw Remaking.inconsistent(target.table.name, "a constraint") }
+      try writeAgain(UnsafeBufferPointer(rebasing: bytes[start..<reader.offset]), target, places)
+    }
+  }
+
+  /// A row that cannot be inserted: an earlier line did, or a constraint refuses it.
+  private func writeAgain(_ row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws {
+    var reader = PayloadReader(row)
+    try reader.beginArray()
+    var isFirst = true
+    for place in places where try reader.nextElement(&isFirst) {
+      try bind(try reader.item(), to: target.upsert, place + 1, row)
+    }
+    do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
       throw Remaking.inconsistent(target.table.name, "a constraint")
+    }
+  }
+
+  private func bind(
+    _ item: PayloadReader.Item, to statement: SQLiteStatement, _ parameter: Int, _ bytes: UnsafeBufferPointer<UInt8>
+  ) throws {
+    switch item {
+    case .null: try statement.bindNull(parameter)
+    case .integer(let value): try statement.bind(parameter, value)
+    case .real(let value): try statement.bind(parameter, value)
+    case .text(let text):
+      try statement.bindText(parameter, UnsafeRawBufferPointer(text), copying: !isInside(text, bytes))
+    case .blob(let blob): try statement.bindBlob(parameter, UnsafeRawBufferPointer(blob), copying: true)
     }
   }
 

@@ -71,14 +71,41 @@ struct ReferenceProof {
   /// Rows of captured tables that reference a row that is not there.
   func violations() throws -> [Violation] {
     var found: [Violation] = []
+    var dangling: [Int64: Bool] = [:]
     for rule in rules {
       guard let child = rule.capturedChild else { continue }
-      if try touched.hasWritten(child) {
-        found += try read(rule, child, "\(touched.writtenRows(child)) AND \(rule.isDangling("x"))")
+      if dangling[child.number] == nil { dangling[child.number] = try hasDangling(child) }
+      if dangling[child.number] == true {
+        let rows = touched.writtenRows(child)
+        found += try read(rule, child, "FROM \(rows.from) WHERE \(rows.condition) AND \(rule.isDangling("x"))")
       }
       found += try orphans(rule)
     }
     return found
+  }
+
+  /// Whether a written row references a row that is not there: all references of a table in one pass, each parent looked
+  /// up by a join, which opens it once and not for every row.
+  private func hasDangling(_ child: CapturedTable) throws -> Bool {
+    guard try touched.hasWritten(child) else { return false }
+    let rows = touched.writtenRows(child)
+    var rest = rules.filter { $0.capturedChild?.number == child.number }[...]
+    while !rest.isEmpty {
+      let some = rest.prefix(joinedParentsMax).enumerated()
+      rest = rest.dropFirst(joinedParentsMax)
+      let joins = some.map { place, rule in
+        let terms = zip(rule.parentColumns, rule.childColumns).map { "p\(place).\(quoted($0)) = x.\(quoted($1))" }
+        return " LEFT JOIN \(quoted(rule.parent)) p\(place) ON \(terms.joined(separator: " AND "))"
+      }
+      let missing = some.map { place, rule in
+        let set = rule.childColumns.map { "x.\(quoted($0)) IS NOT NULL" }.joined(separator: " AND ")
+        return "(p\(place).\(quoted(rule.parentColumns[0])) IS NULL AND \(set))"
+      }
+      let query =
+        "SELECT 1 FROM \(rows.from)\(joins.joined()) WHERE \(rows.condition) AND (\(missing.joined(separator: " OR "))) LIMIT 1"
+      if try context.connection.integer(query) != nil { return true }
+    }
+    return false
   }
 
   /// Captured rows that lost the parent they had.
@@ -170,3 +197,6 @@ struct ReferenceProof {
     }
   }
 }
+
+/// SQLite joins 64 tables at most.
+private let joinedParentsMax = 32

@@ -67,11 +67,12 @@ final class TouchedRows {
     return "EXISTS (SELECT 1 FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
   }
 
-  /// `FROM` clause of the written rows of a table, as alias `x`.
-  func writtenRows(_ table: CapturedTable) -> String {
-    if isWhole.contains(table.number) { return "FROM \(quoted(table.name)) x WHERE 1" }
-    return "FROM \(written) s CROSS JOIN \(quoted(table.name)) x WHERE s.t = \(table.number) AND "
-      + table.rowAt { "s.k\($0)" }
+  /// What gives the written rows of a table, as alias `x`: behind `FROM`, and behind `WHERE`.
+  func writtenRows(_ table: CapturedTable) -> (from: String, condition: String) {
+    if isWhole.contains(table.number) { return ("\(quoted(table.name)) x", "1") }
+    return (
+      "\(written) s CROSS JOIN \(quoted(table.name)) x", "s.t = \(table.number) AND " + table.rowAt { "s.k\($0)" }
+    )
   }
 
   func hasWritten(_ table: CapturedTable) throws -> Bool {

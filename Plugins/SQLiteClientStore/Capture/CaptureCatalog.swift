@@ -44,8 +44,12 @@ struct CaptureCatalog: Sendable, Hashable {
     try catalog.widen("salvor_log", on: connection)
     for table in catalog.tables {
       try makePendingTable(table, on: connection)
-      let restored = try restoreTriggers(
-        CaptureTriggers(table).triggers, onTable: table.name, number: table.number, connection)
+      let triggers = CaptureTriggers(table)
+      try restoreView(table, on: connection)
+      let restored =
+        try restoreTriggers(
+          [triggers.replacingTrigger], onTable: table.replacing, number: table.number, connection)
+        + restoreTriggers(triggers.triggers, onTable: table.name, number: table.number, connection)
       if !changes.newTables.contains(table.name) { changes.restoredTriggers += restored }
     }
     changes.restoredTriggers += try restoreTriggers(
@@ -103,7 +107,7 @@ struct CaptureCatalog: Sendable, Hashable {
   }
 
   private static func makePendingTable(_ table: CapturedTable, on connection: SQLiteConnection) throws {
-    let columns = (0..<table.columns.count).map { "v\($0)" }
+    let columns = ["gone"] + (0..<table.columns.count).map { "v\($0)" }
     let found = try connection.tableShape(table.pending)?.columns.map(\.name)
     if found == ["id"] + columns {
       try connection.execute("DELETE FROM \(table.pending)")
@@ -113,6 +117,14 @@ struct CaptureCatalog: Sendable, Hashable {
     try connection.execute(
       "DROP TABLE IF EXISTS \(table.pending); CREATE TABLE \(table.pending) (id INTEGER PRIMARY KEY, \(columns.joined(separator: ", ")))"
     )
+  }
+
+  /// Makes the view anew unless it is there, unaltered. Its trigger goes with it, and is found missing then.
+  private static func restoreView(_ table: CapturedTable, on connection: SQLiteConnection) throws {
+    let found = try connection.scalar(
+      "SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = ?1", .text(table.replacing))
+    if found?.string == table.replacingSQL { return }
+    try connection.execute("DROP VIEW IF EXISTS \(table.replacing); \(table.replacingSQL)")
   }
 
   /// Makes the triggers of one table anew unless all of them are there, unaltered, in order, and newer than all others

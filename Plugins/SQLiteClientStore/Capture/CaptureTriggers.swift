@@ -53,10 +53,16 @@ struct CaptureTriggers {
 
   let table: CapturedTable
   let triggers: [Trigger]
+  /// The trigger on the view `CapturedTable.replacing`, with what an insert does that finds copies. SQLite makes room for
+  /// a trigger's whole body before it looks at its WHEN: in a trigger of the table itself, every plain insert would pay for
+  /// it. The view's own trigger is entered where it is needed only. It does not name the table, so that the application can
+  /// drop and rename that.
+  let replacingTrigger: Trigger
 
   init(_ table: CapturedTable) {
     self.table = table
     let parts = TriggerParts(table)
+    replacingTrigger = parts.insertReplacing
     triggers = [
       parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
       parts.beforeUpdate, parts.refreshCopies, parts.update, parts.updateVictims, parts.keyChange,
@@ -75,14 +81,14 @@ private struct TriggerParts {
     name = quoted(table.name)
   }
 
-  func trigger(_ what: String, _ event: String, when condition: String?, _ statements: [String])
-    -> CaptureTriggers.Trigger
-  {
+  func trigger(
+    _ what: String, _ event: String, on table: String? = nil, when condition: String?, _ statements: [String]
+  ) -> CaptureTriggers.Trigger {
     let name = "salvor_\(what)_\(t.number)"
     let when = condition.map { "\n  WHEN \($0)" } ?? ""
     return CaptureTriggers.Trigger(
       name: name,
-      sql: "CREATE TRIGGER \(name) \(event) ON \(self.name)\(when)\nBEGIN\n"
+      sql: "CREATE TRIGGER \(name) \(event) ON \(table ?? self.name)\(when)\nBEGIN\n"
         + statements.map { "  \($0);\n" }.joined() + "END")
   }
 
@@ -123,11 +129,21 @@ private struct TriggerParts {
       ])
   }
 
-  /// With copies: rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies
-  /// of the own key belong to an outer statement, which replaces the row as it is now.
+  /// With copies: which of their rows are gone is marked, and the rest is `insertReplacing`'s.
   var insertWithCopies: CaptureTriggers.Trigger {
+    trigger(
+      "air", "AFTER INSERT", when: hasCopies,
+      [
+        "UPDATE \(t.pending) SET gone = \(t.isGone(t.keptColumn))",
+        "INSERT INTO \(t.replacing) VALUES (\(values(all, t.new)))",
+      ])
+  }
+
+  /// Rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies of the own key
+  /// belong to an outer statement, which replaces the row as it is now.
+  var insertReplacing: CaptureTriggers.Trigger {
     let ownCopy = t.sameKey(t.pendingColumn, t.new)
-    var statements = canHaveVictims ? [victims(besides: "NOT (\(ownCopy))")] : []
+    var statements = canHaveVictims ? [victims(besides: "NOT (\(ownCopy))", gone: "p.gone")] : []
     if !t.otherSlots.isEmpty {
       statements.append(
         logUpdate(
@@ -139,12 +155,12 @@ private struct TriggerParts {
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
         + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))")
     statements.append(
-      "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR \(t.isGone(t.keptColumn))"
+      "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR gone"
     )
     if !t.otherSlots.isEmpty {
       statements.append("UPDATE \(t.pending) SET \(assignments) WHERE \(t.sameKey(t.keptColumn, t.new))")
     }
-    return trigger("air", "AFTER INSERT", when: hasCopies, statements)
+    return trigger("ir", "INSTEAD OF INSERT", on: t.replacing, when: nil, statements)
   }
 
   /// Whether a row under another key can be in the way: one that a unique index, or the key's own collation or type
@@ -237,7 +253,7 @@ private struct TriggerParts {
       "av", "AFTER UPDATE\(ofColumns(conflictSlots.filter { $0 >= t.keyCount }, rowid: false))",
       when: "\(hasCopies) AND \(keyIsSame)",
       [
-        victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))"),
+        victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))", gone: t.isGone(t.pendingColumn)),
         "DELETE FROM \(t.pending) WHERE \(t.isGone(t.keptColumn))",
       ])
   }
@@ -276,12 +292,10 @@ private struct TriggerParts {
       ])
   }
 
-  func victims(besides: String) -> String {
+  func victims(besides: String, gone: String) -> String {
     logDelete(
       .joinedDelete, t.pendingColumn,
-      from:
-        "FROM \(t.pending) p WHERE \(besides) AND \(t.pendingIsNewest) AND \(t.pendingConflict) AND \(t.isGone(t.pendingColumn))"
-    )
+      from: "FROM \(t.pending) p WHERE \(besides) AND \(t.pendingIsNewest) AND \(t.pendingConflict) AND \(gone)")
   }
 
   func logDelete(

@@ -60,6 +60,11 @@ struct CapturedTable: Sendable, Hashable {
 
   var key: ArraySlice<Column> { columns.prefix(keyCount) }
   var pending: String { "salvor_pending_\(number)" }
+  /// A view without rows, whose trigger does what an insert that found copies in `pending` has to do.
+  var replacing: String { "salvor_replacing_\(number)" }
+  var replacingSQL: String {
+    "CREATE VIEW \(replacing) AS SELECT " + columns.map { "NULL AS \(quoted($0.name))" }.joined(separator: ", ")
+  }
   /// How many `m` columns of the log its updates use.
   var maskCount: Int { max(1, (columns.count + LogMask.bitsPerColumn - 1) / LogMask.bitsPerColumn) }
 

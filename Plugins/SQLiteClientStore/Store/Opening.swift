@@ -105,11 +105,20 @@ struct Opening {
   /// Tables that are no longer synchronized are plain tables again.
   private func removeTriggers(besides catalog: CaptureCatalog) throws {
     let ours = Set(
-      catalog.tables.flatMap { CaptureTriggers($0).triggers.map(\.name) } + CaptureCatalog.groupTriggers.map(\.name))
+      catalog.tables.flatMap { table in
+        let triggers = CaptureTriggers(table)
+        return triggers.triggers.map(\.name) + [triggers.replacingTrigger.name]
+      } + CaptureCatalog.groupTriggers.map(\.name))
     for row in try connection.rows(
       "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor\\_%' ESCAPE '\\'")
     {
       if let name = row[0].string, !ours.contains(name) { try connection.execute("DROP TRIGGER \(quoted(name))") }
+    }
+    let views = Set(catalog.tables.map(\.replacing))
+    for row in try connection.rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'view' AND name LIKE 'salvor\\_replacing\\_%' ESCAPE '\\'")
+    {
+      if let name = row[0].string, !views.contains(name) { try connection.execute("DROP VIEW \(quoted(name))") }
     }
   }
 

@@ -19,6 +19,10 @@ public actor SQLiteClientStore: ClientStore {
   private var lock: SessionLock?
   var quiet: QuietSession?
   var plan: UploadPlan?
+  var ahead: ApplyAhead?
+  var aheadNumber = 0
+  /// A download whose pages could not be kept: what follows of it is of no use.
+  var lostDownload: String?
   /// The schema as capture was last found whole.
   var checkedSchema: Int64 = -1
   /// Where there is no file to put it beside.
@@ -71,6 +75,7 @@ public actor SQLiteClientStore: ClientStore {
   public func close() { closeNow() }
 
   private func closeNow() {
+    try? giveUpAhead()
     lock?.release()
     lock = nil
     plan = nil
@@ -79,7 +84,13 @@ public actor SQLiteClientStore: ClientStore {
     checkedSchema = -1
   }
 
+  /// For all but the steps of a download: what is applied ahead makes room first.
   func opened() throws -> StoreContext {
+    try giveUpAhead()
+    return try current()
+  }
+
+  func current() throws -> StoreContext {
     guard let context else { throw SalvorError(.storage, "The database \(path) is not open. Open it first.") }
     return context
   }
@@ -116,6 +127,7 @@ public actor SQLiteClientStore: ClientStore {
 
   public func beginSession(groups: Set<String>?) throws -> ClientSession {
     let context = try opened()
+    lostDownload = nil
     try lock?.take()
     do {
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
@@ -150,6 +162,7 @@ public actor SQLiteClientStore: ClientStore {
 
   /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
   public func endSession() async {
+    try? giveUpAhead()
     lock?.release()
     plan = nil
   }
@@ -270,7 +283,22 @@ public actor SQLiteClientStore: ClientStore {
   // MARK: Download
 
   public func stage(_ chunk: StagedChunk) throws {
-    let connection = try opened().connection
+    if let lostDownload, lostDownload == chunk.download {
+      throw SalvorError(.storage, "The first pages of this download could not be kept. Sync again.")
+    }
+    if ahead?.download != chunk.download { try giveUpAhead() }
+    let context = try current()
+    if ahead == nil {
+      ahead = try ApplyAhead.begin(context, download: chunk.download)
+      if ahead != nil { watchAhead() }
+    }
+    if let ahead {
+      let isKept = (try? ahead.keep(chunk)) != nil
+      if isKept, ahead.apply(chunk) { return }
+      try giveUpAhead()
+      if isKept { return }
+    }
+    let connection = context.connection
     try connection.transaction {
       if try connection.text(.stagedDownload) != chunk.download {
         try connection.run("DELETE FROM salvor_staging")
@@ -283,6 +311,7 @@ public actor SQLiteClientStore: ClientStore {
 
   public func discardStaged() throws {
     let context = try opened()
+    lostDownload = nil
     try context.connection.transaction { try clearStaging(context) }
   }
 
@@ -293,6 +322,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
+    if let report = try finishAhead(end) { return report }
     let context = try opened()
     let connection = context.connection
     plan = nil
@@ -304,28 +334,45 @@ public actor SQLiteClientStore: ClientStore {
       }
       if isEmpty && isSame { return ApplyReport() }
       let full = try DownloadApply.fullTables(context)
-      let whole = Set(
-        end.groups.filter { group in
-          let before = groups.first { $0.name == group.name }
-          return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
-        }.map(\.name) + full.map { context.group(of: $0) })
+      let whole = comingWhole(end, groups, full, context)
       try context.forgetVersions(of: whole)
-      let report =
-        isEmpty
-        ? ApplyReport() : try DownloadApply(context: context, groups: Set(end.groups.map(\.name)), full: full).run()
-      for group in end.groups {
-        let before = groups.first { $0.name == group.name }
-        if let cursor = group.cursor, before?.cursor?.number != cursor.number {
-          try connection.run(
-            "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
-            .integer(try connection.lastCounter() + 1), .integer(cursor.number))
-        }
-        if let cursor = group.cursor { try connection.rememberCommit(cursor) }
-        try connection.setGroup(group, cameWhole: whole.contains(group.name))
+      var report = ApplyReport()
+      if !isEmpty {
+        let apply = try DownloadApply(context, full: full)
+        try apply.readStaged()
+        report = try apply.finish(Set(end.groups.map(\.name)))
       }
-      try clearStaging(context)
+      try move(end, whole, context)
       return report
     }
+  }
+
+  /// The groups of which every row comes.
+  func comingWhole(
+    _ end: DownloadEnd, _ groups: [GroupState], _ full: Set<Int64>, _ context: StoreContext
+  ) -> Set<String> {
+    let whole = end.groups.filter { group in
+      let before = groups.first { $0.name == group.name }
+      return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
+    }
+    return Set(whole.map(\.name) + full.map { context.group(of: $0) })
+  }
+
+  /// The groups stand where the download ends, and nothing is staged.
+  func move(_ end: DownloadEnd, _ whole: Set<String>, _ context: StoreContext) throws {
+    let connection = context.connection
+    let groups = try connection.groupStates(context.schema.groups)
+    for group in end.groups {
+      let before = groups.first { $0.name == group.name }
+      if let cursor = group.cursor, before?.cursor?.number != cursor.number {
+        try connection.run(
+          "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
+          .integer(try connection.lastCounter() + 1), .integer(cursor.number))
+      }
+      if let cursor = group.cursor { try connection.rememberCommit(cursor) }
+      try connection.setGroup(group, cameWhole: whole.contains(group.name))
+    }
+    try clearStaging(context)
   }
 
   public func adopt(_ config: SyncConfig) throws {

@@ -7,6 +7,9 @@ import SalvorWire
   import Darwin
 #endif
 
+/// What the side file's name has more than the database's.
+let sideSuffix = ".salvor-side"
+
 /// The file beside the database that remembers its last commit (semantics 6). It is written after each commit, by one
 /// write to an open file, and never read but at open: a database that does not know what it says came from a backup.
 final class SideFile {

@@ -13,6 +13,7 @@ final class ShapePlan {
   /// Nil: unknown.
   let place: Int?
   let columns: [Int]
+  let hasUnknownColumns: Bool
   /// What is wrong with every change of this shape.
   let refusal: RefusalText?
   let itemCount: Int
@@ -41,6 +42,7 @@ final class ShapePlan {
     self.place = place
     guard let place else {
       columns = []
+      hasUnknownColumns = false
       keyItems = []
       targets = []
       contentItems = []
@@ -52,6 +54,7 @@ final class ShapePlan {
     let table = catalog.tables[place]
     let found = shape.columns.map { name in table.place(name) }
     columns = found.compactMap(\.self)
+    hasUnknownColumns = columns.count < found.count
     let keyCount = table.keyCount
     if table.table.maintained != .dual {
       refusal = RefusalText(

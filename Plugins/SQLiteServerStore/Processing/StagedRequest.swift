@@ -15,7 +15,7 @@ struct StagedChange {
   /// The table's place in the catalog; nil where it is refused as unknown.
   var table: Int?
   var operation: Operation
-  /// Places among the table's travelling columns, for `old` and `new`.
+  /// Places among the table's travelling columns, for `old` and `new`; none where a column is refused as unknown.
   var columns: [Int]
   var key: Key
   /// Of an update.

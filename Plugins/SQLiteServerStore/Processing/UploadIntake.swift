@@ -120,10 +120,11 @@ extension ShapePlan {
     _ items: [PayloadReader.Item], made: Int64, hash: UInt64, refusal text: RefusalText?
   ) -> StagedChange {
     let values = items.map(\.value)
+    // A refused one, too: what depends on it is known by what it would have done.
     var change = StagedChange(
-      table: refusal == nil ? place : nil, operation: operation, columns: columns, key: keyItems.map { values[$0] },
+      table: place, operation: operation, columns: hasUnknownColumns ? [] : columns, key: keyItems.map { values[$0] },
       old: [], new: [], made: made, hash: hash, content: content(items), refusal: text)
-    guard change.table != nil else { return change }
+    guard place != nil, !hasUnknownColumns else { return change }
     switch operation {
     case .insert: change.new = values
     case .update:

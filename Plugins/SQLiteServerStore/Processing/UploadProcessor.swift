@@ -300,7 +300,12 @@ final class UploadProcessor {
   private func isSettled(_ request: StagedRequest) throws -> Bool {
     switch try settled.outcome(of: request) {
     case nil: return false
-    case .accepted: tally.accepted += 1
+    case .accepted:
+      tally.accepted += 1
+      // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
+      for change in request.changes {
+        if let table = change.table { tally.echo.feed(table, change.key, change.hash) }
+      }
     case .refused(let refusal):
       var reader = StepReader(rows, over: tally.refusedRows)
       tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))

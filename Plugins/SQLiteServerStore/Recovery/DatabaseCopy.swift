@@ -1,5 +1,6 @@
 import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc
@@ -7,7 +8,7 @@ import SalvorModel
   import Darwin
 #endif
 
-/// Makes checked copies of a database. An actor, so that a long copy blocks nobody else.
+/// Makes checked copies of a database, and puts them back. An actor, so that a long copy blocks nobody else.
 actor DatabaseCopy {
   private let queue = SQLiteQueue("server.copy")
   nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
@@ -19,6 +20,8 @@ actor DatabaseCopy {
     defer { source.close() }
     try Self.make(from: source, to: target)
   }
+
+  func restore(_ restoration: Restoration) throws -> ServerRestoration { try restoration.run() }
 
   /// Appears at `target` as one whole file, checked and durable, or not at all. An existing file is refused.
   static func make(from source: SQLiteConnection, to target: String) throws {

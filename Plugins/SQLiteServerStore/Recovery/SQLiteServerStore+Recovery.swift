@@ -44,3 +44,13 @@ extension SQLiteServerStore: RecoveringServerStore {
     return try await writer.ask(principal, question)
   }
 }
+
+extension SQLiteServerStore: RestorableServerStore {
+  public func restore(from path: String) async throws -> ServerRestoration {
+    guard options.isFile else {
+      throw SalvorError(.usage, "A database in memory cannot be restored. Name a file as the storage's path.")
+    }
+    return try await DatabaseCopy().restore(
+      Restoration(path: options.path, source: path, now: options.clock.now()))
+  }
+}

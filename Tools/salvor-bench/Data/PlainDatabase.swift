@@ -11,12 +11,19 @@ import SalvorStorage
 /// What other programs do with the databases: a plain connection that knows nothing of Salvor. The limits are measured
 /// with it, and it makes the changes that are synchronized.
 enum PlainDatabase {
-  /// The settings of the stores' own connections (SQLiteClientStore, SQLiteServerStore), so that a limit pays for the
-  /// same durability.
+  /// The settings of the device's own connection (SQLiteClientStore), so that a limit pays for the same durability.
   static func open(_ path: String) throws -> SQLiteConnection {
     let connection = try SQLiteConnection(path, busyTimeoutMilliseconds: 60_000)
     try connection.pragma("journal_mode", "WAL")
     try connection.pragma("synchronous", "NORMAL")
+    return connection
+  }
+
+  /// The settings of the server's connection (SQLiteServerStore): every commit durable, a larger cache.
+  static func openAsServer(_ path: String) throws -> SQLiteConnection {
+    let connection = try open(path)
+    try connection.pragma("synchronous", "FULL")
+    try connection.pragma("cache_size", "-32768")
     return connection
   }
 

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
@@ -17,37 +18,50 @@ struct SmallChange {
   }
 
   func run(_ bench: Bench) throws -> WorkloadResult {
-    let few = try measure(bench, rows: fewRows)
-    let many = try measure(bench, rows: rows)
+    let few = try Place(bench, rows: fewRows)
+    defer { few.end(bench) }
+    let many = try Place(bench, rows: rows)
+    defer { many.end(bench) }
+    bench.settle()
+    // In turns, so that both meet the same machine, and each comes after the other as often as before it. The first round opens connections and fills caches; it is not counted.
+    for round in 0...repetitions(bench) {
+      for place in round % 2 == 0 ? [few, many] : [many, few] { try place.round(round, changes: changes) }
+    }
+    for place in [few, many] { try PlainDatabase.requireEqual(place.serverPath, place.clientPath, RecordData.schema) }
     return WorkloadResult(
       name: "small-change",
       title: "\(changes) changes in \(grouped(rows)) rows / in \(grouped(fewRows)), medians of \(repetitions(bench))",
-      figures: figures("device to server", many.up, few.up) + figures("server to device", many.down, few.down))
+      figures: figures("device to server", many.directions.up, few.directions.up)
+        + figures("server to device", many.directions.down, few.directions.down))
   }
 
   private func repetitions(_ bench: Bench) -> Int { bench.options.runs * 5 }
 
-  private func measure(_ bench: Bench, rows: Int) throws -> Directions {
-    let data = RecordData()
-    let serverPath = bench.path("small-\(rows)-server.db")
-    let clientPath = bench.path("small-\(rows)-client.db")
-    defer { bench.discard(serverPath, clientPath) }
-    bench.say("small-change: loading \(grouped(rows)) rows and synchronizing them")
-    try PlainDatabase.seed(serverPath, .records(data, count: rows))
-    let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
-    defer { pair.end() }
-    _ = try pair.sync()
-    let device = try PlainDatabase.open(clientPath)
-    let server = try PlainDatabase.open(serverPath)
-    defer {
-      device.close()
-      server.close()
+  /// A server and a device with so many rows, synchronized.
+  private final class Place {
+    let rows: Int
+    let serverPath: String
+    let clientPath: String
+    private let data = RecordData()
+    private let pair: Pair
+    private let device: SQLiteConnection
+    private let server: SQLiteConnection
+    private(set) var directions = Directions()
+
+    init(_ bench: Bench, rows: Int) throws {
+      self.rows = rows
+      serverPath = bench.path("small-\(rows)-server.db")
+      clientPath = bench.path("small-\(rows)-client.db")
+      bench.say("small-change: loading \(grouped(rows)) rows and synchronizing them")
+      try PlainDatabase.seed(serverPath, .records(data, count: rows))
+      pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
+      _ = try pair.sync()
+      device = try PlainDatabase.open(clientPath)
+      server = try PlainDatabase.open(serverPath)
     }
-    var directions = Directions()
-    bench.settle()
-    // The first round opens connections and fills caches; it is not counted.
-    for round in 0...repetitions(bench) {
-      // Other rows each time, spread over all of them.
+
+    /// Changes other rows each time, spread over all of them.
+    func round(_ round: Int, changes: Int) throws {
       let places = RecordData.spread(changes, of: rows).map { ($0 + round * 13) % rows }
       try PlainDatabase.updateQuantities(device, data, places: places, quantity: Int64(2000 + round))
       let up = try pair.sync()
@@ -56,12 +70,17 @@ struct SmallChange {
       guard up.uploaded == changes, down.upserts == changes else {
         throw SalvorError(.failed, "\(up.uploaded) changes went up, \(down.upserts) came down, of \(changes).")
       }
-      guard round > 0 else { continue }
+      guard round > 0 else { return }
       directions.up.append(up)
       directions.down.append(down)
     }
-    try PlainDatabase.requireEqual(serverPath, clientPath, RecordData.schema)
-    return directions
+
+    func end(_ bench: Bench) {
+      device.close()
+      server.close()
+      pair.end()
+      bench.discard(serverPath, clientPath)
+    }
   }
 
   private func figures(_ direction: String, _ many: [SyncMeasurement], _ few: [SyncMeasurement]) -> [Figure] {
@@ -69,6 +88,9 @@ struct SmallChange {
       Figure(
         name: "\(direction), wall", value: many.median(\.wall), unit: .seconds, limit: few.median(\.wall),
         limitName: "few rows", target: .ratio(atMost: SmallChange.ratioMax), details: many.details),
+      Figure(
+        name: "\(direction), CPU of both", value: many.median { $0.clientCPU + $0.serverCPU }, unit: .seconds,
+        limit: few.median { $0.clientCPU + $0.serverCPU }, limitName: "few rows"),
       Figure(
         name: "\(direction), wire", value: Double(many.median { $0.bytes }), unit: .bytes,
         limit: Double(few.median { $0.bytes }), limitName: "few rows", target: .ratio(atMost: SmallChange.ratioMax)),

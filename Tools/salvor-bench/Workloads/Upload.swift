@@ -43,7 +43,7 @@ struct Upload {
     }
     try PlainDatabase.requireEqual(serverPath, clientPath, RecordData.schema)
 
-    let plain = try PlainDatabase.open(plainPath)
+    let plain = try PlainDatabase.openAsServer(plainPath)
     defer { plain.close() }
     var limits: [Cost] = []
     for run in 1...runs {

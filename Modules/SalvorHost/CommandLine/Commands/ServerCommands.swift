@@ -29,9 +29,14 @@ extension Command {
     }
     if !opening.addedColumns.isEmpty { terminal.say("added columns: \(opening.addedColumns.joined(separator: ", "))") }
     if opening.adoptedRows > 0 { terminal.say("adopted \(grouped(opening.adoptedRows)) rows") }
+    if opening.isRestored {
+      terminal.say("this database was restored from a copy: devices that have seen more recover at their next sync")
+    }
     let signals = TerminationSignals()
     let url = try await server.start()
-    terminal.json(["url": .string(url), "server": .string(opening.serverID.text)])
+    terminal.json([
+      "url": .string(url), "server": .string(opening.serverID.text), "restored": .bool(opening.isRestored),
+    ])
     terminal.print("listening on \(url)")
     await signals.wait()
     terminal.say("finishing what is in flight")
@@ -117,12 +122,18 @@ private func listRemotes(_ invocation: Invocation) async throws -> Int32 {
       ["remote ID", "principal", "state", "registered", "last upload"],
       remotes.map { remote in
         [
-          remote.id.text, remote.principal, remote.isBlocked ? "blocked" : remote.isDeleted ? "deleted" : "known",
+          remote.id.text, remote.principal, state(of: remote),
           timestamp(remote.registered), remote.lastUpload.map(timestamp) ?? "-",
         ]
       })
   }
   return 0
+}
+
+private func state(of remote: RemoteRecord) -> String {
+  if remote.isBlocked { return "blocked" }
+  if remote.isDeleted { return "deleted" }
+  return remote.isResetDemanded ? "reset demanded" : "known"
 }
 
 /// A line of the server's log on standard error, with the time.

@@ -34,12 +34,13 @@ extension Command {
   ) { invocation in
     let result = invocation.readConfiguration()
     let terminal = invocation.terminal
-    let errors = result.diagnostics.filter { $0.severity == .error }
+    let diagnostics = (result.diagnostics + (result.configuration?.protectionWarnings() ?? [])).inOrderOfPlace()
+    let errors = diagnostics.errors
     terminal.json([
       "valid": .bool(errors.isEmpty),
-      "diagnostics": .array(result.diagnostics.map(\.json)),
+      "diagnostics": .array(diagnostics.map(\.json)),
     ])
-    let text = render(result.diagnostics)
+    let text = render(diagnostics)
     if errors.isEmpty {
       if !text.isEmpty { terminal.print(text) }
       terminal.print("\(invocation.configurationPath) is valid")

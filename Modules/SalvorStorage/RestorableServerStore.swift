@@ -1,0 +1,31 @@
+import SalvorModel
+
+/// A consolidated database that an operator puts back from a copy.
+public protocol RestorableServerStore: ServerStore {
+  /// Puts a copy that `backup` made in the place of the database, as it was then; what stood there is kept beside it. The
+  /// next start says that it was restored (`ServerOpening.isRestored`), and devices that have seen more are told so by
+  /// the checks of their begins.
+  ///
+  /// Works without `open`. Throws `storage-busy` where anybody has the database open, and `usage` where the file is not a
+  /// whole copy of a server's database; nothing is changed then.
+  func restore(from path: String) async throws -> ServerRestoration
+}
+
+public struct ServerRestoration: Sendable, Hashable {
+  public var server: ServerID
+  /// The newest commit of the copy.
+  public var head: Commit
+  /// Where the database stands.
+  public var database: String
+  /// Where the one before stands; nil: there was none.
+  public var before: String?
+  /// The number of the newest commit that the database's surroundings remember; nil: they remember none of this server.
+  public var remembered: Int64?
+  public init(server: ServerID, head: Commit, database: String, before: String?, remembered: Int64?) {
+    self.server = server
+    self.head = head
+    self.database = database
+    self.before = before
+    self.remembered = remembered
+  }
+}

@@ -1,0 +1,106 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// A download needs more than writing into tables that were empty: it is staged and applied at its end.
+struct NotAhead: Error {}
+
+/// Applies a first download while it arrives (semantics 4: it may go straight into empty tables), in one transaction that
+/// is open from the first page to the last, so that no reader sees a part of it.
+///
+/// Its pages are kept beside, in a private temporary database. Where the transaction cannot go on, it is rolled back and
+/// they are put into staging, as if that had been their way from the start: when the network makes other writers wait,
+/// when the session ends without the download's end, when anyone else needs the connection, when a page is not for empty
+/// tables. A killed process loses the pages since the first: seconds, since a slow download is not applied ahead.
+final class ApplyAhead {
+  let download: String
+  private let context: StoreContext
+  private let apply: DownloadApply
+  private let kept: SQLiteConnection
+  private let keep: SQLiteStatement
+  private var position = ""
+  private(set) var pages = 0
+  private let began = ContinuousClock.now
+  private var worked = Duration.zero
+
+  /// An application waits for the write lock no longer than for the applying itself, and this.
+  static let waitMax = Duration.seconds(1)
+  /// Without a page for this long the lock is given back.
+  static let idleMax = Duration.milliseconds(250)
+
+  /// Begins the transaction. Nil: this download cannot be applied ahead, and no transaction is open.
+  static func begin(_ context: StoreContext, download: String) throws -> ApplyAhead? {
+    let connection = context.connection
+    // Versions of an earlier download would have to be forgotten first.
+    guard try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil,
+      try connection.integer("SELECT 1 FROM salvor_history LIMIT 1") == nil,
+      try connection.groupStates(context.schema.groups).contains(where: { !$0.isSynchronized })
+    else { return nil }
+    // Without a place for temporary files there is only staging.
+    guard let kept = try? SQLiteConnection(""), (try? kept.execute(keptTable)) != nil else { return nil }
+    try connection.execute("BEGIN IMMEDIATE")
+    do {
+      let apply = try DownloadApply(context, ahead: true)
+      if apply.canGoAhead { return try ApplyAhead(context, apply, kept, download) }
+    } catch {
+      try rollBack(connection)
+      throw error
+    }
+    try rollBack(connection)
+    return nil
+  }
+
+  private static let keptTable =
+    "PRAGMA journal_mode = OFF; PRAGMA cache_size = -1024; CREATE TABLE page (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
+
+  private init(_ context: StoreContext, _ apply: DownloadApply, _ kept: SQLiteConnection, _ download: String) throws {
+    self.context = context
+    self.apply = apply
+    self.kept = kept
+    self.download = download
+    keep = try kept.prepare("INSERT INTO page (payload) VALUES (?1)", persistent: true)
+  }
+
+  /// Keeps a page as it came.
+  func keep(_ chunk: StagedChunk) throws {
+    try chunk.bytes.withUnsafeBytes { bytes in
+      try keep.bindText(1, bytes, copying: false)
+      try keep.run()
+    }
+    position = chunk.position
+    pages += 1
+  }
+
+  /// Applies a page that is kept. False: the transaction cannot go on; then `giveUp`.
+  func apply(_ chunk: StagedChunk) -> Bool {
+    let start = ContinuousClock.now
+    if start - began - worked > worked + Self.waitMax { return false }
+    do { try chunk.bytes.withUnsafeBytes { try apply.read($0) } } catch { return false }
+    worked += ContinuousClock.now - start
+    return true
+  }
+
+  /// After the last page; then commit.
+  func finish(_ groups: Set<String>) throws -> ApplyReport { try apply.finish(groups) }
+
+  /// Rolls back, and stages what came.
+  func giveUp() throws {
+    let connection = context.connection
+    try Self.rollBack(connection)
+    guard pages > 0 else { return }
+    try connection.transaction {
+      let stage = try connection.prepare("INSERT INTO salvor_staging (payload) VALUES (?1)")
+      try kept.query("SELECT payload FROM page ORDER BY id") { page in
+        try page.withText(0) { try stage.bindText(1, $0, copying: false) }
+        try stage.run()
+        return true
+      }
+      try connection.setState(.stagedDownload, download)
+      try connection.setState(.stagedPosition, position)
+    }
+  }
+
+  private static func rollBack(_ connection: SQLiteConnection) throws {
+    if connection.isInTransaction { try connection.execute("ROLLBACK") }
+  }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import SQLiteServerStore
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import Testing
+
+/// Putting a copy in the place of the server's database.
+@Suite struct RestoreTests {
+  private let schema = RecoveryQueryTests.schema
+
+  private func write(_ desk: ServerDesk, _ id: String) async throws {
+    try desk.other().execute("INSERT INTO site VALUES ('\(id)', 'anna', NULL)")
+    _ = try await desk.store.sweep()
+  }
+
+  private func sites(_ path: String) throws -> [String] {
+    try SQLiteConnection(path, mode: .readWrite).rows("SELECT id FROM site ORDER BY id").compactMap { $0[0].string }
+  }
+
+  private func names(beside path: String) throws -> Set<String> {
+    let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
+    return Set(try FileManager.default.contentsOfDirectory(atPath: directory))
+  }
+
+  /// A desk with `a` in the copy and `b` written after it; closed.
+  private func desk() async throws -> (ServerDesk, copy: String) {
+    let desk = try await ServerDesk(schema)
+    try await write(desk, "a")
+    let copy = desk.path + ".copy %?#1"
+    try await desk.store.backup(to: copy)
+    try await write(desk, "b")
+    return (desk, copy)
+  }
+
+  @Test("the copy stands in the database's place, the database beside it, and the next start says so")
+  func restore() async throws {
+    let (desk, copy) = try await desk()
+    let head = try await desk.store.sweep()
+    await desk.store.close()
+    try FileManager.default.setAttributes([.posixPermissions: 0o640], ofItemAtPath: desk.path)
+    let done = try await desk.store.restore(from: copy)
+    #expect(done.server == desk.opening.serverID)
+    #expect(done.remembered == head.number)
+    #expect(done.head.number == head.number - 1)
+    #expect(done.database == desk.path)
+    #expect(try sites(desk.path) == ["a"])
+    let before = try #require(done.before)
+    #expect(before.hasPrefix(desk.path + ".before-restore-"))
+    #expect(try sites(before) == ["a", "b"])
+    let rights = try FileManager.default.attributesOfItem(atPath: desk.path)[.posixPermissions] as? Int
+    #expect(rights == 0o640)
+    let left = try names(beside: desk.path)
+    #expect(!left.contains { $0.hasSuffix(".restoring") || $0.hasSuffix(".partial") || $0.hasSuffix("#1-wal") })
+    try await desk.restart()
+    #expect(desk.opening.isRestored)
+    #expect(desk.opening.serverID == done.server)
+    #expect(desk.log.all.contains { $0.contains("came from a backup") })
+    await desk.store.close()
+    let again = try await desk.store.restore(from: copy)
+    #expect(again.before != before)
+  }
+
+  @Test("a database that somebody has open is left alone, whether in a transaction or idle")
+  func inUse() async throws {
+    let (desk, copy) = try await desk()
+    let error = await #expect(throws: SalvorError.self) { try await desk.store.restore(from: copy) }
+    #expect(error?.code == .storageBusy)
+    await desk.store.close()
+    let other = try desk.other()
+    #expect(try other.integer("SELECT count(*) FROM site") == 2)
+    await #expect(throws: SalvorError.self) { try await desk.store.restore(from: copy) }
+    #expect(try sites(desk.path) == ["a", "b"])
+    #expect(try !names(beside: desk.path).contains { $0.contains("before-restore") })
+    other.close()
+    _ = try await desk.store.restore(from: copy)
+    #expect(try sites(desk.path) == ["a"])
+  }
+
+  @Test("a damaged database gives way and is kept with its log; a missing one leaves no log behind")
+  func damaged() async throws {
+    let (desk, copy) = try await desk()
+    await desk.store.close()
+    let damage = Data(repeating: 0x58, count: 5000)
+    try damage.write(to: URL(fileURLWithPath: desk.path))
+    try damage.write(to: URL(fileURLWithPath: desk.path + "-wal"))
+    let before = try #require(try await desk.store.restore(from: copy).before)
+    #expect(try sites(desk.path) == ["a"])
+    #expect(try Data(contentsOf: URL(fileURLWithPath: before)) == damage)
+    #expect(try Data(contentsOf: URL(fileURLWithPath: before + "-wal")) == damage)
+    try FileManager.default.removeItem(atPath: desk.path)
+    try damage.write(to: URL(fileURLWithPath: desk.path + "-wal"))
+    #expect(try await desk.store.restore(from: copy).before == nil)
+    #expect(try sites(desk.path) == ["a"])
+  }
+
+  @Test("what is not a whole copy of a server's database is refused, and nothing changes")
+  func refused() async throws {
+    let (desk, copy) = try await desk()
+    await desk.store.close()
+    let whole = try Data(contentsOf: URL(fileURLWithPath: copy))
+    func file(_ name: String, _ content: Data) throws -> String {
+      try content.write(to: URL(fileURLWithPath: desk.path + name))
+      return desk.path + name
+    }
+    let other = desk.path + ".other"
+    try SQLiteConnection(other).execute("CREATE TABLE t (a)")
+    var torn = whole
+    torn.replaceSubrange(4096..<whole.count, with: Data(repeating: 0xFF, count: whole.count - 4096))
+    let bad = [
+      desk.path + ".missing", desk.path, other, try file(".empty", Data()), try file(".text", Data("no".utf8)),
+      try file(".torn", torn), try file(".short", whole.prefix(whole.count / 2)),
+    ]
+    let before = try names(beside: desk.path)
+    for source in bad {
+      let error = await #expect(throws: SalvorError.self, "\(source)") { try await desk.store.restore(from: source) }
+      #expect(error?.code == .usage, "\(source): \(error?.message ?? "")")
+      #expect(error?.message.contains(source) == true)
+    }
+    #expect(try names(beside: desk.path) == before)
+    #expect(try sites(desk.path) == ["a", "b"])
+  }
+}
