@@ -74,13 +74,14 @@ struct RecoveryEngineTests {
   func handlers() async throws {
     for (manual, error) in [(true, true), (true, false), (false, true), (false, false)] {
       let seen = Box<String>()
-      let (_, a) = try await badDay(recovery: "strategy: \"manual\"") { configuration in
+      let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"") { configuration in
         if manual { configuration.recovery.manualClientResetHandler = { _ in seen.append("manual") } }
         if error { configuration.recovery.errorHandler = { _ in seen.append("error") } }
       }
       let report = try await a.sync()
       #expect(report.outcome == .recoveryRequired, "\(String(describing: report.error))")
       #expect(seen.values == (manual ? ["manual"] : error ? ["error"] : []))
+      await fleet.stop()
     }
   }
 
@@ -150,6 +151,26 @@ struct RecoveryEngineTests {
       try fleet.expectEqual(tables, [a])
       #expect(try await a.open().errorArchive().contains { $0.reason == "discarded" && $0.key == ["mine".value] })
     }
+  }
+
+  @Test("an upload that was acknowledged, and a server restored to before the first one: the loss is found, and is no gap")
+  func lossBeforeTheFirstUpload() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'One', 'Toronto', 40)")
+    let a = try fleet.device("a")
+    try await a.sync()
+    try await fleet.backup("night")
+    try await a.write("UPDATE site SET seats = 1 WHERE id = 's1'")
+    fleet.faults.inject(.cutAnswer(after: 400), .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    _ = try await a.sync()
+    fleet.faults.clear()
+    try await fleet.restore("night")
+    try await a.sync()
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+    let lost = try await a.open().errorArchive().contains { $0.reason == "lost-on-server" }
+    #expect(try lost || fleet.serverRows("site").first?[3] == 1)
   }
 
   @Test("the line is cut at every exchange of a recovery: the next sync goes on, and nothing is lost or sent twice")
