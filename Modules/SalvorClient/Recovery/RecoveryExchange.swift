@@ -158,7 +158,7 @@ struct RecoveryExchange {
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
   }
 
-  /// The recovery is done. What fails here is repeated by nobody and harms nothing.
+  /// The recovery is done. Where this fails, an operator's demand stays, and the device recovers once more.
   mutating func end(_ facts: RecoveryFacts) async {
     guard
       let response = try? await configuration.request(
