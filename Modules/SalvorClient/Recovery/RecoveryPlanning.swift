@@ -99,7 +99,8 @@ struct RecoveryPlanning {
     else { return plan }
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
     if rebuild == .nothing || incident.facts.differences.isEmpty {
-      try await rehearse(requests, &run, incident, config, &exchange, &plan)
+      // What is uploaded before is no loss.
+      try await rehearse(plan.sent > 0 ? .keep : requests, &run, incident, config, &exchange, &plan)
     }
     if rebuild != .nothing {
       plan.rowsToFetch = incident.facts.rows
@@ -108,6 +109,7 @@ struct RecoveryPlanning {
       var counts = RecoveryCounts()
       counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
       counts.upserts = incident.facts.rows
+      counts.deletes = plan.counts.deletes
       counts.lost = plan.counts.lost
       plan.counts = counts
     }
