@@ -110,10 +110,35 @@ struct RecoveryPlanning {
       counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
       counts.upserts = incident.facts.rows
       counts.deletes = plan.counts.deletes
+      if plan.sent == 0 { counts.deletes += try await rowsMadeHere() }
       counts.lost = plan.counts.lost
       plan.counts = counts
     }
     return plan
+  }
+
+  /// The rows that only this device has, by requests that a rebuilt database is without.
+  private func rowsMadeHere() async throws -> Int64 {
+    struct Row: Hashable {
+      var table: String
+      var key: Key
+    }
+    var rows: Set<Row> = []
+    var last: RequestID?
+    while true {
+      let page = try await store.requests(
+        in: [.queued, .sent, .unknownOutcome, .refused, .blocked], after: last, limit: 1000)
+      for change in page {
+        let row = Row(table: change.table, key: change.key)
+        switch change.operation {
+        case .insert: rows.insert(row)
+        case .delete: rows.remove(row)
+        case .update: break
+        }
+      }
+      guard let id = page.last?.id, id != last else { return Int64(rows.count) }
+      last = id
+    }
   }
 
   /// Fetches what differs into memory and lets the store try, in a transaction that it rolls back.
