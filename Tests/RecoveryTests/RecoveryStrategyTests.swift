@@ -36,11 +36,13 @@ private actor Gate {
 
 private let gate = Gate()
 
-private func run(_ rule: RecoveryStrategyContract.Case, _ name: String, _ stores: StorePairSubject) async throws {
+private func run(
+  _ rule: RecoveryStrategyContract.Case, _ name: String, _ stores: StorePairSubject, placeStride: Int = 1
+) async throws {
   let strategy = try #require(strategies[name])
   await gate.enter()
   do {
-    try await rule.run(RecoverySubject(strategy, stores: stores))
+    try await rule.run(RecoverySubject(strategy, stores: stores, placeStride: placeStride))
   } catch {
     await gate.leave()
     throw error
@@ -49,9 +51,11 @@ private func run(_ rule: RecoveryStrategyContract.Case, _ name: String, _ stores
 }
 
 @Suite struct RecoveryStrategyTests {
+  /// Every place where a recovery can be struck is tried on the specification; here one in four.
+  /// `salvor contract recovery-strategy` tries every place on SQLite.
   @Test("RecoveryStrategyContract on SQLite", arguments: strategies.keys.sorted(), RecoveryStrategyContract.cases)
   func keepsTheContract(_ name: String, _ rule: RecoveryStrategyContract.Case) async throws {
-    try await run(rule, name, sqliteStores)
+    try await run(rule, name, sqliteStores, placeStride: 4)
   }
 
   @Test(

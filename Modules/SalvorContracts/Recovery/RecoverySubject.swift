@@ -10,10 +10,13 @@ public struct RecoverySubject: Sendable {
   /// The client's stores recover (`RecoveringClientStore`). The server's recover, too, and give databases that go back in
   /// time (`StoreSubject.makeRestorable`).
   public var stores: StorePairSubject
+  /// Of the places where a recovery can be struck, every n-th is: 1 is all of them.
+  public var placeStride: Int
 
-  public init(_ strategy: any RecoveryStrategy, stores: StorePairSubject) {
+  public init(_ strategy: any RecoveryStrategy, stores: StorePairSubject, placeStride: Int = 1) {
     self.strategy = strategy
     self.stores = stores
+    self.placeStride = placeStride
   }
 }
 
