@@ -92,18 +92,34 @@ public actor SalvorClient {
   private func run(groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void) async -> SyncReport {
     var report = SyncReport()
     do {
-      if !isOpen { try await open() }
-      if try await resumeRecovery(progress: progress, report: &report) {
-        try await attempt(groups: groups, progress: progress, report: &report)
+      do {
+        try await session(groups: groups, progress: progress, report: &report)
+      } catch let error as SalvorError where error.code == .storageCorrupt {
+        guard try await replaceDamaged(error, strategy: nil, report: &report) else { throw error }
+        try await session(groups: groups, progress: progress, report: &report)
       }
     } catch {
-      report.error = asSalvorError(error)
-      if report.error?.code == .recoveryRequired { report.outcome = .recoveryRequired }
+      report.fail(asSalvorError(error))
     }
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
     }
     return report
+  }
+
+  private func session(
+    groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
+  ) async throws {
+    if !isOpen { try await open() }
+    if try await resumeRecovery(progress: progress, report: &report) {
+      try await attempt(groups: groups, progress: progress, report: &report)
+    }
+  }
+
+  /// The store has closed itself.
+  func reopen() async throws {
+    isOpen = false
+    try await open()
   }
 
   /// Sessions until one ends. Beginning again is always safe: an upload is resent with the same sequence ID, and a cut
@@ -146,8 +162,8 @@ public actor SalvorClient {
         let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
-        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < configuration.limits.attemptsMax,
-          !Task.isCancelled
+        let attemptsMax = configuration.limits.attemptsMax * (error.code == .overloaded ? overloadedPatience : 1)
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled
         else { throw error }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
@@ -162,12 +178,17 @@ public actor SalvorClient {
     let ceiling = Int64(100) << Int64(attempt - 1)
     let random = configuration.random.bytes(2)
     let jitter = (Int64(random[0]) << 8 | Int64(random[1])) * ceiling / 65536
-    return max(error.retryAfterMilliseconds.map { min($0, 2_000) } ?? 0, jitter)
+    // An overloaded server spreads its devices by what it asks for (semantics 9): that is waited for in full.
+    let asked = error.retryAfterMilliseconds.map { error.code == .overloaded ? min($0, 120_000) : min($0, 2_000) }
+    return max(asked ?? 0, jitter)
   }
 }
 
 /// Recoveries within one synchronization: each is against a history of the server's, and the journal guards against cycles.
 private let recoveriesMax = 4
+
+/// So many times the attempts are made where the server says that it has too much to do and when to come back.
+private let overloadedPatience = 4
 
 /// How far a synchronization is.
 public enum SyncProgress: Sendable, Hashable {

@@ -31,6 +31,11 @@ public struct SyncReport: Sendable {
 
   public init() {}
 
+  mutating func fail(_ error: SalvorError) {
+    self.error = error
+    if error.code == .recoveryRequired { outcome = .recoveryRequired }
+  }
+
   /// The exit code of the command line (interfaces.md); several hold: 5, 4, 3, 6, 0.
   public var exitCode: Int32 {
     if outcome == .recoveryRequired { return 5 }

@@ -51,6 +51,9 @@ public protocol RecoveringClientStore: ClientStore {
 
   /// Makes a whole copy that is checked before this returns; the same ID replaces itself.
   func makeCopy(id: String, reason: String) async throws -> Backup
+  /// Puts a database that cannot be read any more among the backups, and closes the store: the next `open` makes a new
+  /// one. Works without `open`.
+  func setAside(id: String, reason: String) async throws -> Backup
   /// Newest first.
   func backups() async throws -> [Backup]
   /// False: there is none.

@@ -26,7 +26,9 @@ let sqliteServer = StoreSubject<any ServerStore>(makeRestorable: {
 /// As `cp` does, the write-ahead log included. What else stands beside a database stays.
 private func replace(_ path: String, with other: String) throws {
   for suffix in ["", "-wal", "-shm"] {
-    if FileManager.default.fileExists(atPath: path + suffix) { try FileManager.default.removeItem(atPath: path + suffix) }
+    if FileManager.default.fileExists(atPath: path + suffix) {
+      try FileManager.default.removeItem(atPath: path + suffix)
+    }
     if suffix != "-shm", FileManager.default.fileExists(atPath: other + suffix) {
       try FileManager.default.copyItem(atPath: other + suffix, toPath: path + suffix)
     }

@@ -258,7 +258,7 @@ struct HostConfigurationTests {
         "salvor.json5:1: client.credentials.token: needs the environment variable A, which is not set",
         "salvor.json5:1: client.credentials.token: needs the environment variable B, which is not set",
         "salvor.json5:1: client.recovery.heal: needs the environment variable D, which is not set",
-        "salvor.json5:1: client.recovery.strategy: is what the environment gives; allowed: recreate, copy-and-resubscribe, upload-then-recreate, recover-unsynced-changes, recover-or-discard-unsynced-changes, discard-unsynced-changes, manual",
+        "salvor.json5:1: client.recovery.strategy: is what the environment gives; allowed: copy-and-resubscribe, discard-unsynced-changes, manual, recover-or-discard-unsynced-changes, recover-unsynced-changes, recreate, upload-then-recreate",
         "salvor.json5:1: client.recovery.heal: is \"${D}\"; allowed: own, all, off",
       ])
     #expect(

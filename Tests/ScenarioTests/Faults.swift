@@ -22,6 +22,12 @@ final class Faults: Sendable {
   /// Passes this many exchanges before the first fault.
   func pass(_ exchanges: Int) { count.withLock { $0 = exchanges } }
 
+  /// The network is sound again.
+  func clear() {
+    next.withLock { $0 = [] }
+    count.withLock { $0 = 0 }
+  }
+
   fileprivate func take() -> Fault? {
     let isDue = count.withLock { count in
       if count == 0 { return true }

@@ -168,6 +168,7 @@ final class Device {
   private let configuration: HostConfiguration
   private let adjust: @Sendable (inout SalvorClient.Configuration) -> Void
   private var client: SalvorClient?
+  private var isOpen = false
 
   init(
     name: String, path: String, configuration: HostConfiguration,
@@ -179,23 +180,31 @@ final class Device {
     self.configuration = configuration
   }
 
-  func open() async throws -> SalvorClient {
+  private func made() throws -> SalvorClient {
     if let client { return client }
     let client = try Host.makeClient(configuration, adjust: adjust)
-    try await client.open()
     self.client = client
     return client
   }
 
+  func open() async throws -> SalvorClient {
+    let client = try made()
+    if !isOpen { try await client.open() }
+    isOpen = true
+    return client
+  }
+
+  /// The client opens its database itself.
   @discardableResult
   func sync(_ groups: Set<String>? = nil) async throws -> SyncReport {
-    await (try open()).synchronize(groups: groups)
+    await (try made()).synchronize(groups: groups)
   }
 
   /// As a killed process leaves it: nothing in memory goes on.
   func close() async {
     await client?.close()
     client = nil
+    isOpen = false
   }
 
   func connection() throws -> SQLiteConnection {

@@ -70,7 +70,8 @@ struct Ledger {
             OR CASE WHEN ?3 IS NULL THEN operation = 'delete' ELSE instr(CAST("after" AS TEXT), ?3) > 0 END)
         """, .text(entry.table), .text(id), entry.body.map { .text($0) } ?? .null)
       if archived ?? 0 > 0 { return nil }
-      return "\(entry.table) \(id) of device \(entry.device): \(entry.body ?? "deleted"); the server has \(found?.string ?? "none")"
+      return
+        "\(entry.table) \(id) of device \(entry.device): \(entry.body ?? "deleted"); the server has \(found?.string ?? "none")"
     }
   }
 

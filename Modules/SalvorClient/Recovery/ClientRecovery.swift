@@ -104,7 +104,10 @@ extension SalvorClient {
       return false
     }
     let journal = try await RecoveryRun.journal(of: store)
-    return try await carryOut(store, journal, progress, &report) { run in try await run.begin(reason, message) }
+    return try await carryOut(store, journal, progress, &report) { run in
+      // Begun by an attempt before this one, which the network cut.
+      try await journal.state == .running ? run.resume() : run.begin(reason, message)
+    }
   }
 
   func rewind(
@@ -116,7 +119,9 @@ extension SalvorClient {
     }
     let outcome = report.outcome
     let journal = try await RecoveryRun.journal(of: store)
-    let goesOn = try await carryOut(store, journal, progress, &report) { run in try await run.rewind() }
+    let goesOn = try await carryOut(store, journal, progress, &report) { run in
+      try await journal.state == .running ? run.resume() : run.rewind()
+    }
     // A rewind is part of a normal sync (semantics 6).
     if goesOn { report.outcome = outcome }
     return goesOn
@@ -180,11 +185,70 @@ extension SalvorClient {
         try await run.beginByHand(strategy)
       }
       if goesOn { try await attempt(groups: nil, progress: progress, report: &report) }
+    } catch let error as SalvorError where error.code == .storageCorrupt && strategy != nil {
+      await replaceByHand(error, strategy, progress, &report)
     } catch {
-      report.error = asSalvorError(error)
-      if report.error?.code == .recoveryRequired { report.outcome = .recoveryRequired }
+      report.fail(asSalvorError(error))
     }
     return report
+  }
+
+  // MARK: - A damaged file
+
+  /// The file cannot be read: where the configuration names a file strategy for `local-corruption`, or a person does, the
+  /// file is set aside and a new one made. False: nothing was touched.
+  func replaceDamaged(_ error: SalvorError, strategy: String?, report: inout SyncReport) async throws -> Bool {
+    guard let store = recovering, let name = strategy ?? configuration.recovery.reasons[.localCorruption],
+      isFileStrategy(name)
+    else {
+      report.recovery = RecoverySummary(reason: .localCorruption, strategy: StrategyChain.manual, fellBackFrom: [])
+      return false
+    }
+    let id = hexadecimal(configuration.random.bytes(8))
+    let backup = try await store.setAside(id: id, reason: "damaged, before \(name)")
+    try await store.setJournal(nil)
+    try await reopen()
+    forgetServer()
+    report.outcome = .recovered
+    report.notices.append(
+      "The file was damaged (\(error.message)) It was set aside as \(backup.path); what it held and had not sent is there."
+    )
+    report.recovery = RecoverySummary(
+      reason: .localCorruption, strategy: name, fellBackFrom: [],
+      report: RecoveryReport(id: id, time: backup.time, reason: .localCorruption, strategy: name, backup: id),
+      backup: id)
+    return true
+  }
+
+  /// A strategy that makes the tables anew needs nothing of the old file.
+  private func isFileStrategy(_ name: String) -> Bool {
+    let state = ClientState(remoteID: RemoteID(from: configuration.random), principal: configuration.principal)
+    let facts = RecoveryFacts(
+      token: "", server: ServerID(from: configuration.random), incarnation: IncarnationID(from: configuration.random),
+      principal: configuration.principal, reason: nil, shared: nil, trimmed: 0,
+      head: Commit(number: 0, id: CommitID(from: configuration.random)), stored: nil, scopes: [:], rows: 0,
+      clientRecoveryEnabled: true, selfServiceRemoteDeletion: false, differences: [])
+    let incident = Incident(
+      reason: .localCorruption, message: "", facts: facts,
+      status: ClientStatus(state: state, queued: 0, inError: 0, displaced: 0, kept: 0))
+    guard case .steps(let steps) = configuration.recovery.chain[name]?.plan(for: incident) else { return false }
+    return steps.contains { if case .apply(_, let rebuild) = $0 { rebuild != .nothing } else { false } }
+  }
+
+  private func replaceByHand(
+    _ damage: SalvorError, _ strategy: String?, _ progress: @escaping @Sendable (SyncProgress) -> Void,
+    _ report: inout SyncReport
+  ) async {
+    do {
+      guard try await replaceDamaged(damage, strategy: strategy, report: &report) else {
+        throw SalvorError(
+          .usage,
+          "The file is damaged, and the strategy \(strategy ?? "") needs it. Use recreate or copy-and-resubscribe.")
+      }
+      try await attempt(groups: nil, progress: progress, report: &report)
+    } catch {
+      report.fail(asSalvorError(error))
+    }
   }
 }
 

@@ -158,7 +158,8 @@ struct RecoveryExchange {
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
   }
 
-  /// The recovery is done. False: whether the server has heard it is not known, and nobody repeats it.
+  /// The recovery is done. False: whether the server has heard it is not known; where it has not, an operator's demand
+  /// stays, and the device recovers once more.
   mutating func end(_ facts: RecoveryFacts) async -> Bool {
     guard
       let response = try? await configuration.request(

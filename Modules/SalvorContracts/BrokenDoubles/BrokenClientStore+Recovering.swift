@@ -93,6 +93,10 @@ extension BrokenClientStore: RecoveringClientStore {
       id: fault == .keepsEveryCopy ? "\(id) \(RequestStamp(from: SystemRandom()))" : id, reason: reason)
   }
 
+  public func setAside(id: String, reason: String) async throws -> Backup {
+    try await recovering.setAside(id: id, reason: reason)
+  }
+
   public func backups() async throws -> [Backup] { try await recovering.backups() }
 
   public func deleteBackup(_ id: String) async throws -> Bool { try await recovering.deleteBackup(id) }

@@ -42,7 +42,8 @@ extension RecoveryWorld {
       case .kept, .uploaded:
         try expect(
           isThere || (mayBeLostAgain && isArchived),
-          "\(what): the change of \(write.row) is not on the server; it is declared \(guarantees.unsyncedChanges.rawValue)")
+          "\(what): the change of \(write.row) is not on the server; it is declared \(guarantees.unsyncedChanges.rawValue)"
+        )
       case .archived:
         try expect(
           isArchived || (mayBeLostAgain && isThere),

@@ -163,6 +163,21 @@ extension ClientStoreContract {
       try await bench.expectRows("draft", [])
       try await bench.expectRows("stub", [["s", "a1"]])
     },
+    on(
+      ContractSchemas.groups,
+      "a client-only row kept aside never takes the place of one that the application made since",
+      rule: "semantics 9"
+    ) { bench in
+      try await bench.download(full: ["a"], rows: [("a", ["a1", .null]), ("a", ["a2", .null])])
+      try await bench.write(.insert("stub", ["id": "s", "a_id": "a1"]))
+      try await bench.download(departed: [("a", .left, ["a1"])])
+      try await bench.expectRows("stub", [])
+      try await bench.write(.insert("stub", ["id": "s", "a_id": "a2"]))
+      try await bench.download(rows: [("a", ["a3", .null])])
+      try await bench.expectRows("stub", [["s", "a2"]])
+      try await bench.download(rows: [("a", ["a1", "back"])])
+      try await bench.expectRows("stub", [["s", "a2"]])
+    },
     on(ContractSchemas.notes(), "an empty download moves the cursor", rule: "ClientStore.swift, apply") { bench in
       _ = try await bench.apply()
       _ = try await bench.apply()

@@ -47,7 +47,7 @@ extension ClientStoreContract {
         full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(
         .insert("note", ["id": "n3", "title": "mine"]), .update("note", ["n1"], ["title": "mine"]),
-        .delete("note", ["n2"]))
+        .update("note", ["n2"], ["title": "mine"]), .delete("note", ["n2"]))
       try await bench.commitUpload()
       try await bench.recover(
         Recovered(
@@ -59,6 +59,31 @@ extension ClientStoreContract {
         "kept lost-on-server delete note [n2] [id=n2, title=b, body=null] > []",
         "kept lost-on-server insert note [n3] [] > [id=n3, title=mine, body=null]",
       ])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a row that left the scope at a lost commit was not deleted",
+      rule: "semantics 4"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.download(departed: [("note", .left, ["n1"])])
+      try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
+      try await bench.expectRows("note", [["n1", "a", .null]])
+      try await bench.expectArchive([])
+    },
+    recovering(
+      ContractSchemas.notes(),
+      "recovery: what was accepted without a commit is asked for, and lost where it is not there",
+      rule: "semantics 7, keep-versions; 11.4"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
+      try await bench.upload()
+      let starts = [GroupStart(name: "default", commit: bench.commits[1])]
+      let page = try await bench.recovering.changedKeys(after: starts, place: 0, limit: 10)
+      try expectEqual(page?.queries.flatMap(\.keys), [["n1"]], "the keys asked for")
+      try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive(["kept lost-on-server insert note [n1] [] > [id=n1, title=mine, body=null]"])
     },
     recovering(
       ContractSchemas.notes(), "recovery: what the server changed since the shared commit is not lost",
@@ -187,6 +212,44 @@ extension ClientStoreContract {
       try expectEqual(changes.map(\.tag), ["visit", "visit"], "the tags sent")
     },
     recovering(
+      ContractSchemas.notes(),
+      "recovery: a lost row whose change goes with its group is lost, and the change as it was",
+      rule: "semantics 9, Merge rules"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n1", "a", "x"]), ("note", ["n3", "c", "x"])])
+      // A lost row before the deleted one, in the order of the keys, and one after it.
+      try await bench.write(
+        .beginRequest(tag: "visit"), .update("note", ["n1"], ["title": "mine"]),
+        .update("note", ["n2"], ["title": "mine"]), .update("note", ["n3"], ["title": "mine"]), .endRequest)
+      let report = try await bench.recover(
+        Recovered(
+          shared: 1, departed: [("note", .lost, ["n1"]), ("note", .deleted, ["n2"]), ("note", .lost, ["n3"])]))
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive([
+        "kept row-deleted update note [n1] [title=a] > [title=mine]",
+        "kept row-deleted update note [n2] [title=b] > [title=mine]",
+        "kept row-deleted update note [n3] [title=c] > [title=mine]",
+        "kept lost-on-server insert note [n1] [] > [id=n1, title=a, body=x]",
+        "kept lost-on-server insert note [n3] [] > [id=n3, title=c, body=x]",
+      ])
+      try expectEqual([report.counts.discarded, report.counts.lost], [1, 2], "discarded and lost")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a lost row that was changed and then deleted here stays gone",
+      rule: "semantics 6, Lost is not deleted; 9, rule 3"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.write(.delete("note", ["n1"]))
+      try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
+      try await bench.expectRows("note", [])
+      try await bench.commitUpload()
+      try await bench.expectRows("note", [])
+      try expectEqual(try await bench.store.status().queued, 0, "the queue")
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: a lost row that was deleted here leaves nothing to do",
       rule: "semantics 6, Lost is not deleted"
     ) { bench in
@@ -242,6 +305,26 @@ extension ClientStoreContract {
       try expectEqual(changes.first { $0.table == "infraction" }?.id, id, "the change's ID")
       try expectEqual(Set(changes.map(\.id)).count, 3, "the requests")
       try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
+    },
+    recovering(
+      ContractSchemas.inspections, "recovery: a lost parent that a request inserted, too, is not made a second time",
+      rule: "semantics 9, rule 4; 6, Lost is not deleted"
+    ) { bench in
+      try await bench.download(full: ["severity", "establishment", "inspection", "infraction"], rows: [])
+      try await bench.write(
+        .insert("establishment", ["id": "e1", "name": "mine"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]))
+      let waiting = try await bench.waiting()
+      try await bench.download(rows: [("establishment", ["e1", "theirs", .null])])
+      try await bench.recover(Recovered(shared: 1, departed: [("establishment", .lost, ["e1"])]))
+      try await bench.expectRows("establishment", [["e1", "mine", .null]])
+      try await bench.expectRows("inspection", [["i1", "e1", "d", .null]])
+      try expectEqual(try await bench.waiting(), waiting, "what waits, by ID")
+      try await bench.expectArchive([
+        "kept lost-on-server insert establishment [e1] [] > [id=e1, name=theirs, region=null]"
+      ])
+      try await bench.commitUpload()
+      try await bench.expectRows("establishment", [["e1", "mine", .null]])
     },
     recovering(
       ContractSchemas.inspections, "recovery: a lost row with a key of two columns is made again for its change",

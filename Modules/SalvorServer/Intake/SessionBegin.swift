@@ -76,7 +76,10 @@ extension ServerEngine {
     if admission.remote?.isResetDemanded == true { return .reset(.operatorRequested) }
     let answersAgain: Bool
     switch try await checkSequence(message, admission) {
-    case .inStep, .remoteForgotten: answersAgain = false
+    case .inStep: answersAgain = false
+    case .remoteForgotten:
+      if let loss = forgottenLoss(message, admission) { return loss }
+      answersAgain = false
     case .answerAgain: answersAgain = true
     case .historyNeeded: return .historyNeeded("sequences")
     case .reset(let reason): return .reset(reason)
@@ -92,6 +95,18 @@ extension ServerEngine {
     case .reset(let reason): .reset(reason)
     case .parted(let shared): .parted(shared)
     }
+  }
+
+  /// A remote without S may be one of a server that was restored to before its first upload, and its cursor one from
+  /// before that upload, too: then only the commit of the upload tells. Nil: this server has made every commit that the
+  /// device knows of.
+  private func forgottenLoss(_ message: BeginMessage, _ admission: Admission) -> BeginVerdict? {
+    guard configuration.historyCheck, configuration.store is any RecoveringServerStore else { return nil }
+    guard let history = message.history else { return .historyNeeded("commits") }
+    guard let newest = history.commits.max(by: { $0.number < $1.number }), let shared = admission.lastShared,
+      shared.number < newest.number
+    else { return nil }
+    return .parted(shared)
   }
 
   private func checkSequence(_ message: BeginMessage, _ admission: Admission) async throws -> SequenceVerdict {

@@ -129,7 +129,7 @@ struct Arrivals: Sendable {
   mutating func add(_ name: RowName, _ departure: Departure, _ version: Int64?) {
     rows[name] = nil
     departures[name] = departure
-    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: true)) }
+    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: departure == .deleted)) }
   }
 }
 
@@ -137,5 +137,6 @@ struct Arrivals: Sendable {
 struct BaseChange: Sendable, Hashable {
   var row: RowName
   var version: Int64
+  /// Not that it left the scope.
   var isDeleted: Bool
 }

@@ -117,9 +117,16 @@ extension ClientContent {
     var shown = Self.shown(outstanding, over: bases, schema: schema).view
     for table in schema.tables where table.maintained == .client {
       for (key, row) in before.rows(of: table.name) { shown[RowName(table: table.name, key: key)] = row }
-      for (key, row) in aside.rows(of: table.name) { shown[RowName(table: table.name, key: key)] = row }
     }
+    let waiting = aside
     aside = MemoryTables()
+    for table in schema.tables where table.maintained == .client {
+      for (key, row) in waiting.rows(of: table.name) {
+        let name = RowName(table: table.name, key: key)
+        // The application has made another row under its key: it waits on.
+        if shown[name] == nil { shown[name] = row } else { aside[name] = row }
+      }
+    }
     for table in schema.tables where table.maintained != .client {
       for name in Set(shown.rows(of: table.name).keys).map({ RowName(table: table.name, key: $0) }) {
         keepFlags(of: name, table, in: &shown, before: before)

@@ -115,10 +115,10 @@ extension ClientContent {
         for change in sent.changes {
           guard let table = schema.table(change.row.table) else { continue }
           bases[change.row] = change.applied(to: bases[change.row], of: table)
-          if let commit = results.commit {
-            baseChanges.append(
-              BaseChange(row: change.row, version: commit.number, isDeleted: bases[change.row] == nil))
-          }
+          // Without a commit the server may hold something else there, and says so with the next download.
+          let version = results.commit?.number ?? (groups[table.group]?.cursor?.number ?? 0) + 1
+          baseChanges.append(
+            BaseChange(row: change.row, version: version, isDeleted: bases[change.row] == nil))
         }
         if let place { requests.remove(at: place) }
       }

@@ -77,20 +77,21 @@ struct ClientRecovery {
 
   // MARK: Rows
 
+  /// The change by the newest commit; of one commit's changes the last.
+  private func newestChange(of name: RowName) -> BaseChange? {
+    before.baseChanges.reduce(nil) { newest, change in
+      change.row == name && change.version >= newest?.version ?? 0 ? change : newest
+    }
+  }
+
   /// The commit that last changed a row's base here, as far as this device knows.
   private func version(of name: RowName) -> Int64 {
-    let changes = before.baseChanges.filter { $0.row == name }
-    return changes.map(\.version).max() ?? before.wholeSince[before.schema.table(name.table)?.group ?? ""] ?? 0
+    newestChange(of: name)?.version ?? before.wholeSince[before.schema.table(name.table)?.group ?? ""] ?? 0
   }
 
   /// Lost is not deleted (semantics 6): what a commit made that the server has, it has not lost.
   private func isLost(_ name: RowName) -> Bool {
     order.absence == .lost && (order.shared.map { version(of: name) > $0 } ?? true)
-  }
-
-  private func wasDeleted(_ name: RowName) -> Bool {
-    let changes = before.baseChanges.filter { $0.row == name }
-    return changes.max { $0.version < $1.version }?.isDeleted == true
   }
 
   private mutating func judgeRows(_ arrivals: Arrivals) {
@@ -112,7 +113,7 @@ struct ClientRecovery {
         }
       case (nil, let new?):
         fates[name] = .changed
-        if wasDeleted(name) && isLost(name) {
+        if newestChange(of: name)?.isDeleted == true && isLost(name) {
           lost[name] = change(name, .delete, new.map { ($0.name, $0.value, .null) })
         }
       case (let old?, let new?):

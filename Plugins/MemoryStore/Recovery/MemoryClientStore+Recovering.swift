@@ -172,6 +172,10 @@ extension MemoryClientStore: RecoveringClientStore {
     }
   }
 
+  public func setAside(id: String, reason: String) throws -> Backup {
+    throw SalvorError(.usage, "A database in memory has no file to set aside.")
+  }
+
   public func backups() -> [Backup] { database.besides.backups.map(\.backup) }
 
   public func deleteBackup(_ id: String) -> Bool {

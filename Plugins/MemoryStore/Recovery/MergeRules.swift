@@ -13,10 +13,25 @@ extension ClientRecovery {
   /// They stay where they can. Rules 1, 3 and 4 are what base ⊕ requests does anyway: a row made here, a delete, and a
   /// field changed here stand over whatever the base is.
   mutating func mergeRequests() {
+    // A lost row that a request updates is made again by it: it counts as there until it is known which requests stay.
+    var standing = content.bases
+    for name in lostRows where isRemade(name) { standing[name] = before.bases[name] }
+    dropDeletesOfGoneRows(standing)
+    deletedWins(standing)
     remakeLostRows()
     remakeLostParents()
-    dropDeletesOfGoneRows()
-    deletedWins()
+  }
+
+  private func isRemade(_ name: RowName) -> Bool {
+    fates[name] == .lost && isWritable(name) && firstChange(of: name)?.change.operation == .update
+  }
+
+  /// The first outstanding change of a row.
+  private func firstChange(of name: RowName) -> (index: Int, place: Int, change: Change)? {
+    guard let index = outstanding.first(where: { content.requests[$0].rows.contains(name) }),
+      let place = content.requests[index].changes.firstIndex(where: { $0.row == name })
+    else { return nil }
+    return (index, place, content.requests[index].changes[place])
   }
 
   private mutating func archive(_ index: Int, reason: String, _ message: String) {
@@ -39,10 +54,8 @@ extension ClientRecovery {
   private mutating func remakeLostRows() {
     for name in lostRows where fates[name] == .lost && isWritable(name) {
       guard let table = content.schema.table(name.table), let base = before.bases[name],
-        let index = outstanding.first(where: { content.requests[$0].rows.contains(name) }),
-        let place = content.requests[index].changes.firstIndex(where: { $0.row == name })
+        let (index, place, change) = firstChange(of: name)
       else { continue }
-      let change = content.requests[index].changes[place]
       switch change.operation {
       case .insert: continue
       case .delete: lost[name] = nil
@@ -63,7 +76,8 @@ extension ClientRecovery {
     return change
   }
 
-  /// A lost row that a row with a request references, up to the root: a queued insert of its own.
+  /// A lost row that a row with a request references, up to the root: a queued insert of its own. One that a request
+  /// inserted over it is there already.
   private mutating func remakeLostParents() {
     let view = ClientContent.shown(
       outstanding.map { content.requests[$0] }, over: content.bases, schema: content.schema
@@ -76,7 +90,8 @@ extension ClientRecovery {
       guard let table = content.schema.table(child.table) else { continue }
       for reference in table.references {
         let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
-        guard fates[parent] == .lost, lost[parent] != nil, isWritable(parent), let base = before.bases[parent],
+        guard fates[parent] == .lost, lost[parent] != nil, view[parent] == nil, isWritable(parent),
+          let base = before.bases[parent],
           let parentTable = content.schema.table(parent.table)
         else { continue }
         lost[parent] = nil
@@ -93,8 +108,8 @@ extension ClientRecovery {
   }
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
-  private mutating func dropDeletesOfGoneRows() {
-    var view = content.bases
+  private mutating func dropDeletesOfGoneRows(_ standing: MemoryTables) {
+    var view = standing
     var idle: Set<RequestID> = []
     for index in outstanding {
       let request = content.requests[index]
@@ -102,7 +117,11 @@ extension ClientRecovery {
         change.operation == .delete && view[change.row] == nil
           && before.bases[change.row] != nil && content.bases[change.row] == nil
       }
-      if isIdle && request.state == .queued { idle.insert(request.id) }
+      if isIdle && request.state == .queued {
+        idle.insert(request.id)
+        // Whoever deletes a row does not miss it.
+        for change in request.changes { lost[change.row] = nil }
+      }
       for change in request.changes {
         guard let table = content.schema.table(change.row.table) else { continue }
         view[change.row] = change.applied(to: view[change.row], of: table)
@@ -114,10 +133,10 @@ extension ClientRecovery {
 
   /// Rule 2, deleted on the server and changed here: the delete wins. The change, the whole of its request, and what
   /// depends on it are kept in the archive.
-  private mutating func deletedWins() {
-    while let first = outstanding.first(where: { changesDeletedRow($0) }) {
+  private mutating func deletedWins(_ standing: MemoryTables) {
+    while let first = outstanding.first(where: { changesDeletedRow($0, standing) }) {
       let active = outstanding
-      let dependence = Dependence(active.map { content.requests[$0] }, on: content.bases, schema: content.schema)
+      let dependence = Dependence(active.map { content.requests[$0] }, on: standing, schema: content.schema)
       guard let place = active.firstIndex(of: first) else { return }
       for dependent in dependence.dependents(of: [place]) {
         archive(
@@ -128,8 +147,8 @@ extension ClientRecovery {
   }
 
   /// It updates a row that is not there when its turn comes, because the server deleted it.
-  private func changesDeletedRow(_ index: Int) -> Bool {
-    var view = content.bases
+  private func changesDeletedRow(_ index: Int, _ standing: MemoryTables) -> Bool {
+    var view = standing
     for other in outstanding {
       for change in content.requests[other].changes {
         guard let table = content.schema.table(change.row.table) else { continue }

@@ -5,10 +5,11 @@ import SalvorWire
 
 /// Displaced requests: their changes with all values, out of the log and the rows, until they can stand again.
 extension StoreContext {
-  /// Freezes one change of a request that is displaced.
-  func archive(_ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64])
-    throws
-  {
+  /// Freezes one change of a request that is displaced, or kept for a reason.
+  func archive(
+    _ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64],
+    state: RequestState = .displaced, reason: String? = nil, message: String? = nil
+  ) throws {
     let slots: [Int]
     var before: [Value] = []
     var after: [Value] = []
@@ -26,15 +27,16 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, needs, state, at)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, 'displaced', ?13)
+      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, needs, state, reason, message, at)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?17, ?13)
       """,
       [
         .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
         .text(payload(before)), .text(payload(after)), .integer(clock.now()),
-        .text(needs.map(String.init).joined(separator: ",")),
+        .text(needs.map(String.init).joined(separator: ",")), .text(state.rawValue),
+        reason.map { .text($0) } ?? .null, message.map { .text($0) } ?? .null,
       ])
   }
 

@@ -75,10 +75,9 @@ final class BaseVersions {
     )
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
-      // Of several entries the newest counts: SQLite takes bare columns from the row with the maximum.
+      // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
       try connection.run(
-        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted FROM (SELECT *, max(id) FROM salvor_history GROUP BY t, \(values))"
-      )
+        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted FROM salvor_history ORDER BY version, id")
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
     for table in context.catalog.tables {

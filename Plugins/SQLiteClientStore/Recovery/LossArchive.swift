@@ -37,10 +37,9 @@ final class LossArchive {
     var entry = step
     entry.seq = counter
     let range = RequestRange(first: counter, last: counter)
-    try context.archive(entry, of: range, table, key, needs: [])
-    try context.connection.run(
-      "UPDATE salvor_archive SET state = 'kept', reason = 'lost-on-server', message = ?2 WHERE first = ?1",
-      .integer(counter), "The server acknowledged this and has lost it. Reapply it, or delete the entry.")
+    try context.archive(
+      entry, of: range, table, key, needs: [], state: .kept, reason: "lost-on-server",
+      message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
   }
 }

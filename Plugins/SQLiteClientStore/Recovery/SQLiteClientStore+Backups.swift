@@ -49,6 +49,11 @@ extension SQLiteClientStore {
     connection.clearStatementCache()
     let copy = try SQLiteConnection(backup.path, mode: .readOnly)
     defer { copy.close() }
+    guard try copy.scalar("PRAGMA quick_check(1)")?.string == "ok" else {
+      throw SalvorError(
+        .storageCorrupt, "The backup is a damaged file that was set aside: it cannot be put back. Take another one.",
+        context: ["file": backup.path])
+    }
     try copy.backup(into: connection)
     try reopen(setup, connection)
   }

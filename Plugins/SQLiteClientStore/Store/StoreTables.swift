@@ -21,8 +21,9 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
     CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, needs TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
-    -- The bases that a download or an acknowledgement changed: a row's version is its newest entry's. deleted: 1, of a row
-    -- that left the scope 2.
+    CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
+    -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
+    -- deleted: 1, of a row that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
     -- Tables that were made anew with other columns: the archive has changes of them. Their slots stay in salvor_column.
     CREATE TABLE IF NOT EXISTS salvor_retired_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL, keys INTEGER NOT NULL);

@@ -103,11 +103,14 @@ struct Installation {
       return !table.columns.contains { $0.name.lowercased() == column.lowercased() } && !column.contains(", ")
         && known[refusal.table]?.columns.contains(column) != true
     }
-    let dropped = known.keys.filter { name in !schema.tables.contains { $0.name == name } }.sorted()
+    // One that the operator has dropped in the database, too, is meant to be gone: devices find it out (semantics 6).
+    let dropped = try known.keys.filter { name in
+      try !schema.tables.contains { $0.name == name } && connection.tableShape(name) != nil
+    }.sorted()
     if let first = dropped.first {
       throw SalvorError(
         .schemaRefused,
-        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back.",
+        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, or drop the table in the database.",
         context: ["table": first])
     }
     try comparison.check()

@@ -14,17 +14,20 @@ import Synchronization
 #endif
 
 /// A module as the command line names it: kind, name, options.
-struct ContractModule: Sendable {
+final class ContractModule: Sendable {
   let factory: ModuleFactory
   private let options: String
   private let context: ModuleContext
+  /// Removed when the run is over: a product outlives what made it.
+  private let folders = Mutex<[ScratchFolder]>([])
 
   init(_ kind: String, _ name: String, _ invocation: Invocation) throws {
     guard let kind = ModuleKind(rawValue: kind) else {
       let known = ModuleKind.allCases.map(\.rawValue)
       throw SalvorError(
         .usage,
-        "There is no kind of module \"\(kind)\"\(suggestion(kind, among: known)) Kinds: \(known.joined(separator: ", ")).")
+        "There is no kind of module \"\(kind)\"\(suggestion(kind, among: known)) Kinds: \(known.joined(separator: ", "))."
+      )
     }
     factory = try invocation.registry.factory(kind, name)
     let hasPath = factory.descriptor.options.contains { $0.name == "path" }
@@ -41,13 +44,13 @@ struct ContractModule: Sendable {
   /// How to make products that have one database, which nobody has used before.
   func maker<Product>(_ type: Product.Type) throws -> @Sendable () throws -> Product {
     let folder = try ScratchFolder()
+    folders.withLock { $0.append(folder) }
     let options = options.split(separator: "{file}", omittingEmptySubsequences: false)
       .joined(separator: folder.file("database"))
-    return { try make(type, options, folder) }
+    return { try self.make(type, options) }
   }
 
-  /// - Parameter folder: stays as long as somebody can make products in it.
-  private func make<Product>(_ type: Product.Type, _ options: String, _ folder: ScratchFolder) throws -> Product {
+  private func make<Product>(_ type: Product.Type, _ options: String) throws -> Product {
     let value: ConfigurationValue
     do {
       value = try JSON5Reader.read(Array(options.utf8), file: "--options")

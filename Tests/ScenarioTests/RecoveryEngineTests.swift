@@ -1,0 +1,290 @@
+import SQLiteSupport
+import SalvorClient
+import SalvorModel
+import SalvorStorage
+import Testing
+
+private let tables = ["severity", "site", "visit"]
+
+/// A server with ten sites that was put back to the night before, and a device that has gone on since.
+private func badDay(
+  recovery: String = "", server: String = "authentication: { module: \"none\" },",
+  adjust: @escaping @Sendable (inout SalvorClient.Configuration) -> Void = { _ in }
+) async throws -> (Fleet, Device) {
+  let fleet = try Fleet(serverOptions: server)
+  try await fleet.start()
+  try fleet.serverConnection().execute(
+    "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT 's' || i, 'Site ' || i, 'Toronto', 40 FROM n"
+  )
+  let a = try fleet.device("a", recovery: recovery, adjust: adjust)
+  try await a.sync()
+  try await a.write("UPDATE site SET seats = 1 WHERE id = 's0'")
+  try await a.sync()
+  try await fleet.backup("night")
+  try await a.write("UPDATE site SET seats = 2 WHERE id = 's0'")
+  try await a.sync()
+  try await a.write("INSERT INTO site (id, name) VALUES ('mine', 'offline')", "INSERT INTO draft VALUES ('d', 'own')")
+  try await fleet.restore("night")
+  return (fleet, a)
+}
+
+@Suite("The recovery engine (semantics 9)")
+struct RecoveryEngineTests {
+  @Test("beforeReset and afterReset are told which reset happened, once each, and the state from before can be read")
+  func callbacks() async throws {
+    let seen = Box<RecoveryConfiguration.Notice>()
+    let (fleet, a) = try await badDay { configuration in
+      configuration.clientResetMode = .recoverUnsyncedChanges(
+        beforeReset: { seen.append($0) }, afterReset: { seen.append($0) })
+    }
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(seen.values.map(\.reason) == [.serverRestored, .serverRestored])
+    #expect(Set(seen.values.map(\.strategy)) == ["recover-unsynced-changes"])
+    #expect(seen.values.map { $0.before == nil } == [true, false])
+    #expect(seen.values.allSatisfy { $0.database == a.path })
+    let before = try #require(seen.values.last?.before)
+    #expect(try rows(of: "site", in: before).first { $0[0] == "s0".value }?[3] == 2)
+    #expect(try a.rows("site").first { $0[0] == "s0".value }?[3] == 1)
+    try await a.sync()
+    #expect(seen.values.count == 2)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("a failing beforeReset stops the recovery with nothing touched; the next sync tries again")
+  func failingBeforeReset() async throws {
+    let attempts = Box<Int>()
+    let (fleet, a) = try await badDay { configuration in
+      configuration.recovery.beforeReset = { _ in
+        attempts.append(1)
+        if attempts.values.count == 1 { throw SalvorError(.failed, "not now") }
+      }
+    }
+    let before = try a.rows("site")
+    let report = try await a.sync()
+    #expect(report.exitCode == 5)
+    #expect(report.error?.message.contains("not now") == true)
+    #expect(try a.rows("site") == before)
+    #expect(try await a.sync().outcome == .recovered)
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("the manual handler of the client comes before the error handler; either alone runs (realm-client-reset-mode)")
+  func handlers() async throws {
+    for (manual, error) in [(true, true), (true, false), (false, true), (false, false)] {
+      let seen = Box<String>()
+      let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"") { configuration in
+        if manual { configuration.recovery.manualClientResetHandler = { _ in seen.append("manual") } }
+        if error { configuration.recovery.errorHandler = { _ in seen.append("error") } }
+      }
+      let report = try await a.sync()
+      #expect(report.outcome == .recoveryRequired, "\(String(describing: report.error))")
+      #expect(seen.values == (manual ? ["manual"] : error ? ["error"] : []))
+      await fleet.stop()
+    }
+  }
+
+  @Test(
+    "a plan writes nothing and says what then happens",
+    arguments: ["recover-unsynced-changes", "discard-unsynced-changes"])
+  func plan(strategy: String) async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"\(strategy)\"")
+    let before = try a.rows("site")
+    let plan = try await a.open().recoveryPlan()
+    #expect(plan.reason == .serverRestored)
+    #expect(plan.strategy == strategy)
+    #expect(try a.rows("site") == before)
+    #expect(try await a.open().status().recovery.state == .none)
+    #expect(try await a.open().backups() == [])
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(report.recovery?.report?.counts == plan.counts)
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+    #expect(try await a.open().recoveryPlan().reason == nil)
+  }
+
+  @Test("upload-then-recreate waits for the administrator, uploads everything, and recreates")
+  func uploadThenRecreate() async throws {
+    for selfService in [false, true] {
+      let (fleet, a) = try await badDay(
+        recovery:
+          "strategy: \"upload-then-recreate\", options: { \"upload-then-recreate\": { then: \"copy-and-resubscribe\" } }",
+        server:
+          "authentication: { module: \"none\" }, recovery: { selfServiceRemoteDeletion: \(selfService) },")
+      let old = try await a.open().status().state.remoteID
+      if !selfService {
+        let waiting = try await a.sync()
+        #expect(waiting.exitCode == 5)
+        #expect(waiting.error?.message.contains("salvor remotes delete \(old)") == true)
+        #expect(try await a.open().status().recovery.state == .unfinished)
+        #expect(try await a.open().status().recovery.step == "forget")
+        #expect(try await a.sync().exitCode == 5)
+        #expect(try await fleet.server?.engine.delete(remote: old) == true)
+      }
+      let report = try await a.sync()
+      #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+      #expect(report.uploaded == 1)
+      try await a.sync()
+      try fleet.expectEqual(tables, [a])
+      #expect(try fleet.serverRows("site").contains { $0[0] == "mine".value })
+      #expect(try a.rows("draft").count == 1)
+      #expect(try await a.open().status().state.remoteID != old)
+    }
+  }
+
+  @Test("where the server's operator has switched client recovery off, the recover strategies fall through")
+  func clientRecoveryDisabled() async throws {
+    for (strategy, outcome) in [
+      ("recover-unsynced-changes", SyncReport.Outcome.recoveryRequired),
+      ("recover-or-discard-unsynced-changes", .recovered),
+    ] {
+      let (fleet, a) = try await badDay(
+        recovery: "strategy: \"\(strategy)\"",
+        server: "authentication: { module: \"none\" }, recovery: { clientRecoveryEnabled: false },")
+      let report = try await a.sync()
+      #expect(report.outcome == outcome)
+      #expect(report.recovery?.fellBackFrom == [strategy])
+      guard outcome == .recovered else { continue }
+      #expect(report.recovery?.strategy == "discard-unsynced-changes")
+      try fleet.expectEqual(tables, [a])
+      #expect(try await a.open().errorArchive().contains { $0.reason == "discarded" && $0.key == ["mine".value] })
+    }
+  }
+
+  @Test("an upload that was acknowledged, and a server restored to before the first one: the loss is found, and is no gap")
+  func lossBeforeTheFirstUpload() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'One', 'Toronto', 40)")
+    let a = try fleet.device("a")
+    try await a.sync()
+    try await fleet.backup("night")
+    try await a.write("UPDATE site SET seats = 1 WHERE id = 's1'")
+    fleet.faults.inject(.cutAnswer(after: 400), .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    _ = try await a.sync()
+    fleet.faults.clear()
+    try await fleet.restore("night")
+    try await a.sync()
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+    let lost = try await a.open().errorArchive().contains { $0.reason == "lost-on-server" }
+    #expect(try lost || fleet.serverRows("site").first?[3] == 1)
+  }
+
+  @Test("the line is cut at every exchange of a recovery: the next sync goes on, and nothing is lost or sent twice")
+  func cutAtEveryExchange() async throws {
+    for place in 0..<16 {
+      let (fleet, a) = try await badDay()
+      fleet.faults.pass(place / 2)
+      // The request, or the answer, is lost, and so is every attempt after it.
+      fleet.faults.inject(place % 2 == 0 ? .loseRequest : .loseAnswer, .loseRequest, .loseRequest, .loseRequest)
+      let cut = try await a.sync()
+      #expect(cut.error == nil || cut.error?.code == .unreachable)
+      fleet.faults.clear()
+      await a.close()
+      let report = try await a.sync()
+      #expect(report.error == nil, "\(place): \(String(describing: report.error))")
+      try await a.sync()
+      try fleet.expectEqual(tables, [a])
+      #expect(try fleet.serverRows("site").contains { $0[0] == "mine".value })
+    }
+  }
+
+  @Test("the server is restored again in the middle of a recovery")
+  func restoredAgain() async throws {
+    let (fleet, a) = try await badDay()
+    fleet.faults.pass(4)
+    fleet.faults.inject(.loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error?.code == .unreachable)
+    #expect(try await a.open().status().recovery.state == .unfinished)
+    fleet.faults.clear()
+    let b = try fleet.device("b")
+    try await b.sync()
+    try await b.write("UPDATE site SET city = 'Guelph' WHERE id = 's3'")
+    try await b.sync()
+    try await fleet.restore("night")
+    let report = try await a.sync()
+    #expect(report.error == nil, "\(String(describing: report.error))")
+    try await a.sync()
+    try await b.sync()
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test(
+    "a destructive schema change: in-place strategies name it and fall through; recreate succeeds on the new schema")
+  func schemaChange() async throws {
+    for strategy in ["recover-unsynced-changes", "recreate", "copy-and-resubscribe"] {
+      let fleet = try Fleet()
+      try await fleet.start()
+      let a = try fleet.device("a", recovery: "reasons: { \"schema-incompatible\": \"\(strategy)\" }")
+      try await a.sync()
+      try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'one')")
+      try await a.sync()
+      try await a.write("UPDATE site SET name = 'two' WHERE id = 's1'")
+      await fleet.stop()
+      try fleet.serverConnection().execute(
+        "DROP TABLE visit; DROP TABLE site; CREATE TABLE site (id TEXT NOT NULL PRIMARY KEY, title TEXT NOT NULL); INSERT INTO site VALUES ('s9', 'nine')"
+      )
+      fleet.schemaText = """
+        { version: 2, groups: { reference: {}, visits: {} }, tables: {
+            severity: { maintained: "server", group: "reference", primaryKey: "id", columns: { id: "integer", name: "text" } },
+            site: { maintained: "dual", group: "visits", primaryKey: "id", columns: { id: "text", title: "text" } },
+            draft: { maintained: "client", primaryKey: "id", columns: { id: "text", body: "text?" } } } }
+        """
+      try await fleet.start()
+      let report = try await a.sync()
+      if strategy == "recover-unsynced-changes" {
+        #expect(report.outcome == .recoveryRequired)
+        #expect(report.recovery?.fellBackFrom == [strategy])
+        #expect(report.notices.contains { $0.contains("site, column name") })
+        continue
+      }
+      #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+      #expect(try a.rows("site") == [["s9".value, "nine".value]])
+      #expect(try await a.open().errorArchive().contains { $0.state == .kept })
+      try await a.write("INSERT INTO site VALUES ('s10', 'ten')")
+      #expect(try await a.sync().error == nil)
+      #expect(try fleet.serverRows("site").count == 2)
+    }
+  }
+
+  @Test("a damaged file: recreate, where it is named for local-corruption, sets it aside and makes a new one")
+  func localCorruption() async throws {
+    let (fleet, a) = try await badDay(recovery: "reasons: { \"local-corruption\": \"recreate\" }")
+    await a.close()
+    for suffix in ["-wal", "-shm"] { removeFile(a.path + suffix) }
+    try writeText(String(repeating: "this is no database. ", count: 1000), to: a.path)
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(report.recovery?.reason == .localCorruption)
+    try fleet.expectEqual(tables, [a])
+    let backup = try #require(try await a.open().backups().first)
+    await #expect(throws: SalvorError.self) { try await a.open().restoreBackup(backup.id) }
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("a backup of a recovery puts the database back; the next sync finds it rewound and recovers it")
+  func restoringABackup() async throws {
+    for strategy in ["recover-unsynced-changes", "copy-and-resubscribe"] {
+      let (fleet, a) = try await badDay(
+        recovery: "strategy: \"\(strategy)\", reasons: { \"client-rewound\": \"recover-unsynced-changes\" }")
+      let before = try a.rows("site")
+      let report = try await a.sync()
+      #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+      let id = try #require(report.recovery?.backup)
+      try await a.open().restoreBackup(id)
+      #expect(try a.rows("site") == before)
+      let again = try await a.sync()
+      #expect(again.error == nil, "\(String(describing: again.error))")
+      #expect(again.recovery?.reason == .clientRewound)
+      try await a.sync()
+      try fleet.expectEqual(tables, [a])
+    }
+  }
+}
+
+private func rows(of table: String, in path: String) throws -> [[Value]] {
+  try SQLiteConnection(path, mode: .readOnly).rows("SELECT * FROM \(quoted(table)) ORDER BY 1")
+}
