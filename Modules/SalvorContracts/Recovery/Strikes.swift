@@ -164,6 +164,9 @@ actor StruckStore: RecoveringClientStore {
   func makeCopy(id: String, reason: String) async throws -> Backup {
     try await write().makeCopy(id: id, reason: reason)
   }
+  func setAside(id: String, reason: String) async throws -> Backup {
+    try await write().setAside(id: id, reason: reason)
+  }
   func backups() async throws -> [Backup] { try await read().backups() }
   func deleteBackup(_ id: String) async throws -> Bool { try await write().deleteBackup(id) }
   func restoreBackup(_ id: String) async throws { try await write().restoreBackup(id) }
