@@ -10,7 +10,7 @@ public struct RecoverySubject: Sendable {
   /// The client's stores recover (`RecoveringClientStore`). The server's recover, too, and give databases that go back in
   /// time (`StoreSubject.makeRestorable`).
   public var stores: StorePairSubject
-  /// Of the places where a recovery can be struck, every n-th is: 1 is all of them.
+  /// Of the places where a recovery can be struck, one in so many is; 1: all of them are.
   public var placeStride: Int
 
   public init(_ strategy: any RecoveryStrategy, stores: StorePairSubject, placeStride: Int = 1) {
