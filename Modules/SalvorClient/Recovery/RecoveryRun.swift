@@ -217,9 +217,10 @@ struct RecoveryRun {
     guard let done else {
       throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
     }
-    let summary = try await finish(done, incarnation: incident.facts.incarnation)
-    await exchange.end(incident.facts)
-    return .recovered(summary)
+    // First the server, then the journal: a demand that the server still makes is met again, as the first time.
+    let isHeard = await exchange.end(incident.facts)
+    let isMet = isHeard || incident.reason != .operatorRequested
+    return .recovered(try await finish(done, incarnation: isMet ? incident.facts.incarnation : nil))
   }
 
   private mutating func copy() async throws {
