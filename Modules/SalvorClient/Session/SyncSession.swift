@@ -45,7 +45,8 @@ struct SyncSession {
 
   private mutating func runSession(groups: Set<String>?) async throws {
     let session = try await store.beginSession(groups: groups)
-    report.notices = session.notices
+    // A session that is begun again says the same again; what a recovery before it said stays.
+    report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {
       requirement = (
         .clientRewound, "This database is older than its identity file: it was put back from a copy."
@@ -78,7 +79,11 @@ struct SyncSession {
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
     var message = begin(session, groups: try await closure(groups))
-    if !downloads { message.groups = [] }
+    if !downloads {
+      // A recovery uploads to whichever server there is now: it knows what has parted.
+      message.groups = []
+      message.server = nil
+    }
     let download = downloadName(message.groups)
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?
