@@ -126,8 +126,9 @@ let package = Package(
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
-        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+        "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
       ],
       path: "Tools/salvor-bench"),
 

@@ -9,7 +9,10 @@ import Testing
   @Test(
     "The commands of a page run as they stand, and print what the page says",
     .enabled(if: programs.allSatisfy(Built.has)),
-    arguments: ["README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/reference/protocol.md"])
+    arguments: [
+      "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
+      "docs/reference/protocol.md",
+    ])
   func commandsOfAPageRun(page: String) async throws {
     let text = try String(contentsOf: Built.root.appendingPathComponent(page), encoding: .utf8)
     let blocks = Block.all(of: text)

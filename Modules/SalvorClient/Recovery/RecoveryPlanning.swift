@@ -44,6 +44,11 @@ extension RecoveryFacts {
     let isAhead = status.state.groups.contains { ($0.cursor?.number ?? 0) > (shared?.number ?? 0) }
     return isAhead ? .serverRestored : nil
   }
+
+  /// Whether a restored server would let this device rewind inside a normal sync (semantics 6) instead of refusing it.
+  func passesSequenceCheck(of state: ClientState) -> Bool {
+    shared != nil && (stored == nil || stored == state.previous || stored == state.current)
+  }
 }
 
 /// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched into
@@ -81,7 +86,9 @@ struct RecoveryPlanning {
     if found == nil, strategy == nil { return plan }
     var incident = asked
     incident.reason = found ?? .operatorRequested
-    let isRewind = strategy == nil && asked.facts.reason == nil && found == .serverRestored
+    let isRewind =
+      strategy == nil && run.journal.state == .none && found == .serverRestored
+      && asked.facts.passesSequenceCheck(of: asked.status.state)
     let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
     plan.steps = steps.map(\.name)
     plan.sent = steps.contains(.upload) ? incident.status.queued : 0
@@ -90,13 +97,55 @@ struct RecoveryPlanning {
         if case .apply(let requests, let rebuild) = step { (requests, rebuild) } else { nil }
       }).first
     else { return plan }
-    guard rebuild == .nothing else {
-      plan.rowsToFetch = incident.facts.rows
-      plan.counts.upserts = incident.facts.rows
-      let all = incident.status.queued + incident.status.inError + incident.status.displaced
-      plan.counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
-      return plan
+    // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
+    if rebuild == .nothing || incident.facts.differences.isEmpty {
+      // What is uploaded before is no loss.
+      try await rehearse(plan.sent > 0 ? .keep : requests, &run, incident, config, &exchange, &plan)
     }
+    if rebuild != .nothing {
+      plan.rowsToFetch = incident.facts.rows
+      plan.bytes = nil
+      let all = incident.status.queued + incident.status.inError + incident.status.displaced
+      var counts = RecoveryCounts()
+      counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
+      counts.upserts = incident.facts.rows
+      counts.deletes = plan.counts.deletes
+      if plan.sent == 0 { counts.deletes += try await rowsMadeHere() }
+      counts.lost = plan.counts.lost
+      plan.counts = counts
+    }
+    return plan
+  }
+
+  /// The rows that only this device has, by requests that a rebuilt database is without.
+  private func rowsMadeHere() async throws -> Int64 {
+    struct Row: Hashable {
+      var table: String
+      var key: Key
+    }
+    var rows: Set<Row> = []
+    var last: RequestID?
+    while true {
+      let page = try await store.requests(
+        in: [.queued, .sent, .unknownOutcome, .refused, .blocked], after: last, limit: 1000)
+      for change in page {
+        let row = Row(table: change.table, key: change.key)
+        switch change.operation {
+        case .insert: rows.insert(row)
+        case .delete: rows.remove(row)
+        case .update: break
+        }
+      }
+      guard let id = page.last?.id, id != last else { return Int64(rows.count) }
+      last = id
+    }
+  }
+
+  /// Fetches what differs into memory and lets the store try, in a transaction that it rolls back.
+  private func rehearse(
+    _ requests: RecoveryOrder.Requests, _ run: inout RecoveryRun, _ incident: Incident, _ config: SyncConfig?,
+    _ exchange: inout RecoveryExchange, _ plan: inout RecoveryPlan
+  ) async throws {
     var staged: [[UInt8]] = []
     var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
     let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { bytes, _ in
@@ -108,11 +157,10 @@ struct RecoveryPlanning {
     journal.isByHand = true
     journal.newRemoteID = RemoteID(from: configuration.random)
     let report = try await store.rehearse(
-      run.order(requests, rebuild, incident, starts, groups, journal, config), staged: staged)
+      run.order(requests, .nothing, incident, starts, groups, journal, config), staged: staged)
     plan.counts = report.counts
     plan.rowsToFetch = report.counts.upserts
     plan.bytes = Int64(staged.reduce(0) { $0 + $1.count })
-    return plan
   }
 
   private func decide(

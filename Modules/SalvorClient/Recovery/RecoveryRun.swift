@@ -248,8 +248,11 @@ struct RecoveryRun {
 
   /// Everything that waits, with nothing downloaded.
   private mutating func upload(_ incident: Incident) async throws {
-    try await store.takeBackUpload(
-      previous: incident.status.state.previous, shared: incident.facts.shared?.number)
+    if journal.parting == nil {
+      journal.parting = incident.facts.shared?.number ?? -1
+      try await save()
+    }
+    try await store.takeBackUpload(previous: incident.status.state.previous, shared: parting(incident, journal))
     await exchange.leave(incident.facts)
     hasLeft = true
     var session = SyncSession(
@@ -297,10 +300,18 @@ struct RecoveryRun {
     return RecoveryOrder(
       id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
       absence: RecoveryFetch.absence(incident.reason), starts: starts, groups: groups,
-      previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
+      previous: isNewRemote ? nil : incident.facts.stored, shared: parting(incident, journal),
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
       removedShareMax: journal.isByHand ? nil : 0.5, keepsBeforeImages: journal.backup == nil)
+  }
+
+  /// The newest commit that both made before they parted. An upload of this recovery's own makes a newer one, which is not.
+  private func parting(_ incident: Incident, _ journal: RecoveryJournal) -> Int64? {
+    let shared = incident.facts.shared?.number
+    guard let began = journal.parting else { return shared }
+    let number = min(began, shared ?? -1)
+    return number < 0 ? nil : number
   }
 
   // MARK: - Waiting and finishing

@@ -45,7 +45,8 @@ struct SyncSession {
 
   private mutating func runSession(groups: Set<String>?) async throws {
     let session = try await store.beginSession(groups: groups)
-    report.notices = session.notices
+    // A session that is begun again says the same again; what a recovery before it said stays.
+    report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {
       requirement = (
         .clientRewound, "This database is older than its identity file: it was put back from a copy."

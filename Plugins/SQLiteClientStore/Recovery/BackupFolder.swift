@@ -23,6 +23,8 @@ struct BackupFolder {
     var number: Int64
     /// Before-images: the highest counter when they were made.
     var counter: Int64
+    /// Before-images: the newest commit that was known when the recovery was done, -1 for none; nil: not written down.
+    var commit: Int64?
   }
 
   // MARK: Files
@@ -74,7 +76,7 @@ struct BackupFolder {
       "id": .string(description.backup.id), "time": .integer(description.backup.time),
       "content": .string(description.backup.content.rawValue), "reason": .string(description.backup.reason),
       "bytes": .integer(description.backup.bytes), "number": .integer(description.number),
-      "counter": .integer(description.counter),
+      "counter": .integer(description.counter), "commit": description.commit.map(JSONValue.integer) ?? .null,
     ]
     try DurableFile.write(json.bytes + [0x0A], to: self.description(description.backup.id), "backup's description")
   }
@@ -156,5 +158,6 @@ extension BackupFolder.Description {
       bytes: try json.integer("bytes"), path: folder.data(id, content))
     number = try json.integer("number")
     counter = try json.integer("counter")
+    commit = json["commit"]?.integer
   }
 }

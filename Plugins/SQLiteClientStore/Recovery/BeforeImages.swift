@@ -34,7 +34,8 @@ struct BeforeImages {
       BackupFolder.Description(
         backup: Backup(
           id: order.id, time: time, content: .beforeImages, reason: order.reason.rawValue,
-          bytes: Int64(changeset.count), path: path), number: try folder.nextNumber(), counter: counter))
+          bytes: Int64(changeset.count), path: path), number: try folder.nextNumber(), counter: counter,
+        commit: try connection.integer("SELECT max(number) FROM salvor_commit") ?? -1))
     return report
   }
 
@@ -67,6 +68,10 @@ struct BeforeImages {
         throw SalvorError(
           .notFound, "The before-images of the recovery \(description.backup.id) are not there any more.",
           context: ["file": description.backup.path])
+      }
+      // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
+      if let commit = description.commit {
+        try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
       }
       try connection.undo(bytes)
     }

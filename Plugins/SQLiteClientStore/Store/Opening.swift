@@ -152,15 +152,22 @@ struct Opening {
   }
 
   func write(_ config: SyncConfig, delivered: Bool) throws {
-    try connection.run("DELETE FROM salvor_sync_config")
-    for (place, entry) in config.entries.enumerated() {
-      try connection.run(
-        "INSERT INTO salvor_sync_config VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    let rows = config.entries.enumerated().map { place, entry -> [Value] in
+      [
         .integer(Int64(place)), .text(entry.table.name), .text(TableDefinition.json(entry.table).text),
         .text(entry.fetchPath), entry.uploadPath.map { .text($0) } ?? .null,
         entry.parameterName.map { .text($0) } ?? .null, .text(entry.upsertStatement), .text(entry.deleteStatement),
         .integer(entry.fetchOrder), .integer(entry.uploadOrder), .integer(entry.upsertOrder),
-        .integer(entry.deleteOrder))
+        .integer(entry.deleteOrder),
+      ]
+    }
+    // An opening that changes nothing writes nothing: a plan leaves the file as it was.
+    if try connection.rows("SELECT * FROM salvor_sync_config ORDER BY place") != rows {
+      try connection.run("DELETE FROM salvor_sync_config")
+      for row in rows {
+        try connection.run(
+          "INSERT INTO salvor_sync_config VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)", row)
+      }
     }
     let head = (config.json.members ?? []).filter { $0.key != "tables" }
     try connection.setState(.configHead, JSONValue.object(head).text)

@@ -30,7 +30,7 @@ extension SQLiteConnection {
   func setState(_ name: StateName, _ value: Value?) throws {
     if let value, value != .null {
       try run(
-        "INSERT INTO salvor_state (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        "INSERT INTO salvor_state (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value IS NOT excluded.value",
         .text(name.rawValue), value)
     } else {
       try run("DELETE FROM salvor_state WHERE name = ?1", .text(name.rawValue))

@@ -30,7 +30,7 @@ final class Workspace: Sendable {
 
   init(
     schema: String = Workspace.schema, authentication: String = #"{ module: "none" }"#,
-    serverLimits: String = "{}"
+    serverLimits: String = "{}", serverOptions: String = ""
   ) throws {
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -44,6 +44,7 @@ final class Workspace: Sendable {
           compression: ["gzip"],
           authentication: \(authentication),
           limits: \(serverLimits),
+          \(serverOptions)
         },
       }
       """
@@ -59,7 +60,8 @@ final class Workspace: Sendable {
 
   /// A device in a directory of its own.
   func device(
-    _ name: String, url: String, credentials: String? = nil, limits: String = "{}", schema: String? = nil
+    _ name: String, url: String, credentials: String? = nil, limits: String = "{}", schema: String? = nil,
+    recovery: String = "{}"
   ) throws -> Device {
     let folder = directory.appendingPathComponent(name)
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -70,7 +72,7 @@ final class Workspace: Sendable {
     }
     let device = Device(
       directory: folder, schemaPath: schemaPath, credentials: credentials ?? "{ principal: \"\(name)\" }",
-      limits: limits)
+      limits: limits, recovery: recovery)
     try device.connect(to: url)
     return device
   }
@@ -144,6 +146,7 @@ struct Device: Sendable {
   let schemaPath: String
   let credentials: String
   let limits: String
+  let recovery: String
 
   var database: String { directory.appendingPathComponent("field.db").path }
 
@@ -157,6 +160,7 @@ struct Device: Sendable {
           transport: { module: "http", url: "\(url)", compression: "gzip" },
           credentials: \(credentials),
           limits: \(limits),
+          recovery: \(recovery),
         },
       }
       """
