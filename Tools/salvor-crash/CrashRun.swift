@@ -36,11 +36,14 @@ struct CrashRun {
       "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < \(Place.rowsAtFirst - 1)) SELECT 's' || i, 'at first' FROM n"
     )
     server.close()
-    let usual = try measure()
+    var usual = try measure()
     try place.backup()
     // Killed before they did anything, and killed in the middle: what ends by itself does not count.
     while figures.kills + figures.serverKills < kills, lost.isEmpty {
+      let missed = figures.missed
       try strike(usual)
+      // Moments follow how fast this machine is now.
+      usual *= figures.missed > missed ? 0.85 : 1.1
       let count = figures.kills + figures.serverKills
       if count % Self.killsPerCheck == 0 || count == kills { try check() }
       progress("\(count) of \(kills) kills, \(figures.restores) restores, \(lost.count) lost")
