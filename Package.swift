@@ -62,7 +62,7 @@ let package = Package(
     module("SalvorClient", protocols + ["SalvorRecovery"]),
     module("SalvorServer", protocols),
     module("SalvorHost", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
-    module("SalvorContracts", protocols + ["SalvorRecovery"]),
+    module("SalvorContracts", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
@@ -117,14 +117,18 @@ let package = Package(
     .executableTarget(
       name: "salvor",
       dependencies: [
-        "SalvorModel", "SalvorWire", "SalvorTransport", "SalvorHost", "StandardModules", "TokenAuthentication",
-        "SQLiteSupport", "GzipCompression",
+        "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
+        "SalvorHost", "SalvorContracts", "StandardModules", "TokenAuthentication", "SQLiteSupport", "SQLiteClientStore",
+        "SQLiteServerStore", "GzipCompression",
       ], path: "Tools/salvor"),
+    .executableTarget(
+      name: "salvor-crash", dependencies: ["SalvorModel", "SalvorWire", "SQLiteSupport"], path: "Tools/salvor-crash"),
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
-        "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+        "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
       ],
       path: "Tools/salvor-bench"),
 
@@ -155,7 +159,14 @@ let package = Package(
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
       ]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
-    tests("EndToEndTests", ["salvor", "SQLiteSupport", "SalvorModel"]),
+    tests(
+      "RecoveryTests",
+      protocols + [
+        "SalvorRecovery", "SalvorContracts", "SQLiteClientStore", "SQLiteServerStore", "MemoryStore",
+        "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
+        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
+      ]),
+    tests("EndToEndTests", ["salvor", "salvor-crash", "SQLiteSupport", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]

@@ -19,7 +19,21 @@ import Testing
       #expect(Set(table["rows"].items).count == 1)
     }
     let rows = tables.compactMap { $0["rows"][0].integer }.reduce(0, +)
-    #expect(rows == 2741 + 5)
+    #expect(rows == 2741 + 8)
+    let strategies = try output.json["badDay"]["strategies"].items
+    #expect(strategies.compactMap { $0["strategy"].string }.first == "recover-unsynced-changes")
+    #expect(strategies.count == 7)
+    for strategy in strategies {
+      #expect(strategy["reason"] == "server-restored")
+      let isManual = strategy["strategy"] == "manual"
+      #expect(strategy["outcome"] == (isManual ? "recovery-required" : "recovered"))
+      #expect((strategy["differing"] == 0) == !isManual)
+    }
+    // Nothing that Anna did offline is nowhere: sent, in the queue or in the archive.
+    let fates = strategies.map { ($0["strategy"].string ?? "", $0["kept"].integer ?? 0, $0["archived"].integer ?? 0) }
+    for (strategy, kept, archived) in fates {
+      #expect(kept == 3 || archived >= 3, "\(strategy)")
+    }
     #expect(try output.json["syncs"].items.contains { $0["report"]["refused"] == 1 })
   }
 
@@ -32,7 +46,9 @@ import Testing
       ["demo", "--small", "--data", Built.root.appendingPathComponent("Examples/dinesafe").path], in: folder,
       environment: ["TMPDIR": folder.path])
     #expect(output.code == 0, "\(output.out) \(output.err)")
-    for text in ["salvor serve", "anna", "refused", "server-maintained", "All sides are equal"] {
+    for text in [
+      "salvor serve", "anna", "refused", "server-maintained", "salvor server restore", "All sides are equal",
+    ] {
       #expect(output.out.contains(text))
     }
     #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == [])

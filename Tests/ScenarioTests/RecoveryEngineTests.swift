@@ -153,7 +153,7 @@ struct RecoveryEngineTests {
     }
   }
 
-  @Test("an upload that was acknowledged, and a server restored to before the first one: the loss is found, and is no gap")
+  @Test("an upload that was acknowledged, and a server restored to before the first one: the loss is found")
   func lossBeforeTheFirstUpload() async throws {
     let fleet = try Fleet()
     try await fleet.start()
@@ -173,7 +173,7 @@ struct RecoveryEngineTests {
     #expect(try lost || fleet.serverRows("site").first?[3] == 1)
   }
 
-  @Test("the line is cut at every exchange of a recovery: the next sync goes on, and nothing is lost or sent twice")
+  @Test("the line is cut at every exchange of a recovery: the next sync goes on, nothing is lost or sent twice")
   func cutAtEveryExchange() async throws {
     for place in 0..<16 {
       let (fleet, a) = try await badDay()

@@ -2,6 +2,8 @@ import GzipCompression
 import HTTPClientTransport
 import HTTPServerTransport
 import NoAuthentication
+import RecoverUnsyncedChangesRecovery
+import RecreateRecovery
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorClient
@@ -13,20 +15,28 @@ import SalvorTransport
 /// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, gzip.
 struct BenchServer {
   let url: String
+  private let store: SQLiteServerStore
   private let engine: ServerEngine
   private let transport: HTTPServerTransport
 
   static func start(database: String, schema: Schema) async throws -> BenchServer {
+    let store = SQLiteServerStore(path: database)
     let (engine, _) = try await ServerEngine.start(
       ServerConfiguration(
-        schema: schema, store: SQLiteServerStore(path: database), authentication: NoAuthentication(),
+        schema: schema, store: store, authentication: NoAuthentication(),
         compressions: [GzipCompression()]))
     var options = HTTPServerOptions()
     options.port = 0
     let transport = HTTPServerTransport(options)
     let url = try await transport.start { await engine.handle($0) }
-    return BenchServer(url: url, engine: engine, transport: transport)
+    return BenchServer(url: url, store: store, engine: engine, transport: transport)
   }
+
+  /// Sees what other programs wrote, as a sync would.
+  func sweep() async throws { _ = try await store.sweep() }
+
+  /// Forgets every tombstone and every log entry: whoever was away has been away for too long.
+  func trim() async { await engine.trim(retentionMilliseconds: -1000) }
 
   func stop() async {
     await transport.stop(graceMilliseconds: 1000)
@@ -40,14 +50,19 @@ struct BenchClient {
   let transport: any ClientTransport
   let credentials: [String: String]
 
-  static func make(database: String, schema: Schema, url: String) throws -> BenchClient {
+  /// - Parameter strategy: how it recovers, whatever the reason.
+  static func make(
+    database: String, schema: Schema, url: String, strategy: String
+  ) throws -> BenchClient {
     let transport = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url)))
     let credentials = credentialHeaders(["principal": "bench"])
     return BenchClient(
       client: SalvorClient(
         SalvorClient.Configuration(
           schema: schema, principal: "bench", store: SQLiteClientStore(path: database), transport: transport,
-          credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression())),
+          credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression(),
+          recovery: RecoveryConfiguration(
+            strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))),
       transport: transport, credentials: credentials)
   }
 }

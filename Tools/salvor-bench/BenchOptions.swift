@@ -17,17 +17,20 @@ struct BenchOptions: Sendable {
   var help = false
   /// Measurements of each figure; medians are shown.
   var runs = 3
+  /// The most rows of a workload; nil: as many as it is defined with.
+  var rowsMax: Int?
   /// Where the databases are made: a directory on a disk.
   var directory = getenv("TMPDIR").map { String(cString: $0) } ?? "/var/tmp"
   /// The DineSafe files.
   var data = "Examples/dinesafe/data"
 
   static let usage = """
-    usage: salvor-bench [--only NAME]… [--quick] [--runs N] [--json] [--quiet] [--dir DIR] [--data DIR] [--keep]
+    usage: salvor-bench [--only NAME]… [--quick] [--rows N] [--runs N] [--json] [--quiet] [--dir DIR] [--data DIR] [--keep]
            salvor-bench --list | --help
 
       --only NAME  this workload; may be given several times
       --quick      a tenth of each size, one run: to see that it works, not to compare
+      --rows N     at most so many rows in each workload (and changes), e.g. 100000: to try it, not to compare
       --runs N     measurements of each figure, medians are shown (3; capture at least 5)
       --json       one JSON object on standard output
       --quiet      nothing on standard error while it works
@@ -61,6 +64,11 @@ struct BenchOptions: Sendable {
         }
         runs = count
         runsGiven = true
+      case "--rows":
+        guard let count = Int(try value(argument)), count >= 100_000 else {
+          throw SalvorError(.usage, "--rows takes a number from 100000 on.")
+        }
+        rowsMax = count
       case "--dir": directory = try value(argument)
       case "--data": data = try value(argument)
       case "--quick": isQuick = true

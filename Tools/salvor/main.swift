@@ -1,4 +1,5 @@
 import SalvorHost
 import StandardModules
 
-await Tool.run(modules: StandardModules.all, commands: [tokenCommand, demoCommand, demoPlainSQLiteCommand])
+await Tool.run(
+  modules: StandardModules.all, commands: [tokenCommand, contractCommand, demoCommand, demoPlainSQLiteCommand])

@@ -158,13 +158,15 @@ struct RecoveryExchange {
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
   }
 
-  /// The recovery is done. Where this fails, an operator's demand stays, and the device recovers once more.
-  mutating func end(_ facts: RecoveryFacts) async {
+  /// The recovery is done. False: whether the server has heard it is not known; where it has not, an operator's demand
+  /// stays, and the device recovers once more.
+  mutating func end(_ facts: RecoveryFacts) async -> Bool {
     guard
       let response = try? await configuration.request(
         "POST", "/v1/recovery/\(facts.token)/end", [], counting: &report)
-    else { return }
+    else { return false }
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
+    return true
   }
 
   private mutating func post(_ path: String, _ lines: [JSONValue]) async throws -> ResponseReader {

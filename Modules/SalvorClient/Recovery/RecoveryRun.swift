@@ -48,7 +48,7 @@ struct RecoveryRun {
 
   private var chain: StrategyChain { configuration.recovery.chain }
 
-  private func save() async throws { try await store.setJournal(journal.json.bytes) }
+  func save() async throws { try await store.setJournal(journal.json.bytes) }
 
   // MARK: - Beginning
 
@@ -217,9 +217,10 @@ struct RecoveryRun {
     guard let done else {
       throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
     }
-    let summary = try await finish(done, incarnation: incident.facts.incarnation)
-    await exchange.end(incident.facts)
-    return .recovered(summary)
+    // First the server, then the journal: a demand that the server still makes is met again, as the first time.
+    let isHeard = await exchange.end(incident.facts)
+    let isMet = isHeard || incident.reason != .operatorRequested
+    return .recovered(try await finish(done, incarnation: isMet ? incident.facts.incarnation : nil))
   }
 
   private mutating func copy() async throws {
@@ -339,7 +340,7 @@ struct RecoveryRun {
     }
   }
 
-  private func backupPath() async -> String? {
+  func backupPath() async -> String? {
     guard let id = journal.backup else { return nil }
     return try? await store.backups().first { $0.id == id }?.path
   }
@@ -369,70 +370,5 @@ struct RecoveryRun {
     RecoverySummary(
       reason: journal.reason ?? .operatorRequested, strategy: journal.strategy, fellBackFrom: journal.fellBackFrom,
       report: done, token: journal.token, backup: journal.backup)
-  }
-
-  // MARK: - Hooks
-
-  private func notice(before: String?) -> RecoveryConfiguration.Notice {
-    RecoveryConfiguration.Notice(
-      id: journal.id, reason: journal.reason ?? .operatorRequested, strategy: journal.strategy,
-      database: store.location, before: before)
-  }
-
-  /// Runs once. What it throws ends the recovery with nothing touched; the next sync begins another one.
-  private mutating func runBeforeReset(_ incident: Incident) async throws {
-    switch journal.beforeReset {
-    case .none, .done: return
-    case .begun:
-      notices.append(
-        "beforeReset was begun when the device stopped; whether it ended is not known. It is not run again.")
-      journal.beforeReset = .done
-    case .pending:
-      guard let hook = configuration.recovery.beforeReset else {
-        journal.beforeReset = .none
-        return
-      }
-      journal.beforeReset = .begun
-      journal.step = "before-reset"
-      try await save()
-      do {
-        try await hook(notice(before: nil))
-      } catch {
-        await exchange.leave(incident.facts)
-        let attempts = journal.attempts
-        journal = RecoveryJournal(attempts: attempts)
-        try await store.setJournal(attempts.isEmpty ? nil : journal.json.bytes)
-        throw SalvorError(
-          .recoveryRequired,
-          "beforeReset failed, so the recovery was not begun and nothing was touched: \(asSalvorError(error).message) Correct the hook; the next sync tries again.",
-          context: ["reason": incident.reason.rawValue])
-      }
-      journal.beforeReset = .done
-    }
-  }
-
-  /// Runs once, after the database is as it will be: what it throws is told, and undoes nothing.
-  private mutating func runAfterReset() async throws {
-    switch journal.afterReset {
-    case .none, .done: return
-    case .begun:
-      notices.append(
-        "afterReset was begun when the device stopped; whether it ended is not known. It is not run again.")
-      journal.afterReset = .done
-    case .pending:
-      guard let hook = configuration.recovery.afterReset else {
-        journal.afterReset = .none
-        return
-      }
-      journal.afterReset = .begun
-      journal.step = "after-reset"
-      try await save()
-      do {
-        try await hook(notice(before: await backupPath()))
-      } catch {
-        notices.append("afterReset failed: \(asSalvorError(error).message)")
-      }
-      journal.afterReset = .done
-    }
   }
 }

@@ -79,7 +79,11 @@ struct SyncSession {
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
     var message = begin(session, groups: try await closure(groups))
-    if !downloads { message.groups = [] }
+    if !downloads {
+      // A recovery uploads to whichever server there is now: it knows what has parted.
+      message.groups = []
+      message.server = nil
+    }
     let download = downloadName(message.groups)
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?

@@ -90,6 +90,30 @@ public struct RestorableDatabase<Store: Sendable>: Sendable {
   }
 }
 
+extension RestorableDatabase where Store == any ServerStore {
+  /// A database that its own store copies and puts back (`RecoveringServerStore.backup`, `RestorableServerStore.restore`).
+  ///
+  /// - Parameter freshPath: gives the path of a file that is not there yet, for a copy.
+  public static func backedUp(
+    freshPath: @escaping @Sendable () throws -> String, open: @escaping StoreSubject<Store>.Database
+  ) -> RestorableDatabase<Store> {
+    let copies = Mutex<[Int: String]>([:])
+    return RestorableDatabase(
+      open: open,
+      copy: { slot in
+        let path = try freshPath()
+        let store = try expectSome(try await open() as? any RecoveringServerStore, "a server's store that backs up")
+        try await store.backup(to: path)
+        copies.withLock { $0[slot] = path }
+      },
+      putBack: { slot in
+        let path = try expectSome(copies.withLock { $0[slot] }, "a copy of the database")
+        let store = try expectSome(try await open() as? any RestorableServerStore, "a server's store that restores")
+        _ = try await store.restore(from: path)
+      })
+  }
+}
+
 /// A client's storage and a server's, driven together without a transport.
 public struct StorePairSubject: Sendable {
   public var client: StoreSubject<any ClientStore>

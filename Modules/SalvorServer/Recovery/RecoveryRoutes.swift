@@ -69,7 +69,10 @@ extension ServerEngine {
     try sessions.giveWay(to: message)
     let recovery = try open(message.remote, principal)
     do {
-      let (facts, label) = try await facts(message, recovery, principal, store)
+      let admission = try await admission(of: message, principal: principal)
+      let finding = try await finding(message, admission)
+      let facts = try await facts(finding, admission, recovery, principal, store)
+      let label = finding.label
       metrics.countRecovery(label)
       configuration.log(
         "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number)."
@@ -100,38 +103,49 @@ extension ServerEngine {
     }
   }
 
-  /// - Returns: the facts, and what a begin would be refused with as metrics and log name it.
-  private func facts(
-    _ message: BeginMessage, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
-    _ store: any RecoveringServerStore
-  ) async throws -> (RecoveryFacts, String) {
-    let admission = try await admission(of: message, principal: principal)
-    let differences = try schemaDifferences(message)
+  /// What a begin would be refused with now.
+  private struct Finding {
     var reason: RecoveryReason?
-    var shared = admission.lastShared
-    var label: String?
+    var shared: Commit?
+    var differences: [String]
+    /// As metrics and log name it.
+    var label: String
+  }
+
+  private func finding(_ message: BeginMessage, _ admission: Admission) async throws -> Finding {
+    var finding = Finding(
+      shared: admission.lastShared, differences: try schemaDifferences(message), label: "")
+    var isParted = false
     if case .reset(let replaced) = checkServer(known: message.server, own: identity.server) {
-      reason = replaced
-      shared = nil
+      finding.reason = replaced
+      finding.shared = nil
     } else {
       switch try await verdict(on: message, admission) {
       case .accepted, .historyNeeded: break
-      case .reset(let found): reason = found
+      case .reset(let found): finding.reason = found
       case .parted:
-        reason = .serverRestored
-        label = ErrorCode.historyParted.rawValue
+        finding.reason = .serverRestored
+        isParted = true
       }
     }
-    if reason == nil && !differences.isEmpty { reason = .schemaIncompatible }
+    if finding.reason == nil && !finding.differences.isEmpty { finding.reason = .schemaIncompatible }
+    finding.label = isParted ? ErrorCode.historyParted.rawValue : finding.reason?.rawValue ?? "none"
+    return finding
+  }
+
+  private func facts(
+    _ finding: Finding, _ admission: Admission, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
+    _ store: any RecoveringServerStore
+  ) async throws -> RecoveryFacts {
     let groups = configuration.schema.groups.map(\.name)
-    let facts = RecoveryFacts(
+    let trimmed = try await store.trimmed()
+    let scopes = try await store.scopes(of: groups, for: principal)
+    let rows = try await store.rowCount(of: groups, for: principal)
+    return RecoveryFacts(
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
-      reason: reason, shared: shared, trimmed: try await store.trimmed(), head: admission.head,
-      stored: admission.stored, scopes: try await store.scopes(of: groups, for: principal),
-      rows: try await store.rowCount(of: groups, for: principal),
-      clientRecoveryEnabled: configuration.clientRecoveryEnabled,
-      selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: differences)
-    return (facts, label ?? reason?.rawValue ?? "none")
+      reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
+      scopes: scopes, rows: rows, clientRecoveryEnabled: configuration.clientRecoveryEnabled,
+      selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences)
   }
 
   // MARK: Questions

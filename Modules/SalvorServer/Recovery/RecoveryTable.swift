@@ -5,17 +5,30 @@ import Synchronization
 /// begins again, two copies of one file), but only so many remotes recover at one time: after a restored server all of them
 /// come at once, and are told to come back at times spread over a window that grows with their number.
 final class RecoveryTable: Sendable {
-  struct Recovery: Sendable {
-    var token: String
-    var remote: RemoteID
-    var principal: String
+  /// A reference: as a value of this size, kept over a suspension within `do … catch`, an optimized build of Swift 6.3
+  /// loses it.
+  final class Recovery: Sendable {
+    let token: String
+    let remote: RemoteID
+    let principal: String
     /// The number of recoveries begun before it.
-    var number: Int64
+    let number: Int64
+
+    init(token: String, remote: RemoteID, principal: String, number: Int64) {
+      self.token = token
+      self.remote = remote
+      self.principal = principal
+      self.number = number
+    }
+  }
+
+  private struct Entry {
+    let recovery: Recovery
     var lastSeen: Int64
   }
 
   private struct State {
-    var recoveries: [String: Recovery] = [:]
+    var recoveries: [String: Entry] = [:]
     /// Who was told to come back, and when.
     var waiting: [RemoteID: Int64] = [:]
     var begun: Int64 = 0
@@ -58,12 +71,11 @@ final class RecoveryTable: Sendable {
       let others = remotesUnderWay(state, now).subtracting([remote])
       guard others.count < recoveriesMax else { return comeBack(remote, &state, now, lot) }
       state.waiting[remote] = nil
-      let own = state.recoveries.values.filter { $0.remote == remote }.sorted { $0.number < $1.number }
+      let own = state.recoveries.values.map(\.recovery).filter { $0.remote == remote }.sorted { $0.number < $1.number }
       for oldest in own.dropLast(Self.perRemoteMax - 1) { state.recoveries[oldest.token] = nil }
-      let recovery = Recovery(
-        token: token, remote: remote, principal: principal, number: state.begun, lastSeen: now)
+      let recovery = Recovery(token: token, remote: remote, principal: principal, number: state.begun)
       state.begun += 1
-      state.recoveries[token] = recovery
+      state.recoveries[token] = Entry(recovery: recovery, lastSeen: now)
       return .open(recovery, underWay: others.count + 1)
     }
   }
@@ -79,7 +91,7 @@ final class RecoveryTable: Sendable {
   }
 
   private func remotesUnderWay(_ state: State, _ now: Int64) -> Set<RemoteID> {
-    Set(state.recoveries.values.filter { now - $0.lastSeen < idleMilliseconds }.map(\.remote))
+    Set(state.recoveries.values.filter { now - $0.lastSeen < idleMilliseconds }.map(\.recovery.remote))
   }
 
   /// Forgets tokens that nobody uses any more, and those waiting that did not come back. Once a second at most: with many
@@ -93,8 +105,8 @@ final class RecoveryTable: Sendable {
     let idle = state.recoveries.values.filter { now - $0.lastSeen >= idleMilliseconds }
     let excess = state.recoveries.count - recoveriesMax * 16
     guard excess > 0 else { return }
-    for recovery in idle.sorted(by: { $0.lastSeen < $1.lastSeen }).prefix(excess) {
-      state.recoveries[recovery.token] = nil
+    for entry in idle.sorted(by: { $0.lastSeen < $1.lastSeen }).prefix(excess) {
+      state.recoveries[entry.recovery.token] = nil
     }
   }
 
@@ -102,7 +114,7 @@ final class RecoveryTable: Sendable {
   func find(_ token: String, principal: Principal) throws -> Recovery {
     let now = clock.now()
     let found = state.withLock { state -> Recovery? in
-      guard let recovery = state.recoveries[token], recovery.principal == principal.name else { return nil }
+      guard let recovery = state.recoveries[token]?.recovery, recovery.principal == principal.name else { return nil }
       state.recoveries[token]?.lastSeen = now
       return recovery
     }

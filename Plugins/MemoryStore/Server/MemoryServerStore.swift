@@ -243,6 +243,7 @@ public actor MemoryServerStore: ServerStore {
     known.record.sequence = nil
     known.record.isDeleted = true
     known.record.isBlocked = block
+    known.record.isResetDemanded = false
     known.results = nil
     known.stagedSequence = nil
     known.staged = [:]

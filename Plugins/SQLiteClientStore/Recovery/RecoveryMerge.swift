@@ -62,18 +62,18 @@ final class RecoveryMerge {
     guard let watch else { return }
     let changed = try changedBases(stream, remaking, watch)
     try takeOutIdle(changed, remaking)
+    for change in changed where change.fate == .row || change.fate == .left {
+      try remaking.setBase(change.table, change.key, change.new)
+    }
+    // Which requests stay is known before lost rows are made again for their sake.
+    for change in changed where change.fate == .deleted { try deletedWins(change, remaking) }
     var plain: [Change] = []
-    for change in changed {
-      switch change.fate {
-      case .row, .left: try remaking.setBase(change.table, change.key, change.new)
-      case .deleted: try deletedWins(change, remaking)
-      case .lost:
-        let first = try remaking.load(change.table, change.key).timeline.steps.first
-        if first == nil, try watch.isHeld(change.table, change.key) {
-          plain.append(change)
-        } else {
-          try takeLoss(change, first, remaking, watch)
-        }
+    for change in changed where change.fate == .lost {
+      let first = try remaking.load(change.table, change.key).timeline.steps.first
+      if first == nil, try watch.isHeld(change.table, change.key) {
+        plain.append(change)
+      } else {
+        try takeLoss(change, first, remaking, watch)
       }
     }
     try makeParentsAgain(remaking, watch)
@@ -138,7 +138,16 @@ final class RecoveryMerge {
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
   private func takeOutIdle(_ changes: [Change], _ remaking: Remaking) throws {
-    let gone = Set(changes.filter { $0.old != nil && $0.new == nil }.map(\.ref))
+    var gone: Set<RowRef> = []
+    for change in changes where change.old != nil && change.new == nil {
+      // A lost row that an update makes again is there for the delete that follows it.
+      if change.fate == .lost, isWritable(change.table),
+        case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
+      {
+        continue
+      }
+      gone.insert(change.ref)
+    }
     guard !gone.isEmpty else { return }
     for change in changes where gone.contains(change.ref) {
       for step in try remaking.load(change.table, change.key).timeline.steps where step.change == .delete {
@@ -191,9 +200,10 @@ final class RecoveryMerge {
         while let (child, row) = waiting.popLast() {
           for (slot, parent) in references(of: child, to: parents.map(\.captured)) where row[slot] != .null {
             let key = [row[slot]]
-            guard try watch.isHeld(parent, key), let counter = try remaking.makeAgainAlone(parent, key) else {
-              continue
-            }
+            // One that a request inserted, too, is there already.
+            guard try watch.isHeld(parent, key), try remaking.load(parent, key).timeline.steps.isEmpty,
+              let counter = try remaking.makeAgainAlone(parent, key)
+            else { continue }
             try watch.settle(parent, key)
             remadeParents.insert(counter)
             if let made = try shown(parent, key, remaking) { waiting.append((parent, made)) }

@@ -20,7 +20,7 @@ struct UploadSettlement {
     let mixed = try mixedRows(kept)
     for gap in accepted {
       report.accepted += try requestCount(gap)
-      if let commit = results.commit { try remember(gap, commit) }
+      try remember(gap, results.commit)
     }
     let remaking = try takeBases(mixed, kept)
     for gap in accepted {
@@ -109,13 +109,18 @@ struct UploadSettlement {
     return changes - inRanges
   }
 
-  private func remember(_ gap: RequestRange, _ commit: Commit) throws {
+  /// What was accepted without a commit (kept as a conflict version, there already) is newer than the cursor: a recovery
+  /// asks for it.
+  private func remember(_ gap: RequestRange, _ commit: Commit?) throws {
     for table in context.catalog.tables {
+      let cursor = try connection.integer(
+        "SELECT number FROM salvor_group WHERE name = ?1", .text(context.group(of: table.number)))
+      let version = commit?.number ?? (cursor ?? 0) + 1
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
         "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9, 10), \(keys) FROM salvor_log "
           + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
-        .integer(gap.first), .integer(gap.last), .integer(commit.number), .integer(table.number))
+        .integer(gap.first), .integer(gap.last), .integer(version), .integer(table.number))
     }
   }
 

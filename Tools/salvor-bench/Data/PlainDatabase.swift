@@ -133,46 +133,12 @@ enum PlainDatabase {
   }
 
   /// Removes a database with what SQLite and Salvor keep beside it: `NAME-wal`, `NAME.identity` and the like.
-  static func remove(_ path: String) {
-    let cut = path.lastIndex(of: "/").map { path.index(after: $0) } ?? path.startIndex
-    let name = String(path[cut...])
-    removeFiles(in: String(path[..<cut])) { $0 == name || $0.hasPrefix(name + "-") || $0.hasPrefix(name + ".") }
-  }
-
-  static func removeAll(in directory: String) { removeFiles(in: directory + "/") { $0 != "." && $0 != ".." } }
-
-  private static func removeFiles(in directory: String, where isDoomed: (String) -> Bool) {
-    guard let handle = opendir(directory) else { return }
-    defer { closedir(handle) }
-    var doomed: [String] = []
-    while let entry = readdir(handle) {
-      let name = withUnsafeBytes(of: &entry.pointee.d_name) {
-        String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-      }
-      if isDoomed(name) { doomed.append(directory + name) }
-    }
-    for path in doomed { unlink(path) }
-  }
 
   /// Copies a database that nobody has open.
   static func copy(_ path: String, to target: String) throws {
     let source = try SQLiteConnection(path)
     try source.checkpoint(.truncate)
     source.close()
-    guard let from = fopen(path, "rb"), let to = fopen(target, "wb") else {
-      throw SalvorError(.failed, "\(path) cannot be copied to \(target).")
-    }
-    defer {
-      fclose(from)
-      fclose(to)
-    }
-    var piece = [UInt8](repeating: 0, count: 1 << 20)
-    while true {
-      let count = fread(&piece, 1, piece.count, from)
-      if count == 0 { return }
-      guard fwrite(piece, 1, count, to) == count else {
-        throw SalvorError(.storageFull, "\(target) cannot be written.")
-      }
-    }
+    try copyFile(path, to: target)
   }
 }

@@ -3,12 +3,12 @@ import SalvorModel
 import SalvorTransport
 import SalvorWire
 
-/// `role client DATABASE SCHEMA URL`: one device. Commands: `open`, `sync`, `idle` with a `count`, `usage`.
+/// `role client DATABASE SCHEMA URL STRATEGY`: one device. Commands: `open`, `sync`, `idle` with a `count`, `usage`.
 func runClientRole(_ arguments: [String]) async throws {
-  guard arguments.count == 3, let schema = namedSchema(arguments[1]) else {
-    throw SalvorError(.usage, "role client DATABASE SCHEMA URL")
+  guard arguments.count == 4, let schema = namedSchema(arguments[1]) else {
+    throw SalvorError(.usage, "role client DATABASE SCHEMA URL STRATEGY")
   }
-  let device = try BenchClient.make(database: arguments[0], schema: schema, url: arguments[2])
+  let device = try BenchClient.make(database: arguments[0], schema: schema, url: arguments[2], strategy: arguments[3])
   for await command in roleCommands() {
     do {
       switch command["do"]?.string {
@@ -41,6 +41,7 @@ private func timedSync(_ device: BenchClient) async throws -> [(String, JSONValu
     ("refused", .integer(report.refused)), ("roundTrips", .integer(report.roundTrips)),
     ("bytesSent", .integer(report.bytesSent)), ("bytesReceived", .integer(report.bytesReceived)),
   ]
+  if let recovery = report.recovery { members.append(("recovery", recovery.json)) }
   // A connection that was closed took its counters along.
   if after.connections > 0, after.connections >= sockets.connections {
     members.append(("wireSent", .integer(after.sent - sockets.sent)))

@@ -9,12 +9,16 @@ final class Pair {
   let client: ChildProcess
 
   /// Starts both; the device's database is opened (its tables are made), nothing is synchronized yet.
-  init(serverPath: String, clientPath: String, schemaName: String) throws {
+  ///
+  /// - Parameter strategy: how the device recovers.
+  init(
+    serverPath: String, clientPath: String, schemaName: String, strategy: String = "recover-unsynced-changes"
+  ) throws {
     self.serverPath = serverPath
     self.clientPath = clientPath
     server = try ChildProcess(role: "server", [serverPath, schemaName])
     let url = try server.answer(to: "start").string("url")
-    client = try ChildProcess(role: "client", [clientPath, schemaName, url])
+    client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy])
     try client.call("open")
   }
 
@@ -47,6 +51,8 @@ struct SyncMeasurement {
   /// Bodies, compressed.
   var bodySent: Int64
   var bodyReceived: Int64
+  /// Of the recovery in it (`RecoverySummary.json`).
+  var recovery: JSONValue?
   /// All that the sockets carried, where the connection lived on.
   var wireSent: Int64?
   var wireReceived: Int64?
@@ -61,6 +67,7 @@ struct SyncMeasurement {
     roundTrips = try json.integer("roundTrips")
     bodySent = try json.integer("bytesSent")
     bodyReceived = try json.integer("bytesReceived")
+    recovery = json["recovery"]
     wireSent = try json.optionalInteger("wireSent")
     wireReceived = try json.optionalInteger("wireReceived")
   }

@@ -2,13 +2,25 @@ import SalvorModel
 import SalvorWire
 
 /// `role server DATABASE SCHEMA`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
+/// Commands: `sweep`, `trim`, `usage`.
 func runServerRole(_ arguments: [String]) async throws {
   guard arguments.count == 2, let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role server DATABASE SCHEMA")
   }
   let server = try await BenchServer.start(database: arguments[0], schema: schema)
   reply([("url", .string(server.url))] + usage())
-  for await _ in roleCommands() { reply(usage()) }
+  for await command in roleCommands() {
+    do {
+      switch command["do"]?.string {
+      case "sweep": try await server.sweep()
+      case "trim": await server.trim()
+      default: break
+      }
+      reply(usage())
+    } catch {
+      reply([("error", .string("\(error)"))])
+    }
+  }
   await server.stop()
 }
 

@@ -27,13 +27,14 @@ enum TableReport {
   private static func row(_ figure: Figure) -> [String] {
     var reach = ""
     switch figure.target {
-    case .ratio(let most): reach = "≤ \(decimal(most, 1))x"
+    case .ratio(let most): reach = "≤ \(decimal(most, most < 1 ? 2 : 1))x"
     case .value(let most): reach = "≤ \(amount(most, figure.unit))"
     case nil: break
     }
     return [
       figure.name + (figure.limitName.map { " / \($0)" } ?? ""), amount(figure.value, figure.unit),
-      figure.limit.map { amount($0, figure.unit) } ?? "", figure.ratio.map { "\(decimal($0, 2))x" } ?? "", reach,
+      figure.limit.map { amount($0, figure.unit) } ?? "",
+      figure.ratio.map { "\(decimal($0, $0 < 0.1 ? 4 : 2))x" } ?? "", reach,
       figure.isReached.map { $0 ? "reached" : "NOT reached" } ?? "",
     ]
   }

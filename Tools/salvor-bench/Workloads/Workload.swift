@@ -41,6 +41,16 @@ struct Workload: Sendable {
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "server-restored-1m", summary: "1,000 of 1,000,000 rows lost with 100 unsynced: in place, recreated")
+    {
+      try ServerRestored(rows: $0.scaled(1_000_000), lost: 1000, unsynced: 100).run($0)
+    },
+    Workload(name: "history-trimmed-1m", summary: "0.1 % of 1,000,000 rows differ and no tombstone is left") {
+      try HistoryTrimmed(rows: $0.scaled(1_000_000), share: 0.001).run($0)
+    },
+    Workload(name: "recover-10k", summary: "10,000 unsynced changes kept through a recovery") {
+      try UnsyncedKept(changes: $0.scaled(10_000), rows: $0.scaled(100_000), lost: 1000).run($0)
+    },
     Workload(name: "capture", summary: "what the triggers cost an application's writes") {
       try await Capture(rows: $0.scaled(100_000), transactions: $0.scaled(20_000)).run($0)
     },
@@ -77,8 +87,8 @@ final class Bench {
     for path in paths { PlainDatabase.remove(path) }
   }
 
-  /// A size of the full run, a tenth of it with `--quick`.
-  func scaled(_ size: Int) -> Int { options.isQuick ? size / 10 : size }
+  /// A size of the full run, a tenth of it with `--quick`, no more than `--rows` says.
+  func scaled(_ size: Int) -> Int { min(options.isQuick ? size / 10 : size, options.rowsMax ?? .max) }
 
   /// What goes on, for whoever waits; on standard error.
   func say(_ text: String) {

@@ -13,7 +13,8 @@ let demoCommand = Command(
   "demo", "the whole story on real data in a temporary directory",
   discussion: """
     A server with Toronto's restaurant inspections, three devices that write offline with a plain SQLite client, sync,
-    conflicting edits, a refused write, and the rows of all sides compared. Ends with 0 where all sides are equal.
+    conflicting edits, a refused write; then the bad day: a backup, more work, the server restored, and what each recovery
+    strategy makes of the same device. Ends with 0 where the rows of all sides are equal.
     """,
   options: [
     Command.Option("data", value: "DIR", "the folder Examples/dinesafe (default: that of the checkout)"),

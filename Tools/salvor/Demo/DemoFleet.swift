@@ -15,6 +15,8 @@ struct DemoFleet: Sendable {
   let executable = ChildProgram.own()
   var url = ""
   private var server: ChildProgram?
+  /// The strategies of devices that have another one than the default.
+  private var strategies: [String: String] = [:]
 
   var serverDatabase: String { "\(directory)/server/consolidated.db" }
   var log: String { "\(directory)/demo.log" }
@@ -23,7 +25,7 @@ struct DemoFleet: Sendable {
   init(directory: String, devices: [String], data: DemoData) throws {
     self.directory = directory
     self.devices = devices
-    for folder in ["server"] + devices { try makeFolder("\(directory)/\(folder)") }
+    for folder in ["server", "restored"] + devices { try makeFolder("\(directory)/\(folder)") }
     try write(try readFile("\(data.directory)/schema.json5"), to: "schema.json5")
     try write(
       """
@@ -34,6 +36,7 @@ struct DemoFleet: Sendable {
           listen: { module: "http", address: "127.0.0.1", port: 0 },
           compression: ["gzip"],
           authentication: { module: "none" },
+          recovery: { selfServiceRemoteDeletion: true },
         },
       }
 
@@ -50,20 +53,25 @@ struct DemoFleet: Sendable {
       throw SalvorError(.failed, "The demo's server did not start; \(log) says why.")
     }
     url = String(line.dropFirst(prefix.count))
-    for device in devices {
-      try write(
-        """
-        {
-          schema: "../schema.json5",
-          client: {
-            storage: { module: "sqlite", path: "field.db" },
-            transport: { module: "http", url: "\(url)", compression: "gzip" },
-            credentials: { principal: "\(device)" },
-          },
-        }
+    for device in devices { try configure(device, as: device) }
+    for device in strategies.keys.sorted() { try configure(device, as: principal(device)) }
+  }
 
-        """, to: "\(device)/salvor.json5")
-    }
+  private func configure(_ device: String, as principal: String) throws {
+    let recovery = strategies[device].map { "recovery: { strategy: \"\($0)\" }," } ?? ""
+    try write(
+      """
+      {
+        schema: "../schema.json5",
+        client: {
+          storage: { module: "sqlite", path: "field.db" },
+          transport: { module: "http", url: "\(url)", compression: "gzip" },
+          credentials: { principal: "\(principal)" },
+          \(recovery)
+        },
+      }
+
+      """, to: "\(device)/salvor.json5")
   }
 
   /// Ends the server as an operator does; true: in order.
@@ -75,10 +83,10 @@ struct DemoFleet: Sendable {
   }
 
   /// `salvor sync` on a device. 0 and 6 (some requests refused) are what a demo expects.
-  func sync(_ device: String) async throws -> DemoSync {
+  func sync(_ device: String, expecting codes: [Int32] = [0, 6]) async throws -> DemoSync {
     let started = SystemClock().now()
     let result = try await salvor(device, ["sync"])
-    guard result.code == 0 || result.code == 6 else {
+    guard codes.contains(result.code) else {
       throw SalvorError(.failed, "salvor sync of \(device) ended with \(result.code): \(result.out)")
     }
     return DemoSync(
@@ -91,26 +99,79 @@ struct DemoFleet: Sendable {
     try JSONValue(parsing: trimmed(try await salvor(device, words).out))
   }
 
-  private func salvor(_ device: String, _ words: [String]) async throws -> ChildProgram.Result {
+  func salvor(_ device: String, _ words: [String]) async throws -> ChildProgram.Result {
     try await ChildProgram.run(
       executable, words + ["--json", "--config", "\(directory)/\(device)/salvor.json5"], log: log)
   }
 
-  private func trimmed(_ text: String) -> [UInt8] {
+  func trimmed(_ text: String) -> [UInt8] {
     var bytes = Array(text.utf8)
     while bytes.last == 0x0A { bytes.removeLast() }
     return bytes
   }
 
-  private func makeFolder(_ path: String) throws {
+  func makeFolder(_ path: String) throws {
     guard mkdir(path, 0o755) == 0 else {
       throw SalvorError(.failed, "The folder \(path) cannot be made: \(String(cString: strerror(errno))).")
     }
   }
 
+  // MARK: - The bad day
+
+  /// An operator's command on the server's database; its `--json`.
+  func operate(_ words: [String]) async throws -> JSONValue {
+    let result = try await salvor("server", words)
+    guard result.code == 0 else {
+      throw SalvorError(.failed, "salvor \(words.joined(separator: " ")) ended with \(result.code); \(log) says why.")
+    }
+    return try JSONValue(parsing: trimmed(result.out))
+  }
+
+  /// Keeps the stopped server's database as it is, to begin with it again.
+  func keepServer() throws { try copyDatabase("consolidated.db", from: "server", to: "restored") }
+
+  /// The stopped server's database is again what `keepServer` kept.
+  func putBackServer() throws { try copyDatabase("consolidated.db", from: "restored", to: "server") }
+
+  /// A device's database once more, under another strategy. Returns the new device's name.
+  mutating func copyDevice(_ device: String, strategy: String) throws -> String {
+    let copy = "\(device)~\(strategy)"
+    try makeFolder("\(directory)/\(copy)")
+    try copyDatabase("field.db", from: device, to: copy)
+    strategies[copy] = strategy
+    return copy
+  }
+
+  private func principal(_ copy: String) -> String { String(copy.prefix { $0 != "~" }) }
+
+  /// A database that nobody has open, with what Salvor keeps beside it.
+  private func copyDatabase(_ name: String, from folder: String, to target: String) throws {
+    for file in try files(target) where file.hasPrefix(name) && !file.contains(".before-restore-") {
+      unlink("\(directory)/\(target)/\(file)")
+    }
+    for file in try files(folder) where file.hasPrefix(name) && !file.contains(".before-restore-") {
+      try write(try readFile("\(directory)/\(folder)/\(file)"), to: "\(target)/\(file)")
+    }
+  }
+
+  private func files(_ folder: String) throws -> [String] {
+    guard let handle = opendir("\(directory)/\(folder)") else {
+      throw SalvorError(.failed, "The folder \(directory)/\(folder) cannot be read.")
+    }
+    defer { closedir(handle) }
+    var names: [String] = []
+    while let entry = readdir(handle) {
+      names.append(
+        withUnsafePointer(to: &entry.pointee.d_name) {
+          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        })
+    }
+    return names
+  }
+
   private func write(_ text: String, to name: String) throws { try write(Array(text.utf8), to: name) }
 
-  private func write(_ bytes: [UInt8], to name: String) throws {
+  func write(_ bytes: [UInt8], to name: String) throws {
     let path = "\(directory)/\(name)"
     guard let file = fopen(path, "w") else {
       throw SalvorError(.failed, "\(path) cannot be written: \(String(cString: strerror(errno))).")

@@ -9,10 +9,11 @@ struct DemoStory: Sendable {
   let data: DemoData
   let plain: PlainSQLite
   var fleet: DemoFleet
+  var badDay: JSONValue = .null
   private var syncs: [JSONValue] = []
   private var chapter = 0
 
-  private static let anna = "anna", ben = "ben", chloe = "chloe"
+  static let anna = "anna", ben = "ben", chloe = "chloe"
 
   init(terminal: Terminal, data: DemoData, directory: String) throws {
     self.terminal = terminal
@@ -35,11 +36,12 @@ struct DemoStory: Sendable {
     try await tellOfflineEdits(subject)
     try await tellConflict(subject)
     try await tellRefusal(subject)
+    try await tellBadDay(subject)
     return try await tellEnd()
   }
 
   /// The rows of the city's that the story is about.
-  private struct Subject {
+  struct Subject {
     var establishment: Int64
     var name: String
     var inspection: Int64
@@ -188,6 +190,7 @@ struct DemoStory: Sendable {
             "differing": .integer(table.differing), "inError": .integer(table.inError),
           ]
         }),
+      "badDay": badDay,
       "syncs": .array(syncs),
     ])
     return isEqual
@@ -199,23 +202,23 @@ struct DemoStory: Sendable {
 
   // MARK: - Telling
 
-  private mutating func title(_ text: String) {
+  mutating func title(_ text: String) {
     chapter += 1
     terminal.say("")
     terminal.say(terminal.bold("\(chapter). \(text)"))
   }
 
-  private func command(_ text: String, on device: String? = nil) {
+  func command(_ text: String, on device: String? = nil) {
     terminal.say("\(device.map { "\($0)$ " } ?? "$ ")\(text)")
   }
 
-  private mutating func sync(_ device: String) async throws {
+  mutating func sync(_ device: String) async throws {
     terminal.progress("\(device) synchronizes")
     let sync = try await fleet.sync(device)
     syncs.append(sync.json)
     let refused = sync.number("refused")
     terminal.say(
-      "\(padded(device))salvor sync: \(number(sync.number("uploaded"))) sent, "
+      recovered(sync) + "\(padded(device))salvor sync: \(number(sync.number("uploaded"))) sent, "
         + "\(counted(sync.number("downloaded", "upserts"), "row")) and "
         + "\(counted(sync.number("downloaded", "deletes"), "delete")) fetched"
         + (refused > 0 ? ", \(terminal.red("\(refused) refused"))" : "")
@@ -224,12 +227,21 @@ struct DemoStory: Sendable {
         + "\(number(sync.milliseconds)) ms)")
   }
 
-  private func write(_ device: String, _ what: String, _ statements: [String]) async throws {
+  /// A line for a sync that had a recovery in it.
+  private func recovered(_ sync: DemoSync) -> String {
+    guard let recovery = sync.report["recovery"], !recovery.isNull else { return "" }
+    return
+      "\(padded(sync.device))\(recovery["reason"]?.string ?? ""), \(recovery["strategy"]?.string ?? ""): "
+      + "\(counted(sync.number("recovery", "kept"), "request")) kept, "
+      + "\(counted(sync.number("recovery", "lost"), "row")) that the server lost in the archive\n"
+  }
+
+  func write(_ device: String, _ what: String, _ statements: [String]) async throws {
     try await plain.run(statements, on: fleet.database(device))
     terminal.say("\(padded(device))\(what)")
   }
 
-  private func compare(_ what: String) throws {
+  func compare(_ what: String) throws {
     let comparison = try DemoComparison.compare(
       server: fleet.serverDatabase, devices: fleet.devices.map(fleet.database))
     let rows = comparison.tables.reduce(0) { $0 + ($1.counts.first ?? 0) }
@@ -241,15 +253,15 @@ struct DemoStory: Sendable {
     }
   }
 
-  private func padded(_ device: String) -> String {
+  func padded(_ device: String) -> String {
     device + String(repeating: " ", count: max(1, 8 - device.count))
   }
 
-  private func counted(_ value: Int64, _ what: String) -> String {
+  func counted(_ value: Int64, _ what: String) -> String {
     "\(number(value)) \(what)\(value == 1 ? "" : "s")"
   }
 
-  private func number(_ value: Int64) -> String {
+  func number(_ value: Int64) -> String {
     var out = ""
     for (place, digit) in String(value.magnitude).reversed().enumerated() {
       if place > 0, place % 3 == 0 { out.append(",") }

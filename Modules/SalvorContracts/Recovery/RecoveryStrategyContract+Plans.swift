@@ -1,0 +1,72 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorRecovery
+import SalvorStorage
+import SalvorWire
+
+/// A strategy as a planner: incident in, decision out.
+extension RecoveryStrategyContract {
+  private static let planRule = "RecoveryStrategy.swift, plan"
+
+  static let planCases: [Case] = [
+    Case("its name is a module's name, and it does not fall back on itself", rule: "RecoveryStrategy.swift") {
+      subject in
+      let strategy = subject.strategy
+      try expect(ModuleRegistry.isModuleName(strategy.name), "\(strategy.name) is no module name")
+      try expect(strategy.fallBack != strategy.name, "it falls back on itself")
+    },
+    Case("the same incident has the same plan", rule: planRule) { subject in
+      try each { incident in
+        try expectEqual(
+          subject.strategy.plan(for: incident), subject.strategy.plan(for: incident), "the plan, made twice")
+      }
+    },
+    Case("a plan recovers or waits at its end, and applies nothing that was not fetched", rule: planRule) { subject in
+      try each { incident in
+        switch subject.strategy.plan(for: incident) {
+        case .cannot(let why): try expect(why.count > 10, "\(incident.reason.rawValue): it does not say why it cannot")
+        case .steps(let steps):
+          let names = steps.map(\.name)
+          try expect(
+            ["apply", "wait"].contains(names.last ?? ""), "\(incident.reason.rawValue): the plan ends with \(names)")
+          try expectEqual(Set(names).count, names.count, "the steps of \(names), each once")
+          if names.last == "apply" {
+            try expect(names.dropLast().last == "fetch", "the step before apply is \(names.dropLast().last ?? "none")")
+          }
+          if let upload = names.firstIndex(of: "upload") {
+            try expect(names.firstIndex(of: "fetch") ?? 0 > upload, "what waits is uploaded after the fetch")
+          }
+        }
+      }
+    },
+    Case("tables that are made anew are copied before, with nothing in their queue", rule: "semantics 9, backup") {
+      subject in
+      try each { incident in
+        guard case .steps(let steps) = subject.strategy.plan(for: incident) else { return }
+        for case .apply(let requests, let rebuild) in steps where rebuild != .nothing {
+          try expectEqual(requests, .discard, "what becomes of the queue where tables are made anew")
+          try expect(steps.first == .copy, "the plan's first step is \(steps.first?.name ?? "none"), must be copy")
+        }
+      }
+    },
+  ]
+
+  /// Every reason, with and without the server's consent, with and without a destructive difference.
+  private static func each(_ body: (Incident) throws -> Void) throws {
+    let random = SystemRandom()
+    for reason in RecoveryReason.allCases {
+      for (hasConsent, differences) in [(true, []), (false, []), (true, ["table a: dropped or renamed"])] {
+        let facts = RecoveryFacts(
+          token: "t", server: ServerID(from: random), incarnation: IncarnationID(from: random), principal: "anna",
+          reason: reason, shared: nil, trimmed: 0, head: Commit(number: 7, id: CommitID(from: random)),
+          stored: SequenceID(from: random), scopes: [:], rows: 10, clientRecoveryEnabled: hasConsent,
+          selfServiceRemoteDeletion: false, differences: differences)
+        let state = ClientState(remoteID: RemoteID(from: random), principal: "anna")
+        try body(
+          Incident(
+            reason: reason, message: "of the suite", facts: facts,
+            status: ClientStatus(state: state, queued: 2, inError: 1, displaced: 0, kept: 0)))
+      }
+    }
+  }
+}

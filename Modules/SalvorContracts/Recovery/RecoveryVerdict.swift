@@ -1,0 +1,119 @@
+import SalvorClient
+import SalvorModel
+import SalvorRecovery
+import SalvorStorage
+
+/// What an application and a person see of a device, to be compared.
+struct DeviceView: Sendable, Hashable {
+  var rows: [String: [Row]] = [:]
+  /// Without their states: an upload under way becomes one of unknown outcome.
+  var requests: [QueuedRequest] = []
+  var isWaiting = false
+}
+
+extension RecoveryWorld {
+  private static let synchronized = ["site", "visit", "ticket"]
+  private static let anywhere = Set(RequestState.allCases)
+
+  func view() async throws -> DeviceView {
+    var view = DeviceView()
+    for table in Self.synchronized + ["draft"] { view.rows[table] = try await device.rows(of: table) }
+    view.requests = try await device.requests(in: Self.anywhere, after: nil, limit: 1000).map { request in
+      var request = request
+      request.state = [.queued, .sent, .unknownOutcome].contains(request.state) ? .queued : request.state
+      return request
+    }
+    return view
+  }
+
+  /// A recovery has come to its end: both sides, the archive and what never leaves the device are as promised.
+  ///
+  /// - Parameter mayBeLostAgain: the server was restored once more; what it had acknowledged meanwhile is in the archive.
+  func expectRecovered(_ story: RecoveryStory, mayBeLostAgain: Bool = false) async throws {
+    let guarantees = subject.strategy.guarantees
+    try await expectEqualRows()
+    let archive = try await device.requests(in: [.refused, .blocked, .displaced, .kept], after: nil, limit: 1000)
+    let kept = archive.filter { $0.state == .kept }
+    let what = "\(story.reason.rawValue), \(story.work.rawValue)"
+    for write in story.unsynced {
+      let isThere = try await isOnServer(write)
+      let isArchived = kept.contains { $0.holds(write) }
+      switch guarantees.unsyncedChanges {
+      case .kept, .uploaded:
+        try expect(
+          isThere || (mayBeLostAgain && isArchived),
+          "\(what): the change of \(write.row) is not on the server; it is declared \(guarantees.unsyncedChanges.rawValue)"
+        )
+      case .archived:
+        try expect(
+          isArchived || (mayBeLostAgain && isThere),
+          "\(what): the change of \(write.row) is not in the archive with its values; it is declared archived")
+      case .untouched: break
+      }
+    }
+    for write in story.refused + story.acknowledged {
+      let isThere = try await isOnServer(write)
+      try expect(
+        isThere || archive.contains { $0.holds(write) },
+        "\(what): the change of \(write.row) is neither on the server nor in the archive")
+    }
+    if !mayBeLostAgain {
+      for write in story.standing {
+        let isThere = try await isOnServer(write)
+        try expect(isThere, "\(what): \(write.row) is not as another program left it: an upload was applied twice")
+      }
+    }
+    try await expectLocalRows(archive)
+    try expectEqual(try await device.status().queued, 0, "\(what): the requests that still wait after a quiet sync")
+    try expectEqual(try await client.status().recovery.state, .none, "\(what): the state after a quiet sync")
+  }
+
+  /// Nothing was done to the device: a copy was made and a person is waited for.
+  func expectUntouched(_ before: DeviceView, _ what: String) async throws {
+    try expectEqual(try await view(), before, "\(what): the rows and requests of a device that waits for a person")
+    let status = try await client.status()
+    try expectEqual(status.recovery.state, .required, "\(what): the state of a device that waits for a person")
+    try expect(status.recovery.token?.isEmpty == false, "\(what): there is no token for a person")
+    let copies = try await device.backups().filter { $0.content == .copy }
+    try expect(!copies.isEmpty, "\(what): there is no copy for a person")
+  }
+
+  /// Rows of both sides are the same, but for those that a refused request shows.
+  private func expectEqualRows() async throws {
+    let inError = try await device.requests(in: [.refused, .blocked], after: nil, limit: 1000)
+    for table in Self.synchronized {
+      let own = Set(inError.filter { $0.table == table }.map(\.key))
+      let here = try await device.rows(of: table).filter { !own.contains([$0[0]]) }
+      let there = try await server.rows(of: table).filter { !own.contains([$0[0]]) }
+      try expectEqual(here, there, "the rows of \(table) on the device, compared with the server's")
+    }
+  }
+
+  private func isOnServer(_ write: ApplicationWrite) async throws -> Bool {
+    let (name, key) = write.row
+    guard let table = ContractSchemas.recovery.table(name) else { return false }
+    let row = try await server.rows(of: name).first { [$0[0]] == key }
+    guard let row else { return write.isDelete }
+    return !write.isDelete
+      && write.values.allSatisfy { value in table.columnIndex(value.name).map { row[$0] } == value.value }
+  }
+
+  private func expectLocalRows(_ archive: [QueuedRequest]) async throws {
+    let rows = try await device.rows(of: "draft")
+    switch subject.strategy.guarantees.clientOnlyTables {
+    case .kept, .untouched: try expectEqual(rows.map { $0[0] }, ["d1"], "client-only rows, declared to stay")
+    case .lost: try expectEqual(rows, [], "client-only rows, declared lost")
+    case .archived:
+      try expectEqual(rows, [], "client-only rows, declared archived")
+      try expect(archive.contains { $0.table == "draft" }, "client-only rows are not in the archive")
+    }
+  }
+}
+
+extension QueuedRequest {
+  /// Whether this entry has what the application wrote, with every value.
+  fileprivate func holds(_ write: ApplicationWrite) -> Bool {
+    guard table == write.row.table, key == write.row.key else { return false }
+    return write.isDelete ? operation == .delete : write.values.allSatisfy(after.contains)
+  }
+}

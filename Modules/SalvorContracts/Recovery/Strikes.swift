@@ -1,0 +1,191 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import Synchronization
+
+/// What happens to a device while it recovers, and when: counted over what it asks of its store and of the network.
+final class Strikes: Sendable {
+  enum Blow: Sendable, Hashable {
+    /// The process ends before the n-th call of its store or of the network, whichever comes.
+    case kill(Int)
+    /// From the n-th writing call of the store on, the disk is full.
+    case fillDisk(Int)
+    /// From the n-th request on there is no network.
+    case loseRequest(Int)
+    /// The answer to the n-th request is lost, and the network is gone.
+    case loseAnswer(Int)
+    /// The server is restored from its copy before the n-th request.
+    case restoreServer(Int)
+  }
+
+  /// What the device's end of the network does with a request.
+  enum Deed: Sendable { case pass, loseAnswer, restoreServer }
+
+  /// Thrown to a process that is no more.
+  struct Killed: Error {}
+
+  fileprivate struct State {
+    var blow: Blow?
+    var calls = 0
+    var writes = 0
+    var requests = 0
+    var hasStruck = false
+    var isDead = false
+  }
+
+  private let state = Mutex(State())
+
+  var hasStruck: Bool { state.withLock { $0.hasStruck } }
+
+  /// Counts anew. Nil: nothing happens from here on.
+  func arm(_ blow: Blow?) { state.withLock { $0 = State(blow: blow) } }
+
+  func storeCall(isWrite: Bool) throws {
+    try state.withLock { state in
+      try state.call()
+      if isWrite { state.writes += 1 }
+      guard isWrite, case .fillDisk(let place) = state.blow, state.writes >= place else { return }
+      state.hasStruck = true
+      throw SalvorError(.storageFull, "The disk is full. Make room, and sync again.")
+    }
+  }
+
+  func request() throws -> Deed {
+    try state.withLock { state in
+      try state.call()
+      state.requests += 1
+      switch state.blow {
+      case .loseRequest(let place) where state.requests >= place: break
+      case .loseAnswer(let place) where state.requests > place: break
+      case .loseAnswer(let place) where state.requests == place:
+        state.hasStruck = true
+        return .loseAnswer
+      case .restoreServer(let place) where state.requests == place:
+        state.hasStruck = true
+        return .restoreServer
+      default: return .pass
+      }
+      state.hasStruck = true
+      throw SalvorError(.unreachable, "The network is gone.")
+    }
+  }
+}
+
+extension Strikes.State {
+  /// Every step of the process comes by here.
+  fileprivate mutating func call() throws {
+    calls += 1
+    if case .kill(let place) = blow, calls >= place {
+      hasStruck = true
+      isDead = true
+    }
+    if isDead { throw Strikes.Killed() }
+  }
+}
+
+/// A client's store that is struck, round any that recovers.
+actor StruckStore: RecoveringClientStore {
+  private let base: any RecoveringClientStore
+  private let strikes: Strikes
+
+  init(_ base: any RecoveringClientStore, _ strikes: Strikes) {
+    self.base = base
+    self.strikes = strikes
+  }
+
+  nonisolated var location: String { base.location }
+
+  private func read() throws -> any RecoveringClientStore {
+    try strikes.storeCall(isWrite: false)
+    return base
+  }
+
+  private func write() throws -> any RecoveringClientStore {
+    try strikes.storeCall(isWrite: true)
+    return base
+  }
+
+  func open(_ setup: ClientSetup) async throws -> ClientOpening { try await write().open(setup) }
+  /// What the operating system closes after a process, too.
+  func close() async { await base.close() }
+  func endSession() async { await base.endSession() }
+
+  func beginSession(groups: Set<String>?) async throws -> ClientSession {
+    try await write().beginSession(groups: groups)
+  }
+  func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
+    try await read().uploadChunk(after: counter, bytesTarget: bytesTarget)
+  }
+  func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport {
+    try await write().settle(sequence: sequence, results: results)
+  }
+  func stage(_ chunk: StagedChunk) async throws { try await write().stage(chunk) }
+  func discardStaged() async throws { try await write().discardStaged() }
+  func apply(_ end: DownloadEnd) async throws -> ApplyReport { try await write().apply(end) }
+  func adopt(_ config: SyncConfig) async throws { try await write().adopt(config) }
+  func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
+    try await write().remember(server: server, incarnations: incarnations, principal: principal)
+  }
+  func history() async throws -> ClientHistory { try await read().history() }
+  func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws {
+    try await write().setRecoveryRequired(reason, message: message)
+  }
+  func status() async throws -> ClientStatus { try await read().status() }
+  func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest] {
+    try await read().requests(in: states, after: after, limit: limit)
+  }
+  func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
+  func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
+
+  func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
+    try await read().recoveryStarts(shared: shared, trimmed: trimmed)
+  }
+  func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
+    queries: [RowQuery], place: Int64
+  )? {
+    try await read().changedKeys(after: starts, place: place, limit: limit)
+  }
+  func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery] {
+    try await read().differences(from: page, after: after, of: table)
+  }
+  func takeBackUpload(previous: SequenceID?, shared: Int64?) async throws {
+    try await write().takeBackUpload(previous: previous, shared: shared)
+  }
+  func recover(_ order: RecoveryOrder) async throws -> RecoveryReport { try await write().recover(order) }
+  func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport {
+    try await read().rehearse(order, staged: staged)
+  }
+  func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
+  func recoveryItems(_ id: String, after place: Int64, limit: Int) async throws -> [RecoveryItem] {
+    try await read().recoveryItems(id, after: place, limit: limit)
+  }
+  func journal() async throws -> [UInt8]? { try await read().journal() }
+  func setJournal(_ bytes: [UInt8]?) async throws { try await write().setJournal(bytes) }
+  func makeCopy(id: String, reason: String) async throws -> Backup {
+    try await write().makeCopy(id: id, reason: reason)
+  }
+  func setAside(id: String, reason: String) async throws -> Backup {
+    try await write().setAside(id: id, reason: reason)
+  }
+  func backups() async throws -> [Backup] { try await read().backups() }
+  func deleteBackup(_ id: String) async throws -> Bool { try await write().deleteBackup(id) }
+  func restoreBackup(_ id: String) async throws { try await write().restoreBackup(id) }
+}
+
+/// The way from the device to the server, within the process.
+struct StruckTransport: ClientTransport {
+  let world: RecoveryWorld
+  let strikes: Strikes
+
+  func send(_ request: TransportRequest) async throws -> TransportResponse {
+    let deed = try strikes.request()
+    if deed == .restoreServer { try await world.restoreServer() }
+    let response = await world.handle(request)
+    await request.body.close()
+    guard deed == .loseAnswer else { return response }
+    _ = try await response.body.collect(upTo: Int.max)
+    throw SalvorError(.unreachable, "The answer was lost.")
+  }
+
+  func close() async {}
+}

@@ -1,0 +1,20 @@
+import Foundation
+import Testing
+
+/// `Tools/crash`, a short run of it.
+@Suite struct CrashTests {
+  @Test("Twenty kills at random moments of syncs and recoveries: nothing is lost")
+  func nothingIsLost() async throws {
+    let salvor = URL(fileURLWithPath: Built.salvor)
+    let crash = salvor.deletingLastPathComponent().appendingPathComponent("salvor-crash").path
+    let output = try await ChildProcess(
+      crash, ["--runs", "20", "--seed", "7", "--json"], directory: FileManager.default.temporaryDirectory
+    ).output()
+    #expect(output.code == 0, "\(output.out) \(output.err)")
+    let json = try output.json
+    #expect(json["lost"] == 0, "\(output.out)")
+    #expect((json["tried"]["kills"].integer ?? 0) + (json["tried"]["serverKills"].integer ?? 0) == 20)
+    #expect(json["tried"]["restores"].integer ?? 0 > 0)
+    #expect(json["tried"]["recoveries"].integer ?? 0 > 0)
+  }
+}

@@ -1,0 +1,44 @@
+import Foundation
+import MemoryStore
+import SQLiteClientStore
+import SQLiteServerStore
+import SalvorContracts
+import SalvorStorage
+
+/// A directory of one database and what stands beside it, in memory where the system has such a file system; removed when
+/// nobody has the database any more.
+private final class Folder: Sendable {
+  private let url: URL
+  init() throws {
+    let memory = URL(fileURLWithPath: "/dev/shm")
+    let base =
+      FileManager.default.isWritableFile(atPath: memory.path) ? memory : FileManager.default.temporaryDirectory
+    url = base.appendingPathComponent("salvor-recovery-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+  }
+  deinit { try? FileManager.default.removeItem(at: url) }
+  func path(_ name: String) -> String { url.appendingPathComponent(name).path }
+}
+
+let sqliteStores = StorePairSubject(
+  client: StoreSubject {
+    let folder = try Folder()
+    return { SQLiteClientStore(path: folder.path("device.db")) }
+  },
+  server: StoreSubject(makeRestorable: {
+    let folder = try Folder()
+    return .backedUp(freshPath: { folder.path("\(UUID().uuidString).backup") }) {
+      SQLiteServerStore(SQLiteServerStore.Options(path: folder.path("consolidated.db"), durability: .normal))
+    }
+  }) {
+    let folder = try Folder()
+    return { SQLiteServerStore(SQLiteServerStore.Options(path: folder.path("consolidated.db"), durability: .normal)) }
+  })
+
+let memoryStores = StorePairSubject(
+  client: StoreSubject {
+    let database = MemoryClientDatabase()
+    return { MemoryClientStore(database) }
+  },
+  server: .inMemory(
+    { MemoryServerDatabase() }, open: { MemoryServerStore($0) }, backup: { $0.backup() }, restore: { $0.restore($1) }))

@@ -1,0 +1,128 @@
+import Foundation
+import SQLiteSupport
+import SalvorWire
+
+/// Kills at random moments, seeded, and the search for what was lost.
+struct CrashRun {
+  struct Figures {
+    var kills = 0
+    var serverKills = 0
+    /// The process had ended before it was killed.
+    var missed = 0
+    var restores = 0
+    var recoveries: Int64 = 0
+    var decisions = 0
+    var checks = 0
+  }
+
+  private let place: Place
+  private var random: SplitMix
+  private var ledger = Ledger()
+  private(set) var figures = Figures()
+  private var lost: [String] = []
+  /// Kills between two checks of everything.
+  private static let killsPerCheck = 20
+
+  init(_ place: Place, seed: UInt64) {
+    self.place = place
+    random = SplitMix(state: seed)
+  }
+
+  mutating func run(_ kills: Int, progress: (String) -> Void) throws -> JSONValue {
+    try place.startServer()
+    for device in Place.strategies.indices { _ = try place.settle(device) }
+    let server = try SQLiteConnection(place.serverDatabase, busyTimeoutMilliseconds: 60_000)
+    try server.execute(
+      "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < \(Place.rowsAtFirst - 1)) SELECT 's' || i, 'at first' FROM n"
+    )
+    server.close()
+    let usual = try measure()
+    try place.backup()
+    // Killed before they did anything, and killed in the middle: what ends by itself does not count.
+    while figures.kills + figures.serverKills < kills, lost.isEmpty {
+      try strike(usual)
+      let count = figures.kills + figures.serverKills
+      if count % Self.killsPerCheck == 0 || count == kills { try check() }
+      progress("\(count) of \(kills) kills, \(figures.restores) restores, \(lost.count) lost")
+    }
+    if lost.isEmpty { try check() }
+    try place.stopServer()
+    return report
+  }
+
+  var hasLost: Bool { !lost.isEmpty }
+
+  /// How long a sync takes here, in seconds.
+  private mutating func measure() throws -> Double {
+    var longest = 0.0
+    for device in Place.strategies.indices {
+      try ledger.write(device, on: place.database(device), &random)
+      let begun = Date()
+      _ = try place.start(device, "sync", "--quiet").wait()
+      longest = max(longest, Date().timeIntervalSince(begun))
+    }
+    return longest
+  }
+
+  private mutating func strike(_ usual: Double) throws {
+    let device = Int.random(in: Place.strategies.indices, using: &random)
+    try ledger.write(device, on: place.database(device), &random)
+    let dice = Int.random(in: 0..<12, using: &random)
+    if dice == 0 { try place.backup() }
+    if dice >= 9, let backup = place.backups.suffix(3).randomElement(using: &random) {
+      try place.restore(backup)
+      figures.restores += 1
+    }
+    let child = try place.start(device, "sync", "--quiet")
+    let moment = Double.random(in: 0..<usual * 1.2, using: &random)
+    let killsServer = Int.random(in: 0..<5, using: &random) == 0
+    if child.hasEnded(within: moment) {
+      figures.missed += 1
+      return
+    }
+    guard killsServer else {
+      if child.kill() { figures.kills += 1 } else { figures.missed += 1 }
+      return
+    }
+    place.killServer()
+    figures.serverKills += 1
+    _ = try child.wait()
+    try place.startServer()
+  }
+
+  /// All devices sync until nothing is left to do; then every change that was ever made is looked for.
+  private mutating func check() throws {
+    for _ in 0..<2 {
+      for device in Place.strategies.indices { figures.decisions += try place.settle(device) }
+    }
+    lost = try ledger.lost(place) + Ledger.differences(place)
+    figures.recoveries = try Place.strategies.indices.reduce(0) { sum, device in
+      try sum + (SQLiteConnection(place.database(device)).integer("SELECT count(*) FROM salvor_recovery") ?? 0)
+    }
+    figures.checks += 1
+  }
+
+  var report: JSONValue {
+    [
+      "tried": [
+        "kills": .integer(Int64(figures.kills)), "serverKills": .integer(Int64(figures.serverKills)),
+        "missed": .integer(Int64(figures.missed)), "restores": .integer(Int64(figures.restores)),
+        "recoveries": .integer(figures.recoveries), "decisions": .integer(Int64(figures.decisions)),
+        "changes": .integer(Int64(ledger.changes)), "checks": .integer(Int64(figures.checks)),
+      ],
+      "lost": .integer(Int64(lost.count)), "what": .array(lost.prefix(20).map(JSONValue.string)),
+    ]
+  }
+}
+
+/// A seeded generator (SplitMix64).
+struct SplitMix: RandomNumberGenerator {
+  var state: UInt64
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+    return z ^ (z >> 31)
+  }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import SQLiteSupport
+import SalvorModel
+import SalvorWire
+
+/// A directory with a server and devices of every strategy, driven by the salvor tool.
+final class Place {
+  static let strategies = [
+    "recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe", "recreate", "upload-then-recreate",
+  ]
+  static let rowsAtFirst = 200
+
+  let directory: String
+  private let salvor: String
+  private var server: Child?
+  private(set) var backups: [String] = []
+
+  init(salvor: String) throws {
+    self.salvor = salvor
+    directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-crash-\(UUID().uuidString)").path
+    try write(
+      """
+      { version: 1, tables: {
+          site: { maintained: "dual", primaryKey: "id", columns: { id: "text", body: "text" } },
+          visit: { maintained: "dual", primaryKey: "id", columns: { id: "text", site_id: "text", body: "text" },
+                   references: { site_id: { table: "site", onDelete: "cascade" } } } } }
+      """, "schema.json5")
+    try write(
+      """
+      { schema: "schema.json5",
+        server: { storage: { module: "sqlite", path: "consolidated.db" },
+                  listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
+                  authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
+      """, "salvor.json5")
+    for device in Self.strategies.indices {
+      try FileManager.default.createDirectory(atPath: folder(device), withIntermediateDirectories: true)
+    }
+  }
+
+  private func write(_ text: String, _ name: String) throws {
+    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+    try text.write(toFile: directory + "/" + name, atomically: true, encoding: .utf8)
+  }
+
+  func remove() { try? FileManager.default.removeItem(atPath: directory) }
+
+  // MARK: - The server
+
+  var serverDatabase: String { directory + "/consolidated.db" }
+
+  func startServer() throws {
+    let child = try Child(salvor, ["serve"], in: directory, output: "server.out")
+    server = child
+    for _ in 0..<6000 where !child.hasEnded(within: 0.01) {
+      let mark = "listening on "
+      guard let line = child.out.split(separator: "\n").first(where: { $0.hasPrefix(mark) }) else { continue }
+      for device in Self.strategies.indices { try configure(device, url: String(line.dropFirst(mark.count))) }
+      return
+    }
+    throw Failure("the server does not start: \(child.out)")
+  }
+
+  func killServer() { server?.kill() }
+
+  func stopServer() throws { try server?.terminate() }
+
+  func backup() throws {
+    let name = "backup-\(backups.count)"
+    try operate("server", "backup", name)
+    backups.append(name)
+  }
+
+  /// Puts an older state of the server's database back.
+  func restore(_ backup: String) throws {
+    try stopServer()
+    try operate("server", "restore", backup)
+    for file in try FileManager.default.contentsOfDirectory(atPath: directory) where file.contains(".before-restore-") {
+      try FileManager.default.removeItem(atPath: directory + "/" + file)
+    }
+    try startServer()
+  }
+
+  private func operate(_ arguments: String...) throws {
+    let ended = try Child(salvor, arguments, in: directory, output: "operator.out").wait()
+    guard ended.code == 0 else { throw Failure("salvor \(arguments.joined(separator: " ")): \(ended.out)") }
+  }
+
+  // MARK: - Devices
+
+  private func folder(_ device: Int) -> String { directory + "/device-\(device)" }
+  func database(_ device: Int) -> String { folder(device) + "/field.db" }
+
+  private func configure(_ device: Int, url: String) throws {
+    try write(
+      """
+      { schema: "../schema.json5",
+        client: { storage: { module: "sqlite", path: "field.db" },
+                  transport: { module: "http", url: "\(url)", compression: "gzip" }, credentials: { principal: "anna" },
+                  recovery: { strategy: "\(Self.strategies[device])" } } }
+      """, "device-\(device)/salvor.json5")
+  }
+
+  func start(_ device: Int, _ arguments: String...) throws -> Child {
+    try Child(salvor, arguments, in: folder(device), output: "out")
+  }
+
+  /// Syncs until it is quiet. Answers how often a person had to decide.
+  func settle(_ device: Int) throws -> Int {
+    var decisions = 0
+    var quiet = 0
+    for _ in 0..<200 {
+      let ended = try start(device, "sync", "--json").wait()
+      let json = try? JSONValue(parsing: Array(ended.out.utf8))
+      let error = json?["error"]?["name"]?.string
+      switch ended.code {
+      case 0, 6:
+        quiet = json?["uploaded"]?.integer == 0 && json?["recovery"]?.isNull != false ? quiet + 1 : 0
+        if quiet == 2 { return decisions }
+      case 5:
+        decisions += 1
+        try decide(device)
+      // The session of a killed process still counts as under way for a while.
+      case 1 where error == "session-in-use", 3 where error == "overloaded": usleep(300_000)
+      default: throw Failure("device \(device): salvor sync ends with \(ended.code ?? -1): \(ended.out)")
+      }
+    }
+    throw Failure("device \(device) does not become quiet")
+  }
+
+  /// A guard asked for a person: the strategy of the configuration runs, by hand.
+  private func decide(_ device: Int) throws {
+    let status = try JSONValue(parsing: Array(try start(device, "status", "--json").wait().out.utf8))
+    guard let token = status["recovery"]?["token"]?.string else {
+      throw Failure("device \(device) needs a recovery and has no token: \(status.text)")
+    }
+    let strategy = Self.strategies[device]
+    let ended = try start(device, "recover", "--json", "--token", token, "--strategy", strategy).wait()
+    guard ended.code == 0 || ended.code == 6 else { throw Failure("salvor recover: \(ended.out)") }
+  }
+}

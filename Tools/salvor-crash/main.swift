@@ -1,0 +1,72 @@
+import Foundation
+import SalvorWire
+
+// Kills salvor's processes at random moments of syncs and recoveries, thousands of times, and looks for what was lost.
+
+let usage = """
+  usage: Tools/crash [--runs N] [--seed S] [--salvor FILE] [--json] [--keep]
+
+    --runs N       processes killed (1000)
+    --seed S       of what is written, restored and killed, and when (1); the moments depend on the machine, too
+    --salvor FILE  the tool (default: the one beside this program)
+    --json         one JSON object on standard output
+    --keep         leaves the databases there
+
+  Ends with 0 where nothing was lost, 1 where something was, 2 where it could not be tried.
+
+  """
+
+var runs = 1000
+var seed: UInt64 = 1
+var isJSON = false
+var keeps = false
+let here = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
+var salvor = URL(fileURLWithPath: here).deletingLastPathComponent().appendingPathComponent("salvor").path
+
+func complain(_ text: String) { FileHandle.standardError.write(Data((text + "\n").utf8)) }
+
+var words = CommandLine.arguments.dropFirst()
+while let word = words.popFirst() {
+  switch word {
+  case "--json": isJSON = true
+  case "--keep": keeps = true
+  case "--help":
+    print(usage, terminator: "")
+    exit(0)
+  case "--runs", "--seed", "--salvor":
+    guard let value = words.popFirst() else { fallthrough }
+    if word == "--salvor" { salvor = URL(fileURLWithPath: value).path }
+    if word == "--runs", let number = Int(value), number > 0 { runs = number }
+    if word == "--seed", let number = UInt64(value) { seed = number }
+  default:
+    complain(usage)
+    exit(2)
+  }
+}
+
+do {
+  let place = try Place(salvor: salvor)
+  var run = CrashRun(place, seed: seed)
+  do {
+    let report = try run.run(runs) { line in
+      if !isJSON, isatty(2) == 1 { FileHandle.standardError.write(Data("\r\u{1B}[K\(line)".utf8)) }
+    }
+    if isJSON {
+      print(report.text)
+    } else {
+      complain("")
+      for member in report["tried"]?.members ?? [] { print("\(member.key): \(member.value.integer ?? 0)") }
+      print("lost: \(report["lost"]?.integer ?? 0)")
+      for line in report["what"]?.array ?? [] { print("  \(line.string ?? "")") }
+    }
+    if keeps || run.hasLost { complain("The databases are in \(place.directory)") } else { place.remove() }
+    exit(run.hasLost ? 1 : 0)
+  } catch {
+    complain("salvor-crash: \(error)\nThe databases are in \(place.directory)")
+    place.killServer()
+    exit(2)
+  }
+} catch {
+  complain("salvor-crash: \(error)")
+  exit(2)
+}

@@ -1,0 +1,103 @@
+import SalvorContracts
+import SalvorHost
+import SalvorModel
+import SalvorModuleKit
+import SalvorRecovery
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// `salvor contract`: the cases that a module's own tests run, on any module of the list, a plug-in's too.
+let contractCommand = Command(
+  "contract", "puts a module through the contract tests of its kind",
+  discussion: """
+    Runs every case of the contract on the module and shows which rule each one is about. KIND is recovery-strategy,
+    client-storage, server-storage or compression; `salvor modules` lists kinds and names. A strategy is run by both
+    engines on SQLite databases in a temporary directory: every reason, killed at every step, the network cut at every
+    request, the disk full at every write. Ends with 1 where a case fails.
+
+      salvor contract recovery-strategy recover-unsynced-changes
+      salvor contract client-storage sqlite --options '{ path: "{file}" }'
+    """,
+  arguments: ["KIND", "NAME"],
+  options: [
+    Command.Option(
+      "options", value: "JSON5", "the module's options; {file} becomes a file that is not there yet"),
+    Command.Option("only", value: "TEXT", "only cases with TEXT in their names"),
+  ]
+) { invocation in
+  let (kind, name) = (invocation.arguments[0], invocation.arguments[1])
+  let module = try ContractModule(kind, name, invocation)
+  var run = ContractRun(terminal: invocation.terminal, only: invocation.options["only"])
+  switch module.factory.descriptor.kind {
+  case .recoveryStrategy:
+    let strategy = try module.maker((any RecoveryStrategy).self)()
+    await run.cases(RecoveryStrategyContract.cases) { RecoverySubject(strategy, stores: contractStores) }
+  case .compression:
+    await run.cases(CompressionContract.cases) { try module.maker((any Compression).self)() }
+  case .clientStorage:
+    let probe = try module.maker((any ClientStore).self)()
+    let subject = StoreSubject<any ClientStore>(recovers: probe is any RecoveringClientStore) {
+      try module.maker((any ClientStore).self)
+    }
+    await run.cases(ClientStoreContract.cases) { subject }
+  case .serverStorage:
+    let probe = try module.maker((any ServerStore).self)()
+    let subject = StoreSubject<any ServerStore>(recovers: probe is any RecoveringServerStore) {
+      try module.maker((any ServerStore).self)
+    }
+    await run.cases(ServerStoreContract.cases) { subject }
+  case .clientTransport, .serverTransport, .authentication:
+    throw SalvorError(
+      .usage,
+      "The contract of \(kind) needs to know more than options, e.g. who is let in and who is not: adopt its suite in a test of your package (Modules/SalvorContracts/README.md). Here: recovery-strategy, client-storage, server-storage, compression."
+    )
+  }
+  return try run.finish(kind, name)
+}
+
+/// Runs cases one after the other, with a progress line, and shows what came of them.
+private struct ContractRun {
+  let terminal: Terminal
+  let only: String?
+  private var outcomes: [ContractOutcome] = []
+
+  init(terminal: Terminal, only: String?) {
+    self.terminal = terminal
+    self.only = only
+  }
+
+  mutating func cases<Subject>(
+    _ all: [ContractCase<Subject>], makeSubject: @Sendable () async throws -> Subject
+  ) async {
+    let chosen = all.filter { rule in only.map { rule.name.contains($0) } ?? true }
+    for (place, rule) in chosen.enumerated() {
+      terminal.progress(rule.name, share: Double(place) / Double(chosen.count))
+      outcomes += await runContract([rule], makeSubject: makeSubject)
+    }
+    terminal.endProgress()
+  }
+
+  /// The exit code.
+  func finish(_ kind: String, _ name: String) throws -> Int32 {
+    guard !outcomes.isEmpty else { throw SalvorError(.usage, "No case has \"\(only ?? "")\" in its name.") }
+    let failed = outcomes.filter { $0.failure != nil }
+    terminal.json([
+      "kind": .string(kind), "name": .string(name), "passed": .integer(Int64(outcomes.count - failed.count)),
+      "failed": .integer(Int64(failed.count)),
+      "cases": .array(
+        outcomes.map { outcome in
+          [
+            "name": .string(outcome.name), "rule": .string(outcome.rule), "passed": .bool(outcome.failure == nil),
+            "failure": outcome.failure.map(JSONValue.string) ?? .null,
+          ]
+        }),
+    ])
+    terminal.table(
+      ["", "case", "rule"],
+      outcomes.map { [$0.failure == nil ? terminal.green("ok") : terminal.red("no"), $0.name, $0.rule] })
+    for outcome in failed { terminal.print("\n\(terminal.red(outcome.name)): \(outcome.failure ?? "")") }
+    terminal.say("\n\(kind) \(name): \(outcomes.count - failed.count) of \(outcomes.count) cases passed")
+    return failed.isEmpty ? 0 : 1
+  }
+}

@@ -1,0 +1,120 @@
+import SQLiteClientStore
+import SQLiteServerStore
+import SalvorContracts
+import SalvorHost
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import Synchronization
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// A module as the command line names it: kind, name, options.
+final class ContractModule: Sendable {
+  let factory: ModuleFactory
+  private let options: String
+  private let context: ModuleContext
+  /// Removed when the run is over: a product outlives what made it.
+  private let folders = Mutex<[ScratchFolder]>([])
+
+  init(_ kind: String, _ name: String, _ invocation: Invocation) throws {
+    guard let kind = ModuleKind(rawValue: kind) else {
+      let known = ModuleKind.allCases.map(\.rawValue)
+      throw SalvorError(
+        .usage,
+        "There is no kind of module \"\(kind)\"\(suggestion(kind, among: known)) Kinds: \(known.joined(separator: ", "))."
+      )
+    }
+    factory = try invocation.registry.factory(kind, name)
+    let hasPath = factory.descriptor.options.contains { $0.name == "path" }
+    if invocation.options["options"] == nil, !hasPath, kind == .clientStorage || kind == .serverStorage {
+      throw SalvorError(
+        .usage,
+        "The storage module \(name) has no option path, and its database must outlive it for the contract: name it with --options and {file}."
+      )
+    }
+    options = invocation.options["options"] ?? (hasPath ? "{ path: \"{file}\" }" : "{}")
+    context = ModuleContext(environment: invocation.environment)
+  }
+
+  /// How to make products that have one database, which nobody has used before.
+  func maker<Product>(_ type: Product.Type) throws -> @Sendable () throws -> Product {
+    let folder = try ScratchFolder()
+    folders.withLock { $0.append(folder) }
+    let options = options.split(separator: "{file}", omittingEmptySubsequences: false)
+      .joined(separator: folder.file("database"))
+    return { try self.make(type, options) }
+  }
+
+  private func make<Product>(_ type: Product.Type, _ options: String) throws -> Product {
+    let value: ConfigurationValue
+    do {
+      value = try JSON5Reader.read(Array(options.utf8), file: "--options")
+    } catch {
+      throw SalvorError(.usage, "The options cannot be read: \(render([error]))")
+    }
+    var reader = OptionReader(value, file: "--options", path: "")
+    let make = factory.prepare(&reader, context, as: type)
+    guard let make, reader.diagnostics.errors.isEmpty else {
+      throw SalvorError(.usage, "The options do not make the module: \(render(reader.diagnostics))")
+    }
+    return try make()
+  }
+}
+
+/// A directory of one database and what stands beside it, removed when nobody has the database any more.
+final class ScratchFolder: Sendable {
+  private let path: String
+
+  init() throws {
+    let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    var template = Array("\(base)/salvor-contract-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else {
+      throw SalvorError(.failed, "No temporary directory can be made in \(base): \(String(cString: strerror(errno))).")
+    }
+    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  deinit { remove(path) }
+
+  func file(_ name: String) -> String { "\(path)/\(name)" }
+
+  private func remove(_ path: String) {
+    guard let folder = opendir(path) else { return }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != "." && name != ".." { names.append(name) }
+    }
+    closedir(folder)
+    for name in names where unlink("\(path)/\(name)") != 0 { remove("\(path)/\(name)") }
+    rmdir(path)
+  }
+}
+
+/// Fresh SQLite databases of both sides, for contracts that ask for some.
+let contractStores = StorePairSubject(
+  client: StoreSubject {
+    let folder = try ScratchFolder()
+    return { SQLiteClientStore(path: folder.file("device.db")) }
+  },
+  server: StoreSubject(makeRestorable: {
+    let folder = try ScratchFolder()
+    let count = Atomic<Int>(0)
+    return .backedUp(freshPath: { folder.file("\(count.wrappingAdd(1, ordering: .relaxed).newValue).backup") }) {
+      contractServer(folder)
+    }
+  }) {
+    let folder = try ScratchFolder()
+    return { contractServer(folder) }
+  })
+
+private func contractServer(_ folder: ScratchFolder) -> SQLiteServerStore {
+  SQLiteServerStore(SQLiteServerStore.Options(path: folder.file("consolidated.db"), durability: .normal))
+}
