@@ -175,8 +175,14 @@ struct RecoveryRun {
     case .steps(let steps):
       // What was fetched is fetched anew: the server may be another one by now.
       let fetch = steps.firstIndex { if case .fetch = $0 { true } else { false } } ?? 0
+      var first = min(journal.stepsDone, fetch)
+      // An upload under way to a server that knows the remote ID: it was restored, or has taken the upload unheard. It has
+      // to forget again; what it has taken it knows by the requests' IDs.
+      if incident.facts.stored != nil, steps.dropFirst(first).first == .upload {
+        first = steps.firstIndex(of: .forget) ?? first
+      }
       do {
-        return try await carryOut(journal.strategy, steps, incident, from: min(journal.stepsDone, fetch))
+        return try await carryOut(journal.strategy, steps, incident, from: first)
       } catch let error as SalvorError where error.code == .massDeletion {
         return try await fallToManual(from: journal.strategy, error.message, incident)
       }

@@ -45,7 +45,8 @@ extension RecoveryStrategyContract {
     var place = 1 + generator.below(min(gapMax, 2))
     while place <= placesMax {
       let second = 1 + generator.below(20)
-      let world = try await RecoveryWorld(subject)
+      // Nobody is waited for: the recovery is struck from its beginning to its end.
+      let world = try await RecoveryWorld(subject, deletesItself: true)
       let hasStruck: Bool
       do {
         hasStruck = try await strike(

@@ -36,6 +36,8 @@ extension RecoveryWorld {
     let kept = archive.filter { $0.state == .kept }
     let what = "\(story.reason.rawValue), \(story.work.rawValue)"
     for write in story.unsynced {
+      // An accepted delete that a second restore undoes is not offered again (docs/internals, where things stand).
+      if mayBeLostAgain, guarantees.unsyncedChanges == .uploaded, write.isDelete { continue }
       let isThere = try await isOnServer(write)
       let isArchived = kept.contains { $0.holds(write) }
       switch guarantees.unsyncedChanges {
