@@ -20,10 +20,15 @@ public struct StrategyChain: Sendable {
 
   public var names: [String] { strategies.keys.sorted() }
 
-  /// The strategy for a reason. `server-replaced` is manual unless the file names one for it (semantics 6), and so is
-  /// `schema-incompatible` where the standard strategy works in place.
+  /// The strategy for a reason. `server-replaced` is manual unless the file names one for it, and a file strategy runs over
+  /// a destructive schema change only where it is named for that reason (semantics 6).
   public func name(for reason: RecoveryReason) -> String {
-    byReason[reason] ?? (reason == .serverReplaced ? Self.manual : standard)
+    if let named = byReason[reason] { return named }
+    switch reason {
+    case .serverReplaced: return Self.manual
+    case .schemaIncompatible where strategies[standard]?.guarantees.survivesSchemaChange == true: return Self.manual
+    default: return standard
+    }
   }
 
   /// The chosen strategy and those that follow it, `manual` last, each once.

@@ -317,10 +317,17 @@ struct HostConfigurationTests {
     #expect(try chain(settings).name(for: .serverRestored) == "recreate")
     #expect(try chain(settings).name(for: .clientRewound) == "discard-unsynced-changes")
     #expect(try chain(settings).name(for: .serverReplaced) == "manual")
+    // Semantics 6: a file strategy is named for a destructive schema change, or does not run over it.
+    #expect(try chain(settings).name(for: .schemaIncompatible) == "manual")
     let named = try #require(
       try load(head + "{reasons: {'server-replaced': 'recreate'}}}}").get().client?.recovery)
     #expect(try chain(named).name(for: .serverReplaced) == "recreate")
     #expect(try chain(named).name(for: .historyTrimmed) == "recover-unsynced-changes")
+    // Works in place: it names what differs, and falls through.
+    #expect(try chain(named).name(for: .schemaIncompatible) == "recover-unsynced-changes")
+    let schema = try #require(
+      try load(head + "{reasons: {'schema-incompatible': 'recreate'}}}}").get().client?.recovery)
+    #expect(try chain(schema).name(for: .schemaIncompatible) == "recreate")
     #expect(
       try chain(named).chain(from: "recover-or-discard-unsynced-changes")
         == ["recover-or-discard-unsynced-changes", "discard-unsynced-changes", "manual"])

@@ -30,6 +30,8 @@ struct RecoveryRun {
   static let rewind = "rewind"
   /// More resets than this against one history of the server, without a sync between them, go to a person.
   private static let attemptsMax = 3
+  /// The share of a table's rows that an automatic recovery may remove (semantics 9, *Guards*).
+  private static let removedShareMax = 0.5
 
   init(
     _ configuration: SalvorClient.Configuration, _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
@@ -309,7 +311,7 @@ struct RecoveryRun {
       previous: isNewRemote ? nil : incident.facts.stored, shared: parting(incident, journal),
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
-      removedShareMax: journal.isByHand ? nil : 0.5, keepsBeforeImages: journal.backup == nil)
+      removedShareMax: journal.isByHand ? nil : Self.removedShareMax, keepsBeforeImages: journal.backup == nil)
   }
 
   /// The newest commit that both made before they parted. An upload of this recovery's own makes a newer one, which is not.

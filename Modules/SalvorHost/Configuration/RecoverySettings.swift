@@ -29,14 +29,17 @@ public struct RecoverySettings: Sendable {
     _ section: inout OptionReader, directory: String, registry: ModuleRegistry, context: ModuleContext
   ) -> RecoverySettings {
     var settings = RecoverySettings()
+    var options: OptionReader?
     guard var reader = section.object("recovery") else {
-      settings.prepareStrategies(nil, registry, context)
+      settings.prepareStrategies(&options, registry, context)
       return settings
     }
     let names = registry.names(of: .recoveryStrategy)
     settings.strategy = reader.choice("strategy", among: names, default: settings.strategy) ?? settings.strategy
     settings.decodeReasons(&reader, names)
-    settings.decodeOptions(&reader, registry, context)
+    options = reader.object("options")
+    settings.prepareStrategies(&options, registry, context)
+    if let options { reader.finish(child: options) }
     if var hooks = reader.object("hooks") {
       settings.beforeReset = hook(&hooks, "beforeReset", directory)
       settings.afterReset = hook(&hooks, "afterReset", directory)
@@ -61,29 +64,17 @@ public struct RecoverySettings: Sendable {
     reader.finish(child: routes)
   }
 
-  private mutating func decodeOptions(
-    _ reader: inout OptionReader, _ registry: ModuleRegistry, _ context: ModuleContext
-  ) {
-    guard var list = reader.object("options") else {
-      prepareStrategies(nil, registry, context)
-      return
-    }
-    prepareStrategies(&list, registry, context)
-    reader.finish(child: list)
-  }
-
   /// Each strategy with its options of the file, or none.
   private mutating func prepareStrategies(
-    _ list: UnsafeMutablePointer<OptionReader>?, _ registry: ModuleRegistry, _ context: ModuleContext
+    _ list: inout OptionReader?, _ registry: ModuleRegistry, _ context: ModuleContext
   ) {
     for name in registry.names(of: .recoveryStrategy) {
       guard let factory = try? registry.factory(.recoveryStrategy, name) else { continue }
-      let value = list?.pointee.value(name)
+      let value = list?.value(name)
       var options = OptionReader(
-        value ?? ConfigurationValue(.object([]), line: 0), file: list?.pointee.file ?? "",
-        path: list?.pointee.join(name) ?? name)
+        value ?? ConfigurationValue(.object([]), line: 0), file: list?.file ?? "", path: list?.join(name) ?? name)
       let make = factory.prepare(&options, context, as: (any RecoveryStrategy).self)
-      if value != nil { list?.pointee.finish(child: options) }
+      if value != nil { list?.finish(child: options) }
       if let make { strategies.append(PreparedModule(descriptor: factory.descriptor, make: make)) }
     }
   }

@@ -7,12 +7,6 @@ import SalvorModuleKit
 import SalvorStorage
 import Synchronization
 
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// A module as the command line names it: kind, name, options.
 final class ContractModule: Sendable {
   let factory: ModuleFactory
@@ -43,7 +37,7 @@ final class ContractModule: Sendable {
 
   /// How to make products that have one database, which nobody has used before.
   func maker<Product>(_ type: Product.Type) throws -> @Sendable () throws -> Product {
-    let folder = try ScratchFolder()
+    let folder = try ScratchFolder("contract")
     folders.withLock { $0.append(folder) }
     let options = options.split(separator: "{file}", omittingEmptySubsequences: false)
       .joined(separator: folder.file("database"))
@@ -66,52 +60,20 @@ final class ContractModule: Sendable {
   }
 }
 
-/// A directory of one database and what stands beside it, removed when nobody has the database any more.
-final class ScratchFolder: Sendable {
-  private let path: String
-
-  init() throws {
-    let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-    var template = Array("\(base)/salvor-contract-XXXXXX".utf8CString)
-    guard mkdtemp(&template) != nil else {
-      throw SalvorError(.failed, "No temporary directory can be made in \(base): \(String(cString: strerror(errno))).")
-    }
-    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-  }
-
-  deinit { remove(path) }
-
-  func file(_ name: String) -> String { "\(path)/\(name)" }
-
-  private func remove(_ path: String) {
-    guard let folder = opendir(path) else { return }
-    var names: [String] = []
-    while let entry = readdir(folder) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if name != "." && name != ".." { names.append(name) }
-    }
-    closedir(folder)
-    for name in names where unlink("\(path)/\(name)") != 0 { remove("\(path)/\(name)") }
-    rmdir(path)
-  }
-}
-
 /// Fresh SQLite databases of both sides, for contracts that ask for some.
 let contractStores = StorePairSubject(
   client: StoreSubject {
-    let folder = try ScratchFolder()
+    let folder = try ScratchFolder("contract")
     return { SQLiteClientStore(path: folder.file("device.db")) }
   },
   server: StoreSubject(makeRestorable: {
-    let folder = try ScratchFolder()
+    let folder = try ScratchFolder("contract")
     let count = Atomic<Int>(0)
     return .backedUp(freshPath: { folder.file("\(count.wrappingAdd(1, ordering: .relaxed).newValue).backup") }) {
       contractServer(folder)
     }
   }) {
-    let folder = try ScratchFolder()
+    let folder = try ScratchFolder("contract")
     return { contractServer(folder) }
   })
 

@@ -2,12 +2,6 @@ import SalvorHost
 import SalvorModel
 import SalvorWire
 
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// `salvor demo`: the whole story on real data, in a temporary directory.
 let demoCommand = Command(
   "demo", "the whole story on real data in a temporary directory",
@@ -24,19 +18,21 @@ let demoCommand = Command(
 ) { invocation in
   let data = DemoData(
     directory: try DemoData.find(invocation.options["data"]), isSmall: invocation.flags.contains("small"))
-  let directory = try temporaryDirectory()
-  var story = try DemoStory(terminal: invocation.terminal, data: data, directory: directory)
+  let folder = try ScratchFolder("demo")
+  // It is there until the story is told.
+  defer { withExtendedLifetime(folder) {} }
+  var story = try DemoStory(terminal: invocation.terminal, data: data, directory: folder.path)
   do {
     let isEqual = try await story.tell()
     if invocation.flags.contains("keep") {
-      invocation.terminal.print("Everything is in \(directory)")
-    } else {
-      removeDirectory(directory)
+      folder.keep()
+      invocation.terminal.print("Everything is in \(folder.path)")
     }
     return isEqual ? 0 : 1
   } catch {
     _ = await story.fleet.stopServer()
-    invocation.terminal.error("The demo's databases and its log are in \(directory)")
+    folder.keep()
+    invocation.terminal.error("The demo's databases and its log are in \(folder.path)")
     throw error
   }
 }
@@ -48,28 +44,4 @@ let demoPlainSQLiteCommand = Command(
 ) { invocation in
   try PlainSQLite.runHere(Array(invocation.arguments.dropFirst()), on: invocation.arguments[0])
   return 0
-}
-
-private func temporaryDirectory() throws -> String {
-  let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-  var template = Array("\(base)/salvor-demo-XXXXXX".utf8CString)
-  guard mkdtemp(&template) != nil else {
-    throw SalvorError(.failed, "No temporary directory can be made in \(base): \(String(cString: strerror(errno))).")
-  }
-  return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-}
-
-/// Removes a directory of the demo's own making, two levels deep.
-private func removeDirectory(_ path: String) {
-  guard let folder = opendir(path) else { return }
-  var names: [String] = []
-  while let entry = readdir(folder) {
-    let name = withUnsafePointer(to: &entry.pointee.d_name) {
-      $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-    }
-    if name != "." && name != ".." { names.append(name) }
-  }
-  closedir(folder)
-  for name in names where unlink("\(path)/\(name)") != 0 { removeDirectory("\(path)/\(name)") }
-  rmdir(path)
 }

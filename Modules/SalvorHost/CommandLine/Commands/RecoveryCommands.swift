@@ -72,6 +72,9 @@ extension Command {
     arguments: ["ID"]
   ) { invocation in
     let client = try await invocation.makeClient()
+    guard try await client.backups().contains(where: { $0.id == invocation.arguments[0] }) else {
+      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+    }
     try await client.restoreBackup(invocation.arguments[0])
     await client.close()
     invocation.terminal.json(["restored": .string(invocation.arguments[0])])

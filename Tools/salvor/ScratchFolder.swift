@@ -1,0 +1,45 @@
+import SalvorModel
+import Synchronization
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// A folder of a command's own making, under `TMPDIR`. Removed with what is in it where nobody holds it any more, unless it
+/// is kept.
+final class ScratchFolder: Sendable {
+  let path: String
+  private let isKept = Atomic(false)
+
+  /// - Parameter purpose: a word of its name, which tells a person whose it is.
+  init(_ purpose: String) throws {
+    let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    var template = Array("\(base)/salvor-\(purpose)-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else {
+      throw SalvorError(.failed, "No temporary directory can be made in \(base): \(String(cString: strerror(errno))).")
+    }
+    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  deinit { if !isKept.load(ordering: .relaxed) { Self.remove(path) } }
+
+  func keep() { isKept.store(true, ordering: .relaxed) }
+
+  func file(_ name: String) -> String { "\(path)/\(name)" }
+
+  private static func remove(_ path: String) {
+    guard let folder = opendir(path) else { return }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != "." && name != ".." { names.append(name) }
+    }
+    closedir(folder)
+    for name in names where unlink("\(path)/\(name)") != 0 { remove("\(path)/\(name)") }
+    rmdir(path)
+  }
+}
