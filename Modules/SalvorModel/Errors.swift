@@ -64,6 +64,9 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case historyParted = "history-parted"
   /// More of a table's rows would go than an automatic recovery may remove.
   case massDeletion = "mass-deletion"
+  // Conflict versions
+  case conflictResolved = "conflict-resolved"
+  case conflictUnresolvable = "conflict-unresolvable"
   // Everything else
   case failed
 
@@ -91,7 +94,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
-    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible:
+    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
+      .conflictResolved, .conflictUnresolvable:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -105,7 +109,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .conflictResolved: 2
     case .unreachable, .timeout, .overloaded: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
@@ -130,6 +134,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case serverMaintained = "server-maintained"
   case outOfScope = "out-of-scope"
   case conflict
+  /// The table's conflict policy failed; nothing is known against the request itself.
+  case conflictPolicy = "conflict-policy"
   case rowDeleted = "row-deleted"
   case keyExists = "key-exists"
   case constraint
@@ -149,6 +155,7 @@ public enum RefusalReason: String, Sendable, CaseIterable {
     case .tooLarge: 413
     case .constraint, .missingParent, .notStorable: 422
     case .blocked: 424
+    case .conflictPolicy: 500
     }
   }
 }

@@ -22,7 +22,8 @@ public enum Tool {
 
   static let commands: [Command] = [
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .recover, .backups, .backupsRestore,
-    .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .serverStats, .serverBackup,
+    .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .conflicts,
+    .conflictsList, .conflictsShow, .conflictsResolve, .serverStats, .serverBackup,
     .serverRestore,
   ]
 

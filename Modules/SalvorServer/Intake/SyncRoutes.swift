@@ -107,7 +107,7 @@ extension ServerEngine {
         ]))
   }
 
-  private func queryParameters(_ path: String) -> [String: String] {
+  func queryParameters(_ path: String) -> [String: String] {
     guard let mark = path.firstIndex(of: "?") else { return [:] }
     var out: [String: String] = [:]
     for pair in path[path.index(after: mark)...].split(separator: "&") {
