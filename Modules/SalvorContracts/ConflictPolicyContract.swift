@@ -111,7 +111,7 @@ public enum ConflictPolicyContract {
     func conflict(_ changed: [Column], _ round: Int) -> Conflict {
       let columns = changed.map { column in
         ConflictColumn(
-          column.name, old: operation == .insert ? nil : value(column, round), new: value(column, round + 1))
+          column.name, old: operation == .insert ? .none : .some(value(column, round)), new: value(column, round + 1))
       }
       let server = table.travelling.map { column in
         let isKey = table.primaryKey.contains(column.name)

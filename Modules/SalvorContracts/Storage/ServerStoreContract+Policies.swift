@@ -32,14 +32,14 @@ extension ServerStoreContract {
     on(asked, "client, server and both are done as asked, request by request", rule: "semantics 7") { bench in
       for key in ["n2", "n3"] { try await bench.write(.insert("note", ["id": .text(key), "title": "a"])) }
       var device = try await stale(bench)
-      for key in ["n2", "n3"] { try await bench.write(.update("note", [.text(key)], ["title": "server"])) }
+      for key in ["n2", "n3"] { try await bench.write(.update("note", [.text(key)], ["title": "theirs"])) }
       let results = try await device.upload(
         .update("note", ["n1"], [("title", "a", "client")]), .update("note", ["n2"], [("title", "a", "server")]),
         .update("note", ["n3"], [("title", "a", "both")]))
       try expectRefused(results, [2: .conflict], accepted: 2)
       try expectEqual(results.conflicts, 1, "the conflicts")
       try await bench.expectRows(
-        "note", [["n1", "client", "server"], ["n2", "server", .null], ["n3", "server", .null]])
+        "note", [["n1", "client", "server"], ["n2", "theirs", .null], ["n3", "theirs", .null]])
       let kept = try await bench.store.conflicts(after: 0, limit: 10, state: nil)
       try expectEqual(kept.map(\.key), [["n3"]], "the rows of the conflict versions")
     },

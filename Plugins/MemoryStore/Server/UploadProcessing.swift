@@ -194,7 +194,8 @@ struct UploadProcessing {
 
   private func conflictColumns(_ change: Change) -> [ConflictColumn] {
     guard change.operation != .delete else { return [] }
-    return change.columns.map { ConflictColumn($0.name, old: change.operation == .update ? $0.old : nil, new: $0.new) }
+    let isUpdate = change.operation == .update
+    return change.columns.map { ConflictColumn($0.name, old: isUpdate ? .some($0.old) : .none, new: $0.new) }
   }
 
   private func named(_ row: Row, of table: Table) -> [NamedValue] {

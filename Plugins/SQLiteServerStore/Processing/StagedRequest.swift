@@ -43,7 +43,7 @@ struct StagedChange {
     guard operation != .delete else { return [] }
     return columns.enumerated().map { index, place in
       ConflictColumn(
-        table.columns[place].name, old: operation == .update ? old[index] : nil, new: new[index])
+        table.columns[place].name, old: operation == .update ? .some(old[index]) : .none, new: new[index])
     }
   }
 }
