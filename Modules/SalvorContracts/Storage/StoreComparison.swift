@@ -197,7 +197,8 @@ public struct StoreComparison: Sendable {
     /// Of its first version.
     var id: Int64
     var isOpen: Bool
-    /// Without IDs and times.
+    /// Without IDs, times and commits; nor who made the server's row, since of one that an upload changed and changed back
+    /// a log has entries where the specification sees no change.
     var summary: String
   }
 
@@ -210,7 +211,7 @@ public struct StoreComparison: Sendable {
         let row = version.server.row.map { $0.map { "\($0.name)=\($0.value)" }.joined(separator: ",") }
         return
           "\(version.client.operation.rawValue) \(version.table) \(version.key) \(columns) by \(version.client.principal), "
-          + "server \(row ?? "none") by \(version.server.principal ?? (version.server.commit == nil ? "-" : "a program"))"
+          + "server \(row ?? "none")"
       }
       let state = versions[0].resolution.map { "\($0.keep.rawValue) by \($0.by)" } ?? "open"
       return KeptRequest(

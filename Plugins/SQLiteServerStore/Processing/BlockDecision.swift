@@ -34,7 +34,7 @@ final class BlockDecision {
     // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
     if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
     if try write(evaluation, &tally) != nil { return false }
-    tally.kept += evaluation.kept
+    tally.keep(evaluation.kept)
     decisions.join(&tally)
     return true
   }
@@ -80,7 +80,7 @@ final class BlockDecision {
     var decisions = SetDecisions()
     for (request, steps) in set { try decide(request, steps, &evaluation, &decisions, tally, isLast: isLast) }
     if let broken = try write(evaluation, &tally) { return broken }
-    tally.kept += evaluation.kept
+    tally.keep(evaluation.kept)
     decisions.join(&tally)
     return nil
   }
@@ -95,13 +95,21 @@ final class BlockDecision {
     }
     if let steps, decisions.waits(steps, tally) { return decisions.carry(request, steps) }
     let keptBefore = evaluation.kept.count
-    guard let refusal = try evaluation.decide(request, &foreign) else {
-      decisions.accept(request)
-      if evaluation.kept.count > keptBefore { decisions.conflicts += 1 }
-      return
-    }
+    let refusal = try evaluation.decide(request, &foreign)
+    let isKept = evaluation.kept.count > keptBefore
+    guard refusal != nil || isKept else { return decisions.accept(request) }
     var reader = StepReader(rows, over: tally.refusedRows)
     let found = try steps ?? reader.steps(of: request)
+    guard let refusal else {
+      // What is kept is not written, so nothing else finds out that it lacks a parent.
+      if try !isLast && evaluation.lacksParent(request, found) {
+        evaluation.withdrawKept(beyond: keptBefore)
+        return decisions.carry(request, found)
+      }
+      decisions.accept(request)
+      decisions.conflicts += 1
+      return
+    }
     if try !isLast && mayDependOnLater(request, refusal, found, evaluation) {
       decisions.carry(request, found)
     } else {

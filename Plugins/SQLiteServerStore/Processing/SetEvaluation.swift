@@ -13,6 +13,8 @@ struct SetEvaluation {
     var table: Int
     /// Nil: there is none.
     var server: Row?
+    /// The row that it would make; nil: the server has it, or it makes none.
+    var unmade: Row?
     /// The entry of the change log by which somebody else changed the row; nil: none that is known.
     var serverEntry: Int64?
   }
@@ -56,15 +58,21 @@ struct SetEvaluation {
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       for change in request.changes {
         guard let place = change.table else { continue }
+        let server = overlay[change.hash]?.now
+        let makesRow = server == nil && change.operation == .insert
         fed.append(change.hash)
         kept.append(
           ConflictVersion(
-            request: request.id, change: change, table: place, server: overlay[change.hash]?.now,
+            request: request.id, change: change, table: place, server: server,
+            unmade: makesRow ? change.applied(to: nil, of: catalog.tables[place]) : .none,
             serverEntry: try foreign.newestWrite(of: change.hash, after: change.made)))
       }
     }
     return nil
   }
+
+  /// Takes back what was kept beyond the first `count` versions.
+  mutating func withdrawKept(beyond count: Int) { kept.removeSubrange(count...) }
 
   private mutating func row(
     _ place: Int, _ key: Key, _ hash: UInt64, _ foreign: inout ForeignChanges
