@@ -8,7 +8,7 @@ final class LogIndex {
   let context: StoreContext
   private let name: String
   private let place: Int
-  private let keyWidth: Int
+  let keyWidth: Int
   private let find: SQLiteStatement
   private let read: SQLiteStatement
   /// Tables with changes in the log.
@@ -37,6 +37,14 @@ final class LogIndex {
     find = try connection.prepare("SELECT seq FROM \(name) WHERE \(condition) ORDER BY seq", persistent: true)
     read = try connection.prepare(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
+  }
+
+  /// What gives the rows of a table that have changes in the log, as alias `x`, some more than once: behind `FROM`, and
+  /// behind `WHERE`; the key is `s.k0` and so on.
+  func rows(_ table: CapturedTable) -> (from: String, condition: String) {
+    (
+      "\(name) s CROSS JOIN \(quoted(table.name)) x", "s.t = \(table.number) AND " + table.rowAt { "s.k\($0)" }
+    )
   }
 
   private func bind(_ table: CapturedTable, _ key: Key) throws {

@@ -86,14 +86,10 @@ struct BeforeImages {
     try RequestSorting(context).sort()
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
-    let remaking = try Remaking(
-      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
-    for row in try connection.rows(
-      "SELECT seq FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
-      .integer(counter))
-    {
-      if let seq = row[0].integer { try remaking.displace(seq) }
-    }
+    let remaking = try Remaking(context, index: index, touched: touched)
+    while let seq = try connection.integer(
+      "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
+    { try remaking.displace(seq) }
     guard !remaking.displaced.isEmpty else { return }
     try remaking.write()
     try remaking.encode()
