@@ -14,7 +14,7 @@ final class DownloadApply {
   private let counter: Int64
   private let full: Set<Int64>
   private let firing: Set<Int64>
-  private let index: LogIndex
+  let index: LogIndex
   private let touched: TouchedRows
   private let proof: ReferenceProof
   private let remaking: Remaking

@@ -62,6 +62,25 @@ final class LogIndex {
     return try find.step()
   }
 
+  /// Whether a change is the only one of its row.
+  ///
+  /// - Parameters:
+  ///   - row: of the log.
+  ///   - firstKey: its column with the first value of the key.
+  func isAlone(_ table: CapturedTable, _ row: SQLiteStatement, firstKey: Int) throws -> Bool {
+    try find.bind(1, table.number)
+    for place in 0..<keyWidth {
+      if place < table.keyCount {
+        try find.bind(place + 2, column: firstKey + place, of: row)
+      } else {
+        try find.bind(place + 2, Int64(0))
+      }
+    }
+    defer { find.reset() }
+    guard try find.step() else { return false }
+    return try !find.step()
+  }
+
   /// The row's log entries, oldest first.
   func entries(_ table: CapturedTable, _ key: Key) throws -> [LogEntry] {
     guard tables.contains(table.number) else { return [] }

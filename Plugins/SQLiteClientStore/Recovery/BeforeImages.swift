@@ -23,7 +23,7 @@ struct BeforeImages {
       return try body()
     }
     let counter = try connection.lastCounter()
-    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging"])
+    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging", "salvor_recovery_item"])
     let report = try body()
     let changeset = try recorder.changeset()
     try folder.make()
@@ -73,6 +73,10 @@ struct BeforeImages {
       if let commit = description.commit {
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
       }
+      // Its lines are not recorded.
+      try connection.run(
+        "DELETE FROM salvor_recovery_item WHERE recovery IN (SELECT number FROM salvor_recovery WHERE id = ?1)",
+        .text(description.backup.id))
       try connection.undo(bytes)
     }
     try context.keepCounter(last)
