@@ -20,6 +20,7 @@ extension Remaking {
     // Triggers may capture meanwhile, and take no counter that was given.
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
+    try context.noteLogChange(isFollowed: true)
     for range in leaving { try context.closeArchive(of: range) }
     try context.keepCounter(last)
   }
@@ -35,6 +36,7 @@ extension Remaking {
       }
       try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
       try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
+      try index.remove(work.table, work.key, seq: step.seq)
     }
     work.timeline.steps = staying
     _ = work.timeline.rebase(on: work.timeline.base)

@@ -240,6 +240,7 @@ final class DownloadApply {
     try remaking.rewriteShown()
     try remaking.write()
     try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
+    try context.noteLogChange()
     for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
   }
 }

@@ -62,6 +62,7 @@ struct RetryJoining {
       try connection.run("DELETE FROM salvor_range WHERE first = ?1", .integer(member.range.first))
       try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(member.range.first))
     }
+    try context.noteLogChange()
     let tag = members.compactMap(\.range.tag).first
     if last > first || (last == first && tag != nil) {
       try connection.run(
