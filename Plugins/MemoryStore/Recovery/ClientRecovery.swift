@@ -66,6 +66,7 @@ struct ClientRecovery {
     content.groups = [:]
     if order.rebuild == .everything {
       content.aside = MemoryTables()
+      content.settings = DeviceSettings()
     } else {
       for table in before.schema.tables where table.maintained == .client {
         for (key, row) in before.view.rows(of: table.name) {

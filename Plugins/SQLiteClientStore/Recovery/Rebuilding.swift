@@ -101,7 +101,6 @@ final class Rebuilding {
       ).compactMap { $0[0].string }
       try connection.execute("DROP TABLE \(quoted(name))")
     }
-    try connection.run("DELETE FROM salvor_history")
     try connection.run("DELETE FROM salvor_group")
     return objects
   }
@@ -136,7 +135,9 @@ final class Rebuilding {
     try connection.run(
       "INSERT INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(table.number),
       .text(table.name), .integer(Int64(table.keyCount)))
-    try connection.run("DELETE FROM salvor_table WHERE id = ?1", .integer(table.number))
+    for name in ["salvor_table WHERE id", "salvor_history WHERE t"] {
+      try connection.run("DELETE FROM \(name) = ?1", .integer(table.number))
+    }
     try connection.execute("DROP TABLE IF EXISTS \(table.pending)")
   }
 

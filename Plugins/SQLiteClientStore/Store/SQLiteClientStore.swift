@@ -337,13 +337,14 @@ public actor SQLiteClientStore: ClientStore {
       if isEmpty && isSame { return ApplyReport() }
       let full = try DownloadApply.fullTables(context)
       let whole = comingWhole(end, groups, full, context)
-      try context.forgetVersions(of: whole)
+      let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
       if !isEmpty {
         let apply = try DownloadApply(context, full: full)
         try apply.readStaged()
         report = try apply.finish(Set(end.groups.map(\.name)))
       }
+      try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
       return report
     }
@@ -432,7 +433,8 @@ public actor SQLiteClientStore: ClientStore {
   public func status() throws -> ClientStatus {
     let context = try opened()
     let connection = context.connection
-    return try connection.transaction {
+    // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
+    return try connection.rolledBack {
       try RequestSorting(context).sort()
       let changes =
         try connection.integer(
