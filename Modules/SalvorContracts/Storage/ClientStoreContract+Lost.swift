@@ -269,6 +269,28 @@ extension ClientStoreContract {
       try expectChanges(try await bench.upload(), [#"update note ["title"] [n2, b, mine]"#])
     },
     recovering(
+      ContractSchemas.notes(), "recovery: an own delete is kept that the server forgot with its row",
+      rule: "semantics 6, Lost is not deleted; 10"
+    ) { bench in
+      for rebuild in [RecoveryOrder.Rebuild.nothing, .everything] {
+        var other = try await ClientBench(bench.subject, bench.schema)
+        try await other.download(full: ["note"], rows: [])
+        try await other.download(rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null])])
+        try await other.write(.delete("note", ["n1"]))
+        try await other.commitUpload()
+        try await other.download(departed: [("note", .deleted, ["n2"])])
+        let report = try await other.recover(
+          Recovered(
+            requests: rebuild == .nothing ? .keep : .discard, rebuild: rebuild, shared: 1,
+            full: rebuild == .nothing ? [] : ["note"],
+            departed: rebuild == .nothing ? [("note", .lost, ["n1"]), ("note", .lost, ["n2"])] : []))
+        // Its values are not known any more. What others deleted is theirs.
+        try await other.expectArchive(["kept lost-on-server delete note [n1] [] > []"])
+        try expectEqual(report.counts.lost, 1, "lost")
+        await other.close()
+      }
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: a delete is remembered when the tables come whole, until the row comes again",
       rule: "semantics 6, Lost is not deleted; 10"
     ) { bench in

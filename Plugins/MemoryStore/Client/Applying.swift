@@ -145,4 +145,6 @@ struct BaseChange: Sendable, Hashable {
   var version: Int64
   /// Not that it left the scope.
   var isDeleted: Bool
+  /// A request of this device did it.
+  var isOwn = false
 }

@@ -105,13 +105,14 @@ final class BaseVersions {
     name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
       // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
       try connection.run(
-        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted FROM salvor_history ORDER BY version, id")
+        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted, max(own) OVER (PARTITION BY t, \(values), version) FROM salvor_history ORDER BY version, id"
+      )
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
     for table in context.catalog.tables {
@@ -149,15 +150,16 @@ final class BaseVersions {
       "coalesce((SELECT s.version FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND "))), \(isLater ? shared + 1 : 0)) > \(shared)"
   }
 
-  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost.
-  func eachDeleted(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
+  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost, and whether a request of this
+  /// device did it.
+  func eachDeleted(_ table: CapturedTable, _ body: (Key, _ isOwn: Bool) throws -> Void) throws {
     guard order.absence == .lost else { return }
     let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
     try context.connection.query(
-      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
+      "SELECT own, \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
       [.integer(table.number), .integer(order.shared ?? 0)]
     ) { row in
-      try body(row.values())
+      try body(row.values(from: 1, count: table.keyCount), row.int64(0) == 1)
       return true
     }
   }

@@ -193,8 +193,12 @@ final class Rebuilding {
         }
       }
       guard let table else { continue }
-      try merge.versions.eachDeleted(table) { key in
-        if let base = try context.currentRow(table, key) { try archive.lost(table, key, was: nil, base: base) }
+      try merge.versions.eachDeleted(table) { key, isOwn in
+        if let base = try context.currentRow(table, key) {
+          try archive.lost(table, key, was: nil, base: base)
+        } else if isOwn {
+          try archive.gone(table, key)
+        }
       }
     }
     try context.keepCounter(archive.counter)

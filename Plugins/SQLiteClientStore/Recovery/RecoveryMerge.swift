@@ -264,6 +264,11 @@ final class RecoveryMerge {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
       }
     }
+    for table in context.catalog.tables {
+      try versions.eachDeleted(table) { key, isOwn in
+        if isOwn, try remaking.load(table, key).timeline.base == nil { try archive.gone(table, key) }
+      }
+    }
     counts.lost += archive.count
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)
