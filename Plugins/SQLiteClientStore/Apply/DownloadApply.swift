@@ -14,7 +14,7 @@ final class DownloadApply {
   private let counter: Int64
   private let full: Set<Int64>
   private let firing: Set<Int64>
-  private let index: LogIndex
+  let index: LogIndex
   private let touched: TouchedRows
   private let proof: ReferenceProof
   private let remaking: Remaking
@@ -44,7 +44,6 @@ final class DownloadApply {
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
     }
-    let dependence = try OutstandingDependence(context)
     index = try LogIndex(context)
     touched = try TouchedRows(context)
     proof = try ReferenceProof(context, touched)
@@ -60,7 +59,7 @@ final class DownloadApply {
       }
       if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
-    remaking = try Remaking(context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
+    remaking = try Remaking(context, index: index, touched: touched, prepareWrite: prepareWrite)
     stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
     try recovery?.begin(remaking)
     stream.watch = recovery?.watch
@@ -90,6 +89,7 @@ final class DownloadApply {
     if let recovery {
       try recovery.takeBases(stream, remaking)
     } else {
+      remaking.announce(stream.bases.lazy.map { ($0, $1.row) })
       for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
     }
     try dropStaleChildren(groups)
@@ -101,7 +101,7 @@ final class DownloadApply {
     connection.triggersEnabled = false
     try remaking.encode()
     try recovery?.finish(stream, remaking)
-    try context.returnDisplaced()
+    try DisplacedReturn(context, index).run()
     try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in

@@ -5,19 +5,21 @@ import SalvorStorage
 /// The queue and the error archive, as people see them.
 struct RequestListing {
   let context: StoreContext
-  /// Beyond this many outstanding changes a listing names no dependents: they would have to be decoded all.
-  let dependentsChangesMax: Int64 = 20_000
 
   /// Entries of one request stay together: `limit` is overstepped rather than a request cut.
   func list(_ states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
     try RequestSorting(context).sort()
-    let dependents = try dependents()
+    let index = try LogIndex(context)
+    let dependence = try DependenceLookup(context, index, withDisplaced: true)
     var entries: [(first: Int64, entries: [QueuedRequest])] = []
     let counter = after?.counter ?? 0
     let start = try context.range(of: counter).last
-    for request in try context.outstanding(after: start, limit: limit, where: { states.contains($0) }) {
+    for request in try context.outstanding(
+      after: start, limit: limit, index: index, where: { states.contains($0) })
+    {
       let id = try context.requestID(first: request.range.first)
       let refusal = try refusal(request.range.first)
+      let dependents = try dependents(of: request.range, dependence)
       entries.append(
         (
           request.range.first,
@@ -27,7 +29,7 @@ struct RequestListing {
               id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
               before: before,
               after: after, state: request.state, reason: refusal?.reason, status: refusal?.status,
-              message: refusal?.message, dependents: dependents[request.range.first] ?? [], tag: request.range.tag)
+              message: refusal?.message, dependents: dependents, tag: request.range.tag)
           }
         ))
     }
@@ -39,6 +41,7 @@ struct RequestListing {
         before: zip(names, change.before).map { NamedValue($0, $1) },
         after: zip(names, change.after).map { NamedValue($0, $1) },
         state: change.state, reason: change.reason, status: change.status, message: change.message,
+        dependents: change.state == .displaced ? try dependents(of: change.range, dependence) : [],
         tag: change.range.tag)
       if let place = entries.firstIndex(where: { $0.first == change.range.first }) {
         entries[place].entries.append(entry)
@@ -57,21 +60,9 @@ struct RequestListing {
     ).first.map { ($0[0].string, $0[1].integer.map { Int($0) }, $0[2].string) }
   }
 
-  /// By first counter.
-  private func dependents() throws -> [Int64: [RequestID]] {
-    let count =
-      try context.connection.integer(
-        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
-    guard count <= dependentsChangesMax else { return [:] }
-    let requests = try context.outstanding()
-    let dependence = Dependence(requests, schema: context.schema)
-    var found: [Int64: [RequestID]] = [:]
-    for index in requests.indices {
-      let others = dependence.dependents(of: [index]).subtracting([index]).sorted()
-      if !others.isEmpty {
-        found[requests[index].range.first] = try others.map { try context.requestID(first: requests[$0].range.first) }
-      }
-    }
-    return found
+  /// Nothing depends on what a recovery put aside.
+  private func dependents(of request: RequestRange, _ dependence: DependenceLookup) throws -> [RequestID] {
+    try dependence.dependents(of: [request]).filter { $0.first != request.first }
+      .map { try context.requestID(first: $0.first) }
   }
 }

@@ -178,3 +178,16 @@ extension StoreContext {
     ).map { RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0) }
   }
 }
+
+extension [RequestRange] {
+  /// Of ranges in order, the one that a counter lies in.
+  func holding(_ counter: Int64) -> RequestRange? {
+    var low = 0
+    var high = count
+    while low < high {
+      let middle = (low + high) / 2
+      if self[middle].last < counter { low = middle + 1 } else { high = middle }
+    }
+    return low < count && self[low].first <= counter ? self[low] : nil
+  }
+}

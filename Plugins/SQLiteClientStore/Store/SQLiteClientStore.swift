@@ -191,7 +191,7 @@ public actor SQLiteClientStore: ClientStore {
       let counter = try connection.lastCounter()
       try RetryJoining(context: context).run()
       drawn = try drawUpload(context, groups)
-      try context.returnDisplaced()
+      try DisplacedReturn(context).run()
       try returnAside(context)
       try context.keepCounter(counter)
     }
@@ -275,7 +275,7 @@ public actor SQLiteClientStore: ClientStore {
       try connection.run(
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
-      try context.returnDisplaced()
+      try DisplacedReturn(context).run()
       return report
     }
     try writeIdentity(context)

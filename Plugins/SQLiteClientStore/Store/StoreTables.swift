@@ -20,7 +20,7 @@ enum StoreTables {
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
-    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, needs TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.
@@ -41,10 +41,14 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
 
-  /// Columns that older files do not have.
+  /// Columns that older files do not have, or have and nobody reads.
   static func migrate(_ connection: SQLiteConnection) throws {
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
+    }
+    // What a displaced request depends on is looked at anew each time.
+    if try connection.tableShape("salvor_archive")?.column("needs") != nil {
+      try connection.execute("ALTER TABLE salvor_archive DROP COLUMN needs")
     }
   }
 

@@ -22,7 +22,7 @@ struct UploadSettlement {
       report.accepted += try requestCount(gap)
       try remember(gap, results.commit)
     }
-    let remaking = try takeBases(mixed, kept)
+    let mixing = try takeBases(mixed, kept)
     for gap in accepted {
       try connection.run(
         "DELETE FROM salvor_range WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = salvor_range.first)",
@@ -32,7 +32,8 @@ struct UploadSettlement {
         [.integer(gap.first), .integer(gap.last)])
     }
     // Only now: what is accepted is in nobody's way.
-    if let (remaking, proof) = remaking {
+    if let (remaking, proof, bases) = mixing {
+      for base in bases { try remaking.setBase(base.table, base.key, base.row) }
       try remaking.stand(proof, basesMayBreak: true)
       try proof.settleClientRows()
       try proof.returnAside()
@@ -150,22 +151,22 @@ struct UploadSettlement {
     return mixed
   }
 
-  /// The accepted changes of mixed rows become their bases, and what stays is put upon them. Nil: there are none.
-  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (Remaking, ReferenceProof)? {
+  /// The bases that the accepted changes of mixed rows make, to be set when these are gone from the log. Nil: there are
+  /// none.
+  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (
+    Remaking, ReferenceProof, [(table: CapturedTable, key: Key, row: SlotRow?)]
+  )? {
     guard !mixed.isEmpty else { return nil }
-    let dependence = try OutstandingDependence(context) { range in
-      range.first > last || kept.contains { $0.first <= range.first && range.first <= $0.last }
-    }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
     let proof = try ReferenceProof(context, touched)
-    let remaking = try Remaking(context, index: index, touched: touched, dependence: dependence)
+    let remaking = try Remaking(context, index: index, touched: touched)
+    var bases: [(table: CapturedTable, key: Key, row: SlotRow?)] = []
     for ref in mixed {
       guard let table = context.catalog.table(number: ref.table) else { continue }
-      try remaking.accept(table, ref.key) { seq in
-        seq <= last && !kept.contains { $0.first <= seq && seq <= $0.last }
-      }
+      let row = try remaking.takeAccepted(table, ref.key) { $0 <= last && kept.holding($0) == nil }
+      bases.append((table, ref.key, row))
     }
-    return (remaking, proof)
+    return (remaking, proof, bases)
   }
 }
