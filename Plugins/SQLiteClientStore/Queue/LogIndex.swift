@@ -8,7 +8,7 @@ final class LogIndex {
   let context: StoreContext
   private let name: String
   private let place: Int
-  private let keyWidth: Int
+  let keyWidth: Int
   private let find: SQLiteStatement
   private let read: SQLiteStatement
   /// Tables with changes in the log.
@@ -39,6 +39,14 @@ final class LogIndex {
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
   }
 
+  /// What gives the rows of a table that have changes in the log, as alias `x`, some more than once: behind `FROM`, and
+  /// behind `WHERE`; the key is `s.k0` and so on.
+  func rows(_ table: CapturedTable) -> (from: String, condition: String) {
+    (
+      "\(name) s CROSS JOIN \(quoted(table.name)) x", "s.t = \(table.number) AND " + table.rowAt { "s.k\($0)" }
+    )
+  }
+
   private func bind(_ table: CapturedTable, _ key: Key) throws {
     try find.bind(1, table.number)
     for place in 0..<keyWidth {
@@ -52,6 +60,25 @@ final class LogIndex {
     try bind(table, key)
     defer { find.reset() }
     return try find.step()
+  }
+
+  /// Whether a change is the only one of its row.
+  ///
+  /// - Parameters:
+  ///   - row: of the log.
+  ///   - firstKey: its column with the first value of the key.
+  func isAlone(_ table: CapturedTable, _ row: SQLiteStatement, firstKey: Int) throws -> Bool {
+    try find.bind(1, table.number)
+    for place in 0..<keyWidth {
+      if place < table.keyCount {
+        try find.bind(place + 2, column: firstKey + place, of: row)
+      } else {
+        try find.bind(place + 2, Int64(0))
+      }
+    }
+    defer { find.reset() }
+    guard try find.step() else { return false }
+    return try !find.step()
   }
 
   /// The row's log entries, oldest first.

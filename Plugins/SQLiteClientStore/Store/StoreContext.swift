@@ -9,7 +9,8 @@ final class StoreContext {
   let clock: any Clock
   var schema: Schema
   var config: SyncConfig
-  var catalog: CaptureCatalog
+  var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
+  private var rowQueries: [Int64: String] = [:]
   private var indexesInUse: Set<Int> = []
 
   init(
@@ -55,13 +56,19 @@ final class StoreContext {
     table.rowAt { "?\($0 + firstParameter)" }
   }
 
+  /// Selects the row with a key as the table has it, by slot.
+  func rowQuery(_ table: CapturedTable) -> String {
+    if let known = rowQueries[table.number] { return known }
+    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
+    let made = "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))"
+    rowQueries[table.number] = made
+    return made
+  }
+
   /// The row as the table has it, by slot.
   func currentRow(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
-    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
     var row: SlotRow?
-    try connection.query(
-      "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))", key
-    ) {
+    try connection.query(rowQuery(table), key) {
       row = $0.values()
       return false
     }
