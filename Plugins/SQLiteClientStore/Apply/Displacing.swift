@@ -12,6 +12,7 @@ extension Remaking {
     // Triggers may capture meanwhile, and take no counter that was given.
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
+    try context.noteLogChange(isFollowed: true)
     for range in leaving { try context.closeArchive(of: range) }
     try context.keepCounter(last)
   }
@@ -32,9 +33,13 @@ extension Remaking {
     try context.keepCounter(last)
     for ref in refs {
       guard var work = rows[ref] else { continue }
+      for step in work.timeline.steps where leaving.holding(step.seq) != nil {
+        try index.remove(work.table, work.key, seq: step.seq)
+      }
       work.timeline.steps.removeAll { leaving.holding($0.seq) != nil }
       try put(work, ref)
     }
+    try context.noteLogChange(isFollowed: true)
     for ref in refs {
       while var work = rows[ref] {
         guard let place = work.timeline.rebase(on: work.timeline.base) else {
@@ -71,6 +76,7 @@ extension Remaking {
       }
       try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
       try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
+      try index.remove(work.table, work.key, seq: step.seq)
     }
     work.timeline.steps = staying
     _ = work.timeline.rebase(on: work.timeline.base)

@@ -81,6 +81,7 @@ struct RetryJoining {
         "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2", .integer(member.first), .integer(member.last))
       try context.forget(member)
     }
+    try context.noteLogChange()
     guard end > last else {
       try context.keepCounter(last)
       return nil

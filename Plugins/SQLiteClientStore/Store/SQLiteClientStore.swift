@@ -226,7 +226,7 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
     try connection.execute("DELETE FROM salvor_request")
     if let open = try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") {
-      try context.deleteLogRows(where: "seq = ?1", [.integer(open)])
+      try context.deleteLogRows(where: "seq = ?1", [.integer(open)], areMarkers: true)
     }
     return "A request that was left open was closed and split into single requests."
   }
