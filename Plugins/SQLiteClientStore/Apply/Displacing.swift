@@ -7,15 +7,7 @@ extension Remaking {
   /// Takes the request of a change, and those that depend on it, out of the rows and the log, into the archive.
   func displace(_ counter: Int64) throws {
     let leaving = try dependenceNow().dependents(of: [context.range(of: counter)])
-    var refs: [RowRef] = []
-    var known: Set<RowRef> = []
-    for range in leaving {
-      for (table, key, _) in try context.rows(changedBy: range) {
-        try load(table, key)
-        let ref = RowRef(table: table.number, key: key)
-        if known.insert(ref).inserted { refs.append(ref) }
-      }
-    }
+    let refs = try loadRows(of: leaving)
     displaced += leaving
     // Triggers may capture meanwhile, and take no counter that was given.
     let last = try context.connection.lastCounter()
@@ -23,6 +15,54 @@ extension Remaking {
     try context.noteLogChange(isFollowed: true)
     for range in leaving { try context.closeArchive(of: range) }
     try context.keepCounter(last)
+  }
+
+  /// Takes requests out of the rows and the log for good. What was built on them and cannot stand without them is
+  /// displaced, here or when the rows are written.
+  ///
+  /// - Parameter leaving: in order.
+  func remove(_ leaving: [RequestRange]) throws {
+    let refs = try loadRows(of: leaving)
+    let last = try context.connection.lastCounter()
+    for range in leaving {
+      try context.connection.run(
+        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
+        .integer(range.first), .integer(range.last))
+      try context.forget(range)
+    }
+    try context.keepCounter(last)
+    for ref in refs {
+      guard var work = rows[ref] else { continue }
+      for step in work.timeline.steps where leaving.holding(step.seq) != nil {
+        try index.remove(work.table, work.key, seq: step.seq)
+      }
+      work.timeline.steps.removeAll { leaving.holding($0.seq) != nil }
+      try put(work, ref)
+    }
+    try context.noteLogChange(isFollowed: true)
+    for ref in refs {
+      while var work = rows[ref] {
+        guard let place = work.timeline.rebase(on: work.timeline.base) else {
+          try put(work, ref)
+          break
+        }
+        try displace(work.timeline.steps[place].seq)
+      }
+    }
+  }
+
+  /// The rows that requests in the log change, loaded.
+  private func loadRows(of requests: [RequestRange]) throws -> [RowRef] {
+    var refs: [RowRef] = []
+    var known: Set<RowRef> = []
+    for range in requests {
+      for (table, key, _) in try context.rows(changedBy: range) {
+        try load(table, key)
+        let ref = RowRef(table: table.number, key: key)
+        if known.insert(ref).inserted { refs.append(ref) }
+      }
+    }
+    return refs
   }
 
   /// - Parameter leaving: in order.

@@ -96,7 +96,12 @@ final class DownloadApply {
     try settle(remaking, proof)
 
     if try wasCaptured(after: counter) {
-      try undoTriggers(after: counter, remaking, touched, firing)
+      // Downloaded rows of tables with triggers are written once more.
+      try remaking.undoTriggers(after: counter) {
+        let again = try Remaking(context, index: index, touched: touched)
+        try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: { _ in }).run()
+        try again.write()
+      }
     }
     connection.triggersEnabled = false
     try remaking.encode()
@@ -206,41 +211,5 @@ final class DownloadApply {
       if context.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
     }
     return firing
-  }
-
-  /// Puts synchronized tables back to what is intended: rows that only triggers wrote to as they were, downloaded rows of
-  /// tables with triggers once more, with triggers off.
-  private func undoTriggers(
-    after counter: Int64, _ remaking: Remaking, _ touched: TouchedRows, _ firing: Set<Int64>
-  ) throws {
-    connection.triggersEnabled = false
-    var entries: [RowRef: [LogEntry]] = [:]
-    try connection.query(
-      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
-      [.integer(counter)]
-    ) { row in
-      let entry = try context.catalog.entry(from: row)
-      guard let table = context.catalog.table(number: entry.table) else { return true }
-      entries[RowRef(table: entry.table, key: entry.key(table)), default: []].append(entry)
-      return true
-    }
-    let off: (CapturedTable) -> Void = { _ in }
-    let undo = try Remaking(context, index: remaking.index, touched: touched)
-    for (ref, entries) in entries {
-      guard let table = context.catalog.table(number: ref.table), remaking.rows[ref] == nil else { continue }
-      if try touched.wasWritten(table, ref.key) { continue }
-      let timeline = try RowTimeline(current: try context.currentRow(table, ref.key), entries: entries, table: table)
-      try undo.restore(table, ref.key, to: timeline.base)
-    }
-    try undo.write()
-    let again = try Remaking(context, index: remaking.index, touched: touched)
-    let stream = try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: off)
-    try stream.run()
-    try again.write()
-    try remaking.rewriteShown()
-    try remaking.write()
-    try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
-    try context.noteLogChange()
-    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
   }
 }

@@ -48,6 +48,18 @@ extension StoreContext {
       WHERE first = ?1 AND state = 'displaced' AND EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = salvor_archive.first)
       """, .integer(range.first))
     try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(range.first))
+    // One that was sent belongs to its upload until that is settled.
+    if let last = try connection.state(.uploadLast)?.integer, range.first <= last {
+      try connection.run(
+        "UPDATE salvor_archive SET state_before = 'sent' WHERE first = ?1 AND state = 'displaced' AND state_before IS NULL "
+          + "AND NOT EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE e.first = ?1)", .integer(range.first))
+    }
+  }
+
+  /// Takes an entry out of the archive.
+  func deleteArchived(_ range: RequestRange) throws {
+    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(range.first))
+    try forget(range)
   }
 
   struct ArchivedChange {

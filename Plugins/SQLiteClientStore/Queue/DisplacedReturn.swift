@@ -77,6 +77,8 @@ struct DisplacedReturn {
   private func moveState(_ change: StoreContext.ArchivedChange) throws {
     let first = Value.integer(change.range.first)
     let last = Value.integer(change.range.last)
+    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", first)
+    if change.stateBefore == .sent { return }
     if let state = change.stateBefore {
       try connection.run(
         "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -84,7 +86,6 @@ struct DisplacedReturn {
         change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
         change.blockedBy.map { .text($0) } ?? .null, .integer(context.clock.now()))
     }
-    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", first)
     // It returns to the queue, not to an upload that was chosen without it.
     if let uploadLast = try connection.state(.uploadLast)?.integer, change.range.first <= uploadLast {
       try connection.run("INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", first, last)

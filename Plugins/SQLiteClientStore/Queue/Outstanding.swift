@@ -24,8 +24,7 @@ extension StoreContext {
     after counter: Int64 = 0, limit: Int = .max, index: LogIndex? = nil, asCaptured: Bool = true,
     where isWanted: (RequestState) -> Bool = { _ in true }
   ) throws -> [OutstandingRequest] {
-    let index = try index ?? LogIndex(self)
-    var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
+    let steps = StepReader(try index ?? LogIndex(self), asCaptured: try asCaptured && anySeen())
     var states: [Int64: RequestState] = [:]
     for row in try connection.rows("SELECT first, state FROM salvor_request_state") {
       if let first = row[0].integer { states[first] = row[1].string.flatMap { RequestState(rawValue: $0) } }
@@ -34,7 +33,6 @@ extension StoreContext {
     let uploadState = try connection.text(.uploadState).flatMap { RequestState(rawValue: $0) } ?? .sent
     let excluded = try connection.rows("SELECT first FROM salvor_upload_excluded").compactMap { $0[0].integer }
     let leftOut = Set(excluded)
-    let anySeen = try asCaptured && anySeen()
     var ranges = try RangeCursor(self, after: counter)
     var found: [OutstandingRequest] = []
     try connection.query(
@@ -52,18 +50,31 @@ extension StoreContext {
         found.append(OutstandingRequest(range: range, changes: [], state: state))
       }
       let key = entry.key(table)
-      let ref = RowRef(table: table.number, key: key)
-      if timelines[ref]?[entry.seq] == nil {
-        timelines[ref] = Dictionary(
-          uniqueKeysWithValues: try index.timeline(table, key).steps.map {
-            ($0.seq, anySeen ? try self.asCaptured($0) : $0)
-          })
-      }
-      guard let step = timelines[ref]?[entry.seq] else { return true }
+      guard let step = try steps.step(entry, table, key) else { return true }
       found[found.count - 1].changes.append(OutstandingRequest.Change(table: table, key: key, step: step))
       return true
     }
     return found
+  }
+
+  /// One request in the log, decoded, with the old values that each change saw; nil: it is not there.
+  func outstanding(_ range: RequestRange, index: LogIndex) throws -> OutstandingRequest? {
+    guard let state = try state(of: range) else { return nil }
+    let steps = StepReader(index, asCaptured: try anySeen())
+    var request = OutstandingRequest(range: range, changes: [], state: state)
+    try connection.query(
+      "SELECT \(catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(Self.changeOperations) ORDER BY seq",
+      [.integer(range.first), .integer(range.last)]
+    ) { row in
+      let entry = try catalog.entry(from: row)
+      guard let table = catalog.table(number: entry.table) else { return true }
+      let key = entry.key(table)
+      if let step = try steps.step(entry, table, key) {
+        request.changes.append(OutstandingRequest.Change(table: table, key: key, step: step))
+      }
+      return true
+    }
+    return request
   }
 
   /// The rows that a request in the log changes, each once, with the counter of its first change there.
@@ -81,5 +92,29 @@ extension StoreContext {
       return true
     }
     return found
+  }
+}
+
+/// Decodes log entries, each row's together.
+private final class StepReader {
+  private let index: LogIndex
+  private let asCaptured: Bool
+  private var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
+
+  /// - Parameter asCaptured: with the old values that each change saw, not those that the base has under it now.
+  init(_ index: LogIndex, asCaptured: Bool) {
+    self.index = index
+    self.asCaptured = asCaptured
+  }
+
+  func step(_ entry: LogEntry, _ table: CapturedTable, _ key: Key) throws -> RowTimeline.Step? {
+    let ref = RowRef(table: table.number, key: key)
+    if timelines[ref]?[entry.seq] == nil {
+      timelines[ref] = Dictionary(
+        uniqueKeysWithValues: try index.timeline(table, key).steps.map {
+          ($0.seq, asCaptured ? try index.context.asCaptured($0) : $0)
+        })
+    }
+    return timelines[ref]?[entry.seq]
   }
 }

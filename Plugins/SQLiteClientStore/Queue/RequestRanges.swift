@@ -78,6 +78,9 @@ struct RequestSorting {
         [.integer(done), .integer(end)], areMarkers: true)
     }
     try connection.setState(.rangesUpTo, .integer(end))
+    try connection.run(
+      "INSERT OR REPLACE INTO salvor_met (first_seq, at) VALUES (?1, ?2)", .integer(done + 1),
+      .integer(context.clock.now()))
   }
 
   private func read(from start: Int64, to end: Int64) throws -> ([RequestRange], markers: Bool) {

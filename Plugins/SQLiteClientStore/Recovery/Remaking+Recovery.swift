@@ -51,7 +51,7 @@ extension Remaking {
     }
     try context.deleteLogRows(
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
-    try context.connection.run("DELETE FROM salvor_range WHERE first = ?1", .integer(range.first))
+    try context.forget(range)
   }
 
   /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.

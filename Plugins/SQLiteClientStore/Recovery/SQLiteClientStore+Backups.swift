@@ -34,7 +34,7 @@ extension SQLiteClientStore {
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
     }
-    plan = nil
+    uploadPlan = nil
     quiet = nil
     switch description.backup.content {
     case .copy: try restoreCopy(description.backup)

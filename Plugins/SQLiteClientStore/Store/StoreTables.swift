@@ -13,6 +13,13 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_range (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT);
     -- Refused and blocked requests: their changes are still in the log, and in their rows.
     CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
+    -- What became of a request so far: how often it was refused, and of one that was sent again, when it first was made.
+    CREATE TABLE IF NOT EXISTS salvor_request_note (first INTEGER PRIMARY KEY, since INTEGER, attempts INTEGER NOT NULL, last_attempt INTEGER);
+    -- The IDs that a request had before, oldest first.
+    CREATE TABLE IF NOT EXISTS salvor_request_history (first INTEGER NOT NULL, place INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (first, place)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS salvor_request_history_id ON salvor_request_history (id);
+    -- When the requests from a counter on were first met.
+    CREATE TABLE IF NOT EXISTS salvor_met (first_seq INTEGER PRIMARY KEY, at INTEGER NOT NULL);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
     -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.
