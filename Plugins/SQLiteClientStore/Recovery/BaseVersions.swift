@@ -75,7 +75,8 @@ extension StoreContext {
       try connection.run("DELETE FROM salvor_sequence WHERE sequence = ?1", .text(previous.text))
     }
     try connection.setState(.previous, previous?.text)
-    for name in [StateName.current, .uploadLast, .uploadState] { try connection.setState(name, Value?.none) }
+    try connection.setState(.current, Value?.none)
+    try connection.forgetUpload()
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try connection.run(

@@ -48,7 +48,7 @@ final class LossArchive {
     entry.seq = counter
     let range = RequestRange(first: counter, last: counter)
     try context.archive(
-      entry, of: range, table, key, needs: [], state: .kept, reason: "lost-on-server",
+      entry, of: range, table, key, state: .kept, reason: "lost-on-server",
       message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
   }

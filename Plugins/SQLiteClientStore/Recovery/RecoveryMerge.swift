@@ -62,11 +62,13 @@ final class RecoveryMerge {
     guard let watch else { return }
     let changed = try changedBases(stream, remaking, watch)
     try takeOutIdle(changed, remaking)
-    for change in changed where change.fate == .row || change.fate == .left {
-      try remaking.setBase(change.table, change.key, change.new)
-    }
-    // Which requests stay is known before lost rows are made again for their sake.
+    // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
+    // as there until then.
+    remaking.announce(
+      try changed.filter { try $0.fate != .lost || !isMadeAgain($0, remaking) }.map { ($0.ref, $0.new) })
+    for change in changed where change.fate == .row { try remaking.setBase(change.table, change.key, change.new) }
     for change in changed where change.fate == .deleted { try deletedWins(change, remaking) }
+    for change in changed where change.fate == .left { try remaking.setBase(change.table, change.key, nil) }
     var plain: [Change] = []
     for change in changed where change.fate == .lost {
       let first = try remaking.load(change.table, change.key).timeline.steps.first
@@ -122,6 +124,13 @@ final class RecoveryMerge {
     }
   }
 
+  private func isMadeAgain(_ change: Change, _ remaking: Remaking) throws -> Bool {
+    guard isWritable(change.table),
+      case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
+    else { return false }
+    return true
+  }
+
   /// A lost row that requests change: an update makes it again.
   private func takeLoss(
     _ change: Change, _ first: RowTimeline.Step?, _ remaking: Remaking, _ watch: BaseWatch
@@ -143,11 +152,7 @@ final class RecoveryMerge {
     var lost: Set<RowRef> = []
     for change in changes where change.old != nil && change.new == nil {
       // A lost row that an update makes again is there for the delete that follows it.
-      if change.fate == .lost, isWritable(change.table),
-        case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
-      {
-        continue
-      }
+      if try change.fate == .lost && isMadeAgain(change, remaking) { continue }
       gone.insert(change.ref)
       if change.fate == .lost { lost.insert(change.ref) }
     }
@@ -176,7 +181,7 @@ final class RecoveryMerge {
     let isInError = try connection.integer(
       "SELECT 1 FROM salvor_request_state WHERE first = ?1", .integer(range.first))
     guard isInError == nil else { return false }
-    for (table, key, _) in try remaking.changes(in: range) {
+    for (table, key, _) in try context.rows(changedBy: range) {
       guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
       for step in try remaking.load(table, key).timeline.steps where step.seq <= range.last {
         // An insert before it makes the row that it deletes.
@@ -189,7 +194,7 @@ final class RecoveryMerge {
 
   private func captured(_ range: RequestRange, _ remaking: Remaking) throws -> [OutstandingRequest.Change] {
     var found: [OutstandingRequest.Change] = []
-    for (table, key, _) in try remaking.changes(in: range) {
+    for (table, key, _) in try context.rows(changedBy: range) {
       let work = try remaking.load(table, key)
       for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
         found.append(OutstandingRequest.Change(table: table, key: key, step: work.captured[step.seq] ?? step))

@@ -109,7 +109,7 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   /// A transaction that outlives a power cut: the journal and the identity file go on from it.
   private func durably<Result>(_ context: StoreContext, _ body: () throws -> Result) throws -> Result {
-    plan = nil
+    uploadPlan = nil
     quiet = nil
     try context.connection.pragma("synchronous", "FULL")
     defer { _ = try? context.connection.pragma("synchronous", "NORMAL") }
