@@ -64,11 +64,17 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case historyParted = "history-parted"
   /// More of a table's rows would go than an automatic recovery may remove.
   case massDeletion = "mass-deletion"
-  // Conflict versions
-  case conflictResolved = "conflict-resolved"
-  case conflictUnresolvable = "conflict-unresolvable"
   // Everything else
   case failed
+  // Numbers follow this order: new ones go to the end.
+  /// A request belongs to an upload whose outcome is not known; `context["request"]` names it.
+  case outcomeUnknown = "outcome-unknown"
+  /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
+  case cannotStand = "cannot-stand"
+  /// Somebody has resolved the conflict version already.
+  case conflictResolved = "conflict-resolved"
+  /// The client's version of a conflict cannot be written; `context["reason"]` says why, as a `RefusalReason`.
+  case conflictUnresolvable = "conflict-unresolvable"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -95,7 +101,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
-      .conflictResolved, .conflictUnresolvable:
+      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -109,7 +115,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused, .conflictResolved: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
     case .unreachable, .timeout, .overloaded: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

@@ -98,6 +98,10 @@ import Testing
     case .conflictUnresolvable:
       "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
     case .failed: "Something failed that has no name of its own."
+    case .outcomeUnknown:
+      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
+    case .cannotStand:
+      "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
     }
   }
 

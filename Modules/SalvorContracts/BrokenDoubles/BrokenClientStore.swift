@@ -13,8 +13,12 @@ public actor BrokenClientStore: ClientStore {
     // Of recovery.
     case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
     case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
-    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, leavesUploadsUnderWay
+    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, countsNoRowsOfItsOwn
     case overwritesTheJournal, keepsEveryCopy, restoresNothing
+    // Of the queue and the error archive.
+    case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
+    case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures
+    case hidesServerRows
   }
 
   let base: any ClientStore
@@ -155,11 +159,16 @@ public actor BrokenClientStore: ClientStore {
     switch fault {
     case .hidesArchive: return found.filter { $0.state != .refused && $0.state != .blocked }
     case .hidesDisplaced: return found.filter { $0.state != .displaced }
+    case .hidesHistory, .hidesNeeds, .hidesServerRows: return found.map(blurred)
     default: return found
     }
   }
 
   public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
+
+  public func deviceSettings() async throws -> DeviceSettings { try await base.deviceSettings() }
+
+  public func setDeviceSettings(_ settings: DeviceSettings) async throws { try await base.setDeviceSettings(settings) }
 
   public func write(_ writes: [ApplicationWrite]) async throws {
     switch fault {

@@ -28,13 +28,16 @@ let contractCommand = Command(
     Command.Option("only", value: "TEXT", "only cases with TEXT in their names"),
   ]
 ) { invocation in
+  defer { ScratchFolder.removeAll() }
   let (kind, name) = (invocation.arguments[0], invocation.arguments[1])
   let module = try ContractModule(kind, name, invocation)
   var run = ContractRun(terminal: invocation.terminal, only: invocation.options["only"])
   switch module.factory.descriptor.kind {
   case .recoveryStrategy:
     let strategy = try module.maker((any RecoveryStrategy).self)()
-    await run.cases(RecoveryStrategyContract.cases) { RecoverySubject(strategy, stores: contractStores) }
+    await run.cases(RecoveryStrategyContract.cases) {
+      RecoverySubject(strategy, stores: contractStores, damage: overwriteFile)
+    }
   case .conflictPolicy:
     for subject in try conflictPolicies(module, name, invocation) {
       await run.cases(ConflictPolicyContract.cases) { subject }

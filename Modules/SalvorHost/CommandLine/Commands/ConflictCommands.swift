@@ -30,7 +30,7 @@ extension Command {
     let store = try await invocation.openServerStore()
     let rows = try await store.conflict(id)
     await store.close()
-    guard !rows.isEmpty else { throw noConflict(id) }
+    guard !rows.isEmpty else { throw SalvorError.noConflict(id) }
     invocation.terminal.json(try ConflictRow.json(rows))
     for (place, row) in rows.enumerated() {
       if place > 0 { invocation.terminal.print("") }
@@ -59,7 +59,6 @@ extension Command {
       resolved = try await store.resolveConflict(id, keep: keep, by: invocation.userName)
     } catch {
       await store.close()
-      if (error as? SalvorError)?.code == .notFound { throw noConflict(id) }
       throw error
     }
     await store.close()
@@ -91,10 +90,6 @@ extension Invocation {
   fileprivate var userName: String {
     ["USER", "LOGNAME"].lazy.compactMap { environment[$0] }.first { !$0.isEmpty } ?? "operator"
   }
-}
-
-private func noConflict(_ id: Int64) -> SalvorError {
-  SalvorError(.usage, "There is no conflict version \(id). salvor conflicts lists them.")
 }
 
 @Sendable
