@@ -96,6 +96,8 @@ let package = Package(
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CCrypto", condition: .when(platforms: [.linux])),
       ]),
+    plugin(
+      "WebhookValidator", protocols + [.target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("RecreateRecovery", strategyProtocols),
     plugin("CopyAndResubscribeRecovery", strategyProtocols),
     plugin("UploadThenRecreateRecovery", strategyProtocols),
@@ -110,7 +112,7 @@ let package = Package(
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
         "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
         "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
-        "ManualRecovery",
+        "ManualRecovery", "WebhookValidator",
       ]),
 
     // Tools.
@@ -151,12 +153,13 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
       ]),
     tests(
       "EngineTests",
       protocols + [
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
+        "SalvorContracts",
       ]),
     tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
     tests(

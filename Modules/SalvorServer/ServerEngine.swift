@@ -12,6 +12,8 @@ public struct ServerConfiguration: Sendable {
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
   public var compressions: [any Compression]
+  /// Asked before an upload is processed, in this order.
+  public var validators: [ConfiguredValidator]
   public var limits: Limits
   /// False: the sequence check and the server ID alone (semantics 6).
   public var historyCheck: Bool
@@ -28,7 +30,8 @@ public struct ServerConfiguration: Sendable {
 
   public init(
     schema: Schema, store: any ServerStore, authentication: any Authentication, compressions: [any Compression],
-    limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
+    validators: [ConfiguredValidator] = [], limits: Limits = Limits(), historyCheck: Bool = true,
+    clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }
@@ -37,6 +40,7 @@ public struct ServerConfiguration: Sendable {
     self.store = store
     self.authentication = authentication
     self.compressions = compressions
+    self.validators = validators
     self.limits = limits
     self.historyCheck = historyCheck
     self.clientRecoveryEnabled = clientRecoveryEnabled
@@ -55,6 +59,7 @@ public final class ServerEngine: Sendable {
   let config: SyncConfig
   let sessions: SessionTable
   let recoveries: RecoveryTable
+  let validations: ValidationTable
   let identity: ServerIdentity
   /// Digests of device schemas that were found to differ additively only, so that they are compared once.
   let compatibleDigests = Mutex<Set<String>>([])
@@ -79,6 +84,7 @@ public final class ServerEngine: Sendable {
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
+    validations = ValidationTable(clock: configuration.clock)
     recoveries = RecoveryTable(
       recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
@@ -86,6 +92,8 @@ public final class ServerEngine: Sendable {
   }
 
   public func stop() async {
+    validations.close()
+    for entry in configuration.validators { await entry.validator.close() }
     await configuration.store.close()
   }
 

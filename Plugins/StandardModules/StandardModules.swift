@@ -15,6 +15,7 @@ import SQLiteServerStore
 import SalvorModuleKit
 import TokenAuthentication
 import UploadThenRecreateRecovery
+import WebhookValidator
 
 /// The one list of what is built in (architecture, rule 5).
 public enum StandardModules {
@@ -29,6 +30,7 @@ public enum StandardModules {
       RecreateRecovery.factory, CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory,
       RecoverUnsyncedChangesRecovery.factory, RecoverUnsyncedChangesRecovery.orDiscardFactory,
       DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
+      WebhookValidator.factory,
     ]
     #if HTTPServer
       list.append(HTTPServerTransport.factory)

@@ -94,6 +94,8 @@ import Testing
     case .massDeletion:
       "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
     case .failed: "Something failed that has no name of its own."
+    case .validatorUnavailable:
+      "A validator of the server's configuration could not be asked, and none of the upload was processed. Sync again later."
     }
   }
 
@@ -122,6 +124,8 @@ import Testing
     case .unknownTable: "The server does not synchronize a table of this name."
     case .unknownColumn: "The server's table has no column of this name."
     case .tooLarge: "The row is larger than `rowBytesMax`."
+    case .validator:
+      "The application's own validator refuses it; the message says why. A status of its own may stand here."
     case .blocked: "A request that this one depends on was refused. It was not tried."
     }
   }

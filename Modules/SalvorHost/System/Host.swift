@@ -79,6 +79,7 @@ public enum Host {
       ServerConfiguration(
         schema: configuration.schema, store: try section.storage.make(),
         authentication: authentication, compressions: try section.compressions.map { try $0.make() },
+        validators: try section.validators.map { try $0.configured(configuration.schema) },
         limits: section.limits, historyCheck: section.historyCheck,
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,

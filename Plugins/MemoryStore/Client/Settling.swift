@@ -108,7 +108,7 @@ extension ClientContent {
           requests[place].state = state
         }
         requests[place].refusal = Request.Refused(
-          reason: refusal.reason.rawValue, status: refusal.reason.status, message: refusal.message,
+          reason: refusal.reason.rawValue, status: refusal.status, message: refusal.message,
           blockedBy: refusal.blockedBy)
       } else {
         report.accepted += 1

@@ -6,6 +6,8 @@ struct Tally {
   var accepted: Int64 = 0
   var conflicts: Int64 = 0
   var refusals: [Refusal] = []
+  /// Where the rows of the refused requests stand.
+  private(set) var refusedPlaces: [RequestID: [ServerRows.Place]] = [:]
   private(set) var refusedPrints = Footprints()
   private(set) var refusedIDs: [Int: RequestID] = [:]
   /// The rows that refused requests changed, as they would be: what depends on them is known by them.
@@ -38,6 +40,7 @@ struct Tally {
 
   mutating func refuse(_ refused: RefusedRequest) {
     refusals.append(refused.refusal)
+    refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
     if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
     refusedIDs[refused.request.ordinal] = refused.request.id
@@ -108,7 +111,8 @@ struct RefusedRequest {
     self.request = request
     self.steps = steps
     refusal = Refusal(
-      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, blockedBy: blockedBy)
+      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, status: text.status,
+      blockedBy: blockedBy)
   }
 
   init(_ request: StagedRequest, repeating refusal: Refusal, _ steps: [Step]) {
