@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What has been decided of an upload so far.
 struct Tally {
@@ -25,6 +26,11 @@ struct Tally {
   init(_ echo: EchoAccount) { self.echo = echo }
 
   var hasRefused: Bool { !refusedIDs.isEmpty }
+
+  /// False where the change certainly depends on nothing that was refused or is carried.
+  func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
+    refusedPrints.mayConcern(plan, items, row: row) || carriedPrints.mayConcern(plan, items, row: row)
+  }
 
   mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
     accepted += 1

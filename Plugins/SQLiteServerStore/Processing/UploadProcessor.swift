@@ -273,15 +273,15 @@ final class UploadProcessor {
     let mayRun =
       try plan.statement != nil && !settled.mayHold(stamp) && refusal(plan, row, stamp, counter) == nil
       && !decision.foreign.isNewer(hash, than: made)
-    if mayRun, !tally.hasRefused, tally.carried.isEmpty, try run(plan, row, hash) {
+    let mayDepend = tally.mayConcern(plan, row.items, row: hash)
+    if mayRun, !mayDepend, try run(plan, row, hash) {
       reading.nextOrdinal += 1
       accept(plan, row, stamp, counter)
       return nil
     }
     let request = request(plan, row, stamp, counter, made)
     if try isSettled(request) { return nil }
-    if mayRun, tally.hasRefused || !tally.carried.isEmpty {
-      // Most requests have nothing to do with the refused ones.
+    if mayRun, mayDepend {
       var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
       let none = SetDecisions()
