@@ -66,7 +66,11 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case massDeletion = "mass-deletion"
   // Everything else
   case failed
-  // New ones come last: `number` counts the places.
+  // Numbers follow this order: new ones go to the end.
+  /// A request belongs to an upload whose outcome is not known; `context["request"]` names it.
+  case outcomeUnknown = "outcome-unknown"
+  /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
+  case cannotStand = "cannot-stand"
   /// A validator of the server's configuration cannot be asked; nothing was processed, the queue stays as it is.
   case validatorUnavailable = "validator-unavailable"
 
@@ -94,7 +98,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
-    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible:
+    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
+      .outcomeUnknown, .cannotStand:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -108,7 +113,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
     case .unreachable, .timeout, .overloaded, .validatorUnavailable: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

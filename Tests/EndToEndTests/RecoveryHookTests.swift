@@ -11,7 +11,7 @@ import Testing
 @Suite(.serialized) struct RecoveryHookTests {
   /// A device that recovers with its next sync, and both hooks named.
   private struct Scene {
-    static let hooks = #"hooks: { beforeReset: "before.sh", afterReset: "after.sh", timeoutSeconds: 1 }"#
+    static let hooks = #"hooks: { beforeReset: "before.sh", afterReset: "after.sh" }"#
     let scene: Inspections
     let device: Device
     /// Of all tables, as the unsynced work left them.
@@ -71,10 +71,11 @@ import Testing
 
   @Test("A beforeReset that takes longer than its time is ended with what it has started, and counts as failed")
   func hookTimeLimit() async throws {
-    let scene = try await Scene()
+    let scene = try await Scene(
+      recovery: #"hooks: { beforeReset: "before.sh", afterReset: "after.sh", timeoutSeconds: 5 }"#)
     try scene.device.write(hook: "before.sh", "sleep 300 & echo $! > child.log; wait")
     let report = try await scene.device.sync(expecting: 5)
-    #expect(report["error"]["message"].string?.contains("longer than 1 s") == true)
+    #expect(report["error"]["message"].string?.contains("longer than 5 s") == true)
     try await scene.expectUntouched()
     let child = try #require(pid_t(scene.device.lines(of: "child.log").first ?? ""))
     // Ended, or a zombie until whoever inherited it asks.

@@ -5,9 +5,15 @@ import SalvorContracts
 import SalvorStorage
 import Testing
 
-/// A fresh directory for each database; what a run leaves is the operating system's to clear.
+/// What this run makes; removed at its end, since cases hold their databases until then.
+private let scratch: URL = {
+  atexit { try? FileManager.default.removeItem(at: scratch) }
+  return FileManager.default.temporaryDirectory.appendingPathComponent("salvor-server-" + UUID().uuidString)
+}()
+
+/// A fresh directory for each database.
 func freshDatabase(_ name: String = "consolidated.db") throws -> String {
-  let directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-server-" + UUID().uuidString)
+  let directory = scratch.appendingPathComponent(UUID().uuidString)
   try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
   return directory.appendingPathComponent(name).path
 }

@@ -11,7 +11,7 @@ import Synchronization
 /// is kept.
 final class ScratchFolder: Sendable {
   let path: String
-  private let isKept = Atomic(false)
+  private static let made = Mutex<Set<String>>([])
 
   /// - Parameter purpose: a word of its name, which tells a person whose it is.
   init(_ purpose: String) throws {
@@ -20,12 +20,21 @@ final class ScratchFolder: Sendable {
     guard mkdtemp(&template) != nil else {
       throw SalvorError(.failed, "No temporary directory can be made in \(base): \(String(cString: strerror(errno))).")
     }
-    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    self.path = path
+    Self.made.withLock { _ = $0.insert(path) }
   }
 
-  deinit { if !isKept.load(ordering: .relaxed) { Self.remove(path) } }
+  deinit { if Self.forget(path) { Self.remove(path) } }
 
-  func keep() { isKept.store(true, ordering: .relaxed) }
+  /// It stays, for a person to look into.
+  func keep() { _ = Self.forget(path) }
+
+  /// At the end of a command: what somebody still holds is never given back by a process that ends.
+  static func removeAll() { for path in made.withLock({ $0 }) where forget(path) { remove(path) } }
+
+  /// False: somebody has before.
+  private static func forget(_ path: String) -> Bool { made.withLock { $0.remove(path) != nil } }
 
   func file(_ name: String) -> String { "\(path)/\(name)" }
 

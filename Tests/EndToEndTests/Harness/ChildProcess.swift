@@ -104,7 +104,7 @@ final class ChildProcess: Sendable {
 
   /// Waits until its standard output holds a line that begins with `prefix`, and gives the rest of that line.
   func line(after prefix: String) async throws -> String {
-    for _ in 0..<1500 {
+    for _ in 0..<6000 {
       let wasRunning = isRunning
       let text = out
       if let line = text.split(separator: "\n").first(where: { $0.hasPrefix(prefix) }), text.hasSuffix("\n") {

@@ -29,6 +29,7 @@ let contractCommand = Command(
     Command.Option("only", value: "TEXT", "only cases with TEXT in their names"),
   ]
 ) { invocation in
+  defer { ScratchFolder.removeAll() }
   let (kind, name) = (invocation.arguments[0], invocation.arguments[1])
   let module = try ContractModule(kind, name, invocation)
   var run = ContractRun(terminal: invocation.terminal, only: invocation.options["only"])
