@@ -126,7 +126,7 @@ final class RulesService: Sendable {
     #expect(report["uploaded"] == 2)
     #expect(report["refused"] == 13)
 
-    let archive = try await device.salvor("queue", "--errors", "--json").json["requests"].items
+    let archive = try await device.salvor("errors", "--json").json["requests"].items
     var found: [String: JSON] = [:]
     for entry in archive { found["\(entry["table"].string ?? "") \(entry["key"][0])"] = entry }
     let wanted: [(String, reason: String, status: Int64)] = [
@@ -174,7 +174,7 @@ final class RulesService: Sendable {
       INSERT INTO site (id, name) VALUES ('s1', 'one');
       """)
     _ = try await device.salvor("sync")
-    let archive = try await device.salvor("queue", "--errors", "--json").json["requests"].items
+    let archive = try await device.salvor("errors", "--json").json["requests"].items
     #expect(archive.map { $0["reason"].string } == ["unknown-table", "unknown-column"])
     #expect(archive.map { $0["status"].integer } == [404, 404])
     #expect(archive.map { $0["message"].string?.isEmpty } == [false, false])
@@ -214,7 +214,7 @@ final class RulesService: Sendable {
     try device.connect(to: url)
     try await device.sync(expecting: 6)
     #expect(try place.server.sqlite().rows("SELECT id FROM visit") == [["v1"]])
-    let archive = try await device.salvor("queue", "--errors", "--json").json["requests"].items
+    let archive = try await device.salvor("errors", "--json").json["requests"].items
     #expect(archive.map { $0["reason"].string } == ["validator"])
   }
 
