@@ -98,6 +98,8 @@ let package = Package(
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CCrypto", condition: .when(platforms: [.linux])),
       ]),
+    plugin(
+      "WebhookValidator", protocols + [.target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("RecreateRecovery", strategyProtocols),
     plugin("CopyAndResubscribeRecovery", strategyProtocols),
     plugin("UploadThenRecreateRecovery", strategyProtocols),
@@ -115,7 +117,7 @@ let package = Package(
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
         "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
         "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
-        "ManualRecovery", "ClientWinsPolicy", "ServerWinsPolicy", "KeepVersionsPolicy",
+        "ManualRecovery", "ClientWinsPolicy", "ServerWinsPolicy", "KeepVersionsPolicy", "WebhookValidator",
       ]),
 
     // Tools.
@@ -156,12 +158,13 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
       ]),
     tests(
       "EngineTests",
       protocols + [
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
+        "SalvorContracts",
       ]),
     tests("ScenarioTests", protocols + ["SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport"]),
     tests(

@@ -75,6 +75,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case conflictResolved = "conflict-resolved"
   /// The client's version of a conflict cannot be written; `context["reason"]` says why, as a `RefusalReason`.
   case conflictUnresolvable = "conflict-unresolvable"
+  /// A validator of the server's configuration cannot be asked; nothing was processed, the queue stays as it is.
+  case validatorUnavailable = "validator-unavailable"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -87,7 +89,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse: true
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable: true
     default: false
     }
   }
@@ -106,7 +108,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .tooLarge: 413
     case .unsupportedEncoding: 415
     case .sessionInUse: 423
-    case .overloaded, .storageBusy: 503
+    case .overloaded, .storageBusy, .validatorUnavailable: 503
     case .storageFull: 507
     default: 500
     }
@@ -116,7 +118,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   public var exitCode: Int32 {
     switch self {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
-    case .unreachable, .timeout, .overloaded: 3
+    case .unreachable, .timeout, .overloaded, .validatorUnavailable: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1
@@ -150,6 +152,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case unknownTable = "unknown-table"
   case unknownColumn = "unknown-column"
   case tooLarge = "too-large"
+  /// A validator module refused it; the message, and perhaps the status, are the application's own.
+  case validator
   case blocked
 
   /// The status code of an archive entry, in HTTP's terms.
@@ -159,7 +163,7 @@ public enum RefusalReason: String, Sendable, CaseIterable {
     case .unknownTable, .unknownColumn: 404
     case .conflict, .rowDeleted, .keyExists: 409
     case .tooLarge: 413
-    case .constraint, .missingParent, .notStorable: 422
+    case .constraint, .missingParent, .notStorable, .validator: 422
     case .blocked: 424
     case .conflictPolicy: 500
     }

@@ -14,6 +14,8 @@ public struct ServerConfiguration: Sendable {
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
   public var compressions: [any Compression]
+  /// Asked before an upload is processed, in this order.
+  public var validators: [ConfiguredValidator]
   public var limits: Limits
   /// False: the sequence check and the server ID alone (semantics 6).
   public var historyCheck: Bool
@@ -30,8 +32,8 @@ public struct ServerConfiguration: Sendable {
 
   public init(
     schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], store: any ServerStore,
-    authentication: any Authentication, compressions: [any Compression], limits: Limits = Limits(),
-    historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
+    authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
+    limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }
@@ -41,6 +43,7 @@ public struct ServerConfiguration: Sendable {
     self.store = store
     self.authentication = authentication
     self.compressions = compressions
+    self.validators = validators
     self.limits = limits
     self.historyCheck = historyCheck
     self.clientRecoveryEnabled = clientRecoveryEnabled
@@ -59,6 +62,7 @@ public final class ServerEngine: Sendable {
   let config: SyncConfig
   let sessions: SessionTable
   let recoveries: RecoveryTable
+  let validations: ValidationTable
   let identity: ServerIdentity
   /// Digests of device schemas that were found to differ additively only, so that they are compared once.
   let compatibleDigests = Mutex<Set<String>>([])
@@ -84,6 +88,7 @@ public final class ServerEngine: Sendable {
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
+    validations = ValidationTable(clock: configuration.clock)
     recoveries = RecoveryTable(
       recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
@@ -91,6 +96,8 @@ public final class ServerEngine: Sendable {
   }
 
   public func stop() async {
+    validations.close()
+    for entry in configuration.validators { await entry.validator.close() }
     await configuration.store.close()
   }
 

@@ -228,27 +228,6 @@ public struct UploadResults: Sendable, Hashable {
   }
 }
 
-public struct Refusal: Sendable, Hashable {
-  /// The request's first change.
-  public var counter: Int64
-  public var stamp: RequestStamp
-  public var reason: RefusalReason
-  /// What was wrong and what to do; names of tables and columns, no values.
-  public var message: String
-  /// For `blocked`: the request it depends on.
-  public var blockedBy: RequestID?
-  public init(
-    counter: Int64, stamp: RequestStamp, reason: RefusalReason, message: String, blockedBy: RequestID? = nil
-  ) {
-    self.counter = counter
-    self.stamp = stamp
-    self.reason = reason
-    self.message = message
-    self.blockedBy = blockedBy
-  }
-  public var id: RequestID { RequestID(stamp: stamp, counter: counter) }
-}
-
 public struct SettleReport: Sendable, Hashable {
   public var accepted: Int64
   public var refused: Int64

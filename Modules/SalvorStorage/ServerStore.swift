@@ -28,9 +28,15 @@ public protocol ServerStore: Sendable {
   /// How far the staged upload of this sequence ID goes; zeros where there is none.
   func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload
 
+  /// The text of one staged chunk, as it came; nil: there is none with this index.
+  func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]?
+
   /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
   /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
   /// changes nothing and gives the recorded results again.
+  ///
+  /// What `upload.refused` names is refused as it says, unless it is blocked by another or was settled before; what
+  /// depends on it is blocked by it.
   func process(_ upload: ProcessRequest) async throws -> UploadResults
 
   /// The recorded results of the remote's last upload, where its sequence ID is `sequence`.
@@ -198,10 +204,13 @@ public struct StagedUpload: Sendable, Hashable {
   public var chunks: Int
   public var lastCounter: Int64
   public var bytes: Int64
-  public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0) {
+  /// From its first chunk to its last.
+  public var isWhole: Bool
+  public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0, isWhole: Bool = false) {
     self.chunks = chunks
     self.lastCounter = lastCounter
     self.bytes = bytes
+    self.isWhole = isWhole
   }
 }
 
@@ -211,11 +220,17 @@ public struct ProcessRequest: Sendable {
   public var principal: Principal
   /// A small upload that came with its begin and was never staged: its chunks, in order. Staging is not read then.
   public var chunks: [UploadChunk]?
-  public init(remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil) {
+  /// What was refused before processing began, by a validator.
+  public var refused: [Refusal]
+  public init(
+    remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil,
+    refused: [Refusal] = []
+  ) {
     self.remote = remote
     self.sequence = sequence
     self.principal = principal
     self.chunks = chunks
+    self.refused = refused
   }
 }
 

@@ -106,6 +106,10 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.staged(remote, sequence)
   }
 
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    try await writer.stagedChunk(index, remote, sequence)
+  }
+
   public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }
 
   public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {

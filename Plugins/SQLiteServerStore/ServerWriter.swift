@@ -172,6 +172,10 @@ actor ServerWriter {
     try opened().book.staged(remote, sequence)
   }
 
+  func stagedChunk(_ index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws -> [UInt8]? {
+    try opened().book.stagedChunk(index, remote, sequence)
+  }
+
   func process(_ upload: ProcessRequest) throws -> UploadResults {
     if let recorded = try opened().book.results(upload.remote, upload.sequence) {
       // It was deleted and registered again in between.

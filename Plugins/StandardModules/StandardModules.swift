@@ -18,6 +18,7 @@ import SalvorModuleKit
 import ServerWinsPolicy
 import TokenAuthentication
 import UploadThenRecreateRecovery
+import WebhookValidator
 
 /// The one list of what is built in (architecture, rule 5).
 public enum StandardModules {
@@ -33,6 +34,7 @@ public enum StandardModules {
       RecoverUnsyncedChangesRecovery.factory, RecoverUnsyncedChangesRecovery.orDiscardFactory,
       DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
       ClientWinsPolicy.factory, ServerWinsPolicy.factory, KeepVersionsPolicy.factory,
+      WebhookValidator.factory,
     ]
     #if HTTPServer
       list.append(HTTPServerTransport.factory)

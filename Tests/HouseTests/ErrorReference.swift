@@ -102,6 +102,8 @@ import Testing
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
     case .cannotStand:
       "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
+    case .validatorUnavailable:
+      "A validator of the server's configuration could not be asked, and none of the upload was processed. Sync again later."
     }
   }
 
@@ -132,6 +134,8 @@ import Testing
     case .unknownTable: "The server does not synchronize a table of this name."
     case .unknownColumn: "The server's table has no column of this name."
     case .tooLarge: "The row is larger than `rowBytesMax`."
+    case .validator:
+      "The application's own validator refuses it; the message says why. A status of its own may stand here."
     case .blocked: "A request that this one depends on was refused. It was not tried."
     }
   }

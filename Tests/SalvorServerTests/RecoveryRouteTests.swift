@@ -370,6 +370,9 @@ private struct PlainStore: ServerStore {
   func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
     try await store.staged(remote, sequence: sequence)
   }
+  func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    try await store.stagedChunk(index, remote: remote, sequence: sequence)
+  }
   func process(_ upload: ProcessRequest) async throws -> UploadResults { try await store.process(upload) }
   func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
     try await store.results(remote, sequence: sequence)

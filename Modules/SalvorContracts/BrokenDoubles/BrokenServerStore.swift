@@ -8,6 +8,8 @@ public actor BrokenServerStore: ServerStore {
     case dropsRefusals, blocksNothing, appliesResendsTwice, forgetsResults, splitsGroups, seesNoConflicts
     case acceptsOutOfScope, showsOutOfScope, leaksKeys
     case echoes, forgetsTombstones, forgetsDepartures, losesCursors, endsDownloadsEarly, roundsIntegers
+    // Of refusals.
+    case losesStagedChunks, appliesRefusedRequests, forgetsServerRows, showsServerRowsOutOfScope
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
     // Of conflicts.
@@ -68,6 +70,11 @@ public actor BrokenServerStore: ServerStore {
     }
   }
 
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    let chunk = try await base.stagedChunk(index, remote: remote, sequence: sequence)
+    return fault == .losesStagedChunks ? nil : chunk
+  }
+
   public func process(_ upload: ProcessRequest) async throws -> UploadResults {
     var upload = upload
     switch fault {
@@ -83,9 +90,17 @@ public actor BrokenServerStore: ServerStore {
         chunk.with(bytes: chunk.bytes.mapLines { $0.replacingNumber(after: "\"made\":", with: Int64(1) << 50) })
       }
     case .acceptsOutOfScope: upload.principal.parameters = [:]
+    case .appliesRefusedRequests: upload.refused = []
     default: break
     }
     var results = try await base.process(upload)
+    for index in results.refused.indices {
+      if fault == .forgetsServerRows { results.refused[index].serverRows = [] }
+      if fault == .showsServerRowsOutOfScope, results.refused[index].reason == .outOfScope {
+        let row = ServerRow(counter: results.refused[index].counter, values: [NamedValue("id", "seen")])
+        results.refused[index].serverRows.append(row)
+      }
+    }
     if fault == .dropsRefusals {
       results.acceptedRequests += Int64(results.refused.count)
       results.refused = []

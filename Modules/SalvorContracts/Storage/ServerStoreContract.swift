@@ -13,7 +13,7 @@ public enum ServerStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
+    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals + refusedBefore
     + dependence + scope + feed + pages + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
@@ -229,7 +229,8 @@ public enum ServerStoreContract {
       try await bench.store.stage(chunk, index: 0, remote: device.remote, sequence: sequence)
       let staged = try await bench.store.staged(device.remote, sequence: sequence)
       try expectEqual(
-        staged, StagedUpload(chunks: 1, lastCounter: 1, bytes: Int64(chunk.bytes.count)), "what is staged")
+        staged, StagedUpload(chunks: 1, lastCounter: 1, bytes: Int64(chunk.bytes.count), isWhole: true),
+        "what is staged")
       try await bench.expectRows("note", [])
       try expectAccepted(try await device.process(nil, as: sequence), 1)
       try await bench.expectRows("note", [["n1", "a", .null]])

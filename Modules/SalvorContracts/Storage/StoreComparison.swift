@@ -44,6 +44,10 @@ public struct StoreComparison: Sendable {
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
       resolves: isAboutConflicts)
+    if seed % 4 == 1 {
+      found.driver.refusedOneOf = 5
+      wanted.driver.refusedOneOf = 5
+    }
     // Small targets for some seeds: many chunks, many pages.
     if seed % 3 == 0 {
       for target in [60, 1 << 20] {
@@ -118,7 +122,8 @@ public struct StoreComparison: Sendable {
       let outcome = try await bench.sync(client, groups: groups, cut: cut)
       let results = outcome.results.map { results in
         "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
-          + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked })"
+          + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked }), "
+          + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map(\.values) })"
       }
       let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
       return Outcome(

@@ -56,6 +56,8 @@ public struct ServerSection: Sendable {
   public var authentication: PreparedModule<any Authentication>
   /// The line of the file that names it.
   let authenticationLine: Int
+  /// In the order in which they are asked.
+  public var validators: [ValidatorSettings]
   public var clientRecoveryEnabled: Bool
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool

@@ -36,6 +36,7 @@ struct HostConfigurationDecoder {
     // Conflicts are settled by the server; a device's file may name policies that the device does not have.
     let result = decodeSchema(schemaValue, schemaLimits, root.line, hasServer: reader.has("server"))
     diagnostics += result.diagnostics
+    if let schema = result.schema { diagnostics += server?.validators.flatMap { $0.problems(in: schema, file) } ?? [] }
     diagnostics = diagnostics.inOrderOfPlace()
     guard diagnostics.errors.isEmpty, let schema = result.schema, let places = result.places,
       server != nil || client != nil
@@ -107,6 +108,7 @@ struct HostConfigurationDecoder {
     context.directory = directory
     context.environment = environment
     context.limits = limits
+    context.modules = registry
     return context
   }
 
@@ -133,6 +135,7 @@ struct HostConfigurationDecoder {
     let authenticationLine = section.value("authentication")?.line ?? section.line
     let authentication = registry.prepare(
       .authentication, under: "authentication", of: &section, context, as: (any Authentication).self)
+    let validators = ValidatorSettings.decode(&section, registry: registry, context: context)
 
     var recovery = section.object("recovery")
     let clientRecoveryEnabled = recovery?.boolean("clientRecoveryEnabled", default: true) ?? true
@@ -155,7 +158,7 @@ struct HostConfigurationDecoder {
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
       storage: storage, listen: listen, compressions: compressions, authentication: authentication,
-      authenticationLine: authenticationLine, clientRecoveryEnabled: clientRecoveryEnabled,
+      authenticationLine: authenticationLine, validators: validators, clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
       limits: limits)

@@ -80,6 +80,7 @@ public enum Host {
         schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
         store: try section.storage.make(), authentication: authentication,
         compressions: try section.compressions.map { try $0.make() },
+        validators: try section.validators.map { try $0.configured(configuration.schema) },
         limits: section.limits, historyCheck: section.historyCheck,
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,

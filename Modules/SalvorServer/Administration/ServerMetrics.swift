@@ -15,6 +15,9 @@ public final class ServerMetrics: Sendable {
   public let uploads = Counter()
   public let accepted = Counter()
   public let refused = Counter()
+  /// Batches that validators were asked about.
+  public let validations = Counter()
+  public let validationFailures = Counter()
   public let downloads = Counter()
   public let resets = Counter()
   /// Begins that were told to rewind.
@@ -38,6 +41,11 @@ extension ServerEngine {
       ("salvor_uploads_total", "Uploads processed", metrics.uploads.value),
       ("salvor_requests_accepted_total", "Requests of uploads that were accepted", metrics.accepted.value),
       ("salvor_requests_refused_total", "Requests of uploads that were refused", metrics.refused.value),
+      ("salvor_validations_total", "Batches of requests that validators were asked about", metrics.validations.value),
+      (
+        "salvor_validation_failures_total", "Batches that a validator could not judge",
+        metrics.validationFailures.value
+      ),
       ("salvor_downloads_total", "Downloads begun", metrics.downloads.value),
       ("salvor_resets_total", "Begins refused with a reason for recovery", metrics.resets.value),
       ("salvor_rewinds_total", "Begins refused with a commit to rewind to", metrics.rewinds.value),

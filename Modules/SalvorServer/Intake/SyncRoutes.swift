@@ -51,10 +51,12 @@ extension ServerEngine {
         .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
-    try await configuration.store.stage(
-      UploadChunk(
-        bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
-      index: index, remote: session.remote, sequence: sequence)
+    try await validations.staging(session.remote) {
+      try await configuration.store.stage(
+        UploadChunk(
+          bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
+        index: index, remote: session.remote, sequence: sequence)
+    }
     sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
   }
@@ -84,9 +86,10 @@ extension ServerEngine {
     {
       return recorded
     }
-    let results = try await configuration.store.process(
+    let results = try await processValidated(
       ProcessRequest(
         remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
+    sessions.touch(session)
     metrics.uploads.add(1)
     metrics.accepted.add(results.acceptedRequests)
     metrics.refused.add(Int64(results.refused.count))

@@ -162,7 +162,13 @@ public actor MemoryServerStore: ServerStore {
     guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return StagedUpload() }
     return StagedUpload(
       chunks: known.staged.count, lastCounter: known.staged.values.map(\.lastCounter).max() ?? 0,
-      bytes: known.staged.values.reduce(0) { $0 + Int64($1.bytes.count) })
+      bytes: known.staged.values.reduce(0) { $0 + Int64($1.bytes.count) },
+      isWhole: known.staged[known.staged.count - 1]?.isLast == true)
+  }
+
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) throws -> [UInt8]? {
+    guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return nil }
+    return known.staged[index]?.bytes
   }
 
   public func process(_ upload: ProcessRequest) throws -> UploadResults {
@@ -172,8 +178,7 @@ public actor MemoryServerStore: ServerStore {
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
     let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema)
 
-    var processing = try UploadProcessing(
-      requests, of: upload.remote, principal: upload.principal, on: state, policies: policies, time: clock.now())
+    var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now())
     processing.run()
     let touched = processing.touched
     let changed = processing.tables.differences(from: state.tables)
@@ -183,17 +188,20 @@ public actor MemoryServerStore: ServerStore {
     _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
 
     var results = UploadResults(commit: commit, acceptedRequests: 0, refused: [])
+    var budget = ServerRowBudget()
     for (index, request) in requests.enumerated() {
       switch processing.outcomes[index] {
       case .accepted(let kept)?:
         results.acceptedRequests += 1
         if kept { results.conflicts += 1 }
         state.settled[ServerState.Settled(request)] = .some(nil)
-      case .refused(let reason, let message, let blockedBy)?:
-        let refusal = Refusal(
-          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, blockedBy: blockedBy)
-        results.refused.append(refusal)
+      case .refused(let reason, let message, let status, let blockedBy)?:
+        var refusal = Refusal(
+          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, status: status,
+          blockedBy: blockedBy)
         state.settled[ServerState.Settled(request)] = refusal
+        refusal.serverRows = processing.serverRows(of: request, &budget)
+        results.refused.append(refusal)
       case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
       }
     }

@@ -6,7 +6,7 @@ struct UploadProcessing {
   enum Outcome: Sendable, Hashable {
     /// `kept`: a part of it went into a conflict version.
     case accepted(kept: Bool)
-    case refused(RefusalReason, String, blockedBy: RequestID?)
+    case refused(RefusalReason, String, status: Int? = nil, blockedBy: RequestID?)
 
     var isRefused: Bool { if case .refused = self { true } else { false } }
   }
@@ -18,6 +18,8 @@ struct UploadProcessing {
   /// Milliseconds since 1970.
   let time: Int64
   let requests: [Request]
+  /// What a validator has refused.
+  let refusedBefore: [RequestID: Refusal]
   let scope: ScopeCheck
   let constraints: Constraints
   let dependence: Dependence
@@ -34,15 +36,16 @@ struct UploadProcessing {
   private let violationsBefore: Set<Violation>
 
   init(
-    _ requests: [Request], of remote: RemoteID, principal: Principal, on state: ServerState,
-    policies: [String: any ConflictPolicy], time: Int64
+    _ requests: [Request], of upload: ProcessRequest, on state: ServerState, policies: [String: any ConflictPolicy],
+    time: Int64
   ) throws {
     self.state = state
-    self.remote = remote
+    self.remote = upload.remote
     self.policies = policies
     self.time = time
     self.requests = requests
-    scope = ScopeCheck(schema: state.schema, principal: principal)
+    refusedBefore = Dictionary(upload.refused.map { ($0.id, $0) }) { first, _ in first }
+    scope = ScopeCheck(schema: state.schema, principal: upload.principal)
     constraints = try Constraints(state.schema, softForeignKeys: true)
     dependence = Dependence(requests, on: state.tables, schema: state.schema)
     tables = state.tables
@@ -54,7 +57,8 @@ struct UploadProcessing {
       // Settled before, under whatever remote ID: never applied twice (semantics 5).
       guard let before = state.settled[ServerState.Settled(request)] else { continue }
       outcomes[index] =
-        before.map { .refused($0.reason, $0.message, blockedBy: $0.blockedBy) } ?? .accepted(kept: false)
+        before.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
+        ?? .accepted(kept: false)
     }
     apply(dependence.order.filter { outcomes[$0] == nil })
   }
@@ -82,6 +86,9 @@ struct UploadProcessing {
         .blocked, "It depends on a request that was refused. Settle that one first.", blockedBy: requests[refused].id)
     }
     let request = requests[index]
+    if let refusal = refusedBefore[request.id] {
+      return .refused(refusal.reason, refusal.message, status: refusal.status, blockedBy: nil)
+    }
     let tablesBefore = tables
     isKept = false
     deciding = request.id
@@ -265,6 +272,17 @@ struct UploadProcessing {
     }
     let (reason, message) = reasons.min { $0.rank < $1.rank }?.reason ?? (.constraint, "A constraint is broken.")
     return .refused(reason, message, blockedBy: nil)
+  }
+
+  /// The rows of a refused request as they are now, as far as the sender may read them.
+  func serverRows(of request: Request, _ budget: inout ServerRowBudget) -> [ServerRow] {
+    request.changes.compactMap { change in
+      guard let table = state.schema.table(change.row.table), table.maintained != .client,
+        let row = tables[change.row], scope.finding(row, of: table, in: tables) == .inside
+      else { return nil }
+      let values = table.travelling.map { NamedValue($0.name, table.value($0.name, of: row)) }
+      return budget.takes(values) ? ServerRow(counter: change.counter, values: values) : nil
+    }
   }
 
   /// The rows where the server does not hold exactly the client's base plus what it sent, or that the client may no

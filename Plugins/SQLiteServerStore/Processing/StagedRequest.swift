@@ -5,9 +5,12 @@ import SalvorStorage
 struct RefusalText: Sendable {
   var reason: RefusalReason
   var message: String
-  init(_ reason: RefusalReason, _ message: String) {
+  /// Nil: the reason's own.
+  var status: Int?
+  init(_ reason: RefusalReason, _ message: String, status: Int? = nil) {
     self.reason = reason
     self.message = message
+    self.status = status
   }
 }
 
@@ -15,6 +18,7 @@ struct RefusalText: Sendable {
 struct StagedChange {
   /// The table's place in the catalog; nil where it is refused as unknown.
   var table: Int?
+  var counter: Int64
   var operation: Operation
   /// Places among the table's travelling columns, for `old` and `new`; none where a column is refused as unknown.
   var columns: [Int]

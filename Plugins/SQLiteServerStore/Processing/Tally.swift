@@ -1,11 +1,14 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What has been decided of an upload so far.
 struct Tally {
   var accepted: Int64 = 0
   var conflicts: Int64 = 0
   var refusals: [Refusal] = []
+  /// Where the rows of the refused requests stand.
+  private(set) var refusedPlaces: [RequestID: [ServerRows.Place]] = [:]
   private(set) var refusedPrints = Footprints()
   private(set) var refusedIDs: [Int: RequestID] = [:]
   /// The rows that refused requests changed, and that kept ones would have made, as they would be: what depends on them is
@@ -25,6 +28,11 @@ struct Tally {
 
   var hasRefused: Bool { !refusedIDs.isEmpty }
 
+  /// False where the change certainly depends on nothing that was refused or is carried.
+  func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
+    refusedPrints.mayConcern(plan, items, row: row) || carriedPrints.mayConcern(plan, items, row: row)
+  }
+
   mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
     accepted += 1
     let end = acceptedRanges.count - 1
@@ -39,6 +47,7 @@ struct Tally {
 
   mutating func refuse(_ refused: RefusedRequest) {
     refusals.append(refused.refusal)
+    refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
     if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
     refusedIDs[refused.request.ordinal] = refused.request.id
@@ -114,7 +123,8 @@ struct RefusedRequest {
     self.request = request
     self.steps = steps
     refusal = Refusal(
-      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, blockedBy: blockedBy)
+      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, status: text.status,
+      blockedBy: blockedBy)
   }
 
   init(_ request: StagedRequest, repeating refusal: Refusal, _ steps: [Step]) {

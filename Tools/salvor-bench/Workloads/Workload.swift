@@ -35,6 +35,9 @@ struct Workload: Sendable {
     Workload(name: "upload-100k", summary: "upload of 100,000 changed rows") {
       try Upload(name: "upload-100k", changes: $0.scaled(100_000), rows: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "upload-refused", summary: "upload of 10,000 changed rows of which 1 % are refused") {
+      try UploadRefused(rows: $0.scaled(100_000)).run($0)
+    },
     Workload(name: "small-change", summary: "100 changes in 1,000,000 rows, both directions") {
       try SmallChange(rows: $0.scaled(1_000_000), fewRows: 10_000, changes: 100).run($0)
     },
