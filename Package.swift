@@ -158,7 +158,9 @@ let package = Package(
       protocols + [
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
       ]),
-    tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
+    tests(
+      "ScenarioTests",
+      protocols + ["SalvorHost", "StandardModules", "SQLiteSupport", "GzipCompression", "TokenAuthentication"]),
     tests(
       "RecoveryTests",
       protocols + [
