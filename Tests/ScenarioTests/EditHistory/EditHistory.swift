@@ -39,7 +39,7 @@ struct EditHistory {
   /// The schema with another conflict policy than the file's.
   static func schemaText(policy: String) throws -> String {
     let text = try String(contentsOf: folder.appendingPathComponent("schema.json5"), encoding: .utf8)
-    return text.replacing("conflicts: \"client-wins\"", with: "conflicts: \"\(policy)\"")
+    return text.replacing("conflicts: \"keep-versions\"", with: "conflicts: \"\(policy)\"")
   }
 
   init() throws {
@@ -121,7 +121,9 @@ final class EditHistoryReader {
     while true {
       let length = buffer.withUnsafeBytes { bytes in
         let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-        return rest.baseAddress.flatMap { memchr($0, 0x0A, rest.count) }.map { $0 - UnsafeMutableRawPointer(mutating: rest.baseAddress!) }
+        return rest.baseAddress.flatMap { memchr($0, 0x0A, rest.count) }.map {
+          $0 - UnsafeMutableRawPointer(mutating: rest.baseAddress!)
+        }
       }
       if let length {
         defer { offset += length + 1 }

@@ -22,7 +22,8 @@ final class EditHistoryApplication {
   func write(_ transactions: [EditHistory.Transaction], to connection: SQLiteConnection) throws {
     for transaction in transactions {
       try connection.transaction(.immediate) {
-        try connection.run("INSERT INTO salvor_request(tag) VALUES (?)", .text(Self.tag(transaction.number, writer: transaction.writer)))
+        try connection.run(
+          "INSERT INTO salvor_request(tag) VALUES (?)", .text(Self.tag(transaction.number, writer: transaction.writer)))
         for change in transaction.changes { try write(change, to: connection) }
         try connection.run("DELETE FROM salvor_request")
       }

@@ -33,14 +33,9 @@ extension EditHistoryReplay {
       try connection.run("ATTACH ? AS server", .text(fleet.serverPath))
       let archived = Set(writer.refused.flatMap(\.request.changes).map(\.row))
       for (place, table) in history.tables.enumerated() {
-        let here = "main.\(quoted(table.name))"
-        let there = "server.\(quoted(table.name))"
-        let differing = try connection.rows(
-          """
-          SELECT DISTINCT \(quotedList(table.primaryKey)) FROM
-          (SELECT * FROM (SELECT * FROM \(here) EXCEPT SELECT * FROM \(there))
-          UNION ALL SELECT * FROM (SELECT * FROM \(there) EXCEPT SELECT * FROM \(here)))
-          """)
+        let differing =
+          try connection.rows(differences(table, "main", "server"))
+          + connection.rows(differences(table, "server", "main"))
         let strange = differing.filter { !archived.contains(history.rows.number(place, $0)) }
         #expect(strange == [], "\(table.name) on \(writer.device.name)")
       }
@@ -48,6 +43,17 @@ extension EditHistoryReplay {
       connection.close()
     }
     #expect(try fleet.serverConnection().scalar("PRAGMA integrity_check") == "ok")
+  }
+
+  /// The keys of rows of one database that the other one does not have just so.
+  private func differences(_ table: Table, _ database: String, _ other: String) -> String {
+    let name = quoted(table.name)
+    let key = table.primaryKey.map { "b.\(quoted($0)) = a.\(quoted($0))" }.joined(separator: " AND ")
+    let same = table.columns.map { "b.\(quoted($0.name)) IS a.\(quoted($0.name))" }.joined(separator: " AND ")
+    return """
+      SELECT \(quotedList(table.primaryKey)) FROM \(database).\(name) AS a WHERE NOT EXISTS
+      (SELECT 1 FROM \(other).\(name) AS b WHERE \(key) AND \(same))
+      """
   }
 
   // MARK: None lost

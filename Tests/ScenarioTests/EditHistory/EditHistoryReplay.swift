@@ -41,6 +41,9 @@ final class EditHistoryReplay {
   private let application: EditHistoryApplication
   private var writing: [Key: Writer] = [:]
   private var idle: [String: [Writer]] = [:]
+  /// Whose client is open, the one used last at the end: few, so that memory stays flat.
+  private var awake: [Writer] = []
+  private static let awakeMax = 8
 
   /// - Parameter landingMax: what lands later is left out.
   init(policy: String, landingMax: Int) throws {
@@ -71,10 +74,11 @@ final class EditHistoryReplay {
   }
 
   private func sync(_ writer: Writer) async -> SyncReport {
+    awake.removeAll { $0 === writer }
+    awake.append(writer)
+    if awake.count > Self.awakeMax { await awake.removeFirst().device.close() }
     do {
-      let report = try await writer.device.sync()
-      await writer.device.close()
-      return report
+      return try await writer.device.sync()
     } catch {
       Issue.record("\(writer.device.name): \(error)")
       return SyncReport()

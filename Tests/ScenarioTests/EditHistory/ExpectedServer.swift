@@ -177,10 +177,11 @@ struct ExpectedServer {
     case (.insert, let present?): present == change.new ? .standsAlready : .conflicts
     case (.update, nil): .rowIsGone
     case (.update, let present?):
-      isNewer && change.columns.indices.contains { place in
-        let value = present[change.columns[place]]
-        return value != change.old[place] && value != change.new[place]
-      } ? .conflicts : .applies
+      isNewer
+        && change.columns.indices.contains { place in
+          let value = present[change.columns[place]]
+          return value != change.old[place] && value != change.new[place]
+        } ? .conflicts : .applies
     case (.delete, nil): .standsAlready
     case (.delete, _?): isNewer ? .conflicts : .applies
     }

@@ -21,9 +21,9 @@ struct Reckoning {
   enum Resolution: Hashable {
     /// The row was in conflict in one of the merged requests.
     case flagged
-    /// The row was none, but its request was listed or archived as a whole.
+    /// The row was in none, but its request was listed or archived as a whole.
     case companion
-    /// A merged transaction changed the row, and nobody else had.
+    /// Merged transactions changed the row, and nothing was in their way.
     case unopposed
     /// No merged transaction changed the row.
     case untouched
@@ -41,6 +41,8 @@ struct Reckoning {
   private(set) var clashes: [ClashFate: Int] = [:]
   private(set) var clashingTransactions = 0
   private(set) var resolutions: [Resolution: Int] = [:]
+  /// Rows in conflict in the landings that a person put right by hand.
+  private(set) var flaggedAtResolutions = 0
   private(set) var parted: [RowNumber: Parting] = [:]
   /// Of requests that are listed or archived, by transaction.
   private(set) var kept: [Int: ExpectedServer.Verdict] = [:]
@@ -85,6 +87,7 @@ struct Reckoning {
     let merged = merged.filter { !$0.isResolve }
     let verdicts = merged.compactMap { verdicts[$0.number] }
     let flagged = verdicts.reduce(into: Set()) { $0.formUnion($1.inConflict) }
+    flaggedAtResolutions += flagged.count
     let companions = Set(verdicts.filter { $0.fate != .accepted }.flatMap(\.request.changes).map(\.row))
     let touched = Set(merged.flatMap(\.changes).map(\.row))
     for row in resolve.changes.map(\.row) {
