@@ -66,6 +66,11 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case massDeletion = "mass-deletion"
   // Everything else
   case failed
+  // Numbers follow this order: new ones go to the end.
+  /// A request belongs to an upload whose outcome is not known; `context["request"]` names it.
+  case outcomeUnknown = "outcome-unknown"
+  /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
+  case cannotStand = "cannot-stand"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -91,7 +96,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
-    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible:
+    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
+      .outcomeUnknown, .cannotStand:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -105,7 +111,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
     case .unreachable, .timeout, .overloaded: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

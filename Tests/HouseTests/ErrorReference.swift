@@ -94,6 +94,10 @@ import Testing
     case .massDeletion:
       "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
     case .failed: "Something failed that has no name of its own."
+    case .outcomeUnknown:
+      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
+    case .cannotStand:
+      "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
     }
   }
 

@@ -9,7 +9,7 @@ let memoryClient = StoreSubject<any ClientStore> {
 }
 
 @Suite struct MemoryClientStoreTests {
-  @Test("ClientStoreContract", arguments: ClientStoreContract.cases)
+  @Test("ClientStoreContract", arguments: ClientStoreContract.cases + ClientStoreContract.archiving)
   func keepsTheContract(_ rule: ClientStoreContract.Case) async throws {
     try await rule.run(memoryClient)
   }

@@ -43,6 +43,7 @@ public actor MemoryClientStore: ClientStore {
         schema: setup.schema, principal: setup.principal, remoteID: setup.remoteID ?? RemoteID(from: random),
         stamp: RequestStamp(from: random))
       adoptExistingRows(&state, &opening)
+      state.noteTime(clock.now())
       database.state = state
       database.identityFile = identity(of: state)
     }
@@ -144,6 +145,7 @@ public actor MemoryClientStore: ClientStore {
     var notices: [String] = []
     if state.splitOpenGroup() {
       notices.append("A request that was left open was closed and split into single requests.")
+      state.noteTime(clock.now())
     }
     if let current = state.current {
       for index in state.requests.indices where state.requests[index].state == .sent {
@@ -164,6 +166,7 @@ public actor MemoryClientStore: ClientStore {
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
     state.current = sequence
+    state.upload = UploadStatus(sequence: sequence, since: clock.now())
     try state.remake(try constraints(state))
     writeIdentity(&state)
     let upload = PendingUpload(
@@ -184,7 +187,7 @@ public actor MemoryClientStore: ClientStore {
     guard state.current == sequence else {
       throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
     }
-    let report = state.settle(results)
+    let report = state.settle(results, at: clock.now())
     if let previous = state.previous { state.olderSequences.insert(previous, at: 0) }
     state.previous = sequence
     state.current = nil
@@ -266,9 +269,11 @@ public actor MemoryClientStore: ClientStore {
   public func status() throws -> ClientStatus {
     let state = try read()
     func count(_ states: Set<RequestState>) -> Int64 { Int64(state.requests.count { states.contains($0.state) }) }
-    return ClientStatus(
+    var status = ClientStatus(
       state: self.state(of: state), queued: count([.queued, .sent, .unknownOutcome]),
       inError: count([.refused, .blocked]), displaced: count([.displaced]), kept: count([.kept]))
+    status.upload = state.upload
+    return status
   }
 
   private func state(of content: ClientContent) -> ClientState {
@@ -287,29 +292,14 @@ public actor MemoryClientStore: ClientStore {
     in states: Set<RequestState>, after: RequestID?, limit: Int
   ) throws -> [QueuedRequest] {
     let state = try read()
-    // Nothing depends on what a recovery put aside.
-    let standing = state.requests.filter { $0.state != .kept }
-    let dependence = Dependence(standing, on: state.bases, schema: state.schema)
+    let listing = RequestListing(state, now: clock.now())
     var found: [QueuedRequest] = []
     var isPast = after == nil
     for request in state.requests {
-      if isPast, states.contains(request.state), found.count < limit {
-        let place = standing.firstIndex { $0.id == request.id }
-        let dependents = place.map { dependence.dependents(of: [$0]).subtracting([$0]).sorted() } ?? []
-        found += request.changes.map { entry($0, request, dependents.map { standing[$0].id }) }
-      }
+      if isPast, states.contains(request.state), found.count < limit { found += listing.entries(of: request) }
       if request.id == after { isPast = true }
     }
     return found
-  }
-
-  private func entry(_ change: Change, _ request: Request, _ dependents: [RequestID]) -> QueuedRequest {
-    QueuedRequest(
-      id: request.id, table: change.row.table, key: change.row.key, operation: change.operation,
-      before: change.operation == .insert ? [] : change.columns.map { NamedValue($0.name, $0.old) },
-      after: change.operation == .delete ? [] : change.columns.map { NamedValue($0.name, $0.new) },
-      state: request.state, reason: request.refusal?.reason, status: request.refusal?.status,
-      message: request.refusal?.message, dependents: dependents, tag: request.tag)
   }
 
   public func rows(of table: String) throws -> [Row] { try read().view.sortedRows(of: table) }
@@ -325,6 +315,7 @@ public actor MemoryClientStore: ClientStore {
       }
     }
     state.view = runner.tables
+    state.noteTime(clock.now())
     database.state = state
   }
 }

@@ -204,6 +204,7 @@ extension ClientContent {
     for old in [self.previous, current].compactMap({ $0 }) where old != previous { olderSequences.insert(old, at: 0) }
     olderSequences.removeAll { $0 == previous }
     outgoing = []
+    upload = nil
     self.previous = previous
     current = nil
   }

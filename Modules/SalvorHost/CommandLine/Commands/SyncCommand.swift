@@ -49,10 +49,10 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
   if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
   if report.displaced > 0 {
     terminal.say(
-      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor queue --errors lists them")
+      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor errors lists them")
   }
   if report.refused > 0 {
     let were = report.refused == 1 ? "1 request was" : "\(grouped(report.refused)) requests were"
-    terminal.error("\(were) refused; salvor queue --errors lists them with the reasons")
+    terminal.error("\(were) refused; salvor errors lists them with the reasons")
   }
 }
