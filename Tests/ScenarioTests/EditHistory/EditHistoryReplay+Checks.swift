@@ -59,7 +59,9 @@ extension EditHistoryReplay {
   // MARK: None lost
 
   /// Every archive has every change of every request that was refused, with its values, and nothing else.
-  func expectArchives() async throws {
+  /// - Returns: how many changes they have.
+  func expectArchives() async throws -> Int {
+    var total = 0
     for writer in writers {
       let client = try await writer.device.open()
       let status = try await client.status()
@@ -85,11 +87,14 @@ extension EditHistoryReplay {
       }
       #expect(found.count == wanted.count, "\(writer.device.name)")
       for (change, reason) in wanted { #expect(found[change] == reason, "\(writer.device.name) \(change)") }
+      total += found.count
     }
+    return total
   }
 
   /// The server lists every change of every request that was kept, with the client's values, and nothing else.
-  func expectConflictVersions() throws {
+  /// - Returns: how many changes it lists.
+  func expectConflictVersions() throws -> Int {
     let wanted = reckoning.kept.values.flatMap { verdict in
       verdict.request.changes.map { KeptChange($0, of: nil, history) }
     }
@@ -98,6 +103,7 @@ extension EditHistoryReplay {
     let foundCounts = found.reduce(into: [:]) { $0[$1, default: 0] += 1 }
     let wantedCounts = wanted.reduce(into: [:]) { $0[$1, default: 0] += 1 }
     for (change, count) in wantedCounts { #expect(foundCounts[change] == count, "\(change)") }
+    return found.count
   }
 
   /// What the server keeps beside its rows for a person.

@@ -43,8 +43,8 @@ struct EditHistoryTests {
 
     try replay.expectServerRows()
     try await replay.expectDevices()
-    try await replay.expectArchives()
-    try replay.expectConflictVersions()
+    #expect(try await replay.expectArchives() == counts.archivedChanges)
+    #expect(try replay.expectConflictVersions() == counts.listedChanges)
 
     let found = replay.reckoning
     #expect(found.transactions == counts.transactions)
