@@ -26,7 +26,7 @@ import Testing
   @Test("the client suite catches every broken store", arguments: BrokenClientStore.Fault.allCases)
   func catches(_ fault: BrokenClientStore.Fault) async {
     let broken = memoryClient.wrapped { BrokenClientStore($0, fault) }
-    #expect(await Self.isCaught(ClientStoreContract.archiving + ClientStoreContract.cases, broken))
+    #expect(await Self.isCaught(ClientStoreContract.cases, broken))
   }
 
   /// Faults of one side that a pair shows, too: rows that differ, requests applied twice, keys leaked.

@@ -9,7 +9,7 @@ let memoryClient = StoreSubject<any ClientStore> {
 }
 
 @Suite struct MemoryClientStoreTests {
-  @Test("ClientStoreContract", arguments: ClientStoreContract.cases + ClientStoreContract.archiving)
+  @Test("ClientStoreContract", arguments: ClientStoreContract.cases)
   func keepsTheContract(_ rule: ClientStoreContract.Case) async throws {
     try await rule.run(memoryClient)
   }

@@ -3,7 +3,7 @@ import SalvorStorage
 
 /// What a person takes out of the queue and the error archive (semantics 8).
 extension ClientStoreContract {
-  /// Taken up by every store that is a `RequestKeepingClientStore`.
+  /// Every store must be a `RequestKeepingClientStore`.
   public static let archiving: [Case] =
     fourRequests + families + chains + underWay + keptEntries + sendingAgain + reapplying + listing
 

@@ -15,8 +15,11 @@ extension Command {
   ) { invocation in
     let client = try await invocation.makeClient()
     let terminal = invocation.terminal
-    let opening = try await client.open()
-    describe(opening, on: terminal)
+    do {
+      describe(try await client.open(), on: terminal)
+    } catch let error as SalvorError where error.code == .storageCorrupt {
+      // The synchronization recovers from it, or says what is required.
+    }
     let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
       terminal.show(progress)
     }
