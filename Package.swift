@@ -166,7 +166,11 @@ let package = Package(
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
         "SalvorContracts",
       ]),
-    tests("ScenarioTests", protocols + ["SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport"]),
+    tests(
+      "ScenarioTests",
+      protocols + [
+        "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport", "GzipCompression", "TokenAuthentication",
+      ]),
     tests(
       "RecoveryTests",
       protocols + [
