@@ -64,6 +64,9 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case historyParted = "history-parted"
   /// More of a table's rows would go than an automatic recovery may remove.
   case massDeletion = "mass-deletion"
+  // Server-initiated sync
+  /// As many devices listen for changes as the server allows (`eventListenersMax`).
+  case tooManyListeners = "too-many-listeners"
   // Everything else
   case failed
 
@@ -78,7 +81,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse: true
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .tooManyListeners: true
     default: false
     }
   }
@@ -96,7 +99,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .tooLarge: 413
     case .unsupportedEncoding: 415
     case .sessionInUse: 423
-    case .overloaded, .storageBusy: 503
+    case .overloaded, .storageBusy, .tooManyListeners: 503
     case .storageFull: 507
     default: 500
     }
@@ -106,7 +109,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   public var exitCode: Int32 {
     switch self {
     case .usage, .configuration, .unknownModule, .schemaRefused: 2
-    case .unreachable, .timeout, .overloaded: 3
+    case .unreachable, .timeout, .overloaded, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

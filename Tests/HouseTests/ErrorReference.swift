@@ -93,6 +93,8 @@ import Testing
       "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
     case .massDeletion:
       "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
+    case .tooManyListeners:
+      "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
     case .failed: "Something failed that has no name of its own."
     }
   }

@@ -106,6 +106,7 @@ struct ClientContent: Sendable {
   var aside = MemoryTables()
   /// In order: queued, sent, in error, displaced, kept.
   var requests: [Request] = []
+  var settings = DeviceSettings()
   /// The upload under way, as it is sent until it is settled.
   var outgoing: [Request] = []
   var outgoingContext: [ContextRow] = []
