@@ -112,6 +112,9 @@ final class EventHub: Sendable {
 
   var count: Int { state.withLock { $0.listeners.count } }
 
+  /// Whether anything is asked of the store.
+  var isWatching: Bool { state.withLock { $0.watch != nil } }
+
   // MARK: The watch
 
   private func startWatch(_ state: inout State) {
