@@ -30,6 +30,7 @@ public actor MemoryClientStore: ClientStore {
       var schema = setup.schema
       if state.isConfigDelivered {
         let delivered = state.schema.synchronized
+        schema = state.schema
         schema.tables =
           delivered
           + setup.schema.tables.filter { table in
