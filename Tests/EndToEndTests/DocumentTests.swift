@@ -162,7 +162,7 @@ private final class DocumentSession {
       environment: ["PATH": "\(bin):\(path)"])
     if block.isServer {
       servers.append(child)
-      _ = try await child.line(after: "listening on ")
+      _ = try await child.line(after: "listening ")
       return
     }
     let output = await child.output()
