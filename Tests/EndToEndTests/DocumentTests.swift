@@ -176,6 +176,6 @@ private final class DocumentSession {
 
 extension Block {
   fileprivate func serverScript(_ directory: URL) -> String {
-    "cd \"$(cat '\(directory.path)/.where')\" && exec \(commands)"
+    "cd \"$(cat '\(directory.path)/.where')\" && . '\(directory.path)/.variables' && exec \(commands)"
   }
 }

@@ -81,9 +81,8 @@ struct Watch {
       needing = await step()
     }
     looking.cancel()
-    listener?.task.cancel()
     await looking.value
-    await listener?.task.value
+    await endListening()
     return needing
   }
 
@@ -103,9 +102,11 @@ struct Watch {
       onSync(report)
       if [2, 4, 5].contains(report.exitCode) { return report }
       note(due, report.error)
+      // It may have another remote ID now, whose uploads are not to be told to it.
+      if report.outcome == .recovered { await endListening() }
     }
     await readSettings()
-    listen()
+    await listen()
     await inbox.wait(milliseconds: waitMilliseconds())
     return nil
   }
@@ -163,17 +164,22 @@ struct Watch {
   }
 
   /// Listens for the groups that are to be listened for; a first synchronization comes before that.
-  private mutating func listen() {
+  private mutating func listen() async {
     let telling = groups.intersection(serverInitiated)
     let wanted: Set<String> = isFirst ? [] : telling.filter(settings.isServerInitiated)
     guard wanted != listener?.groups ?? [] else { return }
-    listener?.task.cancel()
-    listener = nil
-    inbox.setListened([])
+    await endListening()
     guard !wanted.isEmpty else { return }
     let listening = ServerListener(
       configuration: configuration, groups: wanted, inbox: inbox, broadcast: broadcast)
     listener = (wanted, Task { await listening.run() })
+  }
+
+  private mutating func endListening() async {
+    listener?.task.cancel()
+    // Its last word comes before the next one's first.
+    await listener?.task.value
+    listener = nil
   }
 
   /// Until a group's interval is over, or the settings are to be read again.
@@ -196,10 +202,10 @@ private struct LocalLook {
   let inbox: WatchInbox
   let broadcast: EventBroadcast
 
-  private static let busyMilliseconds: Int64 = 10
+  private static let busyMilliseconds: Int64 = 4
   private static let quietMilliseconds: Int64 = 200
   /// After a change, for so long it is looked often.
-  private static let busyForMilliseconds: Int64 = 10_000
+  private static let busyForMilliseconds: Int64 = 5_000
 
   /// Until the task is cancelled.
   func run(after start: Int64) async {
@@ -208,7 +214,7 @@ private struct LocalLook {
     while !Task.isCancelled {
       let now = configuration.clock.now()
       // While the database is not open, as within some recoveries, there is nothing to see.
-      if let found = try? await configuration.store.captured(after: counter) {
+      if let found = try? await captured(after: counter) {
         if !found.groups.isEmpty {
           broadcast.send(.captured(groups: found.groups))
           inbox.add(found.groups)
@@ -219,5 +225,11 @@ private struct LocalLook {
       let pause = now < busyUntil ? Self.busyMilliseconds : Self.quietMilliseconds
       try? await configuration.clock.sleep(milliseconds: pause)
     }
+  }
+
+  /// After a recovery that made the database anew, counters begin anew.
+  private func captured(after counter: Int64) async throws -> CapturedChanges {
+    let found = try await configuration.store.captured(after: counter)
+    return found.counter < counter ? try await configuration.store.captured(after: 0) : found
   }
 }
