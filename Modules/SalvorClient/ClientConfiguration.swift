@@ -17,6 +17,8 @@ extension SalvorClient {
     public var uploadCompression: (any Compression)?
     public var limits: Limits
     public var recovery: RecoveryConfiguration
+    /// Deleting an entry of the error archive takes that one and what depends on it, instead of all (semantics 8).
+    public var individualDeletion: Bool
     public var clock: any Clock
     public var random: any RandomSource
 
@@ -24,7 +26,8 @@ extension SalvorClient {
       schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
       credentials: [String: String] = [:], compressions: [any Compression] = [],
       uploadCompression: (any Compression)? = nil, limits: Limits = Limits(),
-      recovery: RecoveryConfiguration = RecoveryConfiguration(), clock: any Clock = SystemClock(),
+      recovery: RecoveryConfiguration = RecoveryConfiguration(), individualDeletion: Bool = false,
+      clock: any Clock = SystemClock(),
       random: any RandomSource = SystemRandom()
     ) {
       self.schema = schema
@@ -36,6 +39,7 @@ extension SalvorClient {
       self.uploadCompression = uploadCompression
       self.limits = limits
       self.recovery = recovery
+      self.individualDeletion = individualDeletion
       self.clock = clock
       self.random = random
     }

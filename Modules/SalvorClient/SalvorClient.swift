@@ -15,7 +15,7 @@ import SalvorWire
 public actor SalvorClient {
   let configuration: Configuration
   nonisolated let broadcast = EventBroadcast()
-  private var isOpen = false
+  var isOpen = false
   private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
 
@@ -54,20 +54,6 @@ public actor SalvorClient {
     var status = try await configuration.store.status()
     if let store = recovering { status.recovery = RecoveryStatus(try await RecoveryRun.journal(of: store)) }
     return status
-  }
-
-  /// The request queue, in order.
-  public func queue(after: RequestID? = nil, limit: Int = 1000) async throws -> [QueuedRequest] {
-    if !isOpen { try await open() }
-    return try await configuration.store.requests(
-      in: [.queued, .sent, .unknownOutcome], after: after, limit: limit)
-  }
-
-  /// The error archive, in order.
-  public func errorArchive(after: RequestID? = nil, limit: Int = 1000) async throws -> [QueuedRequest] {
-    if !isOpen { try await open() }
-    return try await configuration.store.requests(
-      in: [.refused, .blocked, .displaced, .kept], after: after, limit: limit)
   }
 
   public func close() async {
@@ -167,8 +153,11 @@ public actor SalvorClient {
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
         let attemptsMax = configuration.limits.attemptsMax * (error.code == .overloaded ? overloadedPatience : 1)
-        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled
-        else { throw error }
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled else {
+          // What went wrong is the error, not that it could not be noted.
+          try? await noteUploadFailure(error)
+          throw error
+        }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
       }

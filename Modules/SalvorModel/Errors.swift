@@ -64,11 +64,15 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case historyParted = "history-parted"
   /// More of a table's rows would go than an automatic recovery may remove.
   case massDeletion = "mass-deletion"
-  // Server-initiated sync
-  /// As many devices listen for changes as the server allows (`eventListenersMax`).
-  case tooManyListeners = "too-many-listeners"
   // Everything else
   case failed
+  // Numbers follow this order: new ones go to the end.
+  /// A request belongs to an upload whose outcome is not known; `context["request"]` names it.
+  case outcomeUnknown = "outcome-unknown"
+  /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
+  case cannotStand = "cannot-stand"
+  /// As many devices listen for changes as the server allows (`eventListenersMax`).
+  case tooManyListeners = "too-many-listeners"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -94,7 +98,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
-    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible:
+    case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
+      .outcomeUnknown, .cannotStand:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -108,7 +113,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
     case .unreachable, .timeout, .overloaded, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

@@ -315,6 +315,8 @@ public struct ClientStatus: Sendable, Hashable {
   public var inError: Int64
   public var displaced: Int64
   public var kept: Int64
+  /// The upload whose outcome is not known yet; nil: none is under way.
+  public var upload: UploadStatus?
   /// What is under way beside the database; stores leave it as it is.
   public var recovery = RecoveryStatus()
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {
@@ -342,50 +344,6 @@ public struct RecoveryStatus: Sendable, Hashable {
   public var token: String?
   public var backup: String?
   public init() {}
-}
-
-/// One change of a request as people see it (`queue --json`, `errors --json`).
-public struct QueuedRequest: Sendable, Hashable {
-  public var id: RequestID
-  public var table: String
-  public var key: Key
-  public var operation: Operation
-  /// Changed columns only for an update, all for an insert or delete: name and value. Empty: there was no row.
-  public var before: [NamedValue]
-  public var after: [NamedValue]
-  public var state: RequestState
-  public var reason: String?
-  public var status: Int?
-  public var message: String?
-  public var dependents: [RequestID]
-  public var tag: String?
-  public init(
-    id: RequestID, table: String, key: Key, operation: Operation, before: [NamedValue], after: [NamedValue],
-    state: RequestState, reason: String? = nil, status: Int? = nil, message: String? = nil,
-    dependents: [RequestID] = [], tag: String? = nil
-  ) {
-    self.id = id
-    self.table = table
-    self.key = key
-    self.operation = operation
-    self.before = before
-    self.after = after
-    self.state = state
-    self.reason = reason
-    self.status = status
-    self.message = message
-    self.dependents = dependents
-    self.tag = tag
-  }
-}
-
-public struct NamedValue: Sendable, Hashable {
-  public var name: String
-  public var value: Value
-  public init(_ name: String, _ value: Value) {
-    self.name = name
-    self.value = value
-  }
 }
 
 public enum ApplicationWrite: Sendable, Hashable {

@@ -96,6 +96,10 @@ import Testing
     case .tooManyListeners:
       "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
     case .failed: "Something failed that has no name of its own."
+    case .outcomeUnknown:
+      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
+    case .cannotStand:
+      "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
     }
   }
 

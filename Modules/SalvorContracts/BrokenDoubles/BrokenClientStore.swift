@@ -14,8 +14,12 @@ public actor BrokenClientStore: ClientStore {
     // Of recovery.
     case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
     case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
-    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, leavesUploadsUnderWay
+    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, countsNoRowsOfItsOwn
     case overwritesTheJournal, keepsEveryCopy, restoresNothing
+    // Of the queue and the error archive.
+    case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
+    case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures
+    case hidesServerRows
   }
 
   let base: any ClientStore
@@ -156,6 +160,7 @@ public actor BrokenClientStore: ClientStore {
     switch fault {
     case .hidesArchive: return found.filter { $0.state != .refused && $0.state != .blocked }
     case .hidesDisplaced: return found.filter { $0.state != .displaced }
+    case .hidesHistory, .hidesNeeds, .hidesServerRows: return found.map(blurred)
     default: return found
     }
   }

@@ -39,7 +39,7 @@ public enum Host {
       store: try section.storage.make(), transport: try section.transport.make(),
       credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
       uploadCompression: compression, limits: section.limits,
-      recovery: try recovery(section.recovery))
+      recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion)
     adjust(&made)
     return SalvorClient(made)
   }

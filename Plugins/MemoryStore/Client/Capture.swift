@@ -42,6 +42,11 @@ extension ClientContent {
       columns: columns)
   }
 
+  /// What has been captured since the last time was captured at this one.
+  mutating func noteTime(_ now: Int64) {
+    for index in requests.indices where requests[index].since == nil { requests[index].since = now }
+  }
+
   mutating func beginGroup(tag: String?) {
     endGroup()
     openGroup = OpenGroup(tag: tag)

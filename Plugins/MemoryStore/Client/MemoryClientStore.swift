@@ -9,7 +9,7 @@ public actor MemoryClientStore: ClientStore {
   let database: MemoryClientDatabase
   let random: any RandomSource
   let clock: any Clock
-  private var isOpen = false
+  var isOpen = false
 
   public init(
     _ database: MemoryClientDatabase = MemoryClientDatabase(), random: any RandomSource = SystemRandom(),
@@ -23,6 +23,9 @@ public actor MemoryClientStore: ClientStore {
   // MARK: Opening
 
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
+    guard !database.isDamaged else {
+      throw SalvorError(.storageCorrupt, "The database is damaged: restore it from a copy, or recover.")
+    }
     var opening = ClientOpening()
     _ = try Constraints(setup.schema, softForeignKeys: false)
     if var state = database.state {
@@ -44,6 +47,7 @@ public actor MemoryClientStore: ClientStore {
         schema: setup.schema, principal: setup.principal, remoteID: setup.remoteID ?? RemoteID(from: random),
         stamp: RequestStamp(from: random))
       adoptExistingRows(&state, &opening)
+      state.noteTime(clock.now())
       database.state = state
       database.identityFile = identity(of: state)
     }
@@ -145,6 +149,7 @@ public actor MemoryClientStore: ClientStore {
     var notices: [String] = []
     if state.splitOpenGroup() {
       notices.append("A request that was left open was closed and split into single requests.")
+      state.noteTime(clock.now())
     }
     if let current = state.current {
       for index in state.requests.indices where state.requests[index].state == .sent {
@@ -165,6 +170,7 @@ public actor MemoryClientStore: ClientStore {
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
     state.current = sequence
+    state.upload = UploadStatus(sequence: sequence, since: clock.now())
     try state.remake(try constraints(state))
     writeIdentity(&state)
     let upload = PendingUpload(
@@ -185,7 +191,7 @@ public actor MemoryClientStore: ClientStore {
     guard state.current == sequence else {
       throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
     }
-    let report = state.settle(results)
+    let report = state.settle(results, at: clock.now())
     if let previous = state.previous { state.olderSequences.insert(previous, at: 0) }
     state.previous = sequence
     state.current = nil
@@ -283,9 +289,11 @@ public actor MemoryClientStore: ClientStore {
   public func status() throws -> ClientStatus {
     let state = try read()
     func count(_ states: Set<RequestState>) -> Int64 { Int64(state.requests.count { states.contains($0.state) }) }
-    return ClientStatus(
+    var status = ClientStatus(
       state: self.state(of: state), queued: count([.queued, .sent, .unknownOutcome]),
       inError: count([.refused, .blocked]), displaced: count([.displaced]), kept: count([.kept]))
+    status.upload = state.upload
+    return status
   }
 
   private func state(of content: ClientContent) -> ClientState {
@@ -306,29 +314,14 @@ public actor MemoryClientStore: ClientStore {
     in states: Set<RequestState>, after: RequestID?, limit: Int
   ) throws -> [QueuedRequest] {
     let state = try read()
-    // Nothing depends on what a recovery put aside.
-    let standing = state.requests.filter { $0.state != .kept }
-    let dependence = Dependence(standing, on: state.bases, schema: state.schema)
+    let listing = RequestListing(state, now: clock.now())
     var found: [QueuedRequest] = []
     var isPast = after == nil
     for request in state.requests {
-      if isPast, states.contains(request.state), found.count < limit {
-        let place = standing.firstIndex { $0.id == request.id }
-        let dependents = place.map { dependence.dependents(of: [$0]).subtracting([$0]).sorted() } ?? []
-        found += request.changes.map { entry($0, request, dependents.map { standing[$0].id }) }
-      }
+      if isPast, states.contains(request.state), found.count < limit { found += listing.entries(of: request) }
       if request.id == after { isPast = true }
     }
     return found
-  }
-
-  private func entry(_ change: Change, _ request: Request, _ dependents: [RequestID]) -> QueuedRequest {
-    QueuedRequest(
-      id: request.id, table: change.row.table, key: change.row.key, operation: change.operation,
-      before: change.operation == .insert ? [] : change.columns.map { NamedValue($0.name, $0.old) },
-      after: change.operation == .delete ? [] : change.columns.map { NamedValue($0.name, $0.new) },
-      state: request.state, reason: request.refusal?.reason, status: request.refusal?.status,
-      message: request.refusal?.message, dependents: dependents, tag: request.tag)
   }
 
   public func rows(of table: String) throws -> [Row] { try read().view.sortedRows(of: table) }
@@ -344,6 +337,7 @@ public actor MemoryClientStore: ClientStore {
       }
     }
     state.view = runner.tables
+    state.noteTime(clock.now())
     database.state = state
   }
 }

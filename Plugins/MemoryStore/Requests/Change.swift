@@ -54,6 +54,12 @@ struct Request: Sendable, Hashable {
   var refusal: Refused?
   /// On a device, of a displaced request: the state to which it returns.
   var stateBefore: RequestState?
+  /// On a device: the IDs it had before, oldest first.
+  var history: [RequestID] = []
+  /// On a device: when it was captured, and how often it was refused.
+  var since: Int64?
+  var attempts = 0
+  var lastAttempt: Int64?
 
   struct Refused: Sendable, Hashable {
     var reason: String

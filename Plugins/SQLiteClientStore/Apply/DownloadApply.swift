@@ -14,7 +14,7 @@ final class DownloadApply {
   private let counter: Int64
   private let full: Set<Int64>
   private let firing: Set<Int64>
-  private let index: LogIndex
+  let index: LogIndex
   private let touched: TouchedRows
   private let proof: ReferenceProof
   private let remaking: Remaking
@@ -44,7 +44,6 @@ final class DownloadApply {
       let fires = firing.contains(table.number)
       if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
     }
-    let dependence = try OutstandingDependence(context)
     index = try LogIndex(context)
     touched = try TouchedRows(context)
     proof = try ReferenceProof(context, touched)
@@ -60,7 +59,7 @@ final class DownloadApply {
       }
       if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
-    remaking = try Remaking(context, index: index, touched: touched, dependence: dependence, prepareWrite: prepareWrite)
+    remaking = try Remaking(context, index: index, touched: touched, prepareWrite: prepareWrite)
     stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
     try recovery?.begin(remaking)
     stream.watch = recovery?.watch
@@ -90,18 +89,24 @@ final class DownloadApply {
     if let recovery {
       try recovery.takeBases(stream, remaking)
     } else {
+      remaking.announce(stream.bases.lazy.map { ($0, $1.row) })
       for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
     }
     try dropStaleChildren(groups)
     try settle(remaking, proof)
 
     if try wasCaptured(after: counter) {
-      try undoTriggers(after: counter, remaking, touched, firing)
+      // Downloaded rows of tables with triggers are written once more.
+      try remaking.undoTriggers(after: counter) {
+        let again = try Remaking(context, index: index, touched: touched)
+        try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: { _ in }).run()
+        try again.write()
+      }
     }
     connection.triggersEnabled = false
     try remaking.encode()
     try recovery?.finish(stream, remaking)
-    try context.returnDisplaced()
+    try DisplacedReturn(context, index).run()
     try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in
@@ -206,40 +211,5 @@ final class DownloadApply {
       if context.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
     }
     return firing
-  }
-
-  /// Puts synchronized tables back to what is intended: rows that only triggers wrote to as they were, downloaded rows of
-  /// tables with triggers once more, with triggers off.
-  private func undoTriggers(
-    after counter: Int64, _ remaking: Remaking, _ touched: TouchedRows, _ firing: Set<Int64>
-  ) throws {
-    connection.triggersEnabled = false
-    var entries: [RowRef: [LogEntry]] = [:]
-    try connection.query(
-      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
-      [.integer(counter)]
-    ) { row in
-      let entry = try context.catalog.entry(from: row)
-      guard let table = context.catalog.table(number: entry.table) else { return true }
-      entries[RowRef(table: entry.table, key: entry.key(table)), default: []].append(entry)
-      return true
-    }
-    let off: (CapturedTable) -> Void = { _ in }
-    let undo = try Remaking(context, index: remaking.index, touched: touched)
-    for (ref, entries) in entries {
-      guard let table = context.catalog.table(number: ref.table), remaking.rows[ref] == nil else { continue }
-      if try touched.wasWritten(table, ref.key) { continue }
-      let timeline = try RowTimeline(current: try context.currentRow(table, ref.key), entries: entries, table: table)
-      try undo.restore(table, ref.key, to: timeline.base)
-    }
-    try undo.write()
-    let again = try Remaking(context, index: remaking.index, touched: touched)
-    let stream = try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: off)
-    try stream.run()
-    try again.write()
-    try remaking.rewriteShown()
-    try remaking.write()
-    try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
-    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
   }
 }

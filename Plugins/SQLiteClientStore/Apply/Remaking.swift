@@ -26,25 +26,27 @@ final class Remaking {
   let context: StoreContext
   let index: LogIndex
   let touched: TouchedRows
-  /// What depends on what among the outstanding requests; nil: there are too many to tell but by their rows.
-  let dependence: OutstandingDependence?
   private let anySeen: Bool
-  var rows: [RowRef: Work] = [:]
-  /// First counters of the requests displaced now.
-  private(set) var displaced: [RequestRange] = []
-  private var isDisplaced: Set<Int64> = []
+  private(set) var rows: [RowRef: Work] = [:]
+  /// Values have come under requests that no index of the log has.
+  private var hasNewBases = false
+  /// Bases that are going to be set: what depends on what is as they will have it.
+  private var newBases: [RowRef: SlotRow?] = [:]
+  /// What depends on what, asked when the first request is displaced.
+  private var dependence: DependenceLookup?
+  /// The requests displaced now.
+  var displaced: [RequestRange] = []
   private var writers: [Int64: RowWriter] = [:]
   /// Rows that a constraint refused, in the order of their refusal.
   private var refused: [RowRef] = []
-  private var invalid: Set<RowRef> = []
+  private(set) var invalid: Set<RowRef> = []
   /// Sets the triggers for writes to a table.
   let prepareWrite: (CapturedTable) -> Void
 
   init(
-    _ context: StoreContext, index: LogIndex, touched: TouchedRows, dependence: OutstandingDependence? = nil,
+    _ context: StoreContext, index: LogIndex, touched: TouchedRows,
     prepareWrite: @escaping (CapturedTable) -> Void = { _ in }
   ) throws {
-    self.dependence = dependence
     anySeen = try context.anySeen()
     self.context = context
     self.index = index
@@ -74,26 +76,64 @@ final class Remaking {
     return work
   }
 
+  /// Bases that are going to be set, one by one: requests displaced meanwhile take along what depends on them over all of
+  /// these.
+  func announce(_ bases: some Sequence<(RowRef, SlotRow?)>) {
+    for (ref, base) in bases { newBases[ref] = .some(base) }
+  }
+
   /// The row's base is now `base`; its requests are put upon it, and those that cannot are displaced.
   func setBase(_ table: CapturedTable, _ key: Key, _ base: SlotRow?) throws {
     try load(table, key)
     let ref = RowRef(table: table.number, key: key)
+    newBases[ref] = .some(base)
+    try dependence?.rowChanged(ref)
     while let step = rows[ref]?.timeline.rebase(on: base) {
       guard let counter = rows[ref]?.timeline.steps[step].seq else { break }
       try displace(counter)
     }
+    newBases[ref] = nil
     rows[ref]?.isChanged = true
+    if rows[ref]?.timeline.steps.isEmpty == false { hasNewBases = true }
   }
 
-  /// The changes for which `isAccepted` holds become part of the base, and their log rows go.
-  func accept(_ table: CapturedTable, _ key: Key, _ isAccepted: (Int64) -> Bool) throws {
-    let work = try load(table, key)
+  /// The changes for which `isAccepted` holds are to become part of the row's base, and leave it: answers that base, which
+  /// is to be set next.
+  func takeAccepted(_ table: CapturedTable, _ key: Key, _ isAccepted: (Int64) -> Bool) throws -> SlotRow? {
+    var work = try load(table, key)
     var base = RowTimeline(base: work.timeline.base, steps: work.timeline.steps.filter { isAccepted($0.seq) })
     _ = base.rebase(on: base.base)
-    for step in base.steps { try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq)) }
+    work.timeline.steps.removeAll { isAccepted($0.seq) }
     let ref = RowRef(table: table.number, key: key)
-    rows[ref]?.timeline.steps.removeAll { isAccepted($0.seq) }
-    try setBase(table, key, base.current)
+    try put(work, ref)
+    announce([(ref, base.current)])
+    return base.current
+  }
+
+  /// The row is in work as this.
+  func put(_ work: Work, _ ref: RowRef) throws {
+    rows[ref] = work
+    rows[ref]?.isChanged = true
+    try dependence?.rowChanged(ref)
+  }
+
+  func dependenceNow() throws -> DependenceLookup {
+    if let dependence { return dependence }
+    let made = try DependenceLookup(context, index, overlay: { [unowned self] in try self.announced($0, $1) })
+    for ref in Set(rows.keys).union(newBases.keys) { try made.rowChanged(ref) }
+    dependence = made
+    return made
+  }
+
+  /// The row as it is in work, on the base that it will have, each step as it was captured; nil: the log has it.
+  private func announced(_ table: CapturedTable, _ key: Key) throws -> RowTimeline? {
+    let ref = RowRef(table: table.number, key: key)
+    guard rows[ref] != nil || newBases[ref] != nil else { return nil }
+    let work = try load(table, key)
+    var timeline = work.timeline
+    timeline.steps = timeline.steps.map { work.captured[$0.seq] ?? $0 }
+    if let base = newBases[ref] { timeline.base = base }
+    return timeline
   }
 
   func isPostponed(_ table: CapturedTable, _ key: Key) -> Bool {
@@ -108,64 +148,7 @@ final class Remaking {
       table: table, key: key, shown: shown, timeline: RowTimeline(base: row, steps: []), captured: [:])
   }
 
-  // MARK: Displacing
-
-  /// Takes the request of a change, and every later one on its rows, out of the rows and the log, into the archive.
-  func displace(_ counter: Int64) throws {
-    var waiting = [try context.range(of: counter)]
-    while let range = waiting.popLast() {
-      guard isDisplaced.insert(range.first).inserted else { continue }
-      displaced.append(range)
-      waiting += dependence?.dependents(of: range) ?? []
-      for (table, key, first) in try changes(in: range) {
-        let work = try load(table, key)
-        for step in work.timeline.steps where step.seq >= first && !(range.first...range.last).contains(step.seq) {
-          let next = try context.range(of: step.seq)
-          if !isDisplaced.contains(next.first) { waiting.append(next) }
-        }
-      }
-    }
-    // Triggers may capture meanwhile, and take no counter that was given.
-    let last = try context.connection.lastCounter()
-    for range in displaced { try takeOut(range) }
-    try context.keepCounter(last)
-  }
-
-  /// The rows that a request changes, each with its first counter there.
-  func changes(in range: RequestRange) throws -> [(CapturedTable, Key, Int64)] {
-    var found: [(CapturedTable, Key, Int64)] = []
-    try context.connection.query(
-      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
-      [.integer(range.first), .integer(range.last)]
-    ) { row in
-      let entry = try context.catalog.entry(from: row)
-      guard let table = context.catalog.table(number: entry.table) else { return true }
-      let key = entry.key(table)
-      if !found.contains(where: { $0.0.number == table.number && $0.1 == key }) {
-        found.append((table, key, entry.seq))
-      }
-      return true
-    }
-    return found
-  }
-
-  private func takeOut(_ range: RequestRange) throws {
-    for (ref, work) in rows {
-      let gone = work.timeline.steps.filter { (range.first...range.last).contains($0.seq) }
-      guard !gone.isEmpty else { continue }
-      for step in gone {
-        try context.archive(
-          work.captured[step.seq] ?? step, of: range, work.table, work.key, needs: dependence?.needs(of: range) ?? [])
-        try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
-      }
-      var timeline = work.timeline
-      timeline.steps.removeAll { (range.first...range.last).contains($0.seq) }
-      _ = timeline.rebase(on: timeline.base)
-      rows[ref]?.timeline = timeline
-      rows[ref]?.isChanged = true
-    }
-    try context.closeArchive(of: range)
-  }
+  // MARK: Steps
 
   /// Puts a step of a displaced request back; false where its row is not there to be updated.
   func putBack(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key) throws -> Bool {
@@ -175,9 +158,8 @@ final class Remaking {
     let place = work.timeline.steps.firstIndex { $0.seq > step.seq } ?? work.timeline.steps.count
     work.timeline.steps.insert(step, at: place)
     work.captured[step.seq] = step
-    work.isChanged = true
     guard work.timeline.rebase(on: work.timeline.base) == nil else { return false }
-    rows[ref] = work
+    try put(work, ref)
     return true
   }
 
@@ -274,73 +256,8 @@ final class Remaking {
     }
   }
 
-  /// The last request that set the reference, else the one that deleted the parent.
-  private func culprit(_ violation: ReferenceProof.Violation) throws -> Int64? {
-    let names = Set(violation.rule.childColumns.map { $0.lowercased() })
-    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.lowercased()) }
-    let setter = try last(violation.table, violation.key) { step in
-      switch step.change {
-      case .insert: true
-      case .update(let news): slots.contains { news[$0] != nil }
-      case .delete: false
-      }
-    }
-    if let setter { return setter }
-    guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return nil }
-    return try last(parent, violation.reference) { $0.change.operation == .delete }
-  }
-
-  /// The youngest request that keeps a row out: of its own requests, or of those of the row that is in its way.
-  private func culprit(_ ref: RowRef) throws -> Int64? {
-    guard let work = rows[ref], let row = work.timeline.current else { return nil }
-    if invalid.contains(ref) { return work.timeline.steps.last { $0.change.operation != .delete }?.seq }
-    var found: [Int64] = []
-    for unique in work.table.uniques {
-      let names = Set(unique.parts.map { $0.name.lowercased() })
-      let slots = work.table.columns.indices.filter { names.contains(work.table.columns[$0].name.lowercased()) }
-      if let own = lastSetting(slots, work.timeline) { found.append(own) }
-      guard slots.count == unique.parts.count else { continue }
-      for holder in try holders(of: row, unique, work.table) where holder != work.key {
-        let other = try load(work.table, holder)
-        if let theirs = lastSetting(slots, other.timeline) { found.append(theirs) }
-      }
-    }
-    return found.max()
-  }
-
-  private func lastSetting(_ slots: [Int], _ timeline: RowTimeline) -> Int64? {
-    timeline.steps.last { step in
-      switch step.change {
-      case .insert: true
-      case .update(let news): slots.contains { news[$0] != nil }
-      case .delete: false
-      }
-    }?.seq
-  }
-
-  /// The keys of the rows that have the unique values of `row`.
-  private func holders(of row: SlotRow, _ unique: CapturedTable.Unique, _ table: CapturedTable) throws -> [Key] {
-    let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
-    var values: [Value] = []
-    var terms: [String] = []
-    for part in unique.parts {
-      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else {
-        return []
-      }
-      values.append(row[slot])
-      terms.append("x.\(quoted(part.name)) COLLATE \(quoted(part.collation)) = ?\(values.count)")
-    }
-    return try context.connection.rows(
-      "SELECT \(keys) FROM \(quoted(table.name)) x WHERE \(terms.joined(separator: " AND "))", values)
-  }
-
   /// Writes all rows without displacing anything; false where one cannot stand.
   func writeStrictly() throws -> Bool { try writeRows() }
-
-  /// The last change of a row that meets `isMeant`, to name a request in the way of a reference.
-  func last(_ table: CapturedTable, _ key: Key, _ isMeant: (RowTimeline.Step) -> Bool) throws -> Int64? {
-    try load(table, key).timeline.steps.last(where: isMeant)?.seq
-  }
 
   /// Rows are shown as they should be again, whatever a trigger did to them meanwhile.
   func rewriteShown() throws {
@@ -363,6 +280,7 @@ final class Remaking {
 
   /// Writes the log entries of the rows in work again. After all else, since writes may be captured until then.
   func encode() throws {
+    if hasNewBases { try context.noteLogChange() }
     let catalog = context.catalog
     let columns = catalog.logColumns
     let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")

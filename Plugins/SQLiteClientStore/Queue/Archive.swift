@@ -7,7 +7,7 @@ import SalvorWire
 extension StoreContext {
   /// Freezes one change of a request that is displaced, or kept for a reason.
   func archive(
-    _ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key, needs: [Int64],
+    _ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key,
     state: RequestState = .displaced, reason: String? = nil, message: String? = nil
   ) throws {
     let slots: [Int]
@@ -27,16 +27,15 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, needs, state, reason, message, at)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?17, ?13)
+      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, reason, message, at)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?13)
       """,
       [
         .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
         .text(payload(before)), .text(payload(after)), .integer(clock.now()),
-        .text(needs.map(String.init).joined(separator: ",")), .text(state.rawValue),
-        reason.map { .text($0) } ?? .null, message.map { .text($0) } ?? .null,
+        .text(state.rawValue), reason.map { .text($0) } ?? .null, message.map { .text($0) } ?? .null,
       ])
   }
 
@@ -49,6 +48,18 @@ extension StoreContext {
       WHERE first = ?1 AND state = 'displaced' AND EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = salvor_archive.first)
       """, .integer(range.first))
     try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(range.first))
+    // One that was sent belongs to its upload until that is settled.
+    if let last = try connection.state(.uploadLast)?.integer, range.first <= last {
+      try connection.run(
+        "UPDATE salvor_archive SET state_before = 'sent' WHERE first = ?1 AND state = 'displaced' AND state_before IS NULL "
+          + "AND NOT EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE e.first = ?1)", .integer(range.first))
+    }
+  }
+
+  /// Takes an entry out of the archive.
+  func deleteArchived(_ range: RequestRange) throws {
+    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(range.first))
+    try forget(range)
   }
 
   struct ArchivedChange {
@@ -134,85 +145,6 @@ extension StoreContext {
       + table.columns[row.count...].map { column in
         columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
       }
-  }
-
-  /// Displaced requests that can stand again return to the log and their rows, the oldest first (semantics 2).
-  /// Answers how many did.
-  @discardableResult
-  func returnDisplaced() throws -> Int {
-    let firsts = try connection.rows(
-      "SELECT DISTINCT first FROM salvor_archive WHERE state = 'displaced' ORDER BY first"
-    )
-    .compactMap { $0[0].integer }
-    guard !firsts.isEmpty else { return 0 }
-    var waiting = firsts
-    var returned = true
-    // One that returns may make room for another.
-    while returned {
-      returned = false
-      var earlier: Set<RowRef> = []
-      for first in waiting {
-        let changes = try archived(where: "first = ?1", [.integer(first)])
-        let rows = Set(changes.map { RowRef(table: $0.table.number, key: $0.key) })
-        // What depends on a displaced request returns only after it.
-        if rows.isDisjoint(with: earlier), try needsAreMet(first), try returnOne(first, changes) {
-          waiting.removeAll { $0 == first }
-          returned = true
-          break
-        }
-        earlier.formUnion(rows)
-      }
-    }
-    return firsts.count - waiting.count
-  }
-
-  /// None of the requests that it depended on when it was displaced is displaced any more.
-  private func needsAreMet(_ first: Int64) throws -> Bool {
-    let needs =
-      try connection.scalar("SELECT needs FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(first))?.string ?? ""
-    return try needs.split(separator: ",").compactMap { Int64($0) }.allSatisfy { need in
-      try connection.integer(
-        "SELECT 1 FROM salvor_archive WHERE first = ?1 AND state = 'displaced' LIMIT 1", .integer(need)) == nil
-    }
-  }
-
-  private struct CannotStand: Error {}
-
-  private func returnOne(_ first: Int64, _ changes: [ArchivedChange]) throws -> Bool {
-    do {
-      try connection.savepoint("salvor_return") {
-        let touched = try TouchedRows(self)
-        let proof = try ReferenceProof(self, touched)
-        let index = try LogIndex(self)
-        let remaking = try Remaking(self, index: index, touched: touched)
-        for change in changes {
-          guard try remaking.putBack(change.step, change.table, change.key) else { throw CannotStand() }
-          try index.add(change.table, change.key, seq: change.step.seq)
-        }
-        guard try remaking.writeStrictly(), try proof.violations().isEmpty else { throw CannotStand() }
-        try proof.settleClientRows()
-        try proof.returnAside()
-        try remaking.encode()
-        if let state = changes.first?.stateBefore, let change = changes.first {
-          try connection.run(
-            "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            .integer(first), .integer(change.range.last), .text(state.rawValue),
-            change.reason.map { .text($0) } ?? .null,
-            change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
-            change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
-        }
-        try connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(first))
-        // It returns to the queue, not to an upload that was chosen without it.
-        if let change = changes.first, let last = try connection.state(.uploadLast)?.integer, first <= last {
-          try connection.run(
-            "INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(first),
-            .integer(change.range.last))
-        }
-      }
-      return true
-    } catch is CannotStand {
-      return false
-    }
   }
 }
 

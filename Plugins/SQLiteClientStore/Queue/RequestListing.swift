@@ -2,76 +2,157 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// The queue and the error archive, as people see them.
+/// The queue and the error archive, as people see them. In a transaction; requests are sorted.
 struct RequestListing {
   let context: StoreContext
-  /// Beyond this many outstanding changes a listing names no dependents: they would have to be decoded all.
-  let dependentsChangesMax: Int64 = 20_000
+  private let index: LogIndex
+  private let dependence: DependenceLookup
+  private let upload: UploadStatus?
+  private let isStalled: Bool
+
+  init(_ context: StoreContext) throws {
+    try RequestSorting(context).sort()
+    let index = try LogIndex(context)
+    try self.init(context, index, DependenceLookup(context, index, withDisplaced: true))
+  }
+
+  /// - Parameter dependence: with displaced requests.
+  init(_ context: StoreContext, _ index: LogIndex, _ dependence: DependenceLookup) throws {
+    self.context = context
+    self.index = index
+    self.dependence = dependence
+    let now = context.clock.now()
+    upload = try context.connection.uploadStatus(now: now)
+    isStalled = upload?.stall(now: now) != nil
+  }
+
+  // MARK: Asking
 
   /// Entries of one request stay together: `limit` is overstepped rather than a request cut.
   func list(_ states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
-    try RequestSorting(context).sort()
-    let dependents = try dependents()
-    var entries: [(first: Int64, entries: [QueuedRequest])] = []
-    let counter = after?.counter ?? 0
-    let start = try context.range(of: counter).last
-    for request in try context.outstanding(after: start, limit: limit, where: { states.contains($0) }) {
-      let id = try context.requestID(first: request.range.first)
-      let refusal = try refusal(request.range.first)
-      entries.append(
-        (
-          request.range.first,
-          request.changes.map { change in
-            let (before, after) = change.step.named(change.table)
-            return QueuedRequest(
-              id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
-              before: before,
-              after: after, state: request.state, reason: refusal?.reason, status: refusal?.status,
-              message: refusal?.message, dependents: dependents[request.range.first] ?? [], tag: request.range.tag)
-          }
-        ))
+    let counter = try context.range(of: after?.counter ?? 0).last
+    let inLog = try inLog(states, after: counter, limit: limit)
+    let archived = try context.archived(where: "first > ?1", [.integer(counter)]).filter { states.contains($0.state) }
+    var requests: [(first: Int64, entries: () throws -> [QueuedRequest])] = []
+    for request in inLog { requests.append((request.range.first, { try entries(of: request) })) }
+    for (first, changes) in Dictionary(grouping: archived, by: { $0.range.first }) {
+      requests.append((first, { try entries(of: changes) }))
     }
-    for change in try context.archived(where: "first > ?1", [.integer(counter)]) where states.contains(change.state) {
-      let id = RequestID(stamp: change.stamp, counter: change.range.first)
-      let names = change.slots.map { change.table.columns[$0].name }
-      let entry = QueuedRequest(
-        id: id, table: change.table.name, key: change.key, operation: change.step.change.operation,
-        before: zip(names, change.before).map { NamedValue($0, $1) },
-        after: zip(names, change.after).map { NamedValue($0, $1) },
-        state: change.state, reason: change.reason, status: change.status, message: change.message,
-        tag: change.range.tag)
-      if let place = entries.firstIndex(where: { $0.first == change.range.first }) {
-        entries[place].entries.append(entry)
-      } else {
-        entries.append((change.range.first, [entry]))
-      }
-    }
+    requests.sort { $0.first < $1.first }
     var found: [QueuedRequest] = []
-    for request in entries.sorted(by: { $0.first < $1.first }) where found.count < limit { found += request.entries }
+    for request in requests where found.count < limit { found += try request.entries() }
     return found
   }
 
-  private func refusal(_ first: Int64) throws -> (reason: String?, status: Int?, message: String?)? {
-    try context.connection.rows(
-      "SELECT reason, status, message FROM salvor_request_state WHERE first = ?1", .integer(first)
-    ).first.map { ($0[0].string, $0[1].integer.map { Int($0) }, $0[2].string) }
+  /// Every change of one request; empty where there is none.
+  func entries(of id: RequestID) throws -> [QueuedRequest] {
+    try context.find(id).map { try entries(of: $0.range, isArchived: $0.isArchived) } ?? []
   }
 
-  /// By first counter.
-  private func dependents() throws -> [Int64: [RequestID]] {
-    let count =
-      try context.connection.integer(
-        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
-    guard count <= dependentsChangesMax else { return [:] }
-    let requests = try context.outstanding()
-    let dependence = Dependence(requests, schema: context.schema)
-    var found: [Int64: [RequestID]] = [:]
-    for index in requests.indices {
-      let others = dependence.dependents(of: [index]).subtracting([index]).sorted()
-      if !others.isEmpty {
-        found[requests[index].range.first] = try others.map { try context.requestID(first: requests[$0].range.first) }
+  func entries(of range: RequestRange, isArchived: Bool) throws -> [QueuedRequest] {
+    if isArchived { return try entries(of: try context.archived(where: "first = ?1", [.integer(range.first)])) }
+    return try context.outstanding(range, index: index).map { try entries(of: $0) } ?? []
+  }
+
+  private func inLog(_ states: Set<RequestState>, after counter: Int64, limit: Int) throws -> [OutstandingRequest] {
+    let waiting: Set<RequestState> = [.queued, .sent, .unknownOutcome]
+    if !states.isDisjoint(with: waiting) {
+      return try context.outstanding(after: counter, limit: limit, index: index) { states.contains($0) }
+    }
+    var found: [OutstandingRequest] = []
+    for range in try context.failedRequests() where range.first > counter && found.count < limit {
+      if let request = try context.outstanding(range, index: index), states.contains(request.state) {
+        found.append(request)
       }
     }
     return found
+  }
+
+  // MARK: Saying
+
+  private func entries(of request: OutstandingRequest) throws -> [QueuedRequest] {
+    let common = try common(request.range, request.state)
+    let refusal = try context.connection.rows(
+      "SELECT reason, status, message, blocked_by FROM salvor_request_state WHERE first = ?1",
+      .integer(request.range.first)
+    ).first
+    return try request.changes.map { change in
+      let (before, after) = change.step.named(change.table)
+      var entry = common
+      entry.table = change.table.name
+      entry.key = change.key
+      entry.operation = change.step.change.operation
+      entry.before = before
+      entry.after = after
+      entry.reason = refusal?[0].string
+      entry.status = refusal?[1].integer.map { Int($0) }
+      entry.message = refusal?[2].string
+      entry.blockedBy = refusal?[3].string.flatMap { RequestID($0) }
+      if request.state == .refused || request.state == .blocked {
+        entry.serverRow = try serverRow(change.table, change.key)
+      }
+      return entry
+    }
+  }
+
+  private func entries(of changes: [StoreContext.ArchivedChange]) throws -> [QueuedRequest] {
+    guard let first = changes.first else { return [] }
+    var common = try common(first.range, first.state)
+    common.id = RequestID(stamp: first.stamp, counter: first.range.first)
+    return try changes.map { change in
+      let names = change.slots.map { change.table.columns[$0].name }
+      var entry = common
+      entry.table = change.table.name
+      entry.key = change.key
+      entry.operation = change.step.change.operation
+      entry.before = zip(names, change.before).map { NamedValue($0, $1) }
+      entry.after = zip(names, change.after).map { NamedValue($0, $1) }
+      entry.reason = change.reason
+      entry.status = change.status
+      entry.message = change.message
+      entry.blockedBy = change.blockedBy.flatMap { RequestID($0) }
+      entry.serverRow = try serverRow(change.table, change.key)
+      return entry
+    }
+  }
+
+  /// What all changes of a request have in common.
+  private func common(_ range: RequestRange, _ state: RequestState) throws -> QueuedRequest {
+    var entry = QueuedRequest(
+      id: try context.requestID(first: range.first), table: "", key: [], operation: .update, before: [], after: [],
+      state: state, tag: range.tag)
+    // Nothing depends on what a recovery put aside.
+    if state != .kept {
+      entry.dependents = try others(dependence.dependents(of: [range]), range)
+      entry.needs = try others(dependence.needs(of: [range]), range)
+    }
+    entry.waitsFor = QueuedRequest.WaitsFor(state, isStalled: isStalled)
+    let note = try context.note(range.first)
+    entry.attempts = note.attempts
+    entry.since = note.since
+    entry.lastAttempt = note.lastAttempt
+    entry.history = note.history
+    if state == .sent || state == .unknownOutcome, let upload {
+      entry.attempts += upload.failures
+      entry.lastAttempt = upload.lastFailure?.time ?? entry.lastAttempt
+      entry.nextAttempt = upload.lastFailure?.nextAttempt
+    }
+    return entry
+  }
+
+  private func others(_ requests: [RequestRange], _ own: RequestRange) throws -> [RequestID] {
+    try requests.filter { $0.first != own.first }.map { try context.requestID(first: $0.first) }
+  }
+
+  /// The base; nil where the table is not there any more as it was.
+  private func serverRow(_ table: CapturedTable, _ key: Key) throws -> [NamedValue]? {
+    guard let captured = context.catalog.table(number: table.number), let definition = context.table(captured) else {
+      return nil
+    }
+    guard let base = try index.timeline(captured, key).base else { return [] }
+    return definition.travelling.compactMap { column in
+      captured.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+        .map { NamedValue(column.name, base[$0]) }
+    }
   }
 }

@@ -75,9 +75,12 @@ struct RequestSorting {
     if markers {
       try context.deleteLogRows(
         where: "seq > ?1 AND seq <= ?2 AND op IN (\(LogOperation.open.rawValue), \(LogOperation.close.rawValue))",
-        [.integer(done), .integer(end)])
+        [.integer(done), .integer(end)], areMarkers: true)
     }
     try connection.setState(.rangesUpTo, .integer(end))
+    try connection.run(
+      "INSERT OR REPLACE INTO salvor_met (first_seq, at) VALUES (?1, ?2)", .integer(done + 1),
+      .integer(context.clock.now()))
   }
 
   private func read(from start: Int64, to end: Int64) throws -> ([RequestRange], markers: Bool) {
@@ -176,5 +179,18 @@ extension StoreContext {
     try connection.rows(
       "SELECT first, last FROM salvor_request_state UNION ALL SELECT first, last FROM salvor_upload_excluded ORDER BY 1"
     ).map { RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0) }
+  }
+}
+
+extension [RequestRange] {
+  /// Of ranges in order, the one that a counter lies in.
+  func holding(_ counter: Int64) -> RequestRange? {
+    var low = 0
+    var high = count
+    while low < high {
+      let middle = (low + high) / 2
+      if self[middle].last < counter { low = middle + 1 } else { high = middle }
+    }
+    return low < count && self[low].first <= counter ? self[low] : nil
   }
 }

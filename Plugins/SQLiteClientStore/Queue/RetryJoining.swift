@@ -3,72 +3,98 @@ import SalvorModel
 import SalvorStorage
 
 /// A failed request and the later edits of its rows become one request with a new ID, made on the rows as they are now
-/// (semantics 8, *Fix and retry*). Failed requests without a later edit stay as they are.
+/// (semantics 8, *Fix and retry*). In a transaction; requests are sorted.
 struct RetryJoining {
   let context: StoreContext
+  let index: LogIndex
 
-  /// In a transaction, with nothing under way.
+  /// Failed requests without a later edit stay as they are. With nothing under way.
   func run() throws {
-    guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
-    let requests = try context.outstanding(asCaptured: false)
-    var joined: Set<Int> = []
-    for start in requests.indices where requests[start].state != .queued && !joined.contains(start) {
-      let cluster = cluster(of: start, requests)
-      guard cluster.contains(where: { requests[$0].state == .queued && $0 > start }) else { continue }
-      joined.formUnion(cluster)
-      try join(cluster.sorted().map { requests[$0] })
+    for failed in try context.failedRequests() {
+      // It went into an earlier one.
+      guard try context.state(of: failed) != nil else { continue }
+      let cluster = try cluster(of: failed)
+      if cluster.members.contains(where: { $0.state == .queued && $0.range.first > failed.first }) {
+        try join(cluster.members.map(\.range))
+      }
     }
   }
 
-  /// A request, the outstanding requests on its rows, and so on.
-  private func cluster(of start: Int, _ requests: [OutstandingRequest]) -> Set<Int> {
-    var cluster: Set<Int> = [start]
-    var rows = rows(of: requests[start])
-    var grew = true
-    while grew {
-      grew = false
-      for index in requests.indices where !cluster.contains(index) {
-        let own = self.rows(of: requests[index])
-        guard !own.isDisjoint(with: rows) else { continue }
-        cluster.insert(index)
-        rows.formUnion(own)
-        grew = true
+  struct Cluster {
+    /// In order.
+    var members: [(range: RequestRange, state: RequestState)] = []
+    var rows: [(table: CapturedTable, key: Key)] = []
+    /// The requests on its rows that are under way.
+    var sent: [RequestRange] = []
+  }
+
+  /// A failed request, the waiting and failed requests on its rows, and so on.
+  func cluster(of start: RequestRange) throws -> Cluster {
+    var cluster = Cluster()
+    var found: Set<Int64> = [start.first]
+    var rows: Set<RowRef> = []
+    var waiting = [start]
+    while let request = waiting.popLast() {
+      guard let state = try context.state(of: request) else { continue }
+      guard state == .queued || state == .refused || state == .blocked else {
+        cluster.sent.append(request)
+        continue
+      }
+      cluster.members.append((request, state))
+      for (table, key, _) in try context.rows(changedBy: request)
+      where rows.insert(RowRef(table: table.number, key: key)).inserted {
+        cluster.rows.append((table, key))
+        for entry in try index.entries(table, key) {
+          let other = try context.range(of: entry.seq)
+          if found.insert(other.first).inserted { waiting.append(other) }
+        }
       }
     }
+    cluster.members.sort { $0.range.first < $1.range.first }
+    cluster.sent.sort { $0.first < $1.first }
     return cluster
   }
 
-  private func rows(of request: OutstandingRequest) -> Set<RowRef> {
-    Set(request.changes.map { RowRef(table: $0.table.number, key: $0.key) })
-  }
-
-  /// All changes of the rows are in the cluster: each row's become one, from its base to what it is now.
-  private func join(_ members: [OutstandingRequest]) throws {
+  /// All changes of their rows are those of the members: each row's become one, from its base to what it is now. Nil: there
+  /// is nothing left to send.
+  @discardableResult
+  func join(_ members: [RequestRange]) throws -> RequestID? {
     let connection = context.connection
-    var order: [(table: CapturedTable, key: Key, base: SlotRow?, current: SlotRow?)] = []
-    for change in members.flatMap(\.changes) {
-      if let place = order.firstIndex(where: { $0.table.number == change.table.number && $0.key == change.key }) {
-        order[place].current = change.step.after
-      } else {
-        order.append((change.table, change.key, change.step.before, change.step.after))
-      }
-    }
-    let first = try connection.lastCounter() + 1
-    for row in order { try insert(row.table, row.key, row.base, row.current) }
+    var rows: Set<RowRef> = []
     let last = try connection.lastCounter()
+    var note = RequestNote()
+    for member in members {
+      for (table, key, _) in try context.rows(changedBy: member)
+      where rows.insert(RowRef(table: table.number, key: key)).inserted {
+        let timeline = try index.timeline(table, key)
+        try insert(table, key, timeline.base, timeline.current)
+      }
+      let own = try context.note(member.first)
+      note.history += own.history + [try context.requestID(first: member.first)]
+      note.since = [note.since, own.since].compactMap { $0 }.min()
+      note.attempts = max(note.attempts, own.attempts)
+      note.lastAttempt = [note.lastAttempt, own.lastAttempt].compactMap { $0 }.max()
+    }
+    let end = try connection.lastCounter()
     for member in members {
       try connection.run(
-        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2", .integer(member.range.first), .integer(member.range.last))
-      try connection.run("DELETE FROM salvor_range WHERE first = ?1", .integer(member.range.first))
-      try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(member.range.first))
+        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2", .integer(member.first), .integer(member.last))
+      try context.forget(member)
     }
-    let tag = members.compactMap(\.range.tag).first
-    if last > first || (last == first && tag != nil) {
+    try context.noteLogChange()
+    guard end > last else {
+      try context.keepCounter(last)
+      return nil
+    }
+    let made = RequestRange(first: last + 1, last: end, tag: members.compactMap(\.tag).first)
+    if made.last > made.first || made.tag != nil {
       try connection.run(
-        "INSERT INTO salvor_range (first, last, tag) VALUES (?1, ?2, ?3)", .integer(first), .integer(last),
-        tag.map { .text($0) } ?? .null)
+        "INSERT INTO salvor_range (first, last, tag) VALUES (?1, ?2, ?3)", .integer(made.first), .integer(made.last),
+        made.tag.map { .text($0) } ?? .null)
     }
-    try connection.setState(.rangesUpTo, .integer(try connection.lastCounter()))
+    try connection.setState(.rangesUpTo, .integer(end))
+    try context.setNote(note, of: made.first)
+    return try context.requestID(first: made.first)
   }
 
   private func insert(_ table: CapturedTable, _ key: Key, _ base: SlotRow?, _ current: SlotRow?) throws {
@@ -96,5 +122,6 @@ struct RetryJoining {
     let slots = (1...columns.count).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run(
       "INSERT INTO salvor_log (\(columns.map(\.0).joined(separator: ", "))) VALUES (\(slots))", columns.map(\.1))
+    try index.add(table, key, seq: context.connection.lastInsertRowID)
   }
 }

@@ -23,7 +23,7 @@ struct BeforeImages {
       return try body()
     }
     let counter = try connection.lastCounter()
-    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging"])
+    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging", "salvor_recovery_item"])
     let report = try body()
     let changeset = try recorder.changeset()
     try folder.make()
@@ -73,9 +73,14 @@ struct BeforeImages {
       if let commit = description.commit {
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
       }
+      // Its lines are not recorded.
+      try connection.run(
+        "DELETE FROM salvor_recovery_item WHERE recovery IN (SELECT number FROM salvor_recovery WHERE id = ?1)",
+        .text(description.backup.id))
       try connection.undo(bytes)
     }
     try context.keepCounter(last)
+    try context.noteLogChange()
     try prove()
     try connection.setState(.wentBack, .integer(1))
     try connection.run("DELETE FROM salvor_staging")
@@ -86,14 +91,10 @@ struct BeforeImages {
     try RequestSorting(context).sort()
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
-    let remaking = try Remaking(
-      context, index: index, touched: touched, dependence: try OutstandingDependence(context))
-    for row in try connection.rows(
-      "SELECT seq FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
-      .integer(counter))
-    {
-      if let seq = row[0].integer { try remaking.displace(seq) }
-    }
+    let remaking = try Remaking(context, index: index, touched: touched)
+    while let seq = try connection.integer(
+      "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
+    { try remaking.displace(seq) }
     guard !remaking.displaced.isEmpty else { return }
     try remaking.write()
     try remaking.encode()

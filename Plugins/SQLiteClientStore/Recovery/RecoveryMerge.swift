@@ -62,11 +62,13 @@ final class RecoveryMerge {
     guard let watch else { return }
     let changed = try changedBases(stream, remaking, watch)
     try takeOutIdle(changed, remaking)
-    for change in changed where change.fate == .row || change.fate == .left {
-      try remaking.setBase(change.table, change.key, change.new)
-    }
-    // Which requests stay is known before lost rows are made again for their sake.
+    // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
+    // as there until then.
+    remaking.announce(
+      try changed.filter { try $0.fate != .lost || !isMadeAgain($0, remaking) }.map { ($0.ref, $0.new) })
+    for change in changed where change.fate == .row { try remaking.setBase(change.table, change.key, change.new) }
     for change in changed where change.fate == .deleted { try deletedWins(change, remaking) }
+    for change in changed where change.fate == .left { try remaking.setBase(change.table, change.key, nil) }
     var plain: [Change] = []
     for change in changed where change.fate == .lost {
       let first = try remaking.load(change.table, change.key).timeline.steps.first
@@ -122,6 +124,13 @@ final class RecoveryMerge {
     }
   }
 
+  private func isMadeAgain(_ change: Change, _ remaking: Remaking) throws -> Bool {
+    guard isWritable(change.table),
+      case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
+    else { return false }
+    return true
+  }
+
   /// A lost row that requests change: an update makes it again.
   private func takeLoss(
     _ change: Change, _ first: RowTimeline.Step?, _ remaking: Remaking, _ watch: BaseWatch
@@ -136,25 +145,33 @@ final class RecoveryMerge {
 
   private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
 
-  /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
+  /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
+  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
   private func takeOutIdle(_ changes: [Change], _ remaking: Remaking) throws {
     var gone: Set<RowRef> = []
+    var lost: Set<RowRef> = []
     for change in changes where change.old != nil && change.new == nil {
       // A lost row that an update makes again is there for the delete that follows it.
-      if change.fate == .lost, isWritable(change.table),
-        case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
-      {
-        continue
-      }
+      if try change.fate == .lost && isMadeAgain(change, remaking) { continue }
       gone.insert(change.ref)
+      if change.fate == .lost { lost.insert(change.ref) }
     }
     guard !gone.isEmpty else { return }
     for change in changes where gone.contains(change.ref) {
       for step in try remaking.load(change.table, change.key).timeline.steps where step.change == .delete {
         let range = try context.range(of: step.seq)
         guard try isIdle(range, gone, remaking) else { continue }
-        try record.request(range, state: .merged, reason: "row-gone", try captured(range, remaking))
-        counts.merged += 1
+        let deletes = try captured(range, remaking)
+        if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
+          for delete in deletes {
+            try context.archive(
+              delete.step, of: range, delete.table, delete.key, state: .kept, reason: "row-gone",
+              message: "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
+          }
+        } else {
+          try record.request(range, state: .merged, reason: "row-gone", deletes)
+          counts.merged += 1
+        }
         try remaking.takeOutIdle(range)
       }
     }
@@ -164,7 +181,7 @@ final class RecoveryMerge {
     let isInError = try connection.integer(
       "SELECT 1 FROM salvor_request_state WHERE first = ?1", .integer(range.first))
     guard isInError == nil else { return false }
-    for (table, key, _) in try remaking.changes(in: range) {
+    for (table, key, _) in try context.rows(changedBy: range) {
       guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
       for step in try remaking.load(table, key).timeline.steps where step.seq <= range.last {
         // An insert before it makes the row that it deletes.
@@ -177,7 +194,7 @@ final class RecoveryMerge {
 
   private func captured(_ range: RequestRange, _ remaking: Remaking) throws -> [OutstandingRequest.Change] {
     var found: [OutstandingRequest.Change] = []
-    for (table, key, _) in try remaking.changes(in: range) {
+    for (table, key, _) in try context.rows(changedBy: range) {
       let work = try remaking.load(table, key)
       for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
         found.append(OutstandingRequest.Change(table: table, key: key, step: work.captured[step.seq] ?? step))
@@ -250,6 +267,11 @@ final class RecoveryMerge {
         try archive.lost(entry.table, entry.key, was: was, base: base)
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
+      }
+    }
+    for table in context.catalog.tables {
+      try versions.eachDeleted(table) { key, isOwn in
+        if isOwn, try remaking.load(table, key).timeline.base == nil { try archive.gone(table, key) }
       }
     }
     counts.lost += archive.count

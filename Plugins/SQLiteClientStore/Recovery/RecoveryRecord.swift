@@ -12,20 +12,32 @@ final class RecoveryRecord {
 
   let context: StoreContext
   private let insert: SQLiteStatement
+  private var count: Int64 = 0
 
   init(_ context: StoreContext) throws {
     self.context = context
     try context.connection.execute(
-      "CREATE TABLE IF NOT EXISTS temp.salvor_line (part, first, id INTEGER PRIMARY KEY, item); DELETE FROM temp.salvor_line"
+      "CREATE TABLE IF NOT EXISTS temp.salvor_line (part, first, id, item, PRIMARY KEY (part, first, id)) WITHOUT ROWID; DELETE FROM temp.salvor_line"
     )
     insert = try context.connection.prepare(
-      "INSERT INTO temp.salvor_line (part, first, item) VALUES (?1, ?2, ?3)", persistent: true)
+      "INSERT INTO temp.salvor_line (part, first, id, item) VALUES (?1, ?2, ?3, ?4)", persistent: true)
   }
 
   private func add(_ part: Part, _ first: Int64, _ item: RecoveryItem) throws {
-    try insert.bind([.integer(part.rawValue), .integer(first), .text(item.json.text)])
+    try add(part, first, item.json.bytes)
+  }
+
+  private func add(_ part: Part, _ first: Int64, _ line: [UInt8]) throws {
+    count += 1
+    try insert.bind(1, part.rawValue)
+    try insert.bind(2, first)
+    try insert.bind(3, count)
+    try insert.bind(4, .text(line))
     try insert.run()
   }
+
+  /// A line that is written already, as `RecoveryItem.json` does.
+  func request(first: Int64, _ line: [UInt8]) throws { try add(.request, first, line) }
 
   func request(
     _ range: RequestRange, state fate: RecoveryItem.Fate, reason: String?, _ changes: [OutstandingRequest.Change]

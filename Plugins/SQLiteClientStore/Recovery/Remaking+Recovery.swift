@@ -16,8 +16,7 @@ extension Remaking {
       seq: step.seq, change: .insert(row), isJoined: step.isJoined, before: nil, after: row)
     work.timeline.steps[0] = made
     work.captured[step.seq] = made
-    work.isChanged = true
-    rows[ref] = work
+    try put(work, ref)
     try context.connection.run("DELETE FROM salvor_seen WHERE seq = ?1", .integer(step.seq))
     try setBase(table, key, nil)
     return try context.range(of: step.seq).first
@@ -38,23 +37,21 @@ extension Remaking {
     let step = RowTimeline.Step(seq: counter, change: .insert(row), isJoined: false, before: nil, after: row)
     work.timeline = RowTimeline(base: nil, steps: [step])
     work.captured = [counter: step]
-    work.isChanged = true
-    rows[ref] = work
+    try put(work, ref)
     try touched.written(table, key)
     return counter
   }
 
   /// A request that only deletes rows which the server does not have either leaves: there is nothing left for it to do.
   func takeOutIdle(_ range: RequestRange) throws {
-    for (table, key, _) in try changes(in: range) {
-      let ref = RowRef(table: table.number, key: key)
-      try load(table, key)
-      rows[ref]?.timeline.steps.removeAll { (range.first...range.last).contains($0.seq) }
-      rows[ref]?.isChanged = true
+    for (table, key, _) in try context.rows(changedBy: range) {
+      var work = try load(table, key)
+      work.timeline.steps.removeAll { (range.first...range.last).contains($0.seq) }
+      try put(work, RowRef(table: table.number, key: key))
     }
     try context.deleteLogRows(
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
-    try context.connection.run("DELETE FROM salvor_range WHERE first = ?1", .integer(range.first))
+    try context.forget(range)
   }
 
   /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.
@@ -64,13 +61,13 @@ extension Remaking {
       try index.eachRow(of: table) { try load(table, $0) }
     }
     for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
-      guard let work = rows[ref], !work.timeline.steps.isEmpty else { continue }
+      guard var work = rows[ref], !work.timeline.steps.isEmpty else { continue }
       for step in work.timeline.steps {
         try context.archive(
-          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key, needs: [])
+          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key)
       }
-      rows[ref]?.timeline.steps = []
-      rows[ref]?.isChanged = true
+      work.timeline.steps = []
+      try put(work, ref)
     }
     try connection.run(
       """

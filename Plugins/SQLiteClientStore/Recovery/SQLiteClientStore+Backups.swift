@@ -34,7 +34,7 @@ extension SQLiteClientStore {
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
     }
-    plan = nil
+    uploadPlan = nil
     quiet = nil
     switch description.backup.content {
     case .copy: try restoreCopy(description.backup)
@@ -56,6 +56,7 @@ extension SQLiteClientStore {
     }
     try copy.backup(into: connection)
     try reopen(setup, connection)
+    try connection.transaction { try opened().noteLogChange() }
   }
 
   /// A recovery is undone with those that came after it.

@@ -42,7 +42,7 @@ extension SQLiteClientStore {
       try move(end, comingWhole(end, groups, [], context), context)
       try context.connection.execute("COMMIT")
       self.ahead = nil
-      plan = nil
+      uploadPlan = nil
       return report
     } catch {
       try giveUpAhead()

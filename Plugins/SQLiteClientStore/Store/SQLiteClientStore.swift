@@ -18,7 +18,7 @@ public actor SQLiteClientStore: ClientStore {
   private var setup: ClientSetup?
   private var lock: SessionLock?
   var quiet: QuietSession?
-  var plan: UploadPlan?
+  var uploadPlan: UploadPlan?
   var ahead: ApplyAhead?
   var aheadNumber = 0
   /// A download whose pages could not be kept: what follows of it is of no use.
@@ -80,7 +80,7 @@ public actor SQLiteClientStore: ClientStore {
     try? giveUpAhead()
     lock?.release()
     lock = nil
-    plan = nil
+    uploadPlan = nil
     context?.connection.close()
     context = nil
     checkedSchema = -1
@@ -166,12 +166,12 @@ public actor SQLiteClientStore: ClientStore {
   public func endSession() async {
     try? giveUpAhead()
     lock?.release()
-    plan = nil
+    uploadPlan = nil
   }
 
   private func begin(_ context: StoreContext, _ groups: Set<String>?) throws -> ClientSession {
     let connection = context.connection
-    plan = nil
+    uploadPlan = nil
     try connection.pragma("synchronous", "FULL")
     defer { _ = try? connection.pragma("synchronous", "NORMAL") }
     var notices: [String] = []
@@ -189,15 +189,20 @@ public actor SQLiteClientStore: ClientStore {
         return
       }
       let counter = try connection.lastCounter()
-      try RetryJoining(context: context).run()
+      try joinEdited(context)
       drawn = try drawUpload(context, groups)
-      try context.returnDisplaced()
+      try DisplacedReturn(context).run()
       try returnAside(context)
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
+  }
+
+  private func joinEdited(_ context: StoreContext) throws {
+    guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
+    try RetryJoining(context: context, index: LogIndex(context)).run()
   }
 
   /// The application may have brought back what a client-only row kept aside referenced.
@@ -221,7 +226,7 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
     try connection.execute("DELETE FROM salvor_request")
     if let open = try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") {
-      try context.deleteLogRows(where: "seq = ?1", [.integer(open)])
+      try context.deleteLogRows(where: "seq = ?1", [.integer(open)], areMarkers: true)
     }
     return "A request that was left open was closed and split into single requests."
   }
@@ -233,6 +238,7 @@ public actor SQLiteClientStore: ClientStore {
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
     try context.connection.setState(.uploadState, RequestState.sent.rawValue)
+    try context.connection.setUploadStatus(UploadStatus(sequence: sequence, since: clock.now()))
     try ParentClosure(context).write()
     return PendingUpload(sequence: sequence, isResend: false, lastCounter: last)
   }
@@ -246,8 +252,8 @@ public actor SQLiteClientStore: ClientStore {
       return nil
     }
     return try context.connection.transaction(.deferred) {
-      let plan = try self.plan ?? UploadPlan(context)
-      self.plan = plan
+      let plan = try uploadPlan ?? UploadPlan(context)
+      uploadPlan = plan
       return try UploadEncoder(context: context, plan: plan, last: last).chunk(after: counter, bytesTarget: bytesTarget)
     }
   }
@@ -258,24 +264,24 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.text(.current) == sequence.text else {
       throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
     }
-    plan = nil
+    uploadPlan = nil
     let report = try connection.transaction {
       try RequestSorting(context).sort()
       let last = try connection.state(.uploadLast)?.integer ?? 0
       let counter = try connection.lastCounter()
-      let report = try UploadSettlement(context: context, last: last).run(results)
+      let failures = Int(try connection.state(.uploadFailures)?.integer ?? 0)
+      let report = try UploadSettlement(context: context, last: last, failures: failures).run(results)
       if let previous = try connection.text(.previous) {
         try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
       }
       try context.keepCounter(counter)
       try connection.setState(.previous, sequence.text)
-      for name in [StateName.current, .uploadLast, .uploadState, .wentBack] {
-        try connection.setState(name, Value?.none)
-      }
+      for name in [StateName.current, .wentBack] { try connection.setState(name, Value?.none) }
+      try connection.forgetUpload()
       try connection.run(
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
-      try context.returnDisplaced()
+      try DisplacedReturn(context).run()
       return report
     }
     try writeIdentity(context)
@@ -327,7 +333,7 @@ public actor SQLiteClientStore: ClientStore {
     if let report = try finishAhead(end) { return report }
     let context = try opened()
     let connection = context.connection
-    plan = nil
+    uploadPlan = nil
     return try connection.transaction {
       let isEmpty = try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
       let groups = try connection.groupStates(context.schema.groups)
@@ -337,13 +343,14 @@ public actor SQLiteClientStore: ClientStore {
       if isEmpty && isSame { return ApplyReport() }
       let full = try DownloadApply.fullTables(context)
       let whole = comingWhole(end, groups, full, context)
-      try context.forgetVersions(of: whole)
+      let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
       if !isEmpty {
         let apply = try DownloadApply(context, full: full)
         try apply.readStaged()
         report = try apply.finish(Set(end.groups.map(\.name)))
       }
+      try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
       return report
     }
@@ -381,7 +388,7 @@ public actor SQLiteClientStore: ClientStore {
     let context = try opened()
     let opening = Opening(connection: context.connection, random: random, clock: clock)
     self.context = try context.connection.transaction { try opening.adopt(config, context) }
-    plan = nil
+    uploadPlan = nil
     checkedSchema = try context.connection.schemaVersion()
   }
 
@@ -432,7 +439,8 @@ public actor SQLiteClientStore: ClientStore {
   public func status() throws -> ClientStatus {
     let context = try opened()
     let connection = context.connection
-    return try connection.transaction {
+    // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
+    return try connection.rolledBack {
       try RequestSorting(context).sort()
       let changes =
         try connection.integer(
@@ -446,9 +454,11 @@ public actor SQLiteClientStore: ClientStore {
         try connection.integer(
           "SELECT count(DISTINCT first) FROM salvor_archive WHERE state = ?1", .text(state.rawValue)) ?? 0
       }
-      return ClientStatus(
+      var status = ClientStatus(
         state: try state(context), queued: changes - joined - inError, inError: inError,
         displaced: try archived(.displaced), kept: try archived(.kept))
+      status.upload = try connection.uploadStatus(now: clock.now())
+      return status
     }
   }
 
@@ -473,7 +483,7 @@ public actor SQLiteClientStore: ClientStore {
   public func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
     let context = try opened()
     return try context.connection.transaction {
-      try RequestListing(context: context).list(states, after: after, limit: limit)
+      try RequestListing(context).list(states, after: after, limit: limit)
     }
   }
 

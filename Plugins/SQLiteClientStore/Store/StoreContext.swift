@@ -9,8 +9,8 @@ final class StoreContext {
   let clock: any Clock
   var schema: Schema
   var config: SyncConfig
-  var catalog: CaptureCatalog
-  private var indexesInUse: Set<Int> = []
+  var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
+  private var rowQueries: [Int64: String] = [:]
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
@@ -23,15 +23,6 @@ final class StoreContext {
     self.config = config
     self.catalog = catalog
   }
-
-  /// A number that no log index in use has.
-  func takeIndex() -> Int {
-    let place = (0...).first { !indexesInUse.contains($0) } ?? 0
-    indexesInUse.insert(place)
-    return place
-  }
-
-  func giveBackIndex(_ place: Int) { indexesInUse.remove(place) }
 
   func captured(_ name: String) throws -> CapturedTable {
     guard let table = catalog.table(name) else {
@@ -55,13 +46,19 @@ final class StoreContext {
     table.rowAt { "?\($0 + firstParameter)" }
   }
 
+  /// Selects the row with a key as the table has it, by slot.
+  func rowQuery(_ table: CapturedTable) -> String {
+    if let known = rowQueries[table.number] { return known }
+    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
+    let made = "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))"
+    rowQueries[table.number] = made
+    return made
+  }
+
   /// The row as the table has it, by slot.
   func currentRow(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
-    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
     var row: SlotRow?
-    try connection.query(
-      "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))", key
-    ) {
+    try connection.query(rowQuery(table), key) {
       row = $0.values()
       return false
     }
@@ -89,9 +86,12 @@ final class StoreContext {
   }
 
   /// Deletes log rows, keeping the highest counter.
-  func deleteLogRows(where condition: String, _ values: [Value]) throws {
+  ///
+  /// - Parameter areMarkers: no changes are among them.
+  func deleteLogRows(where condition: String, _ values: [Value], areMarkers: Bool = false) throws {
     let last = try connection.lastCounter()
     try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
+    if !areMarkers, connection.changes > 0 { try noteLogChange() }
     try keepCounter(last)
   }
 

@@ -10,8 +10,12 @@ enum StateName: String {
   case previous, current
   /// The upload under way: its last counter, and `sent` or `unknown-outcome`.
   case uploadLast, uploadState
+  /// When it was drawn; the sessions that failed since, and of the last one the error, its time and the next attempt's.
+  case uploadSince, uploadFailures, uploadError, uploadFailedAt, uploadNext
   /// Log rows up to here are sorted into requests.
   case rangesUpTo
+  /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
+  case logGeneration
   case stagedDownload, stagedPosition
   case recoveryReason, recoveryMessage
   /// The identity file was newer once; until an upload is settled.

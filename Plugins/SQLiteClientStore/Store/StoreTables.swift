@@ -13,6 +13,13 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_range (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT);
     -- Refused and blocked requests: their changes are still in the log, and in their rows.
     CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
+    -- What became of a request so far: how often it was refused, and of one that was sent again, when it first was made.
+    CREATE TABLE IF NOT EXISTS salvor_request_note (first INTEGER PRIMARY KEY, since INTEGER, attempts INTEGER NOT NULL, last_attempt INTEGER);
+    -- The IDs that a request had before, oldest first.
+    CREATE TABLE IF NOT EXISTS salvor_request_history (first INTEGER NOT NULL, place INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (first, place)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS salvor_request_history_id ON salvor_request_history (id);
+    -- When the requests from a counter on were first met.
+    CREATE TABLE IF NOT EXISTS salvor_met (first_seq INTEGER PRIMARY KEY, at INTEGER NOT NULL);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
     -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.
@@ -20,7 +27,7 @@ enum StoreTables {
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
-    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, needs TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
     CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.
@@ -41,10 +48,14 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
 
-  /// Columns that older files do not have.
+  /// Columns that older files do not have, or have and nobody reads.
   static func migrate(_ connection: SQLiteConnection) throws {
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
+    }
+    // What a displaced request depends on is looked at anew each time.
+    if try connection.tableShape("salvor_archive")?.column("needs") != nil {
+      try connection.execute("ALTER TABLE salvor_archive DROP COLUMN needs")
     }
   }
 

@@ -11,18 +11,41 @@ struct UploadChoice {
     try context.connection.run("DELETE FROM salvor_upload_excluded")
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
     guard let groups, !names.isSubset(of: groups) else { return try lastWaiting() }
-    let requests = try context.outstanding { $0 == .queued }
-    let wanted = requests.indices.filter { index in
-      requests[index].changes.contains { groups.contains(context.group(of: $0.table.number)) }
+    let inError = try inError()
+    let dependence = try DependenceLookup(context, where: { !inError.contains($0.first) })
+    var wanted: [RequestRange] = []
+    try eachWaiting(inError) { request, table in
+      if wanted.last?.first != request.first, groups.contains(context.group(of: table)) { wanted.append(request) }
     }
-    let chosen = Dependence(requests, schema: context.schema).needs(of: Set(wanted))
-    guard let last = chosen.map({ requests[$0].range.last }).max() else { return nil }
-    for index in requests.indices where !chosen.contains(index) && requests[index].range.first <= last {
+    let chosen = try dependence.needs(of: wanted)
+    guard let last = chosen.last?.last else { return nil }
+    var leftOut: RequestRange?
+    try eachWaiting(inError) { request, _ in
+      guard request.first <= last, leftOut?.first != request.first, chosen.holding(request.first) == nil else { return }
+      leftOut = request
       try context.connection.run(
-        "INSERT INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(requests[index].range.first),
-        .integer(requests[index].range.last))
+        "INSERT INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(request.first),
+        .integer(request.last))
     }
     return last
+  }
+
+  /// First counters.
+  private func inError() throws -> Set<Int64> {
+    Set(try context.connection.rows("SELECT first FROM salvor_request_state").compactMap { $0[0].integer })
+  }
+
+  /// Calls `body` with each change of a waiting request, and the number of its table.
+  private func eachWaiting(_ inError: Set<Int64>, _ body: (RequestRange, Int64) throws -> Void) throws {
+    var ranges = try RangeCursor(context, after: 0)
+    try context.connection.query(
+      "SELECT seq, t FROM salvor_log WHERE op IN \(StoreContext.changeOperations) ORDER BY seq"
+    ) { row in
+      let seq = row.int64(0)
+      let request = try ranges.range(of: seq) ?? RequestRange(first: seq, last: seq)
+      if !inError.contains(request.first) { try body(request, row.int64(1)) }
+      return true
+    }
   }
 
   private func lastWaiting() throws -> Int64? {

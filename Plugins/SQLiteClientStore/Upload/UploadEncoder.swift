@@ -76,11 +76,9 @@ struct UploadEncoder {
     }
     let names = definition.travelling.map(\.name)
     let slots = names.compactMap { name in table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
-    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
     return Layout(
       table: table, names: names, slots: slots,
-      current: try context.connection.prepare(
-        "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(context.keyCondition(table))", persistent: true),
+      current: try context.connection.prepare(context.rowQuery(table), persistent: true),
       group: definition.group)
   }
 

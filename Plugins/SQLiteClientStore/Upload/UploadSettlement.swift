@@ -7,6 +7,8 @@ import SalvorStorage
 struct UploadSettlement {
   let context: StoreContext
   let last: Int64
+  /// Sessions that ended before the outcome was known.
+  let failures: Int
   private var connection: SQLiteConnection { context.connection }
 
   /// In a transaction, with foreign keys and triggers off.
@@ -15,6 +17,8 @@ struct UploadSettlement {
     for refusal in results.refused where refusal.counter <= last {
       if try refuse(refusal) { report.refused += 1 }
     }
+    // A displaced request that was accepted, too, is sent again when it returns: the server knows its ID.
+    try connection.run("UPDATE salvor_archive SET state_before = NULL WHERE state_before = 'sent'")
     let kept = merged(try context.leftOut().filter { $0.first <= last })
     let accepted = gaps(kept)
     let mixed = try mixedRows(kept)
@@ -22,17 +26,16 @@ struct UploadSettlement {
       report.accepted += try requestCount(gap)
       try remember(gap, results.commit)
     }
-    let remaking = try takeBases(mixed, kept)
+    let mixing = try takeBases(mixed, kept)
     for gap in accepted {
-      try connection.run(
-        "DELETE FROM salvor_range WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = salvor_range.first)",
-        .integer(gap.first), .integer(gap.last))
+      try context.forgetNotes(from: gap.first, to: gap.last)
       try context.deleteLogRows(
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         [.integer(gap.first), .integer(gap.last)])
     }
     // Only now: what is accepted is in nobody's way.
-    if let (remaking, proof) = remaking {
+    if let (remaking, proof, bases) = mixing {
+      for base in bases { try remaking.setBase(base.table, base.key, base.row) }
       try remaking.stand(proof, basesMayBreak: true)
       try proof.settleClientRows()
       try proof.returnAside()
@@ -41,8 +44,18 @@ struct UploadSettlement {
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
+    try forgetTimes()
     if let commit = results.commit { try connection.rememberCommit(commit) }
     return report
+  }
+
+  /// Of requests that have left.
+  private func forgetTimes() throws {
+    try connection.run(
+      """
+      DELETE FROM salvor_met WHERE first_seq < (SELECT max(first_seq) FROM salvor_met WHERE first_seq <=
+        (SELECT min(first) FROM (SELECT min(seq) AS first FROM salvor_log UNION ALL SELECT min(first) FROM salvor_archive)))
+      """)
   }
 
   /// False where the request is not there any more.
@@ -61,13 +74,16 @@ struct UploadSettlement {
       try connection.run(
         "INSERT OR REPLACE INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         values)
-      return true
+    } else {
+      // Displaced since it was sent: it returns as what it is now.
+      try connection.run(
+        "UPDATE salvor_archive SET state_before = ?3, reason = ?4, status = ?5, message = ?6, blocked_by = ?7, at = ?8, last = ?2 WHERE first = ?1",
+        values)
+      guard connection.changes > 0 else { return false }
     }
-    // Displaced since it was sent: it returns as what it is now.
-    try connection.run(
-      "UPDATE salvor_archive SET state_before = ?3, reason = ?4, status = ?5, message = ?6, blocked_by = ?7, at = ?8, last = ?2 WHERE first = ?1",
-      values)
-    return connection.changes > 0
+    // A blocked one was not tried.
+    if state == .refused { try context.noteAttempts(1 + failures, of: range.first) }
+    return true
   }
 
   private func merged(_ ranges: [RequestRange]) -> [RequestRange] {
@@ -150,22 +166,22 @@ struct UploadSettlement {
     return mixed
   }
 
-  /// The accepted changes of mixed rows become their bases, and what stays is put upon them. Nil: there are none.
-  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (Remaking, ReferenceProof)? {
+  /// The bases that the accepted changes of mixed rows make, to be set when these are gone from the log. Nil: there are
+  /// none.
+  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (
+    Remaking, ReferenceProof, [(table: CapturedTable, key: Key, row: SlotRow?)]
+  )? {
     guard !mixed.isEmpty else { return nil }
-    let dependence = try OutstandingDependence(context) { range in
-      range.first > last || kept.contains { $0.first <= range.first && range.first <= $0.last }
-    }
     let index = try LogIndex(context)
     let touched = try TouchedRows(context)
     let proof = try ReferenceProof(context, touched)
-    let remaking = try Remaking(context, index: index, touched: touched, dependence: dependence)
+    let remaking = try Remaking(context, index: index, touched: touched)
+    var bases: [(table: CapturedTable, key: Key, row: SlotRow?)] = []
     for ref in mixed {
       guard let table = context.catalog.table(number: ref.table) else { continue }
-      try remaking.accept(table, ref.key) { seq in
-        seq <= last && !kept.contains { $0.first <= seq && seq <= $0.last }
-      }
+      let row = try remaking.takeAccepted(table, ref.key) { $0 <= last && kept.holding($0) == nil }
+      bases.append((table, ref.key, row))
     }
-    return (remaking, proof)
+    return (remaking, proof, bases)
   }
 }

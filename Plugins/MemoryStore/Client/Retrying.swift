@@ -1,0 +1,176 @@
+import SalvorModel
+import SalvorStorage
+
+/// Failed requests that are sent again (semantics 8, *Fix and retry*).
+extension ClientContent {
+  /// A failed request and the later edits of its rows become one. Failed requests without a later edit stay as they are.
+  mutating func joinEdited() {
+    let failed = requests.filter { $0.state == .refused || $0.state == .blocked }.map(\.id)
+    for id in failed {
+      guard let start = requests.firstIndex(where: { $0.id == id }) else { continue }
+      let cluster = cluster(of: start)
+      if cluster.contains(where: { requests[$0].state == .queued && $0 > start }) { join(cluster) }
+    }
+  }
+
+  mutating func retry(
+    _ ids: Set<RequestID>?, _ constraints: Constraints, now: Int64
+  ) throws -> RetryReport {
+    _ = splitOpenGroup()
+    let before = requests.map(\.id)
+    let wanted = try wanted(ids, now: now)
+    var outcomes: [RequestID: RetriedRequest.Outcome] = [:]
+    for id in before where wanted.contains(id) {
+      guard let start = requests.firstIndex(where: { $0.id == id }), requests[start].state != .displaced else {
+        continue
+      }
+      let cluster = cluster(of: start)
+      try refuseSentOn(cluster)
+      let members = cluster.map { requests[$0].id }
+      let joined = join(cluster)
+      for member in members { outcomes[member] = joined.map { .queued($0) } ?? .nothingLeft }
+    }
+    try remake(constraints)
+    for id in wanted where outcomes[id] == nil {
+      let isDisplaced = requests.contains { $0.id == id && $0.state == .displaced }
+      outcomes[id] = isDisplaced ? .displaced : .stands
+    }
+    var report = RetryReport()
+    report.requests = before.compactMap { id in outcomes[id].map { RetriedRequest(id: id, outcome: $0) } }
+    return report
+  }
+
+  /// The failed and displaced requests that are meant, and the failed ones that they depend on.
+  private func wanted(_ ids: Set<RequestID>?, now: Int64) throws -> Set<RequestID> {
+    let states: Set<RequestState> = [.refused, .blocked, .displaced]
+    guard let ids else { return Set(requests.filter { states.contains($0.state) }.map(\.id)) }
+    let listing = RequestListing(self, now: now)
+    var wanted: Set<RequestID> = []
+    for id in ids.sorted(by: { $0.counter < $1.counter }) {
+      wanted.insert(try known(id, in: states))
+      let needs = listing.needs(of: id)
+      wanted.formUnion(
+        requests.filter { ($0.state == .refused || $0.state == .blocked) && needs.contains($0.id) }.map(\.id))
+    }
+    return wanted
+  }
+
+  /// The places of a failed request, of the unsent and failed requests on its rows, and so on, in order.
+  private func cluster(of start: Int) -> [Int] {
+    var cluster: Set<Int> = [start]
+    while true {
+      let rows = cluster.reduce(into: Set<RowName>()) { $0.formUnion(requests[$1].rows) }
+      let more = requests.indices.filter { index in
+        let state = requests[index].state
+        return (state == .queued || state == .refused || state == .blocked)
+          && !requests[index].rows.isDisjoint(with: rows)
+      }
+      if Set(more).isSubset(of: cluster) { return cluster.sorted() }
+      cluster.formUnion(more)
+    }
+  }
+
+  private func refuseSentOn(_ cluster: [Int]) throws {
+    let rows = cluster.reduce(into: Set<RowName>()) { $0.formUnion(requests[$1].rows) }
+    if let upload, let sent = outgoing.first(where: { !$0.rows.isDisjoint(with: rows) }) {
+      throw SalvorError.outcomeUnknown(sent.id, upload.sequence)
+    }
+  }
+
+  /// Several requests become one with a new ID, made on the rows as they are now. Nil: there is nothing left to send.
+  @discardableResult
+  private mutating func join(_ cluster: [Int]) -> RequestID? {
+    let members = cluster.map { requests[$0] }
+    requests = requests.indices.filter { !cluster.contains($0) }.map { requests[$0] }
+    var rows: [RowName] = []
+    for change in members.flatMap(\.changes) where !rows.contains(change.row) { rows.append(change.row) }
+    let before = Self.shown(outstanding, over: bases, schema: schema).view
+    var changes: [Change] = []
+    for row in rows {
+      guard let table = schema.table(row.table) else { continue }
+      var after = before[row]
+      for change in members.flatMap(\.changes) where change.row == row {
+        after = change.applied(to: after, of: table)
+      }
+      changes += joined(row, table, before[row], after)
+    }
+    guard !changes.isEmpty else { return nil }
+    var request = Request(stamp: stamp, changes: changes, tag: members.compactMap(\.tag).first)
+    request.history = members.flatMap { $0.history + [$0.id] }
+    request.since = members.compactMap(\.since).min()
+    request.attempts = members.map(\.attempts).max() ?? 0
+    request.lastAttempt = members.compactMap(\.lastAttempt).max()
+    requests.append(request)
+    return request.id
+  }
+
+  private mutating func joined(_ row: RowName, _ table: Table, _ before: Row?, _ after: Row?) -> [Change] {
+    var columns: [ChangedColumn] = []
+    let operation: SalvorModel.Operation
+    let names = table.travelling.map(\.name)
+    switch (before, after) {
+    case (nil, nil): return []
+    case (nil, let after?):
+      operation = .insert
+      columns = names.map { ChangedColumn(name: $0, old: .null, new: table.value($0, of: after)) }
+    case (let before?, nil):
+      operation = .delete
+      columns = names.map { ChangedColumn(name: $0, old: table.value($0, of: before), new: .null) }
+    case (let before?, let after?):
+      operation = .update
+      columns = table.changedColumns(before, after).map {
+        ChangedColumn(name: $0, old: table.value($0, of: before), new: table.value($0, of: after))
+      }
+      if columns.isEmpty { return [] }
+    }
+    counter += 1
+    return [
+      Change(
+        counter: counter, made: groups[table.group]?.cursor?.number ?? 0, row: row, operation: operation,
+        columns: columns)
+    ]
+  }
+
+  /// Does again what a kept entry did, as a new request on the rows as they are now.
+  mutating func reapply(_ kept: RequestID, _ constraints: Constraints, now: Int64) throws -> RequestID? {
+    _ = try known(kept, in: [.kept])
+    guard let place = requests.firstIndex(where: { $0.id == kept }) else { return nil }
+    let entry = requests.remove(at: place)
+    _ = splitOpenGroup()
+    let count = requests.count
+    var runner = StatementRunner(view, constraints: constraints)
+    beginGroup(tag: entry.tag)
+    for change in entry.changes {
+      guard let write = try statement(change, on: runner.tables, of: kept) else { continue }
+      do {
+        capture(try runner.run(write))
+      } catch let error as SalvorError {
+        throw SalvorError.cannotStand(kept, table: change.row.table, error.message)
+      }
+    }
+    endGroup()
+    view = runner.tables
+    guard requests.count > count else { return nil }
+    requests[count].history = entry.history + [kept]
+    requests[count].since = now
+    return requests[count].id
+  }
+
+  /// What brings about what a change did, on the tables as they are; nil: nothing.
+  private func statement(_ change: Change, on tables: MemoryTables, of kept: RequestID) throws -> ApplicationWrite? {
+    guard let table = schema.table(change.row.table) else {
+      throw SalvorError.cannotStand(kept, table: change.row.table, "The table is not there any more.")
+    }
+    let values = change.columns.map { NamedValue($0.name, $0.new) }
+    let isThere = tables[change.row] != nil
+    switch change.operation {
+    case .insert where !isThere: return .insert(table: table.name, values: values)
+    case .insert:
+      let others = values.filter { !table.primaryKey.contains($0.name) }
+      return others.isEmpty ? nil : .update(table: table.name, key: change.row.key, values: others)
+    case .update where isThere: return .update(table: table.name, key: change.row.key, values: values)
+    case .update: throw SalvorError.cannotStand(kept, table: table.name, "Its row is not there any more.")
+    case .delete: return isThere ? .delete(table: table.name, key: change.row.key) : nil
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What one change did that others may depend on (semantics 7, *Depends on*), as the requests stand in order on the bases
+/// with nothing checked: an update of a row that is not there does nothing. In the columns that it changes, a change says
+/// itself what it saw.
+struct ChangeFacts {
+  /// The request that it is part of.
+  var request: RequestRange
+  var operation: Operation
+  /// The rows that its row referenced before and after.
+  var targetsBefore: Set<RowRef> = []
+  var targetsAfter: Set<RowRef> = []
+  /// The unique values that its row held before and after.
+  var uniqueBefore: Set<UniqueValue> = []
+  var uniqueAfter: Set<UniqueValue> = []
+
+  /// The change made the row, or changed one of its references.
+  var makesOrRelinks: Bool {
+    operation == .insert || (operation == .update && targetsBefore != targetsAfter)
+  }
+  var unlinked: Set<RowRef> { targetsBefore.subtracting(targetsAfter) }
+  var freed: Set<UniqueValue> { uniqueBefore.subtracting(uniqueAfter) }
+  var taken: Set<UniqueValue> { uniqueAfter.subtracting(uniqueBefore) }
+}
+
+/// The values of a unique constraint's columns, none of them NULL.
+struct UniqueValue: Hashable {
+  var table: Int64
+  var slots: [Int]
+  var values: [Value]
+}
+
+/// The changes of one row that have not been settled, in order.
+struct RowFacts {
+  var changes: [ChangeFacts] = []
+  /// The request that first makes the row, where the bases have none.
+  var maker: RequestRange?
+
+  /// The places of a request's changes.
+  func own(_ request: RequestRange) -> Range<Int> {
+    let start = place { $0 >= request.first }
+    return start..<place { $0 > request.first }
+  }
+
+  /// The first place whose request's first counter meets a condition that holds from there on.
+  private func place(_ isReached: (Int64) -> Bool) -> Int {
+    var low = 0
+    var high = changes.count
+    while low < high {
+      let middle = (low + high) / 2
+      if isReached(changes[middle].request.first) { high = middle } else { low = middle + 1 }
+    }
+    return low
+  }
+}
+
+/// How the rows of a table are tied to others: their references, and their unique values.
+struct TableLinks {
+  let number: Int64
+  let references: [(slot: Int, parent: Int64)]
+  /// The slots of each unique constraint.
+  let uniques: [[Int]]
+
+  init(_ table: CapturedTable, _ context: StoreContext) {
+    func slot(_ name: String) -> Int? { table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
+    let definition = context.table(table)
+    number = table.number
+    references = (definition?.references ?? []).compactMap { reference in
+      guard let slot = slot(reference.column), let parent = context.catalog.table(reference.table) else { return nil }
+      return (slot, parent.number)
+    }
+    uniques = (definition?.unique ?? []).compactMap { columns in
+      let slots = columns.compactMap(slot)
+      return slots.count == columns.count ? slots : nil
+    }
+  }
+
+  /// The slots by whose values rows are looked for: of several unique columns the last says most.
+  var slots: Set<Int> { Set(references.map(\.slot) + uniques.compactMap(\.last)) }
+
+  private func targets(_ row: SlotRow?) -> Set<RowRef> {
+    guard let row, !references.isEmpty else { return [] }
+    return Set(
+      references.compactMap { row[$0.slot].isNull ? nil : RowRef(table: $0.parent, key: [row[$0.slot]]) })
+  }
+
+  private func unique(_ row: SlotRow?) -> Set<UniqueValue> {
+    guard let row, !uniques.isEmpty else { return [] }
+    return Set(
+      uniques.compactMap { slots in
+        let values = slots.map { row[$0] }
+        return values.contains(.null) ? nil : UniqueValue(table: number, slots: slots, values: values)
+      })
+  }
+
+  /// - Parameters:
+  ///   - timeline: each step with the old values that it was captured with.
+  ///   - request: the request of a step.
+  func facts(_ timeline: RowTimeline, _ request: (RowTimeline.Step) throws -> RequestRange) rethrows -> RowFacts {
+    var facts = RowFacts()
+    var present = timeline.base
+    for step in timeline.steps {
+      let range = try request(step)
+      var before: SlotRow?
+      var after: SlotRow?
+      switch step.change {
+      case .insert(let row):
+        after = row
+        if timeline.base == nil, facts.maker == nil { facts.maker = range }
+      case .update(let news):
+        before = present
+        after = present
+        for (slot, value) in news {
+          before?[slot] = step.before?[slot] ?? .null
+          after?[slot] = value
+        }
+      case .delete: before = step.before
+      }
+      present = after
+      facts.changes.append(
+        ChangeFacts(
+          request: range, operation: step.change.operation, targetsBefore: targets(before),
+          targetsAfter: targets(after), uniqueBefore: unique(before), uniqueAfter: unique(after)))
+    }
+    return facts
+  }
+}

@@ -1,0 +1,76 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Failed requests wait again, for a person (semantics 8, *Fix and retry*). In a transaction, with foreign keys and triggers
+/// off.
+struct Retry {
+  let context: StoreContext
+  private let index: LogIndex
+  private let joining: RetryJoining
+
+  init(_ context: StoreContext) throws {
+    self.context = context
+    try RequestSorting(context).sort()
+    index = try LogIndex(context)
+    joining = RetryJoining(context: context, index: index)
+  }
+
+  /// - Parameter ids: nil: every failed and displaced request.
+  func run(_ ids: Set<RequestID>?) throws -> RetryReport {
+    let counter = try context.connection.lastCounter()
+    let (failed, displaced) = try wanted(ids)
+    var outcomes: [RequestID: RetriedRequest.Outcome] = [:]
+    for request in failed {
+      // It went into an earlier one.
+      guard try context.state(of: request) != nil else { continue }
+      let cluster = try joining.cluster(of: request)
+      try refuseSent(cluster)
+      let members = cluster.members.map(\.range)
+      let old = try members.map { try context.requestID(first: $0.first) }
+      let joined = try joining.join(members)
+      for id in old { outcomes[id] = joined.map { .queued($0) } ?? .nothingLeft }
+    }
+    try DisplacedReturn(context, index).run()
+    for id in displaced {
+      outcomes[id] = try context.find(id)?.state == .displaced ? .displaced : .stands
+    }
+    try context.keepCounter(counter)
+    var report = RetryReport()
+    report.requests = outcomes.sorted { $0.key.counter < $1.key.counter }
+      .map { RetriedRequest(id: $0.key, outcome: $0.value) }
+    return report
+  }
+
+  /// The failed and displaced requests that are meant, and the failed ones that they depend on, in order.
+  private func wanted(_ ids: Set<RequestID>?) throws -> (failed: [RequestRange], displaced: [RequestID]) {
+    guard let ids else {
+      return (
+        try context.failedRequests(),
+        try context.displacedRequests().map { try context.requestID(first: $0.first) }
+      )
+    }
+    let dependence = try DependenceLookup(context, index, withDisplaced: true)
+    var failed: [Int64: RequestRange] = [:]
+    var displaced: [RequestID] = []
+    for id in ids.sorted(by: { $0.counter < $1.counter }) {
+      let found = try context.known(id, in: [.refused, .blocked, .displaced])
+      if found.isArchived { displaced.append(id) } else { failed[found.range.first] = found.range }
+      for need in try dependence.needs(of: [found.range]) {
+        let state = try context.state(of: need)
+        if state == .refused || state == .blocked { failed[need.first] = need }
+      }
+    }
+    return (failed.values.sorted { $0.first < $1.first }, displaced)
+  }
+
+  /// What was sent may have been taken in already: nothing is made on its rows until that is known.
+  private func refuseSent(_ cluster: RetryJoining.Cluster) throws {
+    try context.refuseUnderWay(cluster.sent)
+    for (table, key) in cluster.rows {
+      let sent = try context.archived(
+        where: "state_before = 'sent' AND t = ?1 AND key = ?2", [.integer(table.number), .text(payload(key))])
+      try context.refuseUnderWay(sent.map(\.range))
+    }
+  }
+}

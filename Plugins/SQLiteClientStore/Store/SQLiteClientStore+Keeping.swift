@@ -1,0 +1,65 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What a person does with requests that are not settled (semantics 8).
+extension SQLiteClientStore: RequestKeepingClientStore {
+  public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
+    let context = try opened()
+    do {
+      return try context.connection.transaction {
+        throw Planned(report: try removed(removal, context))
+      }
+    } catch let planned as Planned {
+      return planned.report
+    }
+  }
+
+  /// Takes back what was written to find out.
+  private struct Planned: Error {
+    var report: RemovalReport
+  }
+
+  public func remove(_ removal: RequestRemoval) throws -> RemovalReport {
+    let context = try opened()
+    uploadPlan = nil
+    return try context.connection.transaction { try removed(removal, context) }
+  }
+
+  /// An open group is closed and split first, as the next sync would.
+  private func removed(_ removal: RequestRemoval, _ context: StoreContext) throws -> RemovalReport {
+    _ = try closeOpenGroup(context)
+    return try Removal(context).run(removal)
+  }
+
+  public func retry(_ ids: Set<RequestID>?) throws -> RetryReport {
+    let context = try opened()
+    uploadPlan = nil
+    return try context.connection.transaction {
+      _ = try closeOpenGroup(context)
+      return try Retry(context).run(ids)
+    }
+  }
+
+  public func reapply(_ kept: RequestID) throws -> RequestID? {
+    let context = try opened()
+    uploadPlan = nil
+    try context.connection.pragma("foreign_keys", "ON")
+    defer { _ = try? context.connection.pragma("foreign_keys", "OFF") }
+    return try context.connection.transaction {
+      _ = try closeOpenGroup(context)
+      return try Reapplying(context: context).run(kept)
+    }
+  }
+
+  public func request(_ id: RequestID) throws -> [QueuedRequest] {
+    let context = try opened()
+    return try context.connection.transaction { try RequestListing(context).entries(of: id) }
+  }
+
+  public func noteUploadFailure(_ failure: UploadFailure) throws {
+    let connection = try opened().connection
+    guard let upload = try connection.uploadStatus(now: clock.now()) else { return }
+    try connection.transaction { try connection.setUploadStatus(upload.failed(failure)) }
+  }
+}
