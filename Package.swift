@@ -32,6 +32,8 @@ let protocols: [Target.Dependency] = [
 
 let strategyProtocols: [Target.Dependency] = ["SalvorModel", "SalvorModuleKit", "SalvorStorage", "SalvorRecovery"]
 
+let policyProtocols: [Target.Dependency] = ["SalvorModuleKit", "SalvorStorage"]
+
 let package = Package(
   name: "salvor",
   platforms: [.macOS(.v15), .iOS(.v18)],
@@ -102,6 +104,9 @@ let package = Package(
     plugin("RecoverUnsyncedChangesRecovery", strategyProtocols),
     plugin("DiscardUnsyncedChangesRecovery", strategyProtocols),
     plugin("ManualRecovery", strategyProtocols),
+    plugin("ClientWinsPolicy", policyProtocols),
+    plugin("ServerWinsPolicy", policyProtocols),
+    plugin("KeepVersionsPolicy", policyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "StandardModules",
@@ -110,7 +115,7 @@ let package = Package(
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
         "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
         "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
-        "ManualRecovery",
+        "ManualRecovery", "ClientWinsPolicy", "ServerWinsPolicy", "KeepVersionsPolicy",
       ]),
 
     // Tools.
@@ -158,7 +163,7 @@ let package = Package(
       protocols + [
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
       ]),
-    tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
+    tests("ScenarioTests", protocols + ["SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport"]),
     tests(
       "RecoveryTests",
       protocols + [

@@ -71,6 +71,10 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case outcomeUnknown = "outcome-unknown"
   /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
   case cannotStand = "cannot-stand"
+  /// Somebody has resolved the conflict version already.
+  case conflictResolved = "conflict-resolved"
+  /// The client's version of a conflict cannot be written; `context["reason"]` says why, as a `RefusalReason`.
+  case conflictUnresolvable = "conflict-unresolvable"
   /// As many devices listen for changes as the server allows (`eventListenersMax`).
   case tooManyListeners = "too-many-listeners"
 
@@ -99,7 +103,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
-      .outcomeUnknown, .cannotStand:
+      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -113,7 +117,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
     case .unreachable, .timeout, .overloaded, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
@@ -138,6 +142,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case serverMaintained = "server-maintained"
   case outOfScope = "out-of-scope"
   case conflict
+  /// The table's conflict policy failed; nothing is known against the request itself.
+  case conflictPolicy = "conflict-policy"
   case rowDeleted = "row-deleted"
   case keyExists = "key-exists"
   case constraint
@@ -157,6 +163,7 @@ public enum RefusalReason: String, Sendable, CaseIterable {
     case .tooLarge: 413
     case .constraint, .missingParent, .notStorable: 422
     case .blocked: 424
+    case .conflictPolicy: 500
     }
   }
 }

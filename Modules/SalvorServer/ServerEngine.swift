@@ -8,6 +8,8 @@ import Synchronization
 /// What a server engine is made of. Everything that touches the world comes in through a protocol.
 public struct ServerConfiguration: Sendable {
   public var schema: Schema
+  /// How conflicts are settled, by table (`ServerSetup.conflictPolicies`).
+  public var conflictPolicies: [String: any ConflictPolicy]
   public var store: any ServerStore
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
@@ -27,13 +29,15 @@ public struct ServerConfiguration: Sendable {
   public var log: @Sendable (String) -> Void
 
   public init(
-    schema: Schema, store: any ServerStore, authentication: any Authentication, compressions: [any Compression],
-    limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], store: any ServerStore,
+    authentication: any Authentication, compressions: [any Compression], limits: Limits = Limits(),
+    historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }
   ) {
     self.schema = schema
+    self.conflictPolicies = conflictPolicies
     self.store = store
     self.authentication = authentication
     self.compressions = compressions
@@ -63,7 +67,8 @@ public final class ServerEngine: Sendable {
 
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
   public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
-    let opening = try await configuration.store.open(ServerSetup(schema: configuration.schema))
+    let opening = try await configuration.store.open(
+      ServerSetup(schema: configuration.schema, conflictPolicies: configuration.conflictPolicies))
     if opening.isRestored {
       configuration.log(
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."

@@ -58,7 +58,26 @@ public protocol ServerStore: Sendable {
   /// there is none.
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool
 
-  /// Removes tombstones and log entries older than `milliseconds` since 1970; cursors before them are trimmed.
+  /// Conflict versions after the one of ID `id` (0: from the first), in the order of their IDs, which is that of their
+  /// keeping; at most `limit`. `state` nil: open and resolved ones.
+  func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion]
+
+  /// The conflict version `id` with the others of its request, in order, each beside the row as it is now. Empty: there is
+  /// none.
+  func conflict(_ id: Int64) async throws -> [ConflictRow]
+
+  /// Settles a conflict version, and with it the others of its request, for good. `client` writes the columns that the
+  /// client changed (a delete deletes) in the real tables, as a program of the server's would: it is fed to every device,
+  /// the sender too. `server` writes nothing but the mark.
+  ///
+  /// Throws, and changes nothing: `not-found`; `conflict-resolved`; `conflict-unresolvable` where the client's version
+  /// cannot stand (the row was deleted meanwhile, a constraint, a column that is gone).
+  ///
+  /// - Returns: the versions that were resolved.
+  func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion]
+
+  /// Removes tombstones, log entries and conflict versions that were resolved before `milliseconds` since 1970; cursors
+  /// before them are trimmed. Open conflict versions stay.
   func trim(before milliseconds: Int64) async throws
 
   func stats() async throws -> ServerStats
@@ -72,7 +91,23 @@ public protocol ServerStore: Sendable {
 
 public struct ServerSetup: Sendable {
   public var schema: Schema
-  public init(schema: Schema) { self.schema = schema }
+  /// How conflicts are settled, by table.
+  public var conflictPolicies: [String: any ConflictPolicy]
+  public init(schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:]) {
+    self.schema = schema
+    self.conflictPolicies = conflictPolicies
+  }
+
+  /// The policy of a table; the default one, the client's fields, where the table names no other. Throws `configuration`
+  /// where it names one that was not brought.
+  public func conflictPolicy(of table: Table) throws(SalvorError) -> any ConflictPolicy {
+    if let policy = conflictPolicies[table.name] { return policy }
+    if table.conflicts == Table.defaultConflicts || table.maintained != .dual { return UniformConflictPolicy(.client) }
+    throw SalvorError(
+      .configuration,
+      "\(table.name) names the conflict policy \"\(table.conflicts)\", and the server was started without it. Give it with the set-up, or name another.",
+      context: ["table": table.name])
+  }
 }
 
 public struct ServerOpening: Sendable, Hashable {
@@ -231,11 +266,16 @@ public struct ServerStats: Sendable, Hashable {
   public var remotes: Int64
   public var logEntries: Int64
   public var stagedBytes: Int64
-  public init(serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64) {
+  /// Conflict versions that nobody has resolved.
+  public var openConflicts: Int64
+  public init(
+    serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64, openConflicts: Int64
+  ) {
     self.serverID = serverID
     self.head = head
     self.remotes = remotes
     self.logEntries = logEntries
     self.stagedBytes = stagedBytes
+    self.openConflicts = openConflicts
   }
 }

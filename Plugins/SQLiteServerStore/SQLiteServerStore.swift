@@ -151,6 +151,16 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.deleteRemote(remote, block: block)
   }
 
+  public func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
+    try await writer.conflicts(after: id, limit: limit, state: state)
+  }
+
+  public func conflict(_ id: Int64) async throws -> [ConflictRow] { try await writer.conflict(id) }
+
+  public func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
+    try await writer.resolveConflict(id, keep: keep, by: by)
+  }
+
   public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }
   public func stats() async throws -> ServerStats { try await writer.stats() }
   public func rows(of table: String) async throws -> [Row] { try await writer.rows(of: table) }

@@ -1,9 +1,11 @@
+import ClientWinsPolicy
 import CopyAndResubscribeRecovery
 import DiscardUnsyncedChangesRecovery
 import GzipCompression
 import HTTPClientTransport
 import HTTPServerTransport
 import IdentityCompression
+import KeepVersionsPolicy
 import LoopbackTransport
 import ManualRecovery
 import MemoryStore
@@ -13,6 +15,7 @@ import RecreateRecovery
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorModuleKit
+import ServerWinsPolicy
 import TokenAuthentication
 import UploadThenRecreateRecovery
 
@@ -29,6 +32,7 @@ public enum StandardModules {
       RecreateRecovery.factory, CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory,
       RecoverUnsyncedChangesRecovery.factory, RecoverUnsyncedChangesRecovery.orDiscardFactory,
       DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
+      ClientWinsPolicy.factory, ServerWinsPolicy.factory, KeepVersionsPolicy.factory,
     ]
     #if HTTPServer
       list.append(HTTPServerTransport.factory)

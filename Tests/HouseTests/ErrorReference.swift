@@ -93,6 +93,10 @@ import Testing
       "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
     case .massDeletion:
       "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
+    case .conflictResolved:
+      "Somebody has resolved this conflict version already; what was kept stands. Change the row itself."
+    case .conflictUnresolvable:
+      "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
     case .tooManyListeners:
       "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
     case .failed: "Something failed that has no name of its own."
@@ -120,6 +124,8 @@ import Testing
     case .serverMaintained: "The table is written on the server only."
     case .outOfScope: "The row is outside of what this principal may write, or would be."
     case .conflict: "The row has changed on the server meanwhile, and the table's policy keeps the server's."
+    case .conflictPolicy:
+      "The table's conflict policy failed, or answered what the row cannot hold. The server's operator corrects it; the change goes through then."
     case .rowDeleted: "The row was deleted on the server meanwhile."
     case .keyExists: "The server has a row of this key already, made by somebody else."
     case .constraint: "A unique, check or not-null constraint of the server's table refuses the row."

@@ -383,6 +383,13 @@ private struct PlainStore: ServerStore {
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await store.deleteRemote(remote, block: block)
   }
+  func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
+    try await store.conflicts(after: id, limit: limit, state: state)
+  }
+  func conflict(_ id: Int64) async throws -> [ConflictRow] { try await store.conflict(id) }
+  func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
+    try await store.resolveConflict(id, keep: keep, by: by)
+  }
   func trim(before milliseconds: Int64) async throws { try await store.trim(before: milliseconds) }
   func stats() async throws -> ServerStats { try await store.stats() }
   func rows(of table: String) async throws -> [Row] { try await store.rows(of: table) }

@@ -11,6 +11,9 @@ public actor BrokenServerStore: ServerStore {
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
     case overlooksGroups, forgetsAuthors, overlooksOtherPrograms, takesUnknownCursors
+    // Of conflicts.
+    case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
+    case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
@@ -27,6 +30,10 @@ public actor BrokenServerStore: ServerStore {
 
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     schema = setup.schema
+    var setup = setup
+    if fault == .asksNoPolicy {
+      for table in schema.tables { setup.conflictPolicies[table.name] = UniformConflictPolicy(.client) }
+    }
     var opening = try await base.open(setup)
     if fault == .drawsServerIDAgain { opening.serverID = ServerID(from: SystemRandom()) }
     return opening

@@ -52,6 +52,7 @@ extension ServerEngine {
       ("salvor_remotes", "Remote IDs known", stats.remotes),
       ("salvor_head_commit", "Number of the newest commit", stats.head.number),
       ("salvor_log_entries", "Entries of the change log", stats.logEntries),
+      ("salvor_conflicts_open", "Conflict versions that nobody has resolved", stats.openConflicts),
       ("salvor_staged_bytes", "Bytes in staging", stats.stagedBytes),
     ]
     func lines(_ list: [(String, String, Int64)], _ type: String) -> String {

@@ -8,9 +8,10 @@ import SalvorWire
 public actor MemoryServerStore: ServerStore {
   let database: MemoryServerDatabase
   let random: any RandomSource
-  private let clock: any Clock
-  private var isOpen: Bool = false
+  let clock: any Clock
   private var opening: ServerOpening?
+  /// How conflicts are settled, by table.
+  private var policies: [String: any ConflictPolicy] = [:]
 
   public init(
     _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
@@ -26,6 +27,8 @@ public actor MemoryServerStore: ServerStore {
       return opening
     }
     _ = try Constraints(setup.schema, softForeignKeys: true)
+    policies = [:]
+    for table in setup.schema.synchronized { policies[table.name] = try setup.conflictPolicy(of: table) }
     var state = database.state ?? newState(setup.schema)
     var opening = ServerOpening(serverID: state.serverID, incarnation: IncarnationID(from: random))
     if database.state == nil {
@@ -169,12 +172,13 @@ public actor MemoryServerStore: ServerStore {
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
     let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema)
 
-    var processing = try UploadProcessing(requests, of: upload.remote, principal: upload.principal, on: state)
+    var processing = try UploadProcessing(
+      requests, of: upload.remote, principal: upload.principal, on: state, policies: policies, time: clock.now())
     processing.run()
     let touched = processing.touched
     let changed = processing.tables.differences(from: state.tables)
     state.tables = processing.tables
-    state.conflictVersions += processing.kept
+    state.keep(processing.kept)
     let commit = state.commit(changed, by: upload.remote, random: random, time: clock.now())
     _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
 
@@ -277,6 +281,7 @@ public actor MemoryServerStore: ServerStore {
     for index in state.commits.indices.dropLast() where state.commits[index + 1].time < milliseconds {
       state.commits[index].tables = nil
     }
+    state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
     write(state)
   }
 
@@ -288,7 +293,8 @@ public actor MemoryServerStore: ServerStore {
       logEntries: state.commits.reduce(0) { $0 + ($1.tables == nil ? 0 : Int64($1.changed.count)) },
       stagedBytes: state.remotes.values.reduce(0) { sum, remote in
         sum + remote.staged.values.reduce(0) { $0 + Int64($1.bytes.count) }
-      })
+      },
+      openConflicts: Int64(state.conflictVersions.count { $0.state == .open }))
   }
 
   public func rows(of table: String) throws -> [Row] { try read().tables.sortedRows(of: table) }

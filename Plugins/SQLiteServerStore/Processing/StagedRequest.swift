@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// Why a request is not applied: the reason, and what the client reads.
 struct RefusalText: Sendable {
@@ -29,6 +30,22 @@ struct StagedChange {
   var content: UInt64
   /// What its content alone says against it.
   var refusal: RefusalText?
+
+  /// The row of an insert or update after it; `row` nil: there was none.
+  func applied(to row: Row?, of table: ServerTable) -> Row {
+    var row = row ?? table.columns.map { $0.defaultValue ?? .null }
+    for (index, column) in columns.enumerated() { row[column] = new[index] }
+    return row
+  }
+
+  /// What it changes, with what the client saw; of a delete nothing.
+  func conflictColumns(of table: ServerTable) -> [ConflictColumn] {
+    guard operation != .delete else { return [] }
+    return columns.enumerated().map { index, place in
+      ConflictColumn(
+        table.columns[place].name, old: operation == .update ? .some(old[index]) : .none, new: new[index])
+    }
+  }
 }
 
 /// The unit that is accepted or refused.

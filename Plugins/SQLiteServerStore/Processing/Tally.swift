@@ -8,7 +8,8 @@ struct Tally {
   var refusals: [Refusal] = []
   private(set) var refusedPrints = Footprints()
   private(set) var refusedIDs: [Int: RequestID] = [:]
-  /// The rows that refused requests changed, as they would be: what depends on them is known by them.
+  /// The rows that refused requests changed, and that kept ones would have made, as they would be: what depends on them is
+  /// known by them.
   private(set) var refusedRows: [UInt64: Row?] = [:]
   /// Requests that lack a parent which a later part of the upload may bring, and what depends on them.
   private(set) var carried: [StagedRequest] = []
@@ -17,7 +18,7 @@ struct Tally {
   private(set) var acceptedRanges: [AcceptedRange] = []
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
   /// Conflict versions of what stands.
-  var kept: [SetEvaluation.ConflictVersion] = []
+  private(set) var kept: [SetEvaluation.ConflictVersion] = []
   var echo: EchoAccount
 
   init(_ echo: EchoAccount) { self.echo = echo }
@@ -42,6 +43,11 @@ struct Tally {
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
     refusedIDs[refused.request.ordinal] = refused.request.id
     for step in refused.steps { refusedRows[step.row] = .some(step.after) }
+  }
+
+  mutating func keep(_ versions: [SetEvaluation.ConflictVersion]) {
+    kept += versions
+    for version in versions { if let row = version.unmade { refusedRows[version.change.hash] = .some(row) } }
   }
 
   mutating func carry(_ request: StagedRequest, _ steps: [Step]) {

@@ -65,7 +65,7 @@ final class UploadProcessor {
     let last = try CommitLog.state(connection).lastSequence
     decision = BlockDecision(
       rows, upload,
-      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last))
+      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
     tally = Tally(EchoAccount(connection, catalog, last: last))
   }
@@ -89,7 +89,7 @@ final class UploadProcessor {
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: tally.refusals.sorted { $0.counter < $1.counter })
-    try decision.record(tally.kept, version: before.head.number, now: now)
+    try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
