@@ -77,6 +77,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case conflictUnresolvable = "conflict-unresolvable"
   /// A validator of the server's configuration cannot be asked; nothing was processed, the queue stays as it is.
   case validatorUnavailable = "validator-unavailable"
+  /// As many devices listen for changes as the server allows (`eventListenersMax`).
+  case tooManyListeners = "too-many-listeners"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -89,7 +91,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable: true
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners: true
     default: false
     }
   }
@@ -108,7 +110,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .tooLarge: 413
     case .unsupportedEncoding: 415
     case .sessionInUse: 423
-    case .overloaded, .storageBusy, .validatorUnavailable: 503
+    case .overloaded, .storageBusy, .validatorUnavailable, .tooManyListeners: 503
     case .storageFull: 507
     default: 500
     }
@@ -118,7 +120,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   public var exitCode: Int32 {
     switch self {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
-    case .unreachable, .timeout, .overloaded, .validatorUnavailable: 3
+    case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

@@ -26,6 +26,9 @@ public struct Schema: Sendable, Hashable {
   /// The tables that travel: all but the client-only ones.
   public var synchronized: [Table] { tables.filter { $0.maintained != .client } }
 
+  /// The names of the groups of whose changes the server tells.
+  public var serverInitiated: Set<String> { Set(groups.filter(\.serverInitiated).map(\.name)) }
+
   public func tables(inGroup group: String) -> [Table] { synchronized.filter { $0.group == group } }
 
   public struct Parameter: Sendable, Hashable {

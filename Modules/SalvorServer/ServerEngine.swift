@@ -63,6 +63,7 @@ public final class ServerEngine: Sendable {
   let sessions: SessionTable
   let recoveries: RecoveryTable
   let validations: ValidationTable
+  let events: EventHub
   let identity: ServerIdentity
   /// Digests of device schemas that were found to differ additively only, so that they are compared once.
   let compatibleDigests = Mutex<Set<String>>([])
@@ -93,11 +94,16 @@ public final class ServerEngine: Sendable {
       recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
+    events = EventHub(configuration)
   }
+
+  /// Ends every stream of events, and begins none any more: a transport that stops would wait for them.
+  public func endEvents() { events.stop() }
 
   public func stop() async {
     validations.close()
     for entry in configuration.validators { await entry.validator.close() }
+    events.stop()
     await configuration.store.close()
   }
 
@@ -135,6 +141,8 @@ public final class ServerEngine: Sendable {
       return try await receiveChunk(request, token: parts[2], index: parts[4])
     case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
       return try await processStaged(request, token: parts[2])
+    case ("GET", "v1", 2) where parts[1] == "events":
+      return try await events(request)
     case (_, "v1", 2...) where parts[1] == "recovery":
       return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")

@@ -50,6 +50,14 @@ public protocol ServerStore: Sendable {
   /// Numbers what other programs have committed; the newest commit.
   func sweep() async throws -> Commit
 
+  /// Which groups have changed since the oldest of `cursors`; numbers what other programs have committed first. For
+  /// server-initiated sync (semantics 1): asked often, and cheap where nothing was written. Without cursors: the newest
+  /// commit alone, and no changes.
+  ///
+  /// `changes` is nil where one of the cursors is unknown or trimmed, and may be nil where there are many commits since:
+  /// whoever asked synchronizes then.
+  func changedGroups(since cursors: [Commit]) async throws -> GroupChanges
+
   func remotes() async throws -> [RemoteRecord]
 
   /// Forgets a remote ID, with its sequence ID and request IDs kept as old ones; `block` keeps the device out. False:

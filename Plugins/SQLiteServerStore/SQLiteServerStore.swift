@@ -140,6 +140,15 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func sweep() async throws -> Commit { try await writer.sweep() }
+
+  public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    if let catalog = try await writer.renewed() { await replaceReaders(catalog) }
+    let head = try await writer.sweep()
+    if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
+    if let reader = nextReader() { return try await reader.changedGroups(since: cursors) }
+    return try await writer.changedGroups(since: cursors)
+  }
+
   public func remotes() async throws -> [RemoteRecord] { try await writer.remotes() }
 
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {

@@ -210,6 +210,11 @@ actor ServerWriter {
     return try FeedPageMaker.page(request, open.connection, open.catalog, now: options.clock.now())
   }
 
+  func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
+    let open = try opened()
+    return try GroupChangeQuery(connection: open.connection, catalog: open.catalog).run(since: cursors)
+  }
+
   func remotes() throws -> [RemoteRecord] { try opened().book.all() }
 
   func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {

@@ -184,7 +184,7 @@ private final class DocumentSession {
       environment: ["PATH": "\(bin):\(path)"])
     if block.isServer {
       servers.append(child)
-      _ = try await child.line(after: "listening on ")
+      _ = try await child.line(after: "listening ")
       return
     }
     let output = await child.output()
@@ -198,6 +198,6 @@ private final class DocumentSession {
 
 extension Block {
   fileprivate func serverScript(_ directory: URL) -> String {
-    "cd \"$(cat '\(directory.path)/.where')\" && exec \(commands)"
+    "cd \"$(cat '\(directory.path)/.where')\" && . '\(directory.path)/.variables' && exec \(commands)"
   }
 }

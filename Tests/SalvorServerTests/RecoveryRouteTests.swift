@@ -379,6 +379,9 @@ private struct PlainStore: ServerStore {
   }
   func page(_ request: PageRequest) async throws -> FeedPage { try await store.page(request) }
   func sweep() async throws -> Commit { try await store.sweep() }
+  func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    try await store.changedGroups(since: cursors)
+  }
   func remotes() async throws -> [RemoteRecord] { try await store.remotes() }
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await store.deleteRemote(remote, block: block)

@@ -12,6 +12,7 @@ public actor BrokenServerStore: ServerStore {
     case losesStagedChunks, appliesRefusedRequests, forgetsServerRows, showsServerRowsOutOfScope
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
+    case overlooksGroups, forgetsAuthors, overlooksOtherPrograms, takesUnknownCursors
     // Of conflicts.
     case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
     case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
@@ -161,6 +162,23 @@ public actor BrokenServerStore: ServerStore {
   }
 
   public func sweep() async throws -> Commit { try await base.sweep() }
+
+  public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    var found = try await base.changedGroups(since: cursors)
+    switch fault {
+    case .overlooksGroups: found.changes = found.changes.map { Array($0.prefix(1)) }
+    case .forgetsAuthors:
+      found.changes = found.changes?.map { change in
+        var anonymous = GroupChange(group: change.group)
+        anonymous.add(change.newest, by: nil)
+        return anonymous
+      }
+    case .overlooksOtherPrograms: found.changes?.removeAll { $0.author == nil }
+    case .takesUnknownCursors: found.changes = found.changes ?? []
+    default: break
+    }
+    return found
+  }
 
   public func remotes() async throws -> [RemoteRecord] { try await base.remotes() }
 

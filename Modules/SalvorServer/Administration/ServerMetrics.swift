@@ -49,12 +49,14 @@ extension ServerEngine {
       ("salvor_downloads_total", "Downloads begun", metrics.downloads.value),
       ("salvor_resets_total", "Begins refused with a reason for recovery", metrics.resets.value),
       ("salvor_rewinds_total", "Begins refused with a commit to rewind to", metrics.rewinds.value),
+      ("salvor_event_rounds_total", "Changes that listeners were told of, all together", events.rounds.value),
     ]
     let recovering = recoveries.counts
     let gauges: [(String, String, Int64)] = [
       ("salvor_sessions", "Sessions under way", Int64(sessions.count)),
       ("salvor_recoveries", "Remote IDs that recover", Int64(recovering.underWay)),
       ("salvor_recoveries_waiting", "Remote IDs that were told to come back to recover", Int64(recovering.waiting)),
+      ("salvor_event_listeners", "Streams of events", Int64(events.count)),
       ("salvor_remotes", "Remote IDs known", stats.remotes),
       ("salvor_head_commit", "Number of the newest commit", stats.head.number),
       ("salvor_log_entries", "Entries of the change log", stats.logEntries),

@@ -91,6 +91,7 @@ extension ServerEngine {
         remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
     sessions.touch(session)
     metrics.uploads.add(1)
+    events.notice()
     metrics.accepted.add(results.acceptedRequests)
     metrics.refused.add(Int64(results.refused.count))
     return results
@@ -108,16 +109,6 @@ extension ServerEngine {
           .init("token", .string(session.token)),
           .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
         ]))
-  }
-
-  func queryParameters(_ path: String) -> [String: String] {
-    guard let mark = path.firstIndex(of: "?") else { return [:] }
-    var out: [String: String] = [:]
-    for pair in path[path.index(after: mark)...].split(separator: "&") {
-      let parts = pair.split(separator: "=", maxSplits: 1)
-      if parts.count == 2 { out[String(parts[0])] = String(parts[1]) }
-    }
-    return out
   }
 
   /// The whole body, decompressed. Compressed and decompressed size are both limited.

@@ -242,6 +242,25 @@ public actor MemoryServerStore: ServerStore {
     return state.head
   }
 
+  public func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
+    let state = try swept()
+    write(state)
+    guard let oldest = cursors.map(\.number).min() else { return GroupChanges(head: state.head, changes: []) }
+    guard cursors.allSatisfy({ finding($0, in: state) == .known }) else {
+      return GroupChanges(head: state.head, changes: nil)
+    }
+    let changes = state.schema.groups.compactMap { group -> GroupChange? in
+      var change = GroupChange(group: group.name)
+      // A touch is told to nobody: it is in the answer that its sender got.
+      for commit in state.commits where commit.commit.number > oldest && commit.touchedFor == nil {
+        let isOfGroup = commit.changed.contains { state.schema.table($0.table)?.group == group.name }
+        if isOfGroup { change.add(commit.commit.number, by: commit.remote) }
+      }
+      return change.newest > 0 ? change : nil
+    }
+    return GroupChanges(head: state.head, changes: changes)
+  }
+
   public func remotes() throws -> [RemoteRecord] {
     try read().remotes.values.map(\.record).sorted { $0.id.text < $1.id.text }
   }
