@@ -91,7 +91,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners: true
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners:
+      true
     default: false
     }
   }

@@ -10,7 +10,8 @@ import Testing
     "The commands of a page run as they stand, and print what the page says",
     .enabled(if: programs.allSatisfy(Built.has)),
     arguments: [
-      "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md", "docs/guides/conflicts.md",
+      "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
+      "docs/guides/conflicts.md",
       "docs/reference/protocol.md",
     ])
   func commandsOfAPageRun(page: String) async throws {

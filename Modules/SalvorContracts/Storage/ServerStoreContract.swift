@@ -13,7 +13,8 @@ public enum ServerStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals + refusedBefore
+    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
+    + refusedBefore
     + dependence + scope + feed + pages + changedGroups + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
