@@ -93,7 +93,8 @@ import Testing
       let kept = try await device.kept()
       #expect(kept == expected, "round \(round), \(recovery): \(kept)")
       let recoveries = try await device.salvor("recover", "--list", "--json").json["recoveries"].items
-      #expect(recoveries.count == 1, "round \(round), \(recovery)")
+      // What is put on the server's rows before an upload has a report of its own, for each time it was begun.
+      #expect(recoveries.filter { $0["strategy"] != "rewind" }.count == 1, "round \(round), \(recovery)")
     }
   }
 

@@ -124,8 +124,6 @@ import Testing
       server: "recovery: { selfServiceRemoteDeletion: true },", files: try await Days.filesAtTime2())
     try await scene.start()
     let device = try scene.device(recovery: recovery)
-    // Every command puts what was written since the last one in order; a plan adds nothing to that.
-    _ = try await device.status()
     let files = try device.files()
     let server = try contents(scene.place.server.database, Inspections.tables)
     let output = try await device.salvor("recover", "--plan", "--json")

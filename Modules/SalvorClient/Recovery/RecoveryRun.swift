@@ -368,7 +368,10 @@ struct RecoveryRun {
     _ report: RecoveryReport, incarnation: IncarnationID?, isHeard: Bool
   ) async throws -> RecoverySummary {
     var done = report
-    done.counts.lost += try await uploads().reduce(0) { $0 + $1.counts.lost }
+    for upload in try await uploads() {
+      done.counts.lost += upload.counts.lost
+      done.counts.deletes += upload.counts.deletes
+    }
     if journal.backup == nil { journal.backup = done.backup }
     try await runAfterReset()
     try await store.setRecoveryRequired(nil, message: "")
