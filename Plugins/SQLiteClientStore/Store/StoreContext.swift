@@ -78,8 +78,14 @@ final class StoreContext {
   // MARK: Requests' names
 
   func stamp(of counter: Int64) throws -> RequestStamp {
-    let text = try connection.scalar(
-      "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?.string
+    let given = try connection.scalar(
+      "SELECT CASE WHEN last >= ?1 THEN stamp END FROM salvor_restamped WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
+      .integer(counter))?.string
+    let text =
+      try given
+      ?? connection.scalar(
+        "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?
+      .string
     guard let stamp = text.flatMap({ RequestStamp($0) }) else {
       throw SalvorError(.storageCorrupt, "salvor_stamp has no stamp for a request: restore the database from a copy.")
     }
