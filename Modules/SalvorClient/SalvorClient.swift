@@ -149,8 +149,11 @@ public actor SalvorClient {
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
         let attemptsMax = configuration.limits.attemptsMax * (error.code == .overloaded ? overloadedPatience : 1)
-        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled
-        else { throw error }
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled else {
+          // What went wrong is the error, not that it could not be noted.
+          try? await noteUploadFailure(error)
+          throw error
+        }
         try await configuration.clock.sleep(milliseconds: delay(attempt, error))
         attempt += 1
       }

@@ -36,8 +36,9 @@ public struct SyncReport: Sendable {
     if error.code == .recoveryRequired { outcome = .recoveryRequired }
   }
 
-  /// The exit code of the command line (interfaces.md); several hold: 5, 4, 3, 6, 0.
+  /// The exit code of the command line (interfaces.md); of several that hold: 2, 5, 4, 3, 6, 0.
   public var exitCode: Int32 {
+    if let error, error.code.exitCode == 2 { return 2 }
     if outcome == .recoveryRequired { return 5 }
     if let error { return error.code.exitCode }
     return refused > 0 ? 6 : 0

@@ -10,7 +10,7 @@ public enum RecoveryStrategyContract {
 
   public static let cases: [Case] = planCases + reasonCases + faultCases
 
-  /// What the suite can bring about. `local-corruption` is the store's to find.
+  /// What is recovered from with the device's own database. `local-corruption` has a case of its own.
   static let reasons: [RecoveryReason] = [
     .serverRestored, .serverReplaced, .clientRewound, .historyTrimmed, .schemaIncompatible, .operatorRequested,
   ]
@@ -40,7 +40,42 @@ public enum RecoveryStrategyContract {
       Case("a server that lets devices delete their remote ID needs no administrator", rule: "semantics 9") { subject in
         try await meet(.serverRestored, .unanswered, subject, deletesItself: true)
       },
+      Case("local-corruption: a damaged file is set aside and made anew, or a person is asked", rule: "semantics 9") {
+        subject in
+        let world = try await RecoveryWorld(subject, deletesItself: true)
+        do {
+          try await meetDamage(world)
+        } catch {
+          await world.close()
+          throw error
+        }
+        await world.close()
+      },
     ]
+
+  private static func meetDamage(_ world: RecoveryWorld) async throws {
+    let strategy = world.subject.strategy
+    let story = try await world.tell(.localCorruption, .queued)
+    try await world.damageDevice()
+    var recovers = false
+    if case .steps(let steps) = strategy.plan(for: incident(.localCorruption)) { recovers = makesAnew(steps) }
+    let report = await world.sync()
+    try expectEqual(report.recovery?.reason, .localCorruption, "the reason")
+    guard recovers else {
+      try expectEqual(report.outcome, .recoveryRequired, "the outcome of a damaged file that the strategy leaves")
+      try expectEqual(report.error?.code, .storageCorrupt, "the error of a damaged file")
+      try expectEqual(await world.sync().outcome, .recoveryRequired, "the outcome of the next sync")
+      try expectEqual(try await world.device.backups(), [], "what was set aside of a file that nobody decided on")
+      return
+    }
+    try expectEqual(report.outcome, .recovered, "the outcome (\(report.error.map { "\($0)" } ?? "no error"))")
+    try expectEqual(report.recovery?.strategy, strategy.name, "the strategy that runs")
+    let backup = try expectSome(report.recovery?.backup, "the file that was set aside")
+    try expect(
+      try await world.device.backups().contains { $0.id == backup }, "the file that was set aside is not listed")
+    try await world.settle()
+    try await world.expectMadeAnew(story)
+  }
 
   enum Outcome: Sendable, Hashable { case recovered, waits, cannot }
 

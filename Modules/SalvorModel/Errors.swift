@@ -111,7 +111,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
     case .unreachable, .timeout, .overloaded: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

@@ -110,6 +110,13 @@ public protocol RandomSource: Sendable {
   func bytes(_ count: Int) -> [UInt8]
 }
 
+extension RandomSource {
+  /// From 1 to 2^53 - 1, which every reader of JSON takes for what it is.
+  public func positiveNumber() -> Int64 {
+    max(1, bytes(7).reduce(Int64(0)) { $0 << 8 | Int64($1) } & 0x1F_FFFF_FFFF_FFFF)
+  }
+}
+
 public struct SystemRandom: RandomSource {
   public init() {}
   public func bytes(_ count: Int) -> [UInt8] {

@@ -44,9 +44,9 @@ public struct RecoveryJournal: Sendable, Hashable {
   public var newRemoteID: RemoteID?
   /// A person chose it (`recover`): no guard against mass deletion.
   public var isByHand: Bool
-  /// The number of the newest shared commit when this recovery began an upload, -1 where none was shared: commits that both
-  /// know and that are newer are the upload's own, and say nothing of where the histories parted. Nil: no upload was begun.
-  public var parting: Int64?
+  /// The operator's demand that this recovery meets (`RecoveryFacts.demand`); with nothing under way, one that was met and
+  /// whose end the server may not have heard.
+  public var demand: Int64?
   public var attempts: [Attempt]
 
   public init(state: State = .none, id: String = "", attempts: [Attempt] = []) {
@@ -71,7 +71,7 @@ public struct RecoveryJournal: Sendable, Hashable {
       "step": .string(step), "beforeReset": .string(beforeReset.rawValue), "afterReset": .string(afterReset.rawValue),
       "token": token.map(JSONValue.string) ?? .null, "backup": backup.map(JSONValue.string) ?? .null,
       "newRemoteID": newRemoteID.map { .string($0.text) } ?? .null, "isByHand": .bool(isByHand),
-      "parting": parting.map(JSONValue.integer) ?? .null,
+      "demand": demand.map(JSONValue.integer) ?? .null,
       "attempts": .array(attempts.map { .array([.string($0.incarnation), .string($0.strategy)]) }),
     ]
   }
@@ -93,7 +93,7 @@ public struct RecoveryJournal: Sendable, Hashable {
     backup = try json.optionalString("backup")
     newRemoteID = try json.optionalIdentifier("newRemoteID")
     isByHand = json["isByHand"]?.bool ?? false
-    parting = json["parting"]?.integer
+    demand = json["demand"]?.integer
     for entry in try json.array("attempts") {
       if let pair = entry.array, pair.count == 2, let incarnation = pair[0].string, let strategy = pair[1].string {
         attempts.append(Attempt(incarnation: incarnation, strategy: strategy))

@@ -77,6 +77,11 @@ public protocol ClientStore: Sendable {
 
   /// Runs an application's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
   func write(_ writes: [ApplicationWrite]) async throws
+
+  func deviceSettings() async throws -> DeviceSettings
+
+  /// Puts these in the place of all that there are.
+  func setDeviceSettings(_ settings: DeviceSettings) async throws
 }
 
 extension ClientStore {

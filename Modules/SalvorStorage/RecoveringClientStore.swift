@@ -20,23 +20,26 @@ public protocol RecoveringClientStore: ClientStore {
   /// with the keys and digests of the rows of each range that differs.
   func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery]
 
-  /// Requests of an upload under way return to the queue with their IDs, `previous` is P from here on, and the requests'
-  /// versions and the list of commits are cut to `shared`. Nothing else changes.
-  func takeBackUpload(previous: SequenceID?, shared: Int64?) async throws
-
-  /// Makes what is staged the bases, and the rest as the order says; one transaction. Staging is empty then.
+  /// Makes what is staged the bases, and the rest as the order says; one transaction. Staging is empty then, and requests of
+  /// an upload under way wait again, with their IDs.
   ///
   /// A row that the server says it does not have (`lost`): with `absence` lost its base is kept as an archive entry
   /// (`kept`, reason `lost-on-server`); where a request changes it or references it, it becomes a request again, made
-  /// from the base. An unsynced change of a row that the server deleted goes to the archive (`kept`, reason
-  /// `row-deleted`).
+  /// from the base; a request that only deletes such rows goes to the archive (`kept`, reason `row-gone`). An unsynced
+  /// change of a row that the server deleted goes there, too (`kept`, reason `row-deleted`).
   ///
   /// Throws `mass-deletion`, naming the tables, where more than `removedShareMax` of a table's rows would go.
   func recover(_ order: RecoveryOrder) async throws -> RecoveryReport
 
-  /// What `recover` would answer with these payloads staged (download payloads, in order); nothing is changed, and what is
-  /// staged stays.
-  func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport
+  /// Keeps a download payload for the next rehearsal, outside the database: in order.
+  func keepForRehearsal(_ payload: [UInt8]) async throws
+
+  /// What `recover` would answer with the payloads staged that were kept for it; nothing is changed, and what is staged
+  /// stays. The payloads are forgotten.
+  func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport
+
+  /// How many rows only this device has: requests that wait or were refused made them. Writes nothing.
+  func rowsMadeHere() async throws -> Int64
 
   /// Recoveries, newest first.
   func recoveries(limit: Int) async throws -> [RecoveryReport]

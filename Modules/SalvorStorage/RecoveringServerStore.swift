@@ -20,8 +20,12 @@ public protocol RecoveringServerStore: ServerStore {
     -> RangePage
 
   /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.
-  /// False: there is no such remote.
-  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool
+  /// Each demand gets a number that was not given before (`RemoteRecord.resetDemand`) and takes the place of the one before
+  /// it. False: there is no such remote.
+  func demandReset(_ remote: RemoteID) async throws -> Bool
+
+  /// The remote has met this demand. Another one stays. False: there is no such remote.
+  func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool
 
   /// A consistent copy of the whole database while it is in use, checked before this returns. An existing file is refused.
   /// Works without `open`.

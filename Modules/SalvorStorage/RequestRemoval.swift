@@ -119,7 +119,7 @@ public struct RemadeRow: Sendable, Hashable {
 /// What became of each request that was sent again, or that went into one, in the order of the queue.
 public struct RetryReport: Sendable, Hashable {
   public var requests: [RetriedRequest] = []
-  public init() {}
+  public init(requests: [RetriedRequest] = []) { self.requests = requests }
 }
 
 public struct RetriedRequest: Sendable, Hashable {

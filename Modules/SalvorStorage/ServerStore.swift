@@ -141,11 +141,12 @@ public struct RemoteRecord: Sendable, Hashable {
   /// Milliseconds since 1970.
   public var registered: Int64
   public var lastUpload: Int64?
-  /// The operator demands that it recovers.
-  public var isResetDemanded: Bool
+  /// The operator's demand that it recovers, by its number; nil: there is none.
+  public var resetDemand: Int64?
+  public var isResetDemanded: Bool { resetDemand != nil }
   public init(
     id: RemoteID, principal: String, isBlocked: Bool, isDeleted: Bool, sequence: SequenceID?, registered: Int64,
-    lastUpload: Int64?, isResetDemanded: Bool = false
+    lastUpload: Int64?, resetDemand: Int64? = nil
   ) {
     self.id = id
     self.principal = principal
@@ -154,7 +155,7 @@ public struct RemoteRecord: Sendable, Hashable {
     self.sequence = sequence
     self.registered = registered
     self.lastUpload = lastUpload
-    self.isResetDemanded = isResetDemanded
+    self.resetDemand = resetDemand
   }
 }
 

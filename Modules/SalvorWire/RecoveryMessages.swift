@@ -25,11 +25,13 @@ public struct RecoveryFacts: Sendable, Hashable {
   public var selfServiceRemoteDeletion: Bool
   /// Destructive differences of the schemas, each named; empty: additive or none.
   public var differences: [String]
+  /// Names the operator's demand for a reset that this remote has not met yet; nil: there is none.
+  public var demand: Int64?
 
   public init(
     token: String, server: ServerID, incarnation: IncarnationID, principal: String, reason: RecoveryReason?,
     shared: Commit?, trimmed: Int64, head: Commit, stored: SequenceID?, scopes: [String: String], rows: Int64,
-    clientRecoveryEnabled: Bool, selfServiceRemoteDeletion: Bool, differences: [String]
+    clientRecoveryEnabled: Bool, selfServiceRemoteDeletion: Bool, differences: [String], demand: Int64? = nil
   ) {
     self.token = token
     self.server = server
@@ -45,6 +47,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     self.clientRecoveryEnabled = clientRecoveryEnabled
     self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.differences = differences
+    self.demand = demand
   }
 
   public var json: JSONValue {
@@ -57,7 +60,7 @@ public struct RecoveryFacts: Sendable, Hashable {
         "scopes": .object(scopes.sorted { $0.key < $1.key }.map { .init($0.key, .string($0.value)) }),
         "rows": .integer(rows), "clientRecoveryEnabled": .bool(clientRecoveryEnabled),
         "selfServiceRemoteDeletion": .bool(selfServiceRemoteDeletion),
-        "differences": .array(differences.map(JSONValue.string)),
+        "differences": .array(differences.map(JSONValue.string)), "demand": demand.map(JSONValue.integer) ?? .null,
       ]
     ]
   }
@@ -81,6 +84,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     clientRecoveryEnabled = json["clientRecoveryEnabled"]?.bool ?? true
     selfServiceRemoteDeletion = json["selfServiceRemoteDeletion"]?.bool ?? false
     differences = try json.array("differences").compactMap(\.string)
+    demand = json["demand"]?.integer
   }
 
   private static func commit(_ json: JSONValue?) throws(SalvorError) -> Commit? {

@@ -213,8 +213,12 @@ actor ServerWriter {
     return try transaction(durable: true) { try $0.book.delete(remote, block: block, now: now) }
   }
 
-  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
-    try transaction(durable: true) { try $0.book.demandReset(remote, isDemanded) }
+  func demandReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
+    try transaction(durable: true) { try $0.book.demandReset(remote, demand: demand) }
+  }
+
+  func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
+    try transaction(durable: true) { try $0.book.settleReset(remote, demand: demand) }
   }
 
   func ask<Answer>(

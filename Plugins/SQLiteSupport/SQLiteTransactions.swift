@@ -26,6 +26,13 @@ extension SQLiteConnection {
     }
   }
 
+  /// Runs `body` in a transaction that is rolled back however it ends: for an answer that is found by writing.
+  public func rolledBack<Result>(_ body: () throws -> Result) throws -> Result {
+    try execute("BEGIN IMMEDIATE")
+    defer { if isInTransaction { try? execute("ROLLBACK") } }
+    return try body()
+  }
+
   /// Runs `body` in a savepoint: what it wrote is undone where it throws. Outside a transaction it is one.
   public func savepoint<Result>(_ name: String = "salvor", _ body: () throws -> Result) throws -> Result {
     try execute("SAVEPOINT \(quoted(name))")

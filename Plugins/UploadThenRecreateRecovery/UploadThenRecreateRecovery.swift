@@ -32,6 +32,9 @@ public struct UploadThenRecreateRecovery: RecoveryStrategy {
     if incident.reason == .clientRewound {
       return .cannot("the remote ID is in use by whoever went on with it; only a remote ID of its own helps.")
     }
+    if incident.reason == .localCorruption {
+      return .cannot("the file is damaged: what waits in it cannot be uploaded; name recreate for local-corruption.")
+    }
     return .steps([
       .copy, .forget, .upload, .fetch(.everything),
       .apply(.discard, then == .recreate ? .everything : .synchronizedTables),

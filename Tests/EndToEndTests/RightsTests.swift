@@ -90,7 +90,7 @@ import Testing
         ["eu1", "EU"], ["eu2", "EU"], ["us1", "US"],
       ])
     #expect(try scene.place.server.sqlite().rows("SELECT id FROM diary ORDER BY id") == [["d-anna"], ["d-ben"]])
-    let archive = try await scene.anna.salvor("queue", "--errors", "--json", environment: scene.annasEnvironment)
+    let archive = try await scene.anna.salvor("errors", "--json", environment: scene.annasEnvironment)
     #expect(try Set(archive.json["requests"].items.map { $0["reason"].string }) == ["out-of-scope"])
   }
 

@@ -193,7 +193,7 @@ import Testing
     #expect(try await device.salvor("status", "--json").json["inError"] == 1)
     let archive = try device.sqlite().rows(#"SELECT * FROM salvor_error_archive"#)
     #expect(archive.count == 1)
-    let queue = try await device.salvor("queue", "--errors", "--json").json["requests"].items
+    let queue = try await device.salvor("errors", "--json").json["requests"].items
     #expect(queue.map { $0["reason"].string } == ["server-maintained"])
     #expect(queue.map { $0["state"].string } == ["refused"])
   }

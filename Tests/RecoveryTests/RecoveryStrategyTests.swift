@@ -6,6 +6,7 @@ import RecoverUnsyncedChangesRecovery
 import RecreateRecovery
 import SalvorContracts
 import SalvorRecovery
+import SalvorStorage
 import Testing
 import UploadThenRecreateRecovery
 
@@ -39,12 +40,13 @@ private let gate = Gate()
 private let isLong = ProcessInfo.processInfo.environment["SALVOR_LONG_TESTS"] == "1"
 
 private func run(
-  _ rule: RecoveryStrategyContract.Case, _ name: String, _ stores: StorePairSubject, placeStride: Int = 1
+  _ rule: RecoveryStrategyContract.Case, _ name: String, _ stores: StorePairSubject, placeStride: Int = 1,
+  damage: @escaping @Sendable (any RecoveringClientStore) throws -> Void
 ) async throws {
   let strategy = try #require(strategies[name])
   await gate.enter()
   do {
-    try await rule.run(RecoverySubject(strategy, stores: stores, placeStride: placeStride))
+    try await rule.run(RecoverySubject(strategy, stores: stores, placeStride: placeStride, damage: damage))
   } catch {
     await gate.leave()
     throw error
@@ -57,14 +59,14 @@ private func run(
   /// SALVOR_LONG_TESTS=1, or `salvor contract recovery-strategy NAME`, tries every one.
   @Test("RecoveryStrategyContract on SQLite", arguments: strategies.keys.sorted(), RecoveryStrategyContract.cases)
   func keepsTheContract(_ name: String, _ rule: RecoveryStrategyContract.Case) async throws {
-    try await run(rule, name, sqliteStores, placeStride: isLong ? 1 : 8)
+    try await run(rule, name, sqliteStores, placeStride: isLong ? 1 : 8, damage: overwriteFile)
   }
 
   @Test(
     "RecoveryStrategyContract on the specification", arguments: strategies.keys.sorted(),
     RecoveryStrategyContract.cases)
   func keepsTheContractInMemory(_ name: String, _ rule: RecoveryStrategyContract.Case) async throws {
-    try await run(rule, name, memoryStores, placeStride: isLong ? 1 : 2)
+    try await run(rule, name, memoryStores, placeStride: isLong ? 1 : 2, damage: damageMemory)
   }
 
   /// The case that was written for each fault.
@@ -77,6 +79,8 @@ private func run(
     .saysNothing: "a plan recovers or waits at its end, and applies nothing that was not fetched",
     .neverApplies: "a plan recovers or waits at its end, and applies nothing that was not fetched",
     .waitsInstead: "a restored server is recovered from, or a person is asked",
+    .claimsToLoseSettings: "operator-requested: recovers as declared, or says why it cannot",
+    .trustsDamagedFiles: "a damaged file is made anew whole, or left to a person",
   ]
 
   @Test("A strategy with a fault breaks the case that was written for it", arguments: BrokenStrategy.Fault.allCases)
@@ -85,7 +89,7 @@ private func run(
     let rule = try #require(RecoveryStrategyContract.cases.first { $0.name == name })
     let broken = BrokenStrategy(RecoverUnsyncedChangesRecovery(), fault)
     await #expect(throws: ContractFailure.self) {
-      try await rule.run(RecoverySubject(broken, stores: memoryStores))
+      try await rule.run(RecoverySubject(broken, stores: memoryStores, damage: damageMemory))
     }
   }
 }

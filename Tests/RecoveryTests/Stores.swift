@@ -4,6 +4,7 @@ import SQLiteClientStore
 import SQLiteServerStore
 import SalvorContracts
 import SalvorStorage
+import Testing
 
 /// A directory of one database and what stands beside it, in memory where the system has such a file system; removed when
 /// nobody has the database any more.
@@ -34,6 +35,15 @@ let sqliteStores = StorePairSubject(
     let folder = try Folder()
     return { SQLiteServerStore(SQLiteServerStore.Options(path: folder.path("consolidated.db"), durability: .normal)) }
   })
+
+@Sendable func overwriteFile(of store: any RecoveringClientStore) throws {
+  for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: store.location + suffix) }
+  try Data(repeating: 0x2E, count: 20_000).write(to: URL(fileURLWithPath: store.location))
+}
+
+@Sendable func damageMemory(of store: any RecoveringClientStore) throws {
+  try #require(store as? MemoryClientStore).damage()
+}
 
 let memoryStores = StorePairSubject(
   client: StoreSubject {

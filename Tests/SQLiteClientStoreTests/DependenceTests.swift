@@ -145,11 +145,34 @@ import Testing
 }
 
 extension SQLiteClientStore {
+  /// The index that was kept has every change of the log, and no other.
+  private func compareIndex(_ context: StoreContext) throws {
+    let index = try LogIndex(context)
+    var wanted: [RowRef: [Int64]] = [:]
+    try context.connection.query(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE op IN \(StoreContext.changeOperations) ORDER BY seq"
+    ) { row in
+      let entry = try context.catalog.entry(from: row)
+      let table = try #require(context.catalog.table(number: entry.table))
+      wanted[RowRef(table: entry.table, key: entry.key(table)), default: []].append(entry.seq)
+      return true
+    }
+    var found: [RowRef: [Int64]] = [:]
+    for table in context.catalog.tables {
+      try index.eachRow(of: table) { key in
+        found[RowRef(table: table.number, key: key)] = try index.entries(table, key).map(\.seq)
+      }
+    }
+    #expect(found == wanted)
+    #expect(index.tables == Set(wanted.keys.map(\.table)))
+  }
+
   /// Compares both for every request; answers how many there were.
   func compareDependence() throws -> Int {
     let context = try opened()
     return try context.connection.transaction {
       try RequestSorting(context).sort()
+      try compareIndex(context)
       let all = try FullDependence(context)
       let lookup = try DependenceLookup(context)
       for (place, request) in all.requests.enumerated() {

@@ -76,7 +76,7 @@ import Testing
       tables: [Table("note", primaryKey: ["id"], columns: [Column("id", .text), Column("stars", .integer)])])
     let config = SyncConfig(schema)
     let order = order(bench, .synchronizedTables, config: config)
-    let rehearsed = try await bench.store.rehearse(order, staged: [])
+    let rehearsed = try await bench.store.rehearse(order)
     // The rehearsal left the tables as they were.
     #expect(try bench.read("SELECT * FROM note") == [["a", "1", "mine"]])
     #expect(try await bench.requests([.queued]) == ["queued update a"])

@@ -179,28 +179,26 @@ import Testing
   }
 
   @Test(
-    "A reset can be demanded and taken back, also in a database of an earlier version; deleting a remote ID ends it")
+    "A reset can be demanded and met, also in a database of an earlier version; deleting a remote ID ends it")
   func reset() async throws {
     let desk = try await ServerDesk(schema)
     let remote = try await desk.device().remote
     await desk.store.close()
     try desk.other().execute("ALTER TABLE salvor_remote DROP COLUMN reset")
     try await desk.restart()
-    func isDemanded() async throws -> Bool? {
-      try await desk.store.remotes().first { $0.id == remote }?.isResetDemanded
-    }
-    #expect(try await isDemanded() == false)
-    #expect(try await desk.store.demandReset(remote, true))
-    #expect(try await isDemanded() == true)
+    func demand() async throws -> Int64? { try await desk.store.remotes().first { $0.id == remote }?.resetDemand }
+    #expect(try await demand() == nil)
+    #expect(try await desk.store.demandReset(remote))
+    let first = try #require(try await demand())
     try await desk.restart()
-    #expect(try await isDemanded() == true)
-    #expect(try await desk.store.demandReset(remote, false))
-    #expect(try await isDemanded() == false)
-    _ = try await desk.store.demandReset(remote, true)
+    #expect(try await demand() == first)
+    #expect(try await desk.store.settleReset(remote, demand: first))
+    #expect(try await demand() == nil)
+    _ = try await desk.store.demandReset(remote)
     _ = try await desk.store.deleteRemote(remote, block: false)
-    #expect(try await isDemanded() == false)
-    #expect(try await desk.store.demandReset(remote, true) == false)
-    #expect(try await desk.store.demandReset(RemoteID(from: SystemRandom()), true) == false)
+    #expect(try await demand() == nil)
+    #expect(try await desk.store.demandReset(remote) == false)
+    #expect(try await desk.store.demandReset(RemoteID(from: SystemRandom())) == false)
   }
 
   @Test("A restored database says so at each start until it has a new commit")

@@ -105,6 +105,41 @@ struct RecoveryEngineTests {
     #expect(try await a.open().recoveryPlan().reason == nil)
   }
 
+  @Test("a plan right after an edit writes nothing into the file", arguments: ["recover-unsynced-changes", "recreate"])
+  func planAfterAnEdit(strategy: String) async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"\(strategy)\"")
+    await a.close()
+    try await a.write("UPDATE site SET name = 'edited' WHERE id = 's2'", "DELETE FROM site WHERE id = 's4'")
+    let watcher = try SQLiteConnection(a.path)
+    let before = try watcher.integer("PRAGMA data_version")
+    let plan = try await a.open().recoveryPlan()
+    #expect(plan.strategy == strategy)
+    await a.close()
+    #expect(try watcher.integer("PRAGMA data_version") == before)
+    watcher.close()
+    #expect(try await a.sync().outcome == .recovered)
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("recover with a wrong token, or without one, does nothing and says that a recovery is required")
+  func wrongToken() async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"")
+    _ = try await a.sync()
+    let before = try a.rows("site")
+    let status = try await a.open().status().recovery
+    for token in ["wrong", nil] {
+      let report = try await a.open().recover(strategy: "recreate", token: token)
+      #expect(report.exitCode == 2)
+      #expect(report.outcome == .recoveryRequired)
+      #expect(report.error?.code == .usage)
+      #expect(report.recovery?.reason == .serverRestored)
+    }
+    #expect(try a.rows("site") == before)
+    #expect(try await a.open().status().recovery == status)
+    await fleet.stop()
+  }
+
   @Test("upload-then-recreate waits for the administrator, uploads everything, and recreates")
   func uploadThenRecreate() async throws {
     for selfService in [false, true] {
@@ -248,6 +283,44 @@ struct RecoveryEngineTests {
       #expect(try await a.sync().error == nil)
       #expect(try fleet.serverRows("site").count == 2)
     }
+  }
+
+  @Test("an additive schema change is adopted by a recovery in place, and a plan says that it comes first")
+  func additiveChange() async throws {
+    let (fleet, a) = try await badDay()
+    await fleet.stop()
+    let connection = try fleet.serverConnection()
+    try connection.execute("ALTER TABLE site ADD COLUMN phone TEXT")
+    connection.close()
+    fleet.schemaText = fleet.schemaText.replacing(
+      "seats: \"integer = 0\"", with: "seats: \"integer = 0\", phone: \"text?\"")
+    try await fleet.start()
+    try fleet.serverConnection().execute("UPDATE site SET phone = '555' WHERE id = 's3'")
+    #expect(try await a.open().recoveryPlan().notes.count == 1)
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    try await a.sync()
+    try fleet.expectEqual(tables, [a])
+    #expect(try a.rows("site").first { $0[0] == "s3".value }?[4] == "555".value)
+    #expect(try fleet.serverRows("site").contains { $0[0] == "mine".value })
+  }
+
+  @Test("a damaged file that no strategy is named for: a person is told, and nothing is touched")
+  func unhandledCorruption() async throws {
+    let told = Box<RecoveryReason>()
+    let (fleet, a) = try await badDay { configuration in
+      configuration.recovery.manualClientResetHandler = { told.append($0.reason) }
+    }
+    await a.close()
+    for suffix in ["-wal", "-shm"] { removeFile(a.path + suffix) }
+    try writeText(String(repeating: "this is no database. ", count: 1000), to: a.path)
+    let report = try await a.sync()
+    #expect(report.exitCode == 5)
+    #expect(report.outcome == .recoveryRequired)
+    #expect(report.error?.code == .storageCorrupt)
+    #expect(report.notices.contains { $0.contains("--strategy recreate") })
+    #expect(told.values == [.localCorruption])
+    await fleet.stop()
   }
 
   @Test("a damaged file: recreate, where it is named for local-corruption, sets it aside and makes a new one")

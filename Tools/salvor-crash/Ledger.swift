@@ -63,34 +63,20 @@ struct Ledger {
     return try newest.sorted { $0.key < $1.key }.compactMap { id, entry in
       let found = try server.scalar("SELECT body FROM \(entry.table) WHERE id = ?1", .text(id))
       if found?.string == entry.body { return nil }
-      // An accepted delete that a restore undoes before this strategy has fetched leaves no trace
-      // (docs/internals, where things stand).
-      if entry.body == nil, Place.strategies[entry.device] == "upload-then-recreate" { return nil }
       if try isAccountedFor(id, entry, devices[entry.device]) { return nil }
       return
         "\(entry.table) \(id) of device \(entry.device): \(entry.body ?? "deleted"); the server has \(found?.string ?? "none")"
     }
   }
 
-  /// In the archive; or a delete that a recovery settled because the server had lost the row: it is in its report, and a
-  /// later restore to a newer copy may bring the row back.
   private func isAccountedFor(_ id: String, _ entry: Entry, _ device: SQLiteConnection) throws -> Bool {
-    let isArchived = try device.integer(
+    try device.integer(
       """
       SELECT 1 FROM salvor_error_archive
       WHERE "table" = ?1 AND ("key" = ?2 OR instr(CAST("key" AS TEXT), '"' || ?2 || '"') > 0)
         AND (state IN ('refused', 'blocked')
           OR CASE WHEN ?3 IS NULL THEN operation = 'delete' ELSE instr(CAST("after" AS TEXT), ?3) > 0 END)
-      """, .text(entry.table), .text(id), entry.body.map { .text($0) } ?? .null)
-    if isArchived != nil { return true }
-    guard entry.body == nil else { return false }
-    return try device.integer(
-      """
-      SELECT 1 FROM salvor_recovery_item
-      WHERE json_extract(item, '$.fate') = 'merged' AND json_extract(item, '$.reason') = 'row-gone'
-        AND json_extract(item, '$.operation') = 'delete' AND json_extract(item, '$.table') = ?1
-        AND json_extract(item, '$.key[0]') = ?2
-      """, .text(entry.table), .text(id)) != nil
+      """, .text(entry.table), .text(id), entry.body.map { .text($0) } ?? .null) != nil
   }
 
   /// Rows that differ between a device and the server, and what SQLite itself finds wrong.

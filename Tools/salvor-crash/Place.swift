@@ -127,14 +127,16 @@ final class Place {
     throw Failure("device \(device) does not become quiet")
   }
 
-  /// A guard asked for a person: the strategy of the configuration runs, by hand.
+  /// A guard asked for a person: the strategy of the configuration runs, by hand, or where it cannot, the standard one.
   private func decide(_ device: Int) throws {
     let status = try JSONValue(parsing: Array(try start(device, "status", "--json").wait().out.utf8))
     guard let token = status["recovery"]?["token"]?.string else {
       throw Failure("device \(device) needs a recovery and has no token: \(status.text)")
     }
-    let strategy = Self.strategies[device]
-    let ended = try start(device, "recover", "--json", "--token", token, "--strategy", strategy).wait()
-    guard ended.code == 0 || ended.code == 6 else { throw Failure("salvor recover: \(ended.out)") }
+    for strategy in [Self.strategies[device], Self.strategies[0]] {
+      let ended = try start(device, "recover", "--json", "--token", token, "--strategy", strategy).wait()
+      if ended.code == 0 || ended.code == 6 { return }
+      guard ended.code == 2, strategy != Self.strategies[0] else { throw Failure("salvor recover: \(ended.out)") }
+    }
   }
 }

@@ -54,6 +54,19 @@ extension SalvorClient {
     return configuration.store
   }
 
+  /// An upload whose outcome is not known yet has had one more try in vain: people are told of one that makes no progress
+  /// (`UploadStatus.stall`). Attempts within one synchronization count as one; a session of another process that is under
+  /// way, or a call that was cancelled, says nothing of the upload.
+  func noteUploadFailure(_ error: SalvorError) async throws {
+    guard error.code != .sessionInUse, error.code != .cancelled,
+      let store = configuration.store as? any RequestKeepingClientStore
+    else { return }
+    let now = configuration.clock.now()
+    try await store.noteUploadFailure(
+      UploadFailure(
+        error: error.code.rawValue, time: now, nextAttempt: error.retryAfterMilliseconds.map { now + $0 }))
+  }
+
   private func keeper() async throws -> any RequestKeepingClientStore {
     guard let store = try await openStore() as? any RequestKeepingClientStore else {
       throw SalvorError(

@@ -77,9 +77,7 @@ extension SalvorClient {
     case .none: return true
     case .required:
       report.outcome = .recoveryRequired
-      report.recovery = RecoverySummary(
-        reason: journal.reason ?? .operatorRequested, strategy: journal.strategy, fellBackFrom: journal.fellBackFrom,
-        report: nil, token: journal.token, backup: journal.backup)
+      report.recovery = RecoverySummary(waiting: journal)
       report.error = SalvorError(
         .recoveryRequired,
         "\(journal.message) This database does not synchronize before it is recovered: salvor recover --token \(journal.token ?? "") --strategy S.",
@@ -161,6 +159,7 @@ extension SalvorClient {
       report.recovery = summary
       report.error = error
       return false
+    case .settled: return true
     }
   }
 
@@ -189,19 +188,34 @@ extension SalvorClient {
       await replaceByHand(error, strategy, progress, &report)
     } catch {
       report.fail(asSalvorError(error))
+      await tellWhatWaits(&report)
     }
     return report
+  }
+
+  /// Whatever went wrong: where a person still has to decide, the report says so.
+  private func tellWhatWaits(_ report: inout SyncReport) async {
+    guard let store = recovering, let journal = try? await RecoveryRun.journal(of: store), journal.state == .required
+    else { return }
+    report.outcome = .recoveryRequired
+    report.recovery = RecoverySummary(waiting: journal)
   }
 
   // MARK: - A damaged file
 
   /// The file cannot be read: where the configuration names a file strategy for `local-corruption`, or a person does, the
-  /// file is set aside and a new one made. False: nothing was touched.
+  /// file is set aside and a new one made. False: nothing was touched, and a person has to decide.
   func replaceDamaged(_ error: SalvorError, strategy: String?, report: inout SyncReport) async throws -> Bool {
     guard let store = recovering, let name = strategy ?? configuration.recovery.reasons[.localCorruption],
       isFileStrategy(name)
     else {
+      report.outcome = .recoveryRequired
       report.recovery = RecoverySummary(reason: .localCorruption, strategy: StrategyChain.manual, fellBackFrom: [])
+      report.notices.append(
+        "salvor recover --strategy recreate sets the damaged file aside and makes a new one; what was not sent stays in the old file."
+      )
+      await configuration.recovery.askPerson(
+        RecoveryConfiguration.ManualReset(error: error, reason: .localCorruption, backup: nil, token: ""))
       return false
     }
     let id = hexadecimal(configuration.random.bytes(8))
@@ -232,7 +246,8 @@ extension SalvorClient {
       reason: .localCorruption, message: "", facts: facts,
       status: ClientStatus(state: state, queued: 0, inError: 0, displaced: 0, kept: 0))
     guard case .steps(let steps) = configuration.recovery.chain[name]?.plan(for: incident) else { return false }
-    return steps.contains { if case .apply(_, let rebuild) = $0 { rebuild != .nothing } else { false } }
+    return !steps.contains(.upload)
+      && steps.contains { if case .apply(_, let rebuild) = $0 { rebuild != .nothing } else { false } }
   }
 
   private func replaceByHand(
@@ -249,6 +264,15 @@ extension SalvorClient {
     } catch {
       report.fail(asSalvorError(error))
     }
+  }
+}
+
+extension RecoverySummary {
+  /// A recovery that waits for a person.
+  init(waiting journal: RecoveryJournal) {
+    self.init(
+      reason: journal.reason ?? .operatorRequested, strategy: journal.strategy, fellBackFrom: journal.fellBackFrom,
+      report: nil, token: journal.token, backup: journal.backup)
   }
 }
 

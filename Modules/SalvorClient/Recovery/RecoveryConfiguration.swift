@@ -21,6 +21,7 @@ public struct RecoveryConfiguration: Sendable {
     public var error: SalvorError
     public var reason: RecoveryReason
     public var backup: String?
+    /// Empty where the file is damaged: there is nothing to go on with, and `recover` takes a strategy alone.
     public var token: String
   }
 
@@ -53,6 +54,11 @@ public struct RecoveryConfiguration: Sendable {
   }
 
   var chain: StrategyChain { StrategyChain(strategies, standard: strategy, byReason: reasons) }
+
+  /// The client's manual handler comes before the error handler; either alone is called.
+  func askPerson(_ reset: ManualReset) async {
+    if let handler = manualClientResetHandler { await handler(reset) } else { await errorHandler?(reset.error) }
+  }
 }
 
 /// How a client reset is handled, for those who come from Realm: `configuration.clientResetMode =

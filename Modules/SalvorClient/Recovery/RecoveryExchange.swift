@@ -158,15 +158,13 @@ struct RecoveryExchange {
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
   }
 
-  /// The recovery is done. False: whether the server has heard it is not known; where it has not, an operator's demand
-  /// stays, and the device recovers once more.
-  mutating func end(_ facts: RecoveryFacts) async -> Bool {
-    guard
-      let response = try? await configuration.request(
-        "POST", "/v1/recovery/\(facts.token)/end", [], counting: &report)
-    else { return false }
+  /// The recovery is done, and the operator's demand that it met, where there was one, is settled. Throws where the server
+  /// may not have heard it.
+  mutating func end(_ facts: RecoveryFacts) async throws {
+    let body: JSONValue = ["demand": facts.demand.map(JSONValue.integer) ?? .null]
+    let response = try await configuration.request(
+      "POST", "/v1/recovery/\(facts.token)/end", body.bytes + [0x0A], counting: &report)
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
-    return true
   }
 
   private mutating func post(_ path: String, _ lines: [JSONValue]) async throws -> ResponseReader {

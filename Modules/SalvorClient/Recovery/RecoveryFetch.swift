@@ -14,13 +14,16 @@ struct RecoveryFetch {
   /// The keys of one question to the store.
   private static let keysMax = 2000
 
-  /// What a row means that the server does not have. In one and the same history it was deleted, and the tombstone is no
-  /// longer kept; in another one it is lost.
-  static func absence(_ reason: RecoveryReason) -> RecoveryOrder.Absence {
-    switch reason {
-    case .historyTrimmed, .operatorRequested: .deleted
-    default: .lost
-    }
+  /// What a row means that the server does not have. Where a commit is shared, the versions tell which rows are lost. Where
+  /// none is, all of them are, but in one and the same history of which this device has seen nothing that the server still
+  /// remembers: there they were deleted, and the tombstones are no longer kept.
+  static func absence(_ incident: Incident) -> RecoveryOrder.Absence {
+    let (facts, state) = (incident.facts, incident.status.state)
+    guard incident.reason == .historyTrimmed || incident.reason == .operatorRequested, facts.shared == nil,
+      state.serverID == facts.server
+    else { return .lost }
+    let newest = state.groups.compactMap { $0.cursor?.number }.max() ?? 0
+    return newest < facts.trimmed ? .deleted : .lost
   }
 
   mutating func run(

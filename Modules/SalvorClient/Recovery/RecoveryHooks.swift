@@ -9,9 +9,7 @@ extension RecoveryRun {
       \.beforeReset, "beforeReset", step: "before-reset", configuration.recovery.beforeReset, before: nil)
     guard let failure else { return }
     await exchange.leave(incident.facts)
-    let attempts = journal.attempts
-    journal = RecoveryJournal(attempts: attempts)
-    try await store.setJournal(attempts.isEmpty ? nil : journal.json.bytes)
+    try await rest(attempts: journal.attempts, demand: nil)
     throw SalvorError(
       .recoveryRequired,
       "beforeReset failed, so the recovery was not begun and nothing was touched: \(failure.message) Correct the hook; the next sync tries again.",

@@ -51,8 +51,8 @@ extension RecoveryFacts {
   }
 }
 
-/// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched into
-/// memory, and the store rehearses.
+/// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched and kept
+/// aside, and the store rehearses.
 struct RecoveryPlanning {
   let configuration: SalvorClient.Configuration
   let store: any RecoveringClientStore
@@ -98,7 +98,10 @@ struct RecoveryPlanning {
       }).first
     else { return plan }
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
-    if rebuild == .nothing || incident.facts.differences.isEmpty {
+    if config != nil, incident.facts.differences.isEmpty {
+      plan.notes.append(
+        "the server's schema has more tables or columns, which are added first: the counts come with them")
+    } else if rebuild == .nothing || incident.facts.differences.isEmpty {
       // What is uploaded before is no loss.
       try await rehearse(plan.sent > 0 ? .keep : requests, &run, incident, config, &exchange, &plan)
     }
@@ -110,46 +113,24 @@ struct RecoveryPlanning {
       counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
       counts.upserts = incident.facts.rows
       counts.deletes = plan.counts.deletes
-      if plan.sent == 0 { counts.deletes += try await rowsMadeHere() }
+      if plan.sent == 0 { counts.deletes += try await store.rowsMadeHere() }
       counts.lost = plan.counts.lost
       plan.counts = counts
     }
     return plan
   }
 
-  /// The rows that only this device has, by requests that a rebuilt database is without.
-  private func rowsMadeHere() async throws -> Int64 {
-    struct Row: Hashable {
-      var table: String
-      var key: Key
-    }
-    var rows: Set<Row> = []
-    var last: RequestID?
-    while true {
-      let page = try await store.requests(
-        in: [.queued, .sent, .unknownOutcome, .refused, .blocked], after: last, limit: 1000)
-      for change in page {
-        let row = Row(table: change.table, key: change.key)
-        switch change.operation {
-        case .insert: rows.insert(row)
-        case .delete: rows.remove(row)
-        case .update: break
-        }
-      }
-      guard let id = page.last?.id, id != last else { return Int64(rows.count) }
-      last = id
-    }
-  }
-
-  /// Fetches what differs into memory and lets the store try, in a transaction that it rolls back.
+  /// Fetches what differs and lets the store try, in a transaction that it rolls back.
   private func rehearse(
     _ requests: RecoveryOrder.Requests, _ run: inout RecoveryRun, _ incident: Incident, _ config: SyncConfig?,
     _ exchange: inout RecoveryExchange, _ plan: inout RecoveryPlan
   ) async throws {
-    var staged: [[UInt8]] = []
+    var bytes: Int64 = 0
+    let store = store
     var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
-    let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { bytes, _ in
-      staged.append(bytes)
+    let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { payload, _ in
+      bytes += Int64(payload.count)
+      try await store.keepForRehearsal(payload)
     }
     exchange = fetching.exchange
     var journal = RecoveryJournal(state: .running, id: "plan")
@@ -157,10 +138,10 @@ struct RecoveryPlanning {
     journal.isByHand = true
     journal.newRemoteID = RemoteID(from: configuration.random)
     let report = try await store.rehearse(
-      run.order(requests, .nothing, incident, starts, groups, journal, config), staged: staged)
+      run.order(requests, .nothing, incident, starts, groups, journal, config))
     plan.counts = report.counts
     plan.rowsToFetch = report.counts.upserts
-    plan.bytes = Int64(staged.reduce(0) { $0 + $1.count })
+    plan.bytes = bytes
   }
 
   private func decide(

@@ -9,6 +9,8 @@ enum RecoveryResult: Sendable {
   case recovered(RecoverySummary)
   /// A person has to decide, or the server's administrator has to act.
   case required(RecoverySummary, SalvorError)
+  /// It was met before: the server had not heard so.
+  case settled
 }
 
 /// One recovery: chooses the strategy, carries its steps out, journals before and after each, and goes on where a crash
@@ -23,8 +25,6 @@ struct RecoveryRun {
   /// What a fetch found, for the apply that follows it.
   private var fetched: (starts: [GroupStart], groups: [GroupState])?
   private var config: SyncConfig?
-  /// The place of this recovery at the server was given back for an upload.
-  private var hasLeft = false
 
   /// The name in reports of what happens without a strategy where only others' commits are gone (semantics 6).
   static let rewind = "rewind"
@@ -60,8 +60,15 @@ struct RecoveryRun {
   ) async throws -> RecoveryResult {
     let (incident, config) = try await incident(reason, message)
     self.config = config
+    if !isByHand, reason == .operatorRequested, journal.state == .none, let demand = journal.demand,
+      demand == incident.facts.demand
+    {
+      try await exchange.end(incident.facts)
+      try await rest(attempts: journal.attempts, demand: nil)
+      return .settled
+    }
     let first = strategy ?? firstStrategy(reason, incident.facts)
-    start(reason, message, isByHand: isByHand)
+    start(incident, isByHand: isByHand)
     return try await choose(from: first, incident)
   }
 
@@ -70,7 +77,7 @@ struct RecoveryRun {
     let message = "The server lost commits that this device has applied; an earlier one is shared."
     let (incident, config) = try await incident(.serverRestored, message)
     self.config = config
-    start(.serverRestored, message, isByHand: false)
+    start(incident, isByHand: false)
     journal.beforeReset = .none
     journal.afterReset = .none
     do {
@@ -82,11 +89,12 @@ struct RecoveryRun {
 
   static let rewindSteps: [RecoveryStep] = [.fetch(.differences), .apply(.keep, .nothing)]
 
-  private mutating func start(_ reason: RecoveryReason, _ message: String, isByHand: Bool) {
+  private mutating func start(_ incident: Incident, isByHand: Bool) {
     journal = RecoveryJournal(
       state: .running, id: hexadecimal(configuration.random.bytes(8)), attempts: journal.attempts)
-    journal.reason = reason
-    journal.message = message
+    journal.reason = incident.reason
+    journal.message = incident.message
+    journal.demand = incident.facts.demand
     journal.isByHand = isByHand
     journal.newRemoteID = RemoteID(from: configuration.random)
     journal.beforeReset = configuration.recovery.beforeReset == nil ? .none : .pending
@@ -166,10 +174,11 @@ struct RecoveryRun {
       throw SalvorError(.storageCorrupt, "The journal of a recovery beside the database names no reason.")
     }
     if let done = try await store.recoveries(limit: 10).first(where: { $0.id == journal.id }) {
-      return .recovered(try await finish(done, incarnation: nil))
+      return .recovered(try await finish(done, incarnation: nil, isHeard: false))
     }
     let (incident, config) = try await incident(reason, journal.message)
     self.config = config
+    journal.demand = incident.facts.demand
     let decision =
       journal.strategy == Self.rewind ? .steps(Self.rewindSteps) : chain[journal.strategy]?.plan(for: incident)
     journal.state = .running
@@ -201,8 +210,9 @@ struct RecoveryRun {
   // MARK: - Carrying out
 
   private mutating func carryOut(
-    _ name: String, _ steps: [RecoveryStep], _ incident: Incident, from first: Int = 0
+    _ name: String, _ steps: [RecoveryStep], _ asked: Incident, from first: Int = 0
   ) async throws -> RecoveryResult {
+    var incident = asked
     journal.strategy = name
     let waits = steps.contains(.wait)
     if !waits { try await runBeforeReset(incident) }
@@ -216,8 +226,8 @@ struct RecoveryRun {
       case .copy: try await copy()
       case .forget:
         if let waiting = try await forget(incident) { return waiting }
-      case .upload: try await upload(incident)
-      case .fetch(let what): try await fetch(what, incident)
+      case .upload: incident = try await upload(incident)
+      case .fetch(let what): fetched = try await fetch(what, incident)
       case .apply(let requests, let rebuild): done = try await apply(requests, rebuild, incident)
       case .wait: return try await wait(incident)
       }
@@ -225,10 +235,9 @@ struct RecoveryRun {
     guard let done else {
       throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
     }
-    // First the server, then the journal: a demand that the server still makes is met again, as the first time.
-    let isHeard = await exchange.end(incident.facts)
-    let isMet = isHeard || incident.reason != .operatorRequested
-    return .recovered(try await finish(done, incarnation: isMet ? incident.facts.incarnation : nil))
+    // First the server, then the journal: it remembers a demand until the server is known to have heard that it was met.
+    let isHeard = (try? await exchange.end(incident.facts)) != nil
+    return .recovered(try await finish(done, incarnation: incident.facts.incarnation, isHeard: isHeard))
   }
 
   private mutating func copy() async throws {
@@ -254,15 +263,25 @@ struct RecoveryRun {
     return .required(summary(nil), SalvorError(.recoveryRequired, message, context: ["remote": id.text]))
   }
 
-  /// Everything that waits, with nothing downloaded.
-  private mutating func upload(_ incident: Incident) async throws {
-    if journal.parting == nil {
-      journal.parting = incident.facts.shared?.number ?? -1
-      try await save()
-    }
-    try await store.takeBackUpload(previous: incident.status.state.previous, shared: parting(incident, journal))
+  /// Everything that waits, put on the server's rows first: what the server lost of its parents is made again and goes with
+  /// it, and what was lost until now is in the archive. A server that is restored after this meets a device that was in
+  /// step with it. Answers with what both sides know then.
+  private mutating func upload(_ incident: Incident) async throws -> Incident {
+    let fetched = try await fetch(.differences, incident)
+    var order = self.order(.keep, .nothing, incident, fetched.starts, fetched.groups, journal, nil)
+    order.id = "\(uploadPrefix)\(try await uploads().count + 1)"
+    order.strategy = Self.rewind
+    exchange.progress(.applying)
+    _ = try await store.recover(order)
     await exchange.leave(incident.facts)
-    hasLeft = true
+    try await send()
+    let (next, config) = try await self.incident(incident.reason, incident.message)
+    self.config = config
+    return next
+  }
+
+  /// Uploads everything that waits, with nothing downloaded.
+  private mutating func send() async throws {
     var session = SyncSession(
       configuration: configuration, progress: exchange.progress, report: exchange.report, downloads: false)
     defer { exchange.report = session.report }
@@ -272,19 +291,24 @@ struct RecoveryRun {
     }
   }
 
-  private mutating func fetch(_ what: RecoveryStep.Fetch, _ incident: Incident) async throws {
-    var facts = incident.facts
-    if hasLeft {
-      let (again, config) = try await self.incident(incident.reason, incident.message)
-      facts = again.facts
-      self.config = config
-    }
+  /// What this recovery has put on the server's rows before its uploads, which have reports of their own.
+  private func uploads() async throws -> [RecoveryReport] {
+    try await store.recoveries(limit: 100).filter { $0.id.hasPrefix(uploadPrefix) }
+  }
+
+  private var uploadPrefix: String { "\(journal.id)-upload-" }
+
+  private mutating func fetch(
+    _ what: RecoveryStep.Fetch, _ incident: Incident
+  ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
+    // What the server's schema has more is added, as by any sync; a rebuild makes its tables from it.
+    if what == .differences, let config, incident.facts.differences.isEmpty { try await store.adopt(config) }
     try await store.discardStaged()
     let download = "recovery-\(journal.id)"
     let store = store
-    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: facts, status: incident.status)
+    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
     defer { exchange = fetching.exchange }
-    fetched = try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
+    return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
     }
   }
@@ -307,19 +331,11 @@ struct RecoveryRun {
     let isNewRemote = rebuild != .nothing || incident.reason == .clientRewound
     return RecoveryOrder(
       id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
-      absence: RecoveryFetch.absence(incident.reason), starts: starts, groups: groups,
-      previous: isNewRemote ? nil : incident.facts.stored, shared: parting(incident, journal),
+      absence: RecoveryFetch.absence(incident), starts: starts, groups: groups,
+      previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
       removedShareMax: journal.isByHand ? nil : Self.removedShareMax, keepsBeforeImages: journal.backup == nil)
-  }
-
-  /// The newest commit that both made before they parted. An upload of this recovery's own makes a newer one, which is not.
-  private func parting(_ incident: Incident, _ journal: RecoveryJournal) -> Int64? {
-    let shared = incident.facts.shared?.number
-    guard let began = journal.parting else { return shared }
-    let number = min(began, shared ?? -1)
-    return number < 0 ? nil : number
   }
 
   // MARK: - Waiting and finishing
@@ -334,18 +350,10 @@ struct RecoveryRun {
       "\(journal.message) A recovery by hand is required: salvor recover --plan --strategy S shows what a strategy would do, salvor recover --token \(journal.token ?? "") --strategy S does it.",
       context: ["reason": incident.reason.rawValue, "token": journal.token ?? ""])
     try await store.setRecoveryRequired(incident.reason, message: journal.message)
-    await callManualHandler(error, incident.reason)
+    await configuration.recovery.askPerson(
+      RecoveryConfiguration.ManualReset(
+        error: error, reason: incident.reason, backup: await backupPath(), token: journal.token ?? ""))
     return .required(summary(nil), error)
-  }
-
-  private func callManualHandler(_ error: SalvorError, _ reason: RecoveryReason) async {
-    if let handler = configuration.recovery.manualClientResetHandler {
-      await handler(
-        RecoveryConfiguration.ManualReset(
-          error: error, reason: reason, backup: await backupPath(), token: journal.token ?? ""))
-    } else if let handler = configuration.recovery.errorHandler {
-      await handler(error)
-    }
   }
 
   func backupPath() async -> String? {
@@ -353,7 +361,14 @@ struct RecoveryRun {
     return try? await store.backups().first { $0.id == id }?.path
   }
 
-  private mutating func finish(_ done: RecoveryReport, incarnation: IncarnationID?) async throws -> RecoverySummary {
+  /// - Parameters:
+  ///   - incarnation: of the server that it recovered from, where that is known.
+  ///   - isHeard: the server knows that the device has recovered.
+  private mutating func finish(
+    _ report: RecoveryReport, incarnation: IncarnationID?, isHeard: Bool
+  ) async throws -> RecoverySummary {
+    var done = report
+    done.counts.lost += try await uploads().reduce(0) { $0 + $1.counts.lost }
     if journal.backup == nil { journal.backup = done.backup }
     try await runAfterReset()
     try await store.setRecoveryRequired(nil, message: "")
@@ -363,9 +378,15 @@ struct RecoveryRun {
     if let incarnation {
       attempts.append(RecoveryJournal.Attempt(incarnation: incarnation.text, strategy: journal.strategy))
     }
-    journal = RecoveryJournal(attempts: attempts)
-    try await store.setJournal(attempts.isEmpty ? nil : journal.json.bytes)
+    try await rest(attempts: attempts, demand: isHeard ? nil : journal.demand)
     return summary
+  }
+
+  /// Nothing is under way.
+  mutating func rest(attempts: [RecoveryJournal.Attempt], demand: Int64?) async throws {
+    journal = RecoveryJournal(attempts: attempts)
+    journal.demand = demand
+    try await store.setJournal(attempts.isEmpty && demand == nil ? nil : journal.json.bytes)
   }
 
   private func prune() async throws {

@@ -35,10 +35,17 @@ extension BrokenClientStore: RecoveringClientStore {
     return try await recovering.recover(falsified(order))
   }
 
-  public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport {
-    guard fault == .rehearsesForReal else { return try await recovering.rehearse(order, staged: staged) }
-    for bytes in staged { try await base.stage(StagedChunk(download: order.id, bytes: bytes, position: "")) }
-    return try await recovering.recover(order)
+  public func keepForRehearsal(_ payload: [UInt8]) async throws {
+    guard fault == .rehearsesForReal else { return try await recovering.keepForRehearsal(payload) }
+    try await base.stage(StagedChunk(download: "rehearsal", bytes: payload, position: ""))
+  }
+
+  public func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport {
+    fault == .rehearsesForReal ? try await recovering.recover(order) : try await recovering.rehearse(order)
+  }
+
+  public func rowsMadeHere() async throws -> Int64 {
+    fault == .countsNoRowsOfItsOwn ? 0 : try await recovering.rowsMadeHere()
   }
 
   public func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
@@ -63,10 +70,6 @@ extension BrokenClientStore: RecoveringClientStore {
     return found.filter { query in
       page.ranges.first { $0.last == query.range?.last }.map { $0.count != Int64(query.keys.count) } ?? true
     }
-  }
-
-  public func takeBackUpload(previous: SequenceID?, shared: Int64?) async throws {
-    if fault != .leavesUploadsUnderWay { try await recovering.takeBackUpload(previous: previous, shared: shared) }
   }
 
   public func recoveries(limit: Int) async throws -> [RecoveryReport] { try await recovering.recoveries(limit: limit) }

@@ -13,7 +13,7 @@ public actor BrokenClientStore: ClientStore {
     // Of recovery.
     case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
     case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
-    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, leavesUploadsUnderWay
+    case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, countsNoRowsOfItsOwn
     case overwritesTheJournal, keepsEveryCopy, restoresNothing
     // Of the queue and the error archive.
     case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
@@ -165,6 +165,10 @@ public actor BrokenClientStore: ClientStore {
   }
 
   public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
+
+  public func deviceSettings() async throws -> DeviceSettings { try await base.deviceSettings() }
+
+  public func setDeviceSettings(_ settings: DeviceSettings) async throws { try await base.setDeviceSettings(settings) }
 
   public func write(_ writes: [ApplicationWrite]) async throws {
     switch fault {

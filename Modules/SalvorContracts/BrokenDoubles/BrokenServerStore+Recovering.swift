@@ -66,8 +66,12 @@ extension BrokenServerStore: RecoveringServerStore {
     return page
   }
 
-  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool {
-    fault == .forgetsDemands ? true : try await recovering.demandReset(remote, isDemanded)
+  public func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool {
+    try await recovering.settleReset(remote, demand: demand)
+  }
+
+  public func demandReset(_ remote: RemoteID) async throws -> Bool {
+    fault == .forgetsDemands ? true : try await recovering.demandReset(remote)
   }
 
   public func backup(to path: String) async throws { try await recovering.backup(to: path) }

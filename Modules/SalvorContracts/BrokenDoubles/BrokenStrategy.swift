@@ -19,6 +19,10 @@ public struct BrokenStrategy: RecoveryStrategy {
     case neverApplies
     /// Declares that it does something, and waits for a person.
     case waitsInstead
+    /// Declares that subscriptions and settings are lost, and keeps them.
+    case claimsToLoseSettings
+    /// Works in place on a file that nobody can read.
+    case trustsDamagedFiles
   }
 
   private let base: any RecoveryStrategy
@@ -36,6 +40,7 @@ public struct BrokenStrategy: RecoveryStrategy {
   public var guarantees: RecoveryGuarantees {
     var guarantees = base.guarantees
     if fault == .claimsToSurviveSchemaChanges { guarantees.survivesSchemaChange = true }
+    if fault == .claimsToLoseSettings { guarantees.settings = .lost }
     return guarantees
   }
 
@@ -43,6 +48,7 @@ public struct BrokenStrategy: RecoveryStrategy {
     var seen = incident
     if fault == .ignoresSchemaChanges { seen.facts.differences = [] }
     if fault == .ignoresTheOperator { seen.facts.clientRecoveryEnabled = true }
+    if fault == .trustsDamagedFiles, seen.reason == .localCorruption { seen.reason = .operatorRequested }
     let decision = base.plan(for: seen)
     guard case .steps(let steps) = decision else { return fault == .saysNothing ? .cannot("") : decision }
     switch fault {

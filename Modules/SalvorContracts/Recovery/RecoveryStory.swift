@@ -22,6 +22,8 @@ struct RecoveryStory: Sendable {
   var acknowledged: [ApplicationWrite] = []
   /// What the server's rows must show: an upload that is applied twice would undo it.
   var standing: [ApplicationWrite] = []
+  /// Deletes of rows that the server has lost: there is nothing left to do, and they are in the archive.
+  var idle: [ApplicationWrite] = []
 }
 
 extension RecoveryWorld {
@@ -36,6 +38,9 @@ extension RecoveryWorld {
     .update("site", ["s4"], ["name": "of another program"]), .delete("site", ["s6"]),
     .insert("site", ["id": "new", "name": "of another program", "city": "Ottawa"]),
   ]
+  /// Chosen before anything happens.
+  static let settings = DeviceSettings(
+    settings: ["city": "Guelph"], subscriptions: ["site": ["city": "Guelph", "seats": 40]])
   private static let overwrite = ApplicationWrite.update("site", ["s2"], ["seats": 1000])
 
   private static func rows(_ sites: Range<Int>) -> [ApplicationWrite] {
@@ -50,6 +55,7 @@ extension RecoveryWorld {
     var story = RecoveryStory(reason: reason, work: work)
     try await server.write(Self.rows(0..<10))
     try await write([.insert("draft", ["id": "d1", "body": "never leaves the device"])])
+    try await device.setDeviceSettings(Self.settings)
     try await syncs()
     try await write([.update("site", ["s0"], ["seats": 1])])
     try await syncs()
@@ -67,25 +73,50 @@ extension RecoveryWorld {
       try await wait(&story)
       try await overwriteWhatWasSent(&story)
       try await changeSchema()
-    case .operatorRequested, .localCorruption:
+    case .operatorRequested: try await tellDemanded(&story)
+    case .localCorruption:
       try await wait(&story)
       try await server.write(Self.others)
-      try await overwriteWhatWasSent(&story)
-      try await demandReset()
     }
     return story
+  }
+
+  private func tellDemanded(_ story: inout RecoveryStory) async throws {
+    try await copyServer()
+    let late = ApplicationWrite.insert("site", ["id": "late", "name": "acknowledged after the copy", "city": "Guelph"])
+    try await write([late])
+    try await syncs()
+    try await wait(&story)
+    try await server.write(Self.others)
+    try await overwriteWhatWasSent(&story)
+    try await demandReset()
+    story.acknowledged.append(late)
   }
 
   private func tellRestored(_ story: inout RecoveryStory) async throws {
     try await copyServer()
     let lost = ApplicationWrite.insert("site", ["id": "lost", "name": "acknowledged, then lost", "city": "Guelph"])
-    try await write([lost, .update("site", ["s1"], ["seats": 2])])
+    let doomed = ApplicationWrite.insert(
+      "site", ["id": "doomed", "name": "acknowledged, lost, deleted", "city": "Ajax"])
+    try await write([lost, doomed, .update("site", ["s1"], ["seats": 2])])
     try await syncs()
     try await server.write([.insert("site", ["id": "gone", "name": "downloaded, then lost", "city": "Guelph"])])
     try await syncs()
     try await wait(&story)
-    try await restoreServer()
     story.acknowledged += [lost, .insert("site", ["id": "gone", "name": "downloaded, then lost"])]
+    if story.work == .nothing {
+      story.acknowledged.append(doomed)
+    } else {
+      // On what is about to be lost: a child of it, a change of it, a delete of it.
+      let work: [ApplicationWrite] = [
+        .insert("visit", ["id": "v2", "site_id": "gone", "note": "of a lost site"]),
+        .update("site", ["lost"], ["seats": 3]),
+      ]
+      story.idle = [.delete("site", ["doomed"])]
+      try await write(work + story.idle)
+      story.unsynced += work
+    }
+    try await restoreServer()
   }
 
   private func tellRewound(_ story: inout RecoveryStory) async throws {

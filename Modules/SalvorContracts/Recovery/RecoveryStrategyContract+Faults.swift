@@ -25,7 +25,7 @@ extension RecoveryStrategyContract {
     Case("the server is restored again before every request", rule: "semantics 9, guards: a new restore is not a cycle")
     {
       subject in
-      try await strike(subject, [.serverRestored]) { .restoreServer($0) }
+      try await strike(subject, [.serverRestored, .operatorRequested]) { .restoreServer($0) }
     },
   ]
 
@@ -92,6 +92,7 @@ extension RecoveryStrategyContract {
       var isRestored = false
       if case .restoreServer = blow { isRestored = hasStruck }
       try await world.expectRecovered(story, mayBeLostAgain: isRestored)
+      if reason == .operatorRequested, !isRestored { try await world.expectOneRecovery(reason) }
     }
     return hasStruck
   }

@@ -49,24 +49,41 @@ extension RecoveryStrategyContract {
         }
       }
     },
+    Case("a damaged file is made anew whole, or left to a person", rule: "semantics 9, local-corruption") { subject in
+      try each { incident in
+        guard incident.reason == .localCorruption, case .steps(let steps) = subject.strategy.plan(for: incident),
+          steps.last != .wait
+        else { return }
+        try expect(makesAnew(steps), "a plan of \(steps.map(\.name)) needs what a damaged file held")
+      }
+    },
   ]
+
+  /// Nothing of the old database is needed for these steps.
+  static func makesAnew(_ steps: [RecoveryStep]) -> Bool {
+    guard case .apply(_, let rebuild) = steps.last else { return false }
+    return rebuild != .nothing && !steps.contains(.upload)
+  }
 
   /// Every reason, with and without the server's consent, with and without a destructive difference.
   private static func each(_ body: (Incident) throws -> Void) throws {
-    let random = SystemRandom()
     for reason in RecoveryReason.allCases {
       for (hasConsent, differences) in [(true, []), (false, []), (true, ["table a: dropped or renamed"])] {
-        let facts = RecoveryFacts(
-          token: "t", server: ServerID(from: random), incarnation: IncarnationID(from: random), principal: "anna",
-          reason: reason, shared: nil, trimmed: 0, head: Commit(number: 7, id: CommitID(from: random)),
-          stored: SequenceID(from: random), scopes: [:], rows: 10, clientRecoveryEnabled: hasConsent,
-          selfServiceRemoteDeletion: false, differences: differences)
-        let state = ClientState(remoteID: RemoteID(from: random), principal: "anna")
-        try body(
-          Incident(
-            reason: reason, message: "of the suite", facts: facts,
-            status: ClientStatus(state: state, queued: 2, inError: 1, displaced: 0, kept: 0)))
+        try body(incident(reason, hasConsent: hasConsent, differences: differences))
       }
     }
+  }
+
+  static func incident(_ reason: RecoveryReason, hasConsent: Bool = true, differences: [String] = []) -> Incident {
+    let random = SystemRandom()
+    let facts = RecoveryFacts(
+      token: "t", server: ServerID(from: random), incarnation: IncarnationID(from: random), principal: "anna",
+      reason: reason, shared: nil, trimmed: 0, head: Commit(number: 7, id: CommitID(from: random)),
+      stored: SequenceID(from: random), scopes: [:], rows: 10, clientRecoveryEnabled: hasConsent,
+      selfServiceRemoteDeletion: false, differences: differences)
+    let state = ClientState(remoteID: RemoteID(from: random), principal: "anna")
+    return Incident(
+      reason: reason, message: "of the suite", facts: facts,
+      status: ClientStatus(state: state, queued: 2, inError: 1, displaced: 0, kept: 0))
   }
 }

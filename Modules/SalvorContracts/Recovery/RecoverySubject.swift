@@ -10,12 +10,18 @@ public struct RecoverySubject: Sendable {
   /// The client's stores recover (`RecoveringClientStore`). The server's recover, too, and give databases that go back in
   /// time (`StoreSubject.makeRestorable`).
   public var stores: StorePairSubject
+  /// Makes the database of a closed client's store one that nobody can read any more (`local-corruption`).
+  public var damage: @Sendable (any RecoveringClientStore) async throws -> Void
   /// Of the places where a recovery can be struck, one in so many is; 1: all of them are.
   public var placeStride: Int
 
-  public init(_ strategy: any RecoveryStrategy, stores: StorePairSubject, placeStride: Int = 1) {
+  public init(
+    _ strategy: any RecoveryStrategy, stores: StorePairSubject, placeStride: Int = 1,
+    damage: @escaping @Sendable (any RecoveringClientStore) async throws -> Void
+  ) {
     self.strategy = strategy
     self.stores = stores
+    self.damage = damage
     self.placeStride = placeStride
   }
 }

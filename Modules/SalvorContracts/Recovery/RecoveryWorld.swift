@@ -99,7 +99,7 @@ actor RecoveryWorld {
 
   func demandReset() async throws {
     let remote = try await device.status().state.remoteID
-    try expect(try await server.demandReset(remote, true), "the server does not know the device")
+    try expect(try await server.demandReset(remote), "the server does not know the device")
   }
 
   /// What `salvor remotes delete` does.
@@ -110,7 +110,7 @@ actor RecoveryWorld {
 
   // MARK: - The device
 
-  private func startDevice(_ base: any RecoveringClientStore) async throws {
+  private func startDevice(_ base: any RecoveringClientStore, opens: Bool = true) async throws {
     device = base
     var strategies = [subject.strategy]
     if subject.strategy.name != StrategyChain.manual { strategies.append(WaitingStrategy()) }
@@ -123,7 +123,14 @@ actor RecoveryWorld {
         transport: StruckTransport(world: self, strikes: strikes), limits: limits,
         recovery: RecoveryConfiguration(strategies: strategies, strategy: subject.strategy.name, reasons: reasons),
         clock: clock))
-    try await client.open()
+    if opens { try await client.open() }
+  }
+
+  /// Nobody can read the device's database any more, and its process is started anew.
+  func damageDevice() async throws {
+    await client.close()
+    try await subject.damage(device)
+    try await startDevice(Self.recovering(try await openDevice()), opens: false)
   }
 
   /// As a killed process leaves it, and started anew: nothing in memory goes on.

@@ -136,6 +136,8 @@ actor StruckStore: RecoveringClientStore {
   }
   func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
   func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
+  func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
+  func setDeviceSettings(_ settings: DeviceSettings) async throws { try await write().setDeviceSettings(settings) }
 
   func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
     try await read().recoveryStarts(shared: shared, trimmed: trimmed)
@@ -148,13 +150,10 @@ actor StruckStore: RecoveringClientStore {
   func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery] {
     try await read().differences(from: page, after: after, of: table)
   }
-  func takeBackUpload(previous: SequenceID?, shared: Int64?) async throws {
-    try await write().takeBackUpload(previous: previous, shared: shared)
-  }
   func recover(_ order: RecoveryOrder) async throws -> RecoveryReport { try await write().recover(order) }
-  func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) async throws -> RecoveryReport {
-    try await read().rehearse(order, staged: staged)
-  }
+  func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
+  func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
+  func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }
   func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
   func recoveryItems(_ id: String, after place: Int64, limit: Int) async throws -> [RecoveryItem] {
     try await read().recoveryItems(id, after: place, limit: limit)

@@ -256,12 +256,64 @@ extension ClientStoreContract {
       try await bench.download(full: ["note"], rows: [("note", ["n2", "b", .null])])
       try await bench.download(rows: [("note", ["n1", "a", "x"])])
       try await bench.write(.delete("note", ["n1"]), .update("note", ["n2"], ["title": "mine"]))
+      let id = try await bench.queued()[0].id
       let report = try await bench.recover(Recovered(shared: 1, departed: [("note", .lost, ["n1"])]))
       try await bench.expectRows("note", [["n2", "mine", .null]])
-      try await bench.expectArchive([])
-      try expectEqual([report.counts.kept, report.counts.merged, report.counts.lost], [1, 1, 0], "kept, merged, lost")
-      try await bench.expectItems(["merged delete note [n1]", "kept update note [n2]"])
+      // A newer copy of the server may bring the row back: the delete is not forgotten.
+      try await bench.expectArchive(["kept row-gone delete note [n1] [id=n1, title=a, body=x] > []"])
+      try expectEqual(try await bench.archived().map(\.id), [id], "the entry's ID")
+      try expectEqual(
+        [report.counts.kept, report.counts.merged, report.counts.discarded, report.counts.lost], [1, 0, 1, 0],
+        "kept, merged, discarded, lost")
+      try await bench.expectItems(["discarded delete note [n1]", "kept update note [n2]"])
       try expectChanges(try await bench.upload(), [#"update note ["title"] [n2, b, mine]"#])
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: an own delete is kept that the server forgot with its row",
+      rule: "semantics 6, Lost is not deleted; 10"
+    ) { bench in
+      for rebuild in [RecoveryOrder.Rebuild.nothing, .everything] {
+        var other = try await ClientBench(bench.subject, bench.schema)
+        try await other.download(full: ["note"], rows: [])
+        try await other.download(rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null])])
+        try await other.write(.delete("note", ["n1"]))
+        try await other.commitUpload()
+        try await other.download(departed: [("note", .deleted, ["n2"])])
+        let report = try await other.recover(
+          Recovered(
+            requests: rebuild == .nothing ? .keep : .discard, rebuild: rebuild, shared: 1,
+            full: rebuild == .nothing ? [] : ["note"],
+            departed: rebuild == .nothing ? [("note", .lost, ["n1"]), ("note", .lost, ["n2"])] : []))
+        // Its values are not known any more. What others deleted is theirs.
+        try await other.expectArchive(["kept lost-on-server delete note [n1] [] > []"])
+        try expectEqual(report.counts.lost, 1, "lost")
+        await other.close()
+      }
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: a delete is remembered when the tables come whole, until the row comes again",
+      rule: "semantics 6, Lost is not deleted; 10"
+    ) { bench in
+      try await bench.download(
+        full: ["note"],
+        rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null]), ("note", ["n3", "c", .null])])
+      try await bench.write(.delete("note", ["n1"]), .delete("note", ["n3"]))
+      try await bench.commitUpload()
+      // Everything is made anew from the same server, on which n3 is there again.
+      try await bench.recover(
+        Recovered(
+          requests: .discard, rebuild: .everything, shared: 2, id: "anew", full: ["note"],
+          rows: [("note", ["n2", "b", .null]), ("note", ["n3", "again", .null])]))
+      // It was put back to before the deletes.
+      try await bench.recover(
+        Recovered(
+          shared: 1, id: "restored", compared: ["default"],
+          rows: [("note", ["n1", "a", "x"]), ("note", ["n3", "c", .null])]))
+      try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", .null], ["n3", "c", .null]])
+      try await bench.expectArchive([
+        "kept lost-on-server delete note [n1] [id=n1, title=a, body=x] > []",
+        "kept lost-on-server update note [n3] [title=c] > [title=again]",
+      ])
     },
     recovering(
       ContractSchemas.inspections, "recovery: lost parents of a row with a change are made again, up to the root",

@@ -71,31 +71,6 @@ extension ClientStoreContract {
       try await bench.expectChanged(starts(first, first), limit: 100, [["b", "b1"]])
     },
     recovering(
-      ContractSchemas.notes(), "recovery takes an upload back without touching anything else",
-      rule: "RecoveringClientStore.swift, takeBackUpload"
-    ) { bench in
-      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
-      try await bench.download()
-      try await bench.write(.update("note", ["n1"], ["title": "mine"]), .insert("note", ["id": "n2", "title": "b"]))
-      let sent = try await bench.begin()
-      await bench.store.endSession()
-      let before = try await bench.store.status()
-      let stored = SequenceID(from: SystemRandom())
-      try await bench.recovering.takeBackUpload(previous: stored, shared: 1)
-      let after = try await bench.store.status()
-      try expectEqual(after.state.previous, stored, "P")
-      try expect(after.state.current == nil && !after.state.isOlderThanIdentityFile, "C, and the identity file")
-      try expectEqual(after.state.groups, before.state.groups, "the cursors")
-      try expectEqual(after.queued, 2, "the queue")
-      try await bench.expectRows("note", [["n1", "mine", .null], ["n2", "b", .null]])
-      try expectEqual(try await bench.store.history().commits.map(\.number), [1], "the commits")
-      let again = try await bench.begin()
-      let upload = try expectSome(again.session.upload, "an upload")
-      try expect(!upload.isResend && upload.sequence != sent.session.upload?.sequence, "a new upload")
-      try expectEqual(again.changes.map(\.id), sent.changes.map(\.id), "the IDs")
-      try expectEqual(again.changes.map(\.made), [1, 1], "the versions")
-    },
-    recovering(
       ContractSchemas.inspections, "recovery finds the ranges that differ: a row changed, missing, or more",
       rule: "semantics 6, history-trimmed"
     ) { bench in

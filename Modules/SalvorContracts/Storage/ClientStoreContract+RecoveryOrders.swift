@@ -224,7 +224,10 @@ extension ClientStoreContract {
       let bytes = try bench.payload(recovered, head: 2)
       try await bench.store.stage(StagedChunk(download: "under way", bytes: bytes, position: "p"))
       let status = try await bench.store.status()
-      var rehearsed = try await bench.recovering.rehearse(order, staged: [bytes])
+      try await bench.recovering.keepForRehearsal(bytes)
+      var rehearsed = try await bench.recovering.rehearse(order)
+      try expectEqual(
+        try await bench.recovering.rehearse(order).counts.upserts, 0, "the rows written by a rehearsal without payload")
       try expectEqual(try await bench.store.rows(of: "note"), rows, "the rows after the rehearsal")
       try expectEqual(try await bench.queued(), queue, "the queue after the rehearsal")
       try expectEqual(try await bench.store.status(), status, "the status after the rehearsal")
@@ -239,6 +242,40 @@ extension ClientStoreContract {
       try expectEqual(
         [counts.kept, counts.merged, counts.discarded, counts.upserts, counts.deletes, counts.lost],
         [1, 1, 1, 1, 2, 1], "kept, merged, discarded, upserts, deletes, lost")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: subscriptions and settings go only where everything is made anew",
+      rule: "semantics 9, the strategies"
+    ) { bench in
+      var chosen = DeviceSettings(settings: ["old": 1], subscriptions: ["note": ["old": "x"]])
+      try await bench.store.setDeviceSettings(chosen)
+      chosen = DeviceSettings(
+        settings: ["city": "Guelph", "none": .null], subscriptions: ["note": ["city": "Guelph", "stars": 5]])
+      try await bench.store.setDeviceSettings(chosen)
+      try await bench.restart()
+      try expectEqual(try await bench.store.deviceSettings(), chosen, "the settings after a restart")
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.recover(Recovered(shared: 1, id: "in place"))
+      try expectEqual(try await bench.store.deviceSettings(), chosen, "the settings after a recovery in place")
+      try await bench.recover(
+        Recovered(requests: .discard, rebuild: .synchronizedTables, shared: 1, id: "tables", full: ["note"]))
+      try expectEqual(try await bench.store.deviceSettings(), chosen, "the settings when the tables were made anew")
+      try await bench.recover(
+        Recovered(requests: .discard, rebuild: .everything, shared: 1, id: "everything", full: ["note"]))
+      try expectEqual(
+        try await bench.store.deviceSettings(), DeviceSettings(), "the settings when everything was made anew")
+    },
+    recovering(
+      ContractSchemas.notes(), "recovery: rows are counted that only this device has", rule: "semantics 9, Plan"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try expectEqual(try await bench.recovering.rowsMadeHere(), 0, "the rows that only this device has")
+      try await bench.write(
+        .insert("note", ["id": "n3", "title": "c"]), .insert("note", ["id": "n4", "title": "d"]),
+        .update("note", ["n1"], ["title": "mine"]), .update("note", ["n3"], ["title": "mine"]))
+      try await bench.write(.delete("note", ["n2"]), .delete("note", ["n4"]))
+      try await bench.write(.insert("note", ["id": "n2", "title": "again"]))
+      try expectEqual(try await bench.recovering.rowsMadeHere(), 1, "the rows that only this device has")
     },
     recovering(
       ContractSchemas.notes(), "recovery: reports are remembered, newest first, and their lines come in pages",

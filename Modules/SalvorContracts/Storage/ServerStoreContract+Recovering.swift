@@ -70,24 +70,31 @@ extension ServerStoreContract {
       try expectEqual(try await store.rowCount(of: [], for: ServerBench.europe), 0, "no group's rows")
     },
     recovering(
-      ContractSchemas.notes(), "recovery: a reset that the operator demands stays until it is taken back",
+      ContractSchemas.notes(), "recovery: a reset that the operator demands stays until this very demand is settled",
       rule: "semantics 9, operator-requested"
     ) { bench in
       let device = try await bench.device()
-      func isDemanded() async throws -> [Bool] {
+      func demands() async throws -> [Int64?] {
         let admission = try await bench.store.admit(
           AdmissionQuery(remote: device.remote, previous: nil, current: nil, cursors: []))
-        return try await bench.store.remotes().map(\.isResetDemanded) + [admission.remote?.isResetDemanded ?? false]
+        return try await bench.store.remotes().map(\.resetDemand) + [admission.remote?.resetDemand]
       }
-      try expectEqual(try await isDemanded(), [false, false], "demanded at first")
-      try expect(try await bench.recovering.demandReset(device.remote, true), "there is such a remote")
-      try expectEqual(try await isDemanded(), [true, true], "demanded")
+      try expectEqual(try await demands(), [nil, nil], "the demands at first")
+      try expect(try await bench.recovering.demandReset(device.remote), "there is such a remote")
+      let first = try expectSome(try await demands()[0], "a demand")
+      try expectEqual(try await demands(), [first, first], "the demand")
       try await bench.restart()
-      try expectEqual(try await isDemanded(), [true, true], "demanded after a restart")
-      try expect(try await bench.recovering.demandReset(device.remote, false), "there is such a remote")
-      try expectEqual(try await isDemanded(), [false, false], "demanded after it was taken back")
-      let unknown = try await bench.recovering.demandReset(RemoteID(from: SystemRandom()), true)
-      try expect(!unknown, "there is no such remote")
+      try expectEqual(try await demands(), [first, first], "the demand after a restart")
+      try expect(try await bench.recovering.demandReset(device.remote), "there is such a remote")
+      let second = try expectSome(try await demands()[0], "a second demand")
+      try expect(second != first, "two demands have one number")
+      try expect(try await bench.recovering.settleReset(device.remote, demand: first), "there is such a remote")
+      try expectEqual(try await demands(), [second, second], "the second demand after the first was met")
+      try expect(try await bench.recovering.settleReset(device.remote, demand: second), "there is such a remote")
+      try expectEqual(try await demands(), [nil, nil], "the demands after the second was met")
+      let nobody = RemoteID(from: SystemRandom())
+      try expect(!(try await bench.recovering.demandReset(nobody)), "there is no such remote")
+      try expect(!(try await bench.recovering.settleReset(nobody, demand: first)), "there is no such remote")
     },
   ]
 

@@ -21,7 +21,9 @@ public enum Tool {
   }
 
   static let commands: [Command] = [
-    .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .recover, .backups, .backupsRestore,
+    .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .queueShow, .queueWithdraw, .errors,
+    .errorsShow,
+    .errorsDelete, .errorsRetry, .recover, .backups, .backupsRestore,
     .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .serverStats, .serverBackup,
     .serverRestore,
   ]

@@ -54,7 +54,7 @@ extension ServerEngine {
     guard let store = configuration.store as? any RecoveringServerStore else {
       throw SalvorError(.notFound, "This server's storage module knows no resets. Use the storage \"sqlite\".")
     }
-    guard try await store.demandReset(remote, true) else { return false }
+    guard try await store.demandReset(remote) else { return false }
     configuration.log("An administrator demands a reset of remote ID '\(remote)'.")
     return true
   }

@@ -26,7 +26,7 @@ extension ServerEngine {
     case ("POST", "ranges"): return try await answerRanges(request, principal, store)
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
-    case ("POST", "end"): return try await end(recovery, store)
+    case ("POST", "end"): return try await end(request, recovery, store)
     default: throw noRecoveryRoute
     }
   }
@@ -145,7 +145,8 @@ extension ServerEngine {
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
       scopes: scopes, rows: rows, clientRecoveryEnabled: configuration.clientRecoveryEnabled,
-      selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences)
+      selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences,
+      demand: admission.remote?.resetDemand)
   }
 
   // MARK: Questions
@@ -235,9 +236,12 @@ extension ServerEngine {
 
   /// `POST /v1/recovery/TOKEN/end`
   private func end(
-    _ recovery: RecoveryTable.Recovery, _ store: any RecoveringServerStore
+    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
-    _ = try await store.demandReset(recovery.remote, false)
+    // One that the operator has made since stands: the device has not met it.
+    if let demand = try await lines(request, max: 1).first?["demand"]?.integer {
+      _ = try await store.settleReset(recovery.remote, demand: demand)
+    }
     recoveries.close(recovery.token)
     configuration.log("Remote ID '\(recovery.remote)' has recovered.")
     return TransportResponse(status: 204, contentLength: 0)

@@ -65,7 +65,13 @@ extension ClientContent {
 
   /// Remembers which commits changed the bases, of groups that came whole from which commit on, and the cursors.
   mutating func remember(_ arrivals: Arrivals, cameWhole: Set<String>, as ended: [GroupState]) {
-    baseChanges.removeAll { cameWhole.contains(schema.table($0.row.table)?.group ?? "") }
+    // Which rows were deleted stays known: a server that goes back behind a delete has the row again.
+    let known = baseChanges
+    baseChanges.removeAll { change in
+      let isNewest = !known.contains { $0.row == change.row && $0.version > change.version }
+      let isGone = change.isDeleted && isNewest && bases[change.row] == nil
+      return cameWhole.contains(schema.table(change.row.table)?.group ?? "") && !isGone
+    }
     for change in arrivals.versions { baseChanges.append(change) }
     for group in ended {
       if let cursor = group.cursor, !commits.contains(cursor) { commits.insert(cursor, at: 0) }
@@ -139,4 +145,6 @@ struct BaseChange: Sendable, Hashable {
   var version: Int64
   /// Not that it left the scope.
   var isDeleted: Bool
+  /// A request of this device did it.
+  var isOwn = false
 }

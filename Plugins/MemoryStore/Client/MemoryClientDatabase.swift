@@ -10,6 +10,7 @@ public final class MemoryClientDatabase: Sendable {
   private let session = Mutex<ObjectIdentifier?>(nil)
   private let beside = Mutex(Beside())
   private let rowsBefore: [String: [Row]]
+  private let damaged = Mutex(false)
 
   struct Identity: Sendable, Equatable {
     var remoteID: RemoteID
@@ -22,8 +23,10 @@ public final class MemoryClientDatabase: Sendable {
   /// What stands beside the database and is not put back with it.
   struct Beside: Sendable {
     var journal: [UInt8]?
-    /// Newest first.
-    var backups: [(backup: Backup, content: ClientContent)] = []
+    /// Payloads for the next rehearsal.
+    var rehearsal: [[UInt8]] = []
+    /// Newest first. One without content is a database that was set aside because nobody could read it.
+    var backups: [(backup: Backup, content: ClientContent?)] = []
   }
 
   /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.
@@ -64,6 +67,17 @@ public final class MemoryClientDatabase: Sendable {
   func endSession(_ store: ObjectIdentifier) { session.withLock { if $0 == store { $0 = nil } } }
 
   var existingRows: [String: [Row]] { rowsBefore }
+
+  /// Nobody can read it any more, as a file that was overwritten.
+  public func damage() {
+    state = nil
+    isDamaged = true
+  }
+
+  var isDamaged: Bool {
+    get { damaged.withLock { $0 } }
+    set { damaged.withLock { $0 = newValue } }
+  }
 
   /// A copy of the database as it is.
   public func backup() -> MemoryClientDatabase { MemoryClientDatabase(state) }
@@ -106,6 +120,7 @@ struct ClientContent: Sendable {
   var aside = MemoryTables()
   /// In order: queued, sent, in error, displaced, kept.
   var requests: [Request] = []
+  var settings = DeviceSettings()
   /// The upload under way, as it is sent until it is settled.
   var outgoing: [Request] = []
   var outgoingContext: [ContextRow] = []

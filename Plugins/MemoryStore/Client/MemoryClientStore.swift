@@ -9,7 +9,7 @@ public actor MemoryClientStore: ClientStore {
   let database: MemoryClientDatabase
   let random: any RandomSource
   let clock: any Clock
-  private var isOpen = false
+  var isOpen = false
 
   public init(
     _ database: MemoryClientDatabase = MemoryClientDatabase(), random: any RandomSource = SystemRandom(),
@@ -23,6 +23,9 @@ public actor MemoryClientStore: ClientStore {
   // MARK: Opening
 
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
+    guard !database.isDamaged else {
+      throw SalvorError(.storageCorrupt, "The database is damaged: restore it from a copy, or recover.")
+    }
     var opening = ClientOpening()
     _ = try Constraints(setup.schema, softForeignKeys: false)
     if var state = database.state {
@@ -264,6 +267,14 @@ public actor MemoryClientStore: ClientStore {
     var state = try read()
     state.recoveryRequired = reason
     state.recoveryMessage = reason == nil ? nil : message
+    database.state = state
+  }
+
+  public func deviceSettings() throws -> DeviceSettings { try read().settings }
+
+  public func setDeviceSettings(_ settings: DeviceSettings) throws {
+    var state = try read()
+    state.settings = settings
     database.state = state
   }
 

@@ -53,11 +53,12 @@ extension ClientContent {
           // Without a commit the server may hold something else there, and says so with the next download.
           let version = results.commit?.number ?? (groups[table.group]?.cursor?.number ?? 0) + 1
           baseChanges.append(
-            BaseChange(row: change.row, version: version, isDeleted: bases[change.row] == nil))
+            BaseChange(row: change.row, version: version, isDeleted: bases[change.row] == nil, isOwn: true))
         }
         if let place { requests.remove(at: place) }
       }
     }
+    if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
     outgoingContext = []
     return report

@@ -66,6 +66,7 @@ struct ClientRecovery {
     content.groups = [:]
     if order.rebuild == .everything {
       content.aside = MemoryTables()
+      content.settings = DeviceSettings()
     } else {
       for table in before.schema.tables where table.maintained == .client {
         for (key, row) in before.view.rows(of: table.name) {
@@ -125,6 +126,18 @@ struct ClientRecovery {
         if isLost(name) { lost[name] = change(name, .update, columns) }
       }
     }
+    // What this device deleted, and the server forgot with the row: a newer copy of the server may bring it back.
+    for name in Set(before.baseChanges.map(\.row)) where before.bases[name] == nil && content.bases[name] == nil {
+      if content.schema.table(name.table) != nil, isLost(name), wasDeletedHere(name) {
+        lost[name] = change(name, .delete, [])
+      }
+    }
+  }
+
+  /// The newest thing known of the row is that a request of this device deleted it.
+  private func wasDeletedHere(_ name: RowName) -> Bool {
+    guard let newest = newestChange(of: name), newest.isDeleted else { return false }
+    return before.baseChanges.contains { $0.row == name && $0.version == newest.version && $0.isOwn }
   }
 
   private func named(_ row: Row, _ table: Table?) -> [NamedValue] {

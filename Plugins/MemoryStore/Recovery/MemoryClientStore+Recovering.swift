@@ -74,20 +74,6 @@ extension MemoryClientStore: RecoveringClientStore {
 
   // MARK: Recovering
 
-  public func takeBackUpload(previous: SequenceID?, shared: Int64?) throws {
-    var state = try read()
-    _ = state.splitOpenGroup()
-    state.takeBackUpload(previous: previous)
-    for index in state.requests.indices {
-      for place in state.requests[index].changes.indices {
-        let made = state.requests[index].changes[place].made
-        state.requests[index].changes[place].made = min(made, shared ?? 0)
-      }
-    }
-    state.commits.removeAll { commit in shared.map { commit.number > $0 } ?? true }
-    writeIdentity(&state)
-  }
-
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     var state = try read()
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
@@ -106,10 +92,22 @@ extension MemoryClientStore: RecoveringClientStore {
     return report
   }
 
-  public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) throws -> RecoveryReport {
+  public func keepForRehearsal(_ payload: [UInt8]) { database.besides.rehearsal.append(payload) }
+
+  public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     let state = try read()
+    let payloads = database.besides.rehearsal
+    database.besides.rehearsal = []
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
-    return report(of: try recovered(state, order, staged))
+    return report(of: try recovered(state, order, payloads))
+  }
+
+  public func rowsMadeHere() throws -> Int64 {
+    let state = try read()
+    return state.schema.synchronized.reduce(0) { sum, table in
+      sum
+        + Int64(state.view.rows(of: table.name).keys.count { state.bases[RowName(table: table.name, key: $0)] == nil })
+    }
   }
 
   private func recovered(
@@ -152,7 +150,7 @@ extension MemoryClientStore: RecoveringClientStore {
 
   @discardableResult
   private func keep(
-    _ content: ClientContent, id: String, _ kind: Backup.Content, reason: String, bytes: Int64
+    _ content: ClientContent?, id: String, _ kind: Backup.Content, reason: String, bytes: Int64
   ) -> Backup {
     let backup = Backup(id: id, time: clock.now(), content: kind, reason: reason, bytes: bytes, path: "")
     var beside = database.besides
@@ -173,8 +171,15 @@ extension MemoryClientStore: RecoveringClientStore {
   }
 
   public func setAside(id: String, reason: String) throws -> Backup {
-    throw SalvorError(.usage, "A database in memory has no file to set aside.")
+    isOpen = false
+    let content = database.state
+    database.state = nil
+    database.isDamaged = false
+    return keep(content, id: id, .copy, reason: reason, bytes: 0)
   }
+
+  /// Nobody can read its database any more.
+  public nonisolated func damage() { database.damage() }
 
   public func backups() -> [Backup] { database.besides.backups.map(\.backup) }
 
@@ -186,8 +191,11 @@ extension MemoryClientStore: RecoveringClientStore {
 
   public func restoreBackup(_ id: String) throws {
     _ = try read()
-    guard var content = database.besides.backups.first(where: { $0.backup.id == id })?.content else {
+    guard let backup = database.besides.backups.first(where: { $0.backup.id == id }) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
+    }
+    guard var content = backup.content else {
+      throw SalvorError(.storageCorrupt, "The backup is a damaged database that was set aside. Take another one.")
     }
     content.staged = []
     content.stagedDownload = nil

@@ -71,10 +71,18 @@ extension MemoryServerStore: RecoveringServerStore {
     return page
   }
 
-  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
+  public func demandReset(_ remote: RemoteID) throws -> Bool {
+    try setDemand(of: remote) { _ in random.positiveNumber() }
+  }
+
+  public func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
+    try setDemand(of: remote) { $0 == demand ? nil : $0 }
+  }
+
+  private func setDemand(of remote: RemoteID, _ next: (Int64?) -> Int64?) throws -> Bool {
     var state = try read()
     guard var known = state.remotes[remote], !known.record.isDeleted else { return false }
-    known.record.isResetDemanded = isDemanded
+    known.record.resetDemand = next(known.record.resetDemand)
     state.remotes[remote] = known
     write(state)
     return true

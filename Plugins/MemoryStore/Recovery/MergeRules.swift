@@ -107,7 +107,8 @@ extension ClientRecovery {
     }
   }
 
-  /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
+  /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
+  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
   private mutating func dropDeletesOfGoneRows(_ standing: MemoryTables) {
     var view = standing
     var idle: Set<RequestID> = []
@@ -118,7 +119,13 @@ extension ClientRecovery {
           && before.bases[change.row] != nil && content.bases[change.row] == nil
       }
       if isIdle && request.state == .queued {
-        idle.insert(request.id)
+        if request.changes.contains(where: { fates[$0.row] == .lost }) {
+          archive(
+            index, reason: "row-gone",
+            "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
+        } else {
+          idle.insert(request.id)
+        }
         // Whoever deletes a row does not miss it.
         for change in request.changes { lost[change.row] = nil }
       }

@@ -6,7 +6,8 @@ extension ClientRecovery {
   /// First the requests, in order; then the rows.
   var items: [RecoveryItem] {
     var items: [RecoveryItem] = []
-    for request in content.requests + before.requests.filter({ requests[$0.id]?.reason == "row-gone" }) {
+    let idle = before.requests.filter { requests[$0.id].map { $0.fate == .merged && $0.reason == "row-gone" } ?? false }
+    for request in content.requests + idle {
       guard let (fate, reason) = fate(of: request) else { continue }
       items += request.changes.map { item($0, fate, request.id, reason) }
     }

@@ -7,7 +7,7 @@ import SalvorWire
 /// of the semantics page. For tests and small demonstrations; nothing is kept when the process ends.
 public actor MemoryServerStore: ServerStore {
   let database: MemoryServerDatabase
-  private let random: any RandomSource
+  let random: any RandomSource
   private let clock: any Clock
   private var isOpen: Bool = false
   private var opening: ServerOpening?
@@ -243,7 +243,7 @@ public actor MemoryServerStore: ServerStore {
     known.record.sequence = nil
     known.record.isDeleted = true
     known.record.isBlocked = block
-    known.record.isResetDemanded = false
+    known.record.resetDemand = nil
     known.results = nil
     known.stagedSequence = nil
     known.staged = [:]

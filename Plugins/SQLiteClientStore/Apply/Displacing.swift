@@ -12,6 +12,7 @@ extension Remaking {
     // Triggers may capture meanwhile, and take no counter that was given.
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
+    try context.noteLogChange(isFollowed: true)
     for range in leaving { try context.closeArchive(of: range) }
     try context.keepCounter(last)
   }
@@ -24,17 +25,20 @@ extension Remaking {
     let refs = try loadRows(of: leaving)
     let last = try context.connection.lastCounter()
     for range in leaving {
-      try context.connection.run(
-        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
-        .integer(range.first), .integer(range.last))
+      try index.deleteChanges(of: range)
       try context.forget(range)
     }
+    try context.noteLogChange(isFollowed: true)
     try context.keepCounter(last)
     for ref in refs {
       guard var work = rows[ref] else { continue }
+      for step in work.timeline.steps where leaving.holding(step.seq) != nil {
+        try index.remove(work.table, work.key, seq: step.seq)
+      }
       work.timeline.steps.removeAll { leaving.holding($0.seq) != nil }
       try put(work, ref)
     }
+    try context.noteLogChange(isFollowed: true)
     for ref in refs {
       while var work = rows[ref] {
         guard let place = work.timeline.rebase(on: work.timeline.base) else {
@@ -71,6 +75,7 @@ extension Remaking {
       }
       try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
       try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
+      try index.remove(work.table, work.key, seq: step.seq)
     }
     work.timeline.steps = staying
     _ = work.timeline.rebase(on: work.timeline.base)

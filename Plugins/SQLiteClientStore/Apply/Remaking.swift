@@ -28,6 +28,8 @@ final class Remaking {
   let touched: TouchedRows
   private let anySeen: Bool
   private(set) var rows: [RowRef: Work] = [:]
+  /// Values have come under requests that no index of the log has.
+  private var hasNewBases = false
   /// Bases that are going to be set: what depends on what is as they will have it.
   private var newBases: [RowRef: SlotRow?] = [:]
   /// What depends on what, asked when the first request is displaced.
@@ -92,6 +94,7 @@ final class Remaking {
     }
     newBases[ref] = nil
     rows[ref]?.isChanged = true
+    if rows[ref]?.timeline.steps.isEmpty == false { hasNewBases = true }
   }
 
   /// The changes for which `isAccepted` holds are to become part of the row's base, and leave it: answers that base, which
@@ -277,6 +280,7 @@ final class Remaking {
 
   /// Writes the log entries of the rows in work again. After all else, since writes may be captured until then.
   func encode() throws {
+    if hasNewBases { try context.noteLogChange() }
     let catalog = context.catalog
     let columns = catalog.logColumns
     let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")

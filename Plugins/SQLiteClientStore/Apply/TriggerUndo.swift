@@ -36,6 +36,7 @@ extension Remaking {
     try rewriteShown()
     try write()
     try connection.run("DELETE FROM salvor_log WHERE seq > ?1", .integer(counter))
+    try context.noteLogChange()
     for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
   }
 }

@@ -64,6 +64,7 @@ struct DisplacedReturn {
         try proof.settleClientRows()
         try proof.returnAside()
         try remaking.encode()
+        try context.noteLogChange()
         try moveState(first)
       }
       return true

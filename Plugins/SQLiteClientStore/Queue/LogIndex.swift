@@ -2,49 +2,54 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// The log by row: a temporary table, made where a step has to find the changes of single rows. The log itself has no
-/// index, which would cost each application write as much again.
+/// The log by row: a temporary table, made where a step has to find the changes of single rows, and kept for the next one
+/// (`IndexedUpTo`). The log itself has no index, which would cost each application write as much again.
 final class LogIndex {
   let context: StoreContext
   private let name: String
-  private let place: Int
   let keyWidth: Int
   private let find: SQLiteStatement
   private let read: SQLiteStatement
   /// Tables with changes in the log.
-  private(set) var tables: Set<Int64>
+  private(set) var tables: Set<Int64> = []
 
   init(_ context: StoreContext) throws {
     self.context = context
     let connection = context.connection
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
-    // Each has a table of its own, since one may be made while another is in use; tables are used again.
-    place = context.takeIndex()
-    name = "temp.salvor_index_\(keyWidth)_\(place)"
+    name = "temp.salvor_index_\(keyWidth)"
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), seq, PRIMARY KEY (t, \(keys), seq)) WITHOUT ROWID; DELETE FROM \(name)"
-    )
-    // Keys are never NULL; what a shorter key leaves free is 0.
-    for table in context.catalog.tables {
-      let own = (0..<keyWidth).map { $0 < table.keyCount ? "v\($0)" : "0" }.joined(separator: ", ")
-      try connection.run(
-        "INSERT INTO \(name) SELECT t, \(own), seq FROM salvor_log WHERE t = ?1 AND op IN \(StoreContext.changeOperations)",
-        .integer(table.number))
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), seq, PRIMARY KEY (t, \(keys), seq)) WITHOUT ROWID")
+    try Self.extend(name, keyWidth, context)
+    for table in context.catalog.tables
+    where try connection.integer("SELECT 1 FROM \(name) WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil {
+      tables.insert(table.number)
     }
-    tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     find = try connection.prepare("SELECT seq FROM \(name) WHERE \(condition) ORDER BY seq", persistent: true)
     read = try connection.prepare(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", persistent: true)
   }
 
-  /// What gives the rows of a table that have changes in the log, as alias `x`, some more than once: behind `FROM`, and
-  /// behind `WHERE`; the key is `s.k0` and so on.
-  func rows(_ table: CapturedTable) -> (from: String, condition: String) {
-    (
-      "\(name) s CROSS JOIN \(quoted(table.name)) x", "s.t = \(table.number) AND " + table.rowAt { "s.k\($0)" }
-    )
+  /// Takes in what the log has got since; all of it, where it is not known what became of the rest.
+  private static func extend(_ name: String, _ keyWidth: Int, _ context: StoreContext) throws {
+    let connection = context.connection
+    let indexed = try IndexedUpTo(context, name)
+    let shape = context.catalog.tables.map { "\($0.number):\($0.keyCount)" }.joined(separator: ",")
+    let last = try connection.lastCounter()
+    let known = try indexed.known(shape)
+    if known == last { return }
+    if known == nil { try connection.execute("DELETE FROM \(name)") }
+    // Keys are never NULL; what a shorter key leaves free is 0.
+    for (count, tables) in Dictionary(grouping: context.catalog.tables, by: \.keyCount) {
+      let own = (0..<keyWidth).map { $0 < count ? "v\($0)" : "0" }.joined(separator: ", ")
+      let numbers = tables.map { "\($0.number)" }.joined(separator: ", ")
+      try connection.run(
+        "INSERT OR IGNORE INTO \(name) SELECT t, \(own), seq FROM salvor_log "
+          + "WHERE seq > ?1 AND t IN (\(numbers)) AND op IN \(StoreContext.changeOperations)", .integer(known ?? 0))
+    }
+    try indexed.set(last, shape)
   }
 
   private func bind(_ table: CapturedTable, _ key: Key) throws {
@@ -116,11 +121,32 @@ final class LogIndex {
   /// A change that comes back into the log.
   func add(_ table: CapturedTable, _ key: Key, seq: Int64) throws {
     let slots = (1...(keyWidth + 2)).map { "?\($0)" }.joined(separator: ", ")
-    let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
-    try context.connection.run(
-      "INSERT OR IGNORE INTO \(name) VALUES (\(slots))", [.integer(table.number)] + padded + [.integer(seq)])
+    try context.connection.run("INSERT OR IGNORE INTO \(name) VALUES (\(slots))", place(table, key, seq))
     tables.insert(table.number)
   }
 
-  deinit { context.giveBackIndex(place) }
+  /// Deletes the changes of a request from the log and from here: `noteLogChange(isFollowed: true)` when all are out.
+  func deleteChanges(of request: RequestRange) throws {
+    let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
+    let bounds: [Value] = [.integer(request.first), .integer(request.last)]
+    let condition = "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)"
+    for row in try context.connection.rows("SELECT seq, t, \(keys) FROM salvor_log WHERE \(condition)", bounds) {
+      guard let seq = row[0].integer, let table = row[1].integer.flatMap({ context.catalog.table(number: $0) }) else {
+        continue
+      }
+      try remove(table, Array(row[2...].prefix(table.keyCount)), seq: seq)
+    }
+    try context.connection.run("DELETE FROM salvor_log WHERE \(condition)", bounds)
+  }
+
+  /// A change that leaves the log: `noteLogChange(isFollowed: true)` when all are out.
+  func remove(_ table: CapturedTable, _ key: Key, seq: Int64) throws {
+    let keys = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    try context.connection.run(
+      "DELETE FROM \(name) WHERE t = ?1 AND \(keys) AND seq = ?\(keyWidth + 2)", place(table, key, seq))
+  }
+
+  private func place(_ table: CapturedTable, _ key: Key, _ seq: Int64) -> [Value] {
+    [.integer(table.number)] + key + Array(repeating: .integer(0), count: keyWidth - key.count) + [.integer(seq)]
+  }
 }

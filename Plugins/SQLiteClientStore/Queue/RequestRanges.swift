@@ -75,7 +75,7 @@ struct RequestSorting {
     if markers {
       try context.deleteLogRows(
         where: "seq > ?1 AND seq <= ?2 AND op IN (\(LogOperation.open.rawValue), \(LogOperation.close.rawValue))",
-        [.integer(done), .integer(end)])
+        [.integer(done), .integer(end)], areMarkers: true)
     }
     try connection.setState(.rangesUpTo, .integer(end))
     try connection.run(

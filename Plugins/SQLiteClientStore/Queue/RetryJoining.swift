@@ -85,10 +85,10 @@ final class RetryJoining {
     }
     let end = try connection.lastCounter()
     for member in members {
-      try connection.run(
-        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2", .integer(member.first), .integer(member.last))
+      try index.deleteChanges(of: member)
       try context.forget(member)
     }
+    try context.noteLogChange(isFollowed: true)
     for ref in rows { try dependence.rowChanged(ref) }
     guard end > last else {
       try context.keepCounter(last)

@@ -3,7 +3,8 @@ import SalvorModel
 import SalvorStorage
 
 /// Rows with changes in the log, by the values that they have, had or saw in some columns: a temporary table, made where
-/// the rows that reference a row, or hold a unique value, have to be found. It may name more rows than are meant.
+/// the rows that reference a row, or hold a unique value, have to be found, and kept for the next one (`IndexedUpTo`). It
+/// may name more rows than are meant.
 final class ValueIndex {
   private let context: StoreContext
   private let name: String
@@ -19,29 +20,42 @@ final class ValueIndex {
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     let connection = context.connection
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, slot, value, \(keys), PRIMARY KEY (t, slot, value, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, slot, value, \(keys), PRIMARY KEY (t, slot, value, \(keys))) WITHOUT ROWID"
     )
     let places = (1...(keyWidth + 3)).map { "?\($0)" }.joined(separator: ", ")
     insert = try connection.prepare("INSERT OR IGNORE INTO \(name) VALUES (\(places))", persistent: true)
     find = try connection.prepare(
       "SELECT \(keys) FROM \(name) WHERE t = ?1 AND slot = ?2 AND value = ?3", persistent: true)
-    for table in context.catalog.tables where index.tables.contains(table.number) {
-      for slot in (slots[table.number] ?? []).sorted() { try read(table, slot, index) }
-    }
-    if try context.anySeen() { try readSeen(slots) }
+    try extend(index, slots)
   }
 
-  private func read(_ table: CapturedTable, _ slot: Int, _ index: LogIndex) throws {
-    let values: [Value] = [.integer(table.number), .integer(Int64(slot))]
-    let own = (0..<keyWidth).map { $0 < table.keyCount ? "v\($0)" : "0" }.joined(separator: ", ")
+  /// Takes in what the log has got since; all of it, where it is not known what became of the rest.
+  private func extend(_ index: LogIndex, _ slots: [Int64: Set<Int>]) throws {
+    let indexed = try IndexedUpTo(context, name)
+    let shape = slots.keys.sorted().map { "\($0):\((slots[$0] ?? []).sorted())" }.joined(separator: ",")
+    let last = try context.connection.lastCounter()
+    let known = try indexed.known(shape)
+    if known == last { return }
+    if known == nil { try context.connection.execute("DELETE FROM \(name)") }
+    for table in context.catalog.tables where index.tables.contains(table.number) {
+      for slot in (slots[table.number] ?? []).sorted() { try read(table, slot, after: known ?? 0) }
+    }
+    // What changes saw apart from the log is there only since another base was put under them.
+    if try known == nil && context.anySeen() { try readSeen(slots) }
+    try indexed.set(last, shape)
+  }
+
+  private func read(_ table: CapturedTable, _ slot: Int, after counter: Int64) throws {
+    let values: [Value] = [.integer(table.number), .integer(Int64(slot)), .integer(counter)]
+    let own = (0..<keyWidth).map { $0 < table.keyCount ? "g.v\($0)" : "0" }.joined(separator: ", ")
+    let entries = "g.seq > ?3 AND g.t = ?1 AND g.op IN \(StoreContext.changeOperations)"
     try context.connection.run(
-      "INSERT OR IGNORE INTO \(name) SELECT t, ?2, v\(slot), \(own) FROM salvor_log "
-        + "WHERE t = ?1 AND v\(slot) IS NOT NULL AND op IN \(StoreContext.changeOperations)", values)
-    let rows = index.rows(table)
-    let keys = (0..<keyWidth).map { "s.k\($0)" }.joined(separator: ", ")
+      "INSERT OR IGNORE INTO \(name) SELECT ?1, ?2, g.v\(slot), \(own) FROM salvor_log g WHERE \(entries) AND g.v\(slot) IS NOT NULL",
+      values)
+    let column = table.tableColumn(slot)
     try context.connection.run(
-      "INSERT OR IGNORE INTO \(name) SELECT ?1, ?2, \(table.tableColumn(slot)), \(keys) FROM \(rows.from) "
-        + "WHERE \(rows.condition) AND \(table.tableColumn(slot)) IS NOT NULL", values)
+      "INSERT OR IGNORE INTO \(name) SELECT ?1, ?2, \(column), \(own) FROM salvor_log g CROSS JOIN \(quoted(table.name)) x "
+        + "WHERE \(entries) AND \(table.rowAt { "g.v\($0)" }) AND \(column) IS NOT NULL", values)
   }
 
   /// What changes saw, where the base under them is another one now.

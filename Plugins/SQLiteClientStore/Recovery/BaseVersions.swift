@@ -8,10 +8,45 @@ extension StoreContext {
     catalog.tables.filter { groups.contains(group(of: $0.number)) }
   }
 
-  /// The versions of rows of groups that come whole are those that they come with.
-  func forgetVersions(of groups: Set<String>) throws {
+  /// The versions of rows of groups that come whole are those that they come with. Which rows were deleted stays known: a
+  /// server that goes back behind a delete has the row again, and nobody else would tell that it was deleted.
+  ///
+  /// Answers with the last entry that stays, for `forgetReturned`; 0: none does.
+  func forgetVersions(of groups: Set<String>) throws -> Int64 {
+    var last: Int64 = 0
     for table in tables(of: groups) {
-      try connection.run("DELETE FROM salvor_history WHERE t = ?1", .integer(table.number))
+      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      try connection.run(
+        """
+        DELETE FROM salvor_history WHERE t = ?1 AND id NOT IN (
+          SELECT id FROM (
+            SELECT id, deleted, row_number() OVER (PARTITION BY \(keys) ORDER BY version DESC, id DESC) AS place
+            FROM salvor_history WHERE t = ?1)
+          WHERE place = 1 AND deleted = 1)
+        """, .integer(table.number))
+      last = max(
+        last, try connection.integer("SELECT max(id) FROM salvor_history WHERE t = ?1", .integer(table.number)) ?? 0)
+    }
+    return last
+  }
+
+  /// When the groups have come: a delete is not remembered of a row that the server has.
+  func forgetReturned(of groups: Set<String>, upTo last: Int64) throws {
+    guard last > 0 else { return }
+    let index = try LogIndex(self)
+    for table in tables(of: groups) {
+      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      var returned: [Int64] = []
+      try connection.query(
+        "SELECT id, \(keys) FROM salvor_history WHERE t = ?1 AND id <= ?2 AND deleted = 1",
+        [.integer(table.number), .integer(last)]
+      ) { row in
+        if try index.timeline(table, row.values(from: 1, count: table.keyCount)).base != nil {
+          returned.append(row.int64(0))
+        }
+        return true
+      }
+      for id in returned { try connection.run("DELETE FROM salvor_history WHERE id = ?1", .integer(id)) }
     }
   }
 
@@ -19,12 +54,11 @@ extension StoreContext {
   /// changed is not known to be newer than that one.
   ///
   /// - Parameter shared: nil: nothing is shared.
-  func cutHistory(to shared: Int64?, versions: Bool) throws {
+  func cutHistory(to shared: Int64?) throws {
     let bound = Value.integer(shared ?? 0)
     try connection.run("UPDATE salvor_epoch SET number = ?1 WHERE number > ?1", bound)
     try connection.run(
       shared == nil ? "DELETE FROM salvor_commit WHERE ?1 = 0" : "DELETE FROM salvor_commit WHERE number > ?1", bound)
-    guard versions else { return }
     try connection.run(
       shared == nil ? "DELETE FROM salvor_history WHERE ?1 = 0" : "DELETE FROM salvor_history WHERE version > ?1", bound
     )
@@ -72,13 +106,14 @@ final class BaseVersions {
     name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
       // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
       try connection.run(
-        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted FROM salvor_history ORDER BY version, id")
+        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted, max(own) OVER (PARTITION BY t, \(values), version) FROM salvor_history ORDER BY version, id"
+      )
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
     for table in context.catalog.tables {
@@ -116,15 +151,16 @@ final class BaseVersions {
       "coalesce((SELECT s.version FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND "))), \(isLater ? shared + 1 : 0)) > \(shared)"
   }
 
-  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost.
-  func eachDeleted(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
+  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost, and whether a request of this
+  /// device did it.
+  func eachDeleted(_ table: CapturedTable, _ body: (Key, _ isOwn: Bool) throws -> Void) throws {
     guard order.absence == .lost else { return }
     let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
     try context.connection.query(
-      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
+      "SELECT own, \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
       [.integer(table.number), .integer(order.shared ?? 0)]
     ) { row in
-      try body(row.values())
+      try body(row.values(from: 1, count: table.keyCount), row.int64(0) == 1)
       return true
     }
   }

@@ -80,6 +80,7 @@ struct BeforeImages {
       try connection.undo(bytes)
     }
     try context.keepCounter(last)
+    try context.noteLogChange()
     try prove()
     try connection.setState(.wentBack, .integer(1))
     try connection.run("DELETE FROM salvor_staging")

@@ -32,6 +32,16 @@ final class LossArchive {
       if news.isEmpty { return }
       step = .init(seq: 0, change: .update(news), isJoined: false, before: base, after: was)
     }
+    try add(step, table, key)
+  }
+
+  /// A row that this device deleted and that the server has forgotten, with the delete: a newer copy of the server may bring
+  /// it back. Its values are not known any more.
+  func gone(_ table: CapturedTable, _ key: Key) throws {
+    try add(.init(seq: 0, change: .delete, isJoined: false, before: nil, after: nil), table, key)
+  }
+
+  private func add(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key) throws {
     counter += 1
     count += 1
     var entry = step

@@ -101,7 +101,6 @@ final class Rebuilding {
       ).compactMap { $0[0].string }
       try connection.execute("DROP TABLE \(quoted(name))")
     }
-    try connection.run("DELETE FROM salvor_history")
     try connection.run("DELETE FROM salvor_group")
     return objects
   }
@@ -136,7 +135,9 @@ final class Rebuilding {
     try connection.run(
       "INSERT INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(table.number),
       .text(table.name), .integer(Int64(table.keyCount)))
-    try connection.run("DELETE FROM salvor_table WHERE id = ?1", .integer(table.number))
+    for name in ["salvor_table WHERE id", "salvor_history WHERE t"] {
+      try connection.run("DELETE FROM \(name) = ?1", .integer(table.number))
+    }
     try connection.execute("DROP TABLE IF EXISTS \(table.pending)")
   }
 
@@ -192,8 +193,12 @@ final class Rebuilding {
         }
       }
       guard let table else { continue }
-      try merge.versions.eachDeleted(table) { key in
-        if let base = try context.currentRow(table, key) { try archive.lost(table, key, was: nil, base: base) }
+      try merge.versions.eachDeleted(table) { key, isOwn in
+        if let base = try context.currentRow(table, key) {
+          try archive.lost(table, key, was: nil, base: base)
+        } else if isOwn {
+          try archive.gone(table, key)
+        }
       }
     }
     try context.keepCounter(archive.counter)

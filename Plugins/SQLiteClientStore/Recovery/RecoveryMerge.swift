@@ -145,21 +145,33 @@ final class RecoveryMerge {
 
   private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
 
-  /// A waiting request that only deletes rows which the server does not have either has nothing left to do.
+  /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
+  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
   private func takeOutIdle(_ changes: [Change], _ remaking: Remaking) throws {
     var gone: Set<RowRef> = []
+    var lost: Set<RowRef> = []
     for change in changes where change.old != nil && change.new == nil {
       // A lost row that an update makes again is there for the delete that follows it.
       if try change.fate == .lost && isMadeAgain(change, remaking) { continue }
       gone.insert(change.ref)
+      if change.fate == .lost { lost.insert(change.ref) }
     }
     guard !gone.isEmpty else { return }
     for change in changes where gone.contains(change.ref) {
       for step in try remaking.load(change.table, change.key).timeline.steps where step.change == .delete {
         let range = try context.range(of: step.seq)
         guard try isIdle(range, gone, remaking) else { continue }
-        try record.request(range, state: .merged, reason: "row-gone", try captured(range, remaking))
-        counts.merged += 1
+        let deletes = try captured(range, remaking)
+        if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
+          for delete in deletes {
+            try context.archive(
+              delete.step, of: range, delete.table, delete.key, needs: [], state: .kept, reason: "row-gone",
+              message: "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
+          }
+        } else {
+          try record.request(range, state: .merged, reason: "row-gone", deletes)
+          counts.merged += 1
+        }
         try remaking.takeOutIdle(range)
       }
     }
@@ -255,6 +267,11 @@ final class RecoveryMerge {
         try archive.lost(entry.table, entry.key, was: was, base: base)
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
+      }
+    }
+    for table in context.catalog.tables {
+      try versions.eachDeleted(table) { key, isOwn in
+        if isOwn, try remaking.load(table, key).timeline.base == nil { try archive.gone(table, key) }
       }
     }
     counts.lost += archive.count

@@ -24,7 +24,7 @@ struct RecoveryRun {
     // Tables that are made anew may have other names.
     let full = order.rebuild == .nothing ? try DownloadApply.fullTables(context) : nil
     let whole = wholeGroups(full ?? [])
-    try cut(whole)
+    let deletes = try cut(whole)
     try beginEpoch()
     let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
     try rebuilding?.run()
@@ -32,6 +32,7 @@ struct RecoveryRun {
     try apply.readStaged()
     _ = try apply.finish(Set(order.groups.map(\.name)))
     try rebuilding?.finish()
+    try context.forgetReturned(of: whole, upTo: deletes)
     try moveGroups(whole)
     return try finish(merge, record, aside, apply.index)
   }
@@ -66,9 +67,10 @@ struct RecoveryRun {
       .union(full.map { context.group(of: $0) })
   }
 
-  private func cut(_ whole: Set<String>) throws {
-    if order.shared != nil || order.absence == .lost { try context.cutHistory(to: order.shared, versions: true) }
-    try context.forgetVersions(of: whole)
+  /// Answers as `forgetVersions`.
+  private func cut(_ whole: Set<String>) throws -> Int64 {
+    if order.shared != nil || order.absence == .lost { try context.cutHistory(to: order.shared) }
+    return try context.forgetVersions(of: whole)
   }
 
   /// What is made or captured from here on has a stamp of its own, and is made on the new cursors.

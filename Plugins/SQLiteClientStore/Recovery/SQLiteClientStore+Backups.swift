@@ -56,6 +56,7 @@ extension SQLiteClientStore {
     }
     try copy.backup(into: connection)
     try reopen(setup, connection)
+    try connection.transaction { try opened().noteLogChange() }
   }
 
   /// A recovery is undone with those that came after it.

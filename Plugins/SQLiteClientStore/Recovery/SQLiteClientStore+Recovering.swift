@@ -27,16 +27,6 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   // MARK: Recovering
 
-  public func takeBackUpload(previous: SequenceID?, shared: Int64?) throws {
-    let context = try opened()
-    try durably(context) {
-      _ = try closeOpenGroup(context)
-      try context.takeBackUpload(previous: previous)
-      try context.cutHistory(to: shared, versions: false)
-    }
-    try writeIdentity(context)
-  }
-
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     if let done = try recorded(order.id, context) { return done }
@@ -59,26 +49,44 @@ extension SQLiteClientStore: RecoveringClientStore {
     }
   }
 
-  public func rehearse(_ order: RecoveryOrder, staged: [[UInt8]]) throws -> RecoveryReport {
+  /// The payloads of a rehearsal: in a temporary file of SQLite's, not in memory.
+  private static let rehearsal =
+    "CREATE TABLE IF NOT EXISTS temp.salvor_rehearsal (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
+
+  public func keepForRehearsal(_ payload: [UInt8]) throws {
+    let connection = try opened().connection
+    try connection.execute(Self.rehearsal)
+    try connection.run("INSERT INTO temp.salvor_rehearsal (payload) VALUES (?1)", .text(payload))
+  }
+
+  public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
+    let connection = context.connection
+    try connection.execute(Self.rehearsal)
+    defer { try? connection.execute("DELETE FROM temp.salvor_rehearsal") }
     if let done = try recorded(order.id, context) { return done }
-    do {
-      return try unlessThrown(context) {
-        try context.connection.transaction {
-          try context.connection.run("DELETE FROM salvor_staging")
-          for payload in staged {
-            try context.connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(payload))
-          }
-          throw Rehearsed(report: try recovered(order, context))
-        }
-      }
-    } catch let rehearsed as Rehearsed {
-      return rehearsed.report
+    let known = (context.schema, context.config, context.catalog)
+    // A rebuild makes the tables anew, and is rolled back.
+    defer { (context.schema, context.config, context.catalog) = known }
+    return try connection.rolledBack {
+      try connection.run("DELETE FROM salvor_staging")
+      try connection.run(
+        "INSERT INTO salvor_staging (payload) SELECT payload FROM temp.salvor_rehearsal ORDER BY id")
+      return try recovered(order, context)
     }
   }
 
-  private struct Rehearsed: Error {
-    var report: RecoveryReport
+  public func rowsMadeHere() throws -> Int64 {
+    let context = try opened()
+    let index = try LogIndex(context)
+    var count: Int64 = 0
+    for table in context.catalog.tables {
+      try index.eachRow(of: table) { key in
+        let timeline = try index.timeline(table, key)
+        if timeline.base == nil, timeline.current != nil { count += 1 }
+      }
+    }
+    return count
   }
 
   private func recovered(_ order: RecoveryOrder, _ context: StoreContext) throws -> RecoveryReport {

@@ -228,7 +228,7 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
     try connection.execute("DELETE FROM salvor_request")
     if let open = try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") {
-      try context.deleteLogRows(where: "seq = ?1", [.integer(open)])
+      try context.deleteLogRows(where: "seq = ?1", [.integer(open)], areMarkers: true)
     }
     return "A request that was left open was closed and split into single requests."
   }
@@ -346,13 +346,14 @@ public actor SQLiteClientStore: ClientStore {
       if isEmpty && isSame { return ApplyReport() }
       let full = try DownloadApply.fullTables(context)
       let whole = comingWhole(end, groups, full, context)
-      try context.forgetVersions(of: whole)
+      let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
       if !isEmpty {
         let apply = try DownloadApply(context, full: full)
         try apply.readStaged()
         report = try apply.finish(Set(end.groups.map(\.name)))
       }
+      try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
       return report
     }
@@ -441,7 +442,8 @@ public actor SQLiteClientStore: ClientStore {
   public func status() throws -> ClientStatus {
     let context = try opened()
     let connection = context.connection
-    return try connection.transaction {
+    // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
+    return try connection.rolledBack {
       try RequestSorting(context).sort()
       let changes =
         try connection.integer(

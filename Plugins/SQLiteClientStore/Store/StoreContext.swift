@@ -11,7 +11,6 @@ final class StoreContext {
   var config: SyncConfig
   var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
   private var rowQueries: [Int64: String] = [:]
-  private var indexesInUse: Set<Int> = []
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
@@ -24,15 +23,6 @@ final class StoreContext {
     self.config = config
     self.catalog = catalog
   }
-
-  /// A number that no log index in use has.
-  func takeIndex() -> Int {
-    let place = (0...).first { !indexesInUse.contains($0) } ?? 0
-    indexesInUse.insert(place)
-    return place
-  }
-
-  func giveBackIndex(_ place: Int) { indexesInUse.remove(place) }
 
   func captured(_ name: String) throws -> CapturedTable {
     guard let table = catalog.table(name) else {
@@ -102,9 +92,12 @@ final class StoreContext {
   }
 
   /// Deletes log rows, keeping the highest counter.
-  func deleteLogRows(where condition: String, _ values: [Value]) throws {
+  ///
+  /// - Parameter areMarkers: no changes are among them.
+  func deleteLogRows(where condition: String, _ values: [Value], areMarkers: Bool = false) throws {
     let last = try connection.lastCounter()
     try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
+    if !areMarkers, connection.changes > 0 { try noteLogChange() }
     try keepCounter(last)
   }
 

@@ -14,6 +14,8 @@ enum StateName: String {
   case uploadSince, uploadFailures, uploadError, uploadFailedAt, uploadNext
   /// Log rows up to here are sorted into requests.
   case rangesUpTo
+  /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
+  case logGeneration
   case stagedDownload, stagedPosition
   case recoveryReason, recoveryMessage
   /// The identity file was newer once; until an upload is settled.

@@ -27,8 +27,12 @@ extension SQLiteServerStore: RecoveringServerStore {
     }
   }
 
-  public func demandReset(_ remote: RemoteID, _ isDemanded: Bool) async throws -> Bool {
-    try await writer.demandReset(remote, isDemanded)
+  public func demandReset(_ remote: RemoteID) async throws -> Bool {
+    try await writer.demandReset(remote, demand: options.random.positiveNumber())
+  }
+
+  public func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool {
+    try await writer.settleReset(remote, demand: demand)
   }
 
   public func backup(to path: String) async throws {

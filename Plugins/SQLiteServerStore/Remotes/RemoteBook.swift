@@ -14,7 +14,7 @@ struct RemoteBook {
     return RemoteRecord(
       id: id, principal: row.string(1), isBlocked: row.int64(2) == 1, isDeleted: row.int64(3) == 1,
       sequence: row.optionalString(4).flatMap { SequenceID($0) }, registered: row.int64(5),
-      lastUpload: row.isNull(6) ? nil : row.int64(6), isResetDemanded: row.int64(7) == 1)
+      lastUpload: row.isNull(6) ? nil : row.int64(6), resetDemand: row.int64(7) == 0 ? nil : row.int64(7))
   }
 
   func remote(_ id: RemoteID) throws -> RemoteRecord? {
@@ -78,12 +78,17 @@ struct RemoteBook {
   }
 
   /// False: there is no such remote.
-  func demandReset(_ remote: RemoteID, _ isDemanded: Bool) throws -> Bool {
+  func demandReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
     guard let known = try self.remote(remote), !known.isDeleted else { return false }
-    if known.isResetDemanded != isDemanded {
-      try connection.run(
-        "UPDATE salvor_remote SET reset = ?2 WHERE id = ?1", .text(remote.text), .integer(isDemanded ? 1 : 0))
-    }
+    try connection.run("UPDATE salvor_remote SET reset = ?2 WHERE id = ?1", .text(remote.text), .integer(demand))
+    return true
+  }
+
+  /// False: there is no such remote.
+  func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
+    guard let known = try self.remote(remote), !known.isDeleted else { return false }
+    try connection.run(
+      "UPDATE salvor_remote SET reset = 0 WHERE id = ?1 AND reset = ?2", .text(remote.text), .integer(demand))
     return true
   }
 

@@ -154,7 +154,7 @@ extension Device {
 
   /// The archive's entries that a recovery put there: operation, table, key and reason of each.
   func kept() async throws -> Set<String> {
-    let entries = try await salvor("queue", "--errors", "--json").json["requests"].items
+    let entries = try await salvor("errors", "--json").json["requests"].items
     return Set(
       entries.filter { $0["state"] == "kept" }.map { entry in
         let key = entry["key"].items.map { "\($0.integer ?? -1)" }.joined(separator: ",")

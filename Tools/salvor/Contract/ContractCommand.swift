@@ -33,7 +33,9 @@ let contractCommand = Command(
   switch module.factory.descriptor.kind {
   case .recoveryStrategy:
     let strategy = try module.maker((any RecoveryStrategy).self)()
-    await run.cases(RecoveryStrategyContract.cases) { RecoverySubject(strategy, stores: contractStores) }
+    await run.cases(RecoveryStrategyContract.cases) {
+      RecoverySubject(strategy, stores: contractStores, damage: overwriteFile)
+    }
   case .compression:
     await run.cases(CompressionContract.cases) { try module.maker((any Compression).self)() }
   case .clientStorage:

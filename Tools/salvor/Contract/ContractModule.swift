@@ -1,3 +1,4 @@
+import Foundation
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorContracts
@@ -76,6 +77,12 @@ let contractStores = StorePairSubject(
     let folder = try ScratchFolder("contract")
     return { contractServer(folder) }
   })
+
+/// What is left of a device's file is no database.
+@Sendable func overwriteFile(of store: any RecoveringClientStore) throws {
+  for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: store.location + suffix) }
+  try Data(repeating: 0x2E, count: 20_000).write(to: URL(fileURLWithPath: store.location))
+}
 
 private func contractServer(_ folder: ScratchFolder) -> SQLiteServerStore {
   SQLiteServerStore(SQLiteServerStore.Options(path: folder.file("consolidated.db"), durability: .normal))

@@ -150,8 +150,8 @@ struct DemoStory: Sendable {
         "INSERT INTO inspection VALUES (900000003, 900000002, '2026-03-03', 1)",
       ])
     try await sync(DemoStory.chloe)
-    command("salvor queue --errors", on: DemoStory.chloe)
-    let archive = try await fleet.json(DemoStory.chloe, ["queue", "--errors"])
+    command("salvor errors", on: DemoStory.chloe)
+    let archive = try await fleet.json(DemoStory.chloe, ["errors"])
     for request in archive["requests"]?.array ?? [] {
       terminal.say(
         "refused: \(request["operation"]?.string ?? "") of \(request["table"]?.string ?? ""), "

@@ -16,7 +16,7 @@ extension Command {
       throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
     }
     let store = try await invocation.openServerStore()
-    let isDemanded = try await (store as? any RecoveringServerStore)?.demandReset(id, true)
+    let isDemanded = try await (store as? any RecoveringServerStore)?.demandReset(id)
     await store.close()
     switch isDemanded {
     case nil: throw unable("resets")

@@ -20,6 +20,7 @@ extension Command {
     terminal.print(
       "queue      \(grouped(status.queued)) waiting, \(grouped(status.inError)) in error, "
         + "\(grouped(status.displaced)) displaced, \(grouped(status.kept)) kept")
+    if let upload = status.upload { terminal.print("upload     \(uploadText(upload, on: terminal))") }
     terminal.print("recovery   \(recoveryText(status, on: terminal))")
     terminal.print("")
     terminal.table(
@@ -32,40 +33,20 @@ extension Command {
       })
     return 0
   }
+}
 
-  static let queue = Command(
-    "queue", "the requests that wait to be sent, in order",
-    discussion: """
-      Each line is one request: what it changes, and its state. With --errors the error archive: what the server refused,
-      with the reason. The rows keep showing the refused values until the request is dealt with.
-      """,
-    options: [
-      Option("errors", "the error archive instead of the queue"),
-      Option("limit", value: "N", "at most N requests (default 1000)"),
-    ]
-  ) { invocation in
-    let limit = try invocation.wholeNumber("limit", default: 1000)
-    let client = try await invocation.makeClient()
-    let requests =
-      try await invocation.flags.contains("errors")
-      ? client.errorArchive(limit: limit) : client.queue(limit: limit)
-    await client.close()
-    let terminal = invocation.terminal
-    terminal.json(["requests": .array(requests.map(\.json))])
-    if requests.isEmpty {
-      terminal.say(invocation.flags.contains("errors") ? "the error archive is empty" : "the queue is empty")
-    } else {
-      terminal.table(
-        ["id", "state", "operation", "table", "key", "what"],
-        requests.map { request in
-          [
-            request.id.description, request.state.rawValue, request.operation.rawValue, request.table,
-            request.key.map(\.description).joined(separator: ", "), request.message ?? changedText(request),
-          ]
-        })
+private func uploadText(_ upload: UploadStatus, on terminal: Terminal) -> String {
+  let last = upload.lastFailure.map { ", the last time at \(timestamp($0.time)) (\($0.error))" } ?? ""
+  let failures =
+    switch upload.failures {
+    case 0: ""
+    case 1: "; 1 session has failed\(last)"
+    default: "; \(upload.failures) sessions have failed\(last)"
     }
-    return 0
-  }
+  let text = "the outcome of one is not known since \(timestamp(upload.since))\(failures)"
+  guard let stall = upload.stall(now: SystemClock().now()) else { return "\(text); the next sync asks for it" }
+  return
+    "\(terminal.red("stalled")) (\(stall.rawValue)): \(text). Look into the error; nothing is lost, the next sync asks again"
 }
 
 private func recoveryText(_ status: ClientStatus, on terminal: Terminal) -> String {
@@ -83,18 +64,6 @@ private func recoveryText(_ status: ClientStatus, on terminal: Terminal) -> Stri
     return
       "\(terminal.red("required")): \(reason). \(status.state.recoveryMessage ?? "") Token \(recovery.token ?? "-"), "
       + "copy \(recovery.backup ?? "-"); salvor recover --plan --strategy S shows what a strategy would do"
-  }
-}
-
-private func changedText(_ request: QueuedRequest) -> String {
-  switch request.operation {
-  case .update:
-    request.after.map { change in
-      let before = request.before.first { $0.name == change.name }?.value ?? .null
-      return "\(change.name): \(before) → \(change.value)"
-    }.joined(separator: "; ")
-  case .insert: request.after.map { "\($0.name): \($0.value)" }.joined(separator: "; ")
-  case .delete: ""
   }
 }
 
@@ -120,6 +89,7 @@ extension ClientStatus {
       "inError": .integer(inError),
       "displaced": .integer(displaced),
       "kept": .integer(kept),
+      "upload": upload.map(\.json) ?? .null,
       "groups": .array(
         state.groups.map { group in
           [
@@ -142,25 +112,17 @@ extension ClientStatus {
   }
 }
 
-extension QueuedRequest {
-  /// One of `requests` of `queue --json` (interfaces.md).
-  public var json: JSONValue {
-    func object(_ values: [NamedValue]) -> JSONValue {
-      values.isEmpty ? .null : .object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) })
-    }
-    return [
-      "id": .string(id.description),
-      "table": .string(table),
-      "key": .array(key.map { JSONValue($0) }),
-      "operation": .string(operation.rawValue),
-      "before": object(before),
-      "after": object(after),
-      "state": .string(state.rawValue),
-      "reason": reason.map(JSONValue.string) ?? .null,
-      "status": status.map { .integer(Int64($0)) } ?? .null,
-      "message": message.map(JSONValue.string) ?? .null,
-      "dependents": .array(dependents.map { .string($0.description) }),
-      "tag": tag.map(JSONValue.string) ?? .null,
+extension UploadStatus {
+  /// `upload` of `status --json`: the upload whose outcome is not known.
+  var json: JSONValue {
+    [
+      "sequence": .string("\(sequence)"),
+      "since": .integer(since),
+      "failures": .integer(Int64(failures)),
+      "lastError": lastFailure.map { .string($0.error) } ?? .null,
+      "lastAttempt": lastFailure.map { .integer($0.time) } ?? .null,
+      "nextAttempt": lastFailure?.nextAttempt.map(JSONValue.integer) ?? .null,
+      "stalled": stall(now: SystemClock().now()).map { .string($0.rawValue) } ?? .null,
     ]
   }
 }

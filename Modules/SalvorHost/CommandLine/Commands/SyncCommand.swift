@@ -15,8 +15,11 @@ extension Command {
   ) { invocation in
     let client = try await invocation.makeClient()
     let terminal = invocation.terminal
-    let opening = try await client.open()
-    describe(opening, on: terminal)
+    do {
+      describe(try await client.open(), on: terminal)
+    } catch let error as SalvorError where error.code == .storageCorrupt {
+      // The synchronization recovers from it, or says what is required.
+    }
     let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
       terminal.show(progress)
     }
@@ -49,10 +52,10 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
   if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
   if report.displaced > 0 {
     terminal.say(
-      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor queue --errors lists them")
+      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor errors lists them")
   }
   if report.refused > 0 {
     let were = report.refused == 1 ? "1 request was" : "\(grouped(report.refused)) requests were"
-    terminal.error("\(were) refused; salvor queue --errors lists them with the reasons")
+    terminal.error("\(were) refused; salvor errors lists them with the reasons")
   }
 }
