@@ -6,6 +6,8 @@ import SalvorStorage
 extension SQLiteClientStore: RequestKeepingClientStore {
   public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
+    // What is rolled back would be read anew by the removal.
+    try context.connection.transaction(.deferred) { _ = try LogIndex(context) }
     do {
       return try context.connection.transaction {
         throw Planned(report: try removed(removal, context))
