@@ -38,6 +38,34 @@ import Testing
     #expect(try device.sqlite().rows("SELECT id FROM inspection WHERE id = 900003").count == 1)
   }
 
+  @Test("A damaged file is left to a person; recreate, by hand or where it is named for it, makes a new one")
+  func damagedFile() async throws {
+    let scene = try Inspections()
+    try await scene.start()
+    for recovery in ["", #"reasons: { "local-corruption": "recreate" }"#] {
+      let device = try scene.device(recovery.isEmpty ? "anna" : "ben", recovery: recovery)
+      try await device.sync()
+      for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: device.database + suffix) }
+      let rubbish = Data(repeating: 0x2E, count: 20_000)
+      try rubbish.write(to: URL(fileURLWithPath: device.database))
+      if recovery.isEmpty {
+        let output = try await device.salvor("sync", "--json")
+        #expect(output.code == 5)
+        #expect(try output.json["outcome"] == "recovery-required")
+        #expect(try output.json["recovery"]["reason"] == "local-corruption")
+        #expect(try output.json["error"]["name"] == "storage-corrupt")
+        #expect(try Data(contentsOf: URL(fileURLWithPath: device.database)) == rubbish)
+        #expect(try await device.salvor("recover", "--strategy", "recreate").code == 0)
+      } else {
+        let report = try await device.sync()
+        #expect(report["outcome"] == "recovered")
+        #expect(report["recovery"]["strategy"] == "recreate")
+      }
+      try scene.expectEqual(device)
+      #expect(try await device.salvor("backups", "--json").json["backups"].items.count == 1)
+    }
+  }
+
   @Test(
     "backups restore: the database as it was before the recovery, and the next sync recovers it again",
     arguments: [#"strategy: "recover-unsynced-changes""#, #"strategy: "recreate""#])

@@ -6,7 +6,7 @@ import SalvorStorage
 /// What an application and a person see of a device, to be compared.
 struct DeviceView: Sendable, Hashable {
   var rows: [String: [Row]] = [:]
-  /// Without their states: an upload under way becomes one of unknown outcome.
+  /// Without their attempts, and what waits without its state: an upload under way becomes one of unknown outcome.
   var requests: [QueuedRequest] = []
   var settings = DeviceSettings()
 }
@@ -22,6 +22,10 @@ extension RecoveryWorld {
     view.requests = try await device.requests(in: Self.anywhere, after: nil, limit: 1000).map { request in
       var request = request
       request.state = [.queued, .sent, .unknownOutcome].contains(request.state) ? .queued : request.state
+      // What attempts to sync leave is no change of the request.
+      request.waitsFor = QueuedRequest.WaitsFor(request.state)
+      request.attempts = 0
+      (request.since, request.lastAttempt, request.nextAttempt) = (nil, nil, nil)
       return request
     }
     return view

@@ -165,7 +165,7 @@ final class RecoveryMerge {
         if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
           for delete in deletes {
             try context.archive(
-              delete.step, of: range, delete.table, delete.key, needs: [], state: .kept, reason: "row-gone",
+              delete.step, of: range, delete.table, delete.key, state: .kept, reason: "row-gone",
               message: "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
           }
         } else {
