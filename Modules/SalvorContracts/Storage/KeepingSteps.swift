@@ -12,10 +12,11 @@ enum KeepingStep: Sendable, CustomStringConvertible {
   case retry(Int)
   case retryAll
   case reapply(Int)
+  case optimise
 
   init(_ random: inout SeededGenerator) {
     let place = random.below(100)
-    switch random.below(20) {
+    switch random.below(22) {
     case 0..<2: self = .deleteArchive(place)
     case 2..<7: self = .deleteEntry(place)
     case 7..<11: self = .withdraw(place)
@@ -23,6 +24,7 @@ enum KeepingStep: Sendable, CustomStringConvertible {
     case 12: self = .deleteAllKept
     case 13..<17: self = .retry(place)
     case 17: self = .retryAll
+    case 20, 21: self = .optimise
     default: self = .reapply(place)
     }
   }
@@ -37,6 +39,7 @@ enum KeepingStep: Sendable, CustomStringConvertible {
     case .retry(let place): "sends entry \(place) again"
     case .retryAll: "sends all entries again"
     case .reapply(let place): "reapplies kept entry \(place)"
+    case .optimise: "makes one of the requests on one row"
     }
   }
 }
@@ -68,6 +71,7 @@ extension StoreComparison {
       case .reapply(let place):
         guard let id = try await pick(place, [.kept], store) else { break }
         return Outcome(summary: try await keeper.reapply(id) == nil ? "nothing to send" : "reapplied")
+      case .optimise: return Outcome(summary: "\(try await keeper.optimiseQueue()) less")
       }
       return Outcome(summary: "there is none")
     } catch let error as SalvorError {

@@ -79,7 +79,7 @@ extension ClientContent {
 
   /// Several requests become one with a new ID, made on the rows as they are now. Nil: there is nothing left to send.
   @discardableResult
-  private mutating func join(_ cluster: [Int]) -> RequestID? {
+  mutating func join(_ cluster: [Int]) -> RequestID? {
     let members = cluster.map { requests[$0] }
     let waiting = waitingDependents(of: Set(members.map(\.id)))
     requests = requests.indices.filter { !cluster.contains($0) }.map { requests[$0] }

@@ -118,6 +118,16 @@ final class LogIndex {
     { try body(row) }
   }
 
+  /// Rows with several changes in the log, in the order of their first.
+  func repeatedRows() throws -> [(table: CapturedTable, key: Key)] {
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    return try context.connection.rows(
+      "SELECT t, min(seq), \(keys) FROM \(name) GROUP BY t, \(keys) HAVING count(*) > 1 ORDER BY min(seq)"
+    ).compactMap { row in
+      row[0].integer.flatMap { context.catalog.table(number: $0) }.map { ($0, Array(row[2...].prefix($0.keyCount))) }
+    }
+  }
+
   /// A change that comes back into the log.
   func add(_ table: CapturedTable, _ key: Key, seq: Int64) throws {
     let slots = (1...(keyWidth + 2)).map { "?\($0)" }.joined(separator: ", ")

@@ -62,6 +62,13 @@ final class RetryJoining {
     return cluster
   }
 
+  /// The waiting requests that depend on some of these, without them.
+  func waitingDependents(of requests: [RequestRange]) throws -> [RequestRange] {
+    try dependence.dependents(of: requests).filter {
+      try requests.holding($0.first) == nil && context.state(of: $0) == .queued
+    }
+  }
+
   /// All changes of their rows are those of the members: each row's become one, from its base to what it is now. Nil: there
   /// is nothing left to send.
   @discardableResult

@@ -54,6 +54,17 @@ extension SQLiteClientStore: RequestKeepingClientStore {
     }
   }
 
+  public func optimiseQueue() throws -> Int {
+    let context = try opened()
+    guard try context.connection.state(.current) == nil else { return 0 }
+    return try context.connection.transaction {
+      _ = try closeOpenGroup(context)
+      let count = try QueueOptimising(context).run()
+      try DisplacedReturn(context).run()
+      return count
+    }
+  }
+
   public func request(_ id: RequestID) throws -> [QueuedRequest] {
     let context = try opened()
     return try context.connection.transaction { try RequestListing(context).entries(of: id) }
