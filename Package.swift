@@ -32,6 +32,8 @@ let protocols: [Target.Dependency] = [
 
 let strategyProtocols: [Target.Dependency] = ["SalvorModel", "SalvorModuleKit", "SalvorStorage", "SalvorRecovery"]
 
+let policyProtocols: [Target.Dependency] = ["SalvorModuleKit", "SalvorStorage"]
+
 let package = Package(
   name: "salvor",
   platforms: [.macOS(.v15), .iOS(.v18)],
@@ -96,12 +98,17 @@ let package = Package(
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CCrypto", condition: .when(platforms: [.linux])),
       ]),
+    plugin(
+      "WebhookValidator", protocols + [.target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("RecreateRecovery", strategyProtocols),
     plugin("CopyAndResubscribeRecovery", strategyProtocols),
     plugin("UploadThenRecreateRecovery", strategyProtocols),
     plugin("RecoverUnsyncedChangesRecovery", strategyProtocols),
     plugin("DiscardUnsyncedChangesRecovery", strategyProtocols),
     plugin("ManualRecovery", strategyProtocols),
+    plugin("ClientWinsPolicy", policyProtocols),
+    plugin("ServerWinsPolicy", policyProtocols),
+    plugin("KeepVersionsPolicy", policyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "StandardModules",
@@ -110,7 +117,7 @@ let package = Package(
         "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
         "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
         "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
-        "ManualRecovery",
+        "ManualRecovery", "ClientWinsPolicy", "ServerWinsPolicy", "KeepVersionsPolicy", "WebhookValidator",
       ]),
 
     // Tools.
@@ -151,14 +158,19 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
       ]),
     tests(
       "EngineTests",
       protocols + [
         "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
+        "SalvorContracts",
       ]),
-    tests("ScenarioTests", protocols + ["SalvorHost", "StandardModules", "SQLiteSupport"]),
+    tests(
+      "ScenarioTests",
+      protocols + [
+        "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport", "GzipCompression", "TokenAuthentication",
+      ]),
     tests(
       "RecoveryTests",
       protocols + [

@@ -14,6 +14,7 @@ import SalvorWire
 /// The application reads and writes the database with any SQLite library; nothing of it passes through here.
 public actor SalvorClient {
   let configuration: Configuration
+  nonisolated let broadcast = EventBroadcast()
   var isOpen = false
   private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
@@ -42,7 +43,9 @@ public actor SalvorClient {
   public func synchronize(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    await alone { await self.run(groups: groups, progress: progress) }
+    let report = await alone { await self.run(groups: groups, progress: progress) }
+    broadcast.send(report.error == nil ? .synchronized(report) : .failed(report))
+    return report
   }
 
   /// What the database says of itself, and the recovery that is under way beside it.
@@ -56,6 +59,7 @@ public actor SalvorClient {
   public func close() async {
     await configuration.transport.close()
     await configuration.store.close()
+    broadcast.finish()
     isOpen = false
   }
 

@@ -71,6 +71,14 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case outcomeUnknown = "outcome-unknown"
   /// The tables as they are do not take a change: its row is gone, or a constraint is in its way.
   case cannotStand = "cannot-stand"
+  /// Somebody has resolved the conflict version already.
+  case conflictResolved = "conflict-resolved"
+  /// The client's version of a conflict cannot be written; `context["reason"]` says why, as a `RefusalReason`.
+  case conflictUnresolvable = "conflict-unresolvable"
+  /// A validator of the server's configuration cannot be asked; nothing was processed, the queue stays as it is.
+  case validatorUnavailable = "validator-unavailable"
+  /// As many devices listen for changes as the server allows (`eventListenersMax`).
+  case tooManyListeners = "too-many-listeners"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -83,7 +91,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse: true
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners:
+      true
     default: false
     }
   }
@@ -97,12 +106,12 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .notFound, .sessionUnknown: 404
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
-      .outcomeUnknown, .cannotStand:
+      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
     case .sessionInUse: 423
-    case .overloaded, .storageBusy: 503
+    case .overloaded, .storageBusy, .validatorUnavailable, .tooManyListeners: 503
     case .storageFull: 507
     default: 500
     }
@@ -111,8 +120,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound: 2
-    case .unreachable, .timeout, .overloaded: 3
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
+    case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1
@@ -136,6 +145,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case serverMaintained = "server-maintained"
   case outOfScope = "out-of-scope"
   case conflict
+  /// The table's conflict policy failed; nothing is known against the request itself.
+  case conflictPolicy = "conflict-policy"
   case rowDeleted = "row-deleted"
   case keyExists = "key-exists"
   case constraint
@@ -144,6 +155,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case unknownTable = "unknown-table"
   case unknownColumn = "unknown-column"
   case tooLarge = "too-large"
+  /// A validator module refused it; the message, and perhaps the status, are the application's own.
+  case validator
   case blocked
 
   /// The status code of an archive entry, in HTTP's terms.
@@ -153,8 +166,9 @@ public enum RefusalReason: String, Sendable, CaseIterable {
     case .unknownTable, .unknownColumn: 404
     case .conflict, .rowDeleted, .keyExists: 409
     case .tooLarge: 413
-    case .constraint, .missingParent, .notStorable: 422
+    case .constraint, .missingParent, .notStorable, .validator: 422
     case .blocked: 424
+    case .conflictPolicy: 500
     }
   }
 }

@@ -24,10 +24,18 @@ public struct Limits: Sendable, Hashable {
   public var idleTimeoutMilliseconds: Int64 = 60_000
   /// A session that nobody continues is given up after this.
   public var sessionIdleMilliseconds: Int64 = 30_000
-  public var connectionsMax = 1024
+  public var connectionsMax = 4096
   public var attemptsMax = 4
   /// Remote databases that recover at one time; others are told to come back (`overloaded`).
   public var recoveriesMax = 32
+  /// Devices that listen for changes at one time, and never more than half of `connectionsMax`: others poll.
+  public var eventListenersMax = 2048
+  /// A stream of events that says nothing says so this often. Shorter than every idle timeout on the way.
+  public var eventKeepAliveMilliseconds: Int64 = 15_000
+  /// While anybody listens, the tables are looked at this often for what other programs write.
+  public var eventLookMilliseconds: Int64 = 250
+  /// A stream of events ends after this; the device begins another, and shows its credentials again.
+  public var eventStreamMilliseconds: Int64 = 3_600_000
 
   public init() {}
 }

@@ -26,6 +26,9 @@ public struct Schema: Sendable, Hashable {
   /// The tables that travel: all but the client-only ones.
   public var synchronized: [Table] { tables.filter { $0.maintained != .client } }
 
+  /// The names of the groups of whose changes the server tells.
+  public var serverInitiated: Set<String> { Set(groups.filter(\.serverInitiated).map(\.name)) }
+
   public func tables(inGroup group: String) -> [Table] { synchronized.filter { $0.group == group } }
 
   public struct Parameter: Sendable, Hashable {
@@ -143,13 +146,6 @@ public struct ScopeColumn: Sendable, Hashable {
   }
 }
 
-/// The names of the built-in conflict policies; a module may bring others, so a policy is a name, not an enumeration.
-public enum ConflictPolicy {
-  public static let clientWins = "client-wins"
-  public static let serverWins = "server-wins"
-  public static let keepVersions = "keep-versions"
-}
-
 /// Columns of the application's own that say dirty and deleted (semantics 3). They never travel.
 public struct FlagColumns: Sendable, Hashable {
   public var dirty: String?
@@ -166,6 +162,9 @@ public enum SameKey: String, Sendable, Hashable, CaseIterable {
 }
 
 public struct Table: Sendable, Hashable {
+  /// The policy of a table that names none: the client's fields stand (semantics 7).
+  public static let defaultConflicts = "client-wins"
+
   public var name: String
   public var maintained: Maintained
   public var group: String
@@ -176,6 +175,7 @@ public struct Table: Sendable, Hashable {
   public var scope: [ScopeColumn]
   public var unique: [[String]]
   public var check: [String]
+  /// The name of the conflict policy, a module of the server's (semantics 7).
   public var conflicts: String
   public var flags: FlagColumns
   /// Nil: by the key's type, `merge` for text and blob keys, `refuse` for integer keys.
@@ -189,7 +189,7 @@ public struct Table: Sendable, Hashable {
     _ name: String, maintained: Maintained = .dual, group: String = Schema.defaultGroup,
     download: DownloadMode = .cursor, primaryKey: [String], columns: [Column], references: [Reference] = [],
     scope: [ScopeColumn] = [], unique: [[String]] = [], check: [String] = [],
-    conflicts: String = ConflictPolicy.clientWins, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
+    conflicts: String = Table.defaultConflicts, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
     handover: Bool = false, applicationTriggers: Bool = true
   ) {
     self.name = name

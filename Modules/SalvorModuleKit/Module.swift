@@ -9,6 +9,8 @@ public enum ModuleKind: String, Sendable, CaseIterable {
   case compression
   case authentication
   case recoveryStrategy = "recovery-strategy"
+  case conflictPolicy = "conflict-policy"
+  case validator
 }
 
 /// One option of a module: its place in the configuration reference.

@@ -65,6 +65,15 @@ public struct ModuleRegistry: Sendable {
       return nil
     }
     var reader = OptionReader(value, file: parent.file, path: parent.join(key))
+    return prepare(kind, value, &reader, of: &parent, context, as: type)
+  }
+
+  /// The same of an object that `reader` has begun to read, e.g. an element of a list: keys that it was asked for are the
+  /// host's, the others the module's.
+  public func prepare<Product>(
+    _ kind: ModuleKind, _ value: ConfigurationValue, _ reader: inout OptionReader, of parent: inout OptionReader,
+    _ context: ModuleContext, as type: Product.Type
+  ) -> PreparedModule<Product>? {
     guard case .object = value.content else {
       parent.adopt(reader.diagnostics)
       return nil

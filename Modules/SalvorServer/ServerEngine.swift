@@ -8,10 +8,14 @@ import Synchronization
 /// What a server engine is made of. Everything that touches the world comes in through a protocol.
 public struct ServerConfiguration: Sendable {
   public var schema: Schema
+  /// How conflicts are settled, by table (`ServerSetup.conflictPolicies`).
+  public var conflictPolicies: [String: any ConflictPolicy]
   public var store: any ServerStore
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
   public var compressions: [any Compression]
+  /// Asked before an upload is processed, in this order.
+  public var validators: [ConfiguredValidator]
   public var limits: Limits
   /// False: the sequence check and the server ID alone (semantics 6).
   public var historyCheck: Bool
@@ -27,16 +31,19 @@ public struct ServerConfiguration: Sendable {
   public var log: @Sendable (String) -> Void
 
   public init(
-    schema: Schema, store: any ServerStore, authentication: any Authentication, compressions: [any Compression],
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], store: any ServerStore,
+    authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }
   ) {
     self.schema = schema
+    self.conflictPolicies = conflictPolicies
     self.store = store
     self.authentication = authentication
     self.compressions = compressions
+    self.validators = validators
     self.limits = limits
     self.historyCheck = historyCheck
     self.clientRecoveryEnabled = clientRecoveryEnabled
@@ -55,6 +62,8 @@ public final class ServerEngine: Sendable {
   let config: SyncConfig
   let sessions: SessionTable
   let recoveries: RecoveryTable
+  let validations: ValidationTable
+  let events: EventHub
   let identity: ServerIdentity
   /// Digests of device schemas that were found to differ additively only, so that they are compared once.
   let compatibleDigests = Mutex<Set<String>>([])
@@ -62,7 +71,8 @@ public final class ServerEngine: Sendable {
 
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
   public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
-    let opening = try await configuration.store.open(ServerSetup(schema: configuration.schema))
+    let opening = try await configuration.store.open(
+      ServerSetup(schema: configuration.schema, conflictPolicies: configuration.conflictPolicies))
     if opening.isRestored {
       configuration.log(
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
@@ -79,13 +89,21 @@ public final class ServerEngine: Sendable {
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
+    validations = ValidationTable(clock: configuration.clock)
     recoveries = RecoveryTable(
       recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
+    events = EventHub(configuration)
   }
 
+  /// Ends every stream of events, and begins none any more: a transport that stops would wait for them.
+  public func endEvents() { events.stop() }
+
   public func stop() async {
+    validations.close()
+    for entry in configuration.validators { await entry.validator.close() }
+    events.stop()
     await configuration.store.close()
   }
 
@@ -123,6 +141,8 @@ public final class ServerEngine: Sendable {
       return try await receiveChunk(request, token: parts[2], index: parts[4])
     case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
       return try await processStaged(request, token: parts[2])
+    case ("GET", "v1", 2) where parts[1] == "events":
+      return try await events(request)
     case (_, "v1", 2...) where parts[1] == "recovery":
       return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")

@@ -82,6 +82,10 @@ public protocol ClientStore: Sendable {
 
   /// Puts these in the place of all that there are.
   func setDeviceSettings(_ settings: DeviceSettings) async throws
+
+  /// What applications have written since the change `counter`: asked often by a watching client, cheap where nothing was
+  /// written, and never in the way of what the store is doing. A store that looks at a log may name more groups.
+  func captured(after counter: Int64) async throws -> CapturedChanges
 }
 
 extension ClientStore {
@@ -130,6 +134,8 @@ public struct ClientState: Sendable, Hashable {
   public var recoveryMessage: String?
   /// The identity file knows of an upload that this database does not: the database went back in time.
   public var isOlderThanIdentityFile: Bool
+  /// The groups of whose changes the server tells (semantics 1, server-initiated sync), as the SyncConfig says.
+  public var serverInitiated: Set<String> = []
 
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
@@ -226,27 +232,6 @@ public struct UploadResults: Sendable, Hashable {
     self.conflicts = conflicts
     self.refused = refused
   }
-}
-
-public struct Refusal: Sendable, Hashable {
-  /// The request's first change.
-  public var counter: Int64
-  public var stamp: RequestStamp
-  public var reason: RefusalReason
-  /// What was wrong and what to do; names of tables and columns, no values.
-  public var message: String
-  /// For `blocked`: the request it depends on.
-  public var blockedBy: RequestID?
-  public init(
-    counter: Int64, stamp: RequestStamp, reason: RefusalReason, message: String, blockedBy: RequestID? = nil
-  ) {
-    self.counter = counter
-    self.stamp = stamp
-    self.reason = reason
-    self.message = message
-    self.blockedBy = blockedBy
-  }
-  public var id: RequestID { RequestID(stamp: stamp, counter: counter) }
 }
 
 public struct SettleReport: Sendable, Hashable {

@@ -28,9 +28,15 @@ public protocol ServerStore: Sendable {
   /// How far the staged upload of this sequence ID goes; zeros where there is none.
   func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload
 
+  /// The text of one staged chunk, as it came; nil: there is none with this index.
+  func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]?
+
   /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
   /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
   /// changes nothing and gives the recorded results again.
+  ///
+  /// What `upload.refused` names is refused as it says, unless it is blocked by another or was settled before; what
+  /// depends on it is blocked by it.
   func process(_ upload: ProcessRequest) async throws -> UploadResults
 
   /// The recorded results of the remote's last upload, where its sequence ID is `sequence`.
@@ -44,13 +50,40 @@ public protocol ServerStore: Sendable {
   /// Numbers what other programs have committed; the newest commit.
   func sweep() async throws -> Commit
 
+  /// Which groups have changed since the oldest of `cursors`; numbers what other programs have committed first. For
+  /// server-initiated sync (semantics 1): asked often, and cheap where nothing was written. Without cursors: the newest
+  /// commit alone, and no changes.
+  ///
+  /// `changes` is nil where one of the cursors is unknown or trimmed, and may be nil where there are many commits since:
+  /// whoever asked synchronizes then.
+  func changedGroups(since cursors: [Commit]) async throws -> GroupChanges
+
   func remotes() async throws -> [RemoteRecord]
 
   /// Forgets a remote ID, with its sequence ID and request IDs kept as old ones; `block` keeps the device out. False:
   /// there is none.
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool
 
-  /// Removes tombstones and log entries older than `milliseconds` since 1970; cursors before them are trimmed.
+  /// Conflict versions after the one of ID `id` (0: from the first), in the order of their IDs, which is that of their
+  /// keeping; at most `limit`. `state` nil: open and resolved ones.
+  func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion]
+
+  /// The conflict version `id` with the others of its request, in order, each beside the row as it is now. Empty: there is
+  /// none.
+  func conflict(_ id: Int64) async throws -> [ConflictRow]
+
+  /// Settles a conflict version, and with it the others of its request, for good. `client` writes the columns that the
+  /// client changed (a delete deletes) in the real tables, as a program of the server's would: it is fed to every device,
+  /// the sender too. `server` writes nothing but the mark.
+  ///
+  /// Throws, and changes nothing: `not-found`; `conflict-resolved`; `conflict-unresolvable` where the client's version
+  /// cannot stand (the row was deleted meanwhile, a constraint, a column that is gone).
+  ///
+  /// - Returns: the versions that were resolved.
+  func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion]
+
+  /// Removes tombstones, log entries and conflict versions that were resolved before `milliseconds` since 1970; cursors
+  /// before them are trimmed. Open conflict versions stay.
   func trim(before milliseconds: Int64) async throws
 
   func stats() async throws -> ServerStats
@@ -64,7 +97,23 @@ public protocol ServerStore: Sendable {
 
 public struct ServerSetup: Sendable {
   public var schema: Schema
-  public init(schema: Schema) { self.schema = schema }
+  /// How conflicts are settled, by table.
+  public var conflictPolicies: [String: any ConflictPolicy]
+  public init(schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:]) {
+    self.schema = schema
+    self.conflictPolicies = conflictPolicies
+  }
+
+  /// The policy of a table; the default one, the client's fields, where the table names no other. Throws `configuration`
+  /// where it names one that was not brought.
+  public func conflictPolicy(of table: Table) throws(SalvorError) -> any ConflictPolicy {
+    if let policy = conflictPolicies[table.name] { return policy }
+    if table.conflicts == Table.defaultConflicts || table.maintained != .dual { return UniformConflictPolicy(.client) }
+    throw SalvorError(
+      .configuration,
+      "\(table.name) names the conflict policy \"\(table.conflicts)\", and the server was started without it. Give it with the set-up, or name another.",
+      context: ["table": table.name])
+  }
 }
 
 public struct ServerOpening: Sendable, Hashable {
@@ -163,10 +212,13 @@ public struct StagedUpload: Sendable, Hashable {
   public var chunks: Int
   public var lastCounter: Int64
   public var bytes: Int64
-  public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0) {
+  /// From its first chunk to its last.
+  public var isWhole: Bool
+  public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0, isWhole: Bool = false) {
     self.chunks = chunks
     self.lastCounter = lastCounter
     self.bytes = bytes
+    self.isWhole = isWhole
   }
 }
 
@@ -176,11 +228,17 @@ public struct ProcessRequest: Sendable {
   public var principal: Principal
   /// A small upload that came with its begin and was never staged: its chunks, in order. Staging is not read then.
   public var chunks: [UploadChunk]?
-  public init(remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil) {
+  /// What was refused before processing began, by a validator.
+  public var refused: [Refusal]
+  public init(
+    remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil,
+    refused: [Refusal] = []
+  ) {
     self.remote = remote
     self.sequence = sequence
     self.principal = principal
     self.chunks = chunks
+    self.refused = refused
   }
 }
 
@@ -223,11 +281,16 @@ public struct ServerStats: Sendable, Hashable {
   public var remotes: Int64
   public var logEntries: Int64
   public var stagedBytes: Int64
-  public init(serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64) {
+  /// Conflict versions that nobody has resolved.
+  public var openConflicts: Int64
+  public init(
+    serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64, openConflicts: Int64
+  ) {
     self.serverID = serverID
     self.head = head
     self.remotes = remotes
     self.logEntries = logEntries
     self.stagedBytes = stagedBytes
+    self.openConflicts = openConflicts
   }
 }

@@ -52,9 +52,13 @@ public struct SyncConfig: Sendable, Hashable {
     }
   }
 
-  /// Equal exactly where the synchronized part of two schemas is equal (the schema's version aside).
+  /// Equal exactly where the synchronized part of two schemas is equal (the schema's version aside): the tables, and the
+  /// groups of whose changes the server tells.
   public var digest: String {
-    SalvorStorage.digest(JSONValue.array(entries.map { TableDefinition.json($0.table) }).bytes)
+    var parts = entries.map { TableDefinition.json($0.table) }
+    let telling = groups.filter(\.serverInitiated).map(\.name).sorted()
+    if !telling.isEmpty { parts.append(["serverInitiated": .array(telling.map(JSONValue.string))]) }
+    return SalvorStorage.digest(JSONValue.array(parts).bytes)
   }
 
   /// The schema of a database: the delivered tables, and the client-only ones of the application's own.

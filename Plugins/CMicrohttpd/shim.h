@@ -1,5 +1,6 @@
 #include <microhttpd.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -55,6 +56,18 @@ static inline const struct sockaddr *cmicrohttpd_peer(struct MHD_Connection *con
   const union MHD_ConnectionInfo *info =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
   return info ? info->client_addr : 0;
+}
+
+// Lets this process have as many descriptors as `wanted`, as far as the system allows; how many it may have then.
+static inline unsigned long cmicrohttpd_allow_descriptors(unsigned long wanted) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < wanted) {
+    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return limit.rlim_cur == RLIM_INFINITY ? wanted : (unsigned long)limit.rlim_cur;
 }
 
 static inline void cmicrohttpd_shut(int socket) { (void)shutdown(socket, SHUT_RDWR); }

@@ -21,6 +21,9 @@
     private let certificate: UnsafeMutablePointer<CChar>?
     private let key: UnsafeMutablePointer<CChar>?
 
+    /// Files and sockets of this process that are no connection of a client's.
+    private static let otherDescriptors = 128
+
     /// Blocks for a moment (name look-up, threads). Errors: `configuration`.
     init(_ core: ServerCore, options: HTTPServerOptions, connectionsMax: Int) throws {
       var certificate: UnsafeMutablePointer<CChar>?
@@ -45,6 +48,13 @@
         free(certificate)
         free(key)
         throw error
+      }
+      let descriptors = UInt(connectionsMax + Self.otherDescriptors)
+      let allowed = cmicrohttpd_allow_descriptors(descriptors)
+      if allowed < descriptors {
+        core.log(
+          "This process may have \(allowed) files and connections open, fewer than connectionsMax (\(connectionsMax)) needs. Raise its limit (ulimit -n), or lower connectionsMax."
+        )
       }
       let closure = Unmanaged.passRetained(core)
       var configuration = CMicrohttpdConfiguration()

@@ -248,7 +248,9 @@
     // MARK: The response, on the connection's thread
 
     private func queue(_ answer: Answer, _ connection: OpaquePointer) -> MHD_Result {
-      guard let response = makeResponse(answer.body) else { return .NO }
+      // A stream of events says little, and there are many of them.
+      let isEvents = answer.headers["content-type"]?.hasPrefix("text/event-stream") == true
+      guard let response = makeResponse(answer.body, blockBytes: isEvents ? 1 << 10 : pieceBytesMax) else { return .NO }
       defer { MHD_destroy_response(response) }
       var headers = answer.headers
       headers["content-length"] = nil
@@ -263,14 +265,14 @@
       return MHD_queue_response(connection, UInt32(clamping: answer.status), response)
     }
 
-    private func makeResponse(_ body: Answer.Body) -> OpaquePointer? {
+    private func makeResponse(_ body: Answer.Body, blockBytes: Int) -> OpaquePointer? {
       switch body {
       case .bytes(var bytes):
         return MHD_create_response_from_buffer(bytes.count, &bytes, .RESPMEM_MUST_COPY)
       case .stream(let length), .none(let length):
         let closure = Unmanaged.passRetained(self).toOpaque()
         let response = MHD_create_response_from_callback(
-          length.map(UInt64.init) ?? UInt64.max, pieceBytesMax, readResponseBody, closure, releaseExchange)
+          length.map(UInt64.init) ?? UInt64.max, blockBytes, readResponseBody, closure, releaseExchange)
         if response == nil { Unmanaged<ServerExchange>.fromOpaque(closure).release() }
         return response
       }

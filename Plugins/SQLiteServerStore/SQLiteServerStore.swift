@@ -106,6 +106,10 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.staged(remote, sequence)
   }
 
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    try await writer.stagedChunk(index, remote, sequence)
+  }
+
   public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }
 
   public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
@@ -136,10 +140,29 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func sweep() async throws -> Commit { try await writer.sweep() }
+
+  public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    if let catalog = try await writer.renewed() { await replaceReaders(catalog) }
+    let head = try await writer.sweep()
+    if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
+    if let reader = nextReader() { return try await reader.changedGroups(since: cursors) }
+    return try await writer.changedGroups(since: cursors)
+  }
+
   public func remotes() async throws -> [RemoteRecord] { try await writer.remotes() }
 
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await writer.deleteRemote(remote, block: block)
+  }
+
+  public func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
+    try await writer.conflicts(after: id, limit: limit, state: state)
+  }
+
+  public func conflict(_ id: Int64) async throws -> [ConflictRow] { try await writer.conflict(id) }
+
+  public func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
+    try await writer.resolveConflict(id, keep: keep, by: by)
   }
 
   public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }

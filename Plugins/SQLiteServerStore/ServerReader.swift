@@ -22,6 +22,10 @@ actor ServerReader {
     try FeedPageMaker.page(request, try opened(), catalog, now: options.clock.now())
   }
 
+  func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
+    try GroupChangeQuery(connection: try opened(), catalog: catalog).run(since: cursors)
+  }
+
   func ask<Answer>(
     _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
   ) throws -> Answer {

@@ -15,7 +15,7 @@ actor ServerWriter {
     var connection: SQLiteConnection
     var catalog: Catalog
     var opening: ServerOpening
-    var schema: Schema
+    var setup: ServerSetup
     var log: CommitLog
     var book: RemoteBook
     var side: SideFile?
@@ -35,21 +35,21 @@ actor ServerWriter {
 
   /// The catalog is what readers need.
   func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, catalog: Catalog) {
-    if let open, open.schema == setup.schema { return (open.opening, open.catalog) }
+    if let open, open.setup.schema == setup.schema { return (open.opening, open.catalog) }
     close()
-    let open = try makeOpen(setup.schema, sameStart: nil)
+    let open = try makeOpen(setup, sameStart: nil)
     self.open = open
     return (open.opening, open.catalog)
   }
 
   /// - Parameter before: the opening of this same start of the server, where there was one.
-  private func makeOpen(_ schema: Schema, sameStart before: ServerOpening?) throws -> Open {
+  private func makeOpen(_ setup: ServerSetup, sameStart before: ServerOpening?) throws -> Open {
     let connection = try SQLiteConnection(
       options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
     try connection.pragma("journal_mode", "WAL")
     try connection.execute(
       "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
-    var installation = Installation(connection, schema: schema, random: options.random, clock: options.clock)
+    var installation = Installation(connection, setup, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     for notice in installation.notices { options.log(notice) }
     let side = options.isFile ? SideFile(options.path + sideSuffix) : nil
@@ -65,7 +65,7 @@ actor ServerWriter {
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
     var open = Open(
-      connection: connection, catalog: catalog, opening: opening, schema: schema, log: log,
+      connection: connection, catalog: catalog, opening: opening, setup: setup, log: log,
       book: RemoteBook(connection: connection), side: side, schemaVersion: try connection.schemaVersion())
     // What was written while no server ran.
     let head = try connection.transaction(.immediate) { try log.sweep() }
@@ -80,7 +80,7 @@ actor ServerWriter {
   func renewed() throws -> Catalog? {
     let before = try opened()
     guard try before.connection.schemaVersion() != before.schemaVersion else { return nil }
-    let open = try makeOpen(before.schema, sameStart: before.opening)
+    let open = try makeOpen(before.setup, sameStart: before.opening)
     before.connection.close()
     self.open = open
     return open.catalog
@@ -172,6 +172,10 @@ actor ServerWriter {
     try opened().book.staged(remote, sequence)
   }
 
+  func stagedChunk(_ index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws -> [UInt8]? {
+    try opened().book.stagedChunk(index, remote, sequence)
+  }
+
   func process(_ upload: ProcessRequest) throws -> UploadResults {
     if let recorded = try opened().book.results(upload.remote, upload.sequence) {
       // It was deleted and registered again in between.
@@ -206,6 +210,11 @@ actor ServerWriter {
     return try FeedPageMaker.page(request, open.connection, open.catalog, now: options.clock.now())
   }
 
+  func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
+    let open = try opened()
+    return try GroupChangeQuery(connection: open.connection, catalog: open.catalog).run(since: cursors)
+  }
+
   func remotes() throws -> [RemoteRecord] { try opened().book.all() }
 
   func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {
@@ -234,7 +243,28 @@ actor ServerWriter {
 
   func trim(before milliseconds: Int64) throws {
     _ = try sweep()
-    try transaction(durable: false) { try Trimming(connection: $0.connection).run(before: milliseconds) }
+    try transaction(durable: false) { open in
+      try Trimming(connection: open.connection).run(before: milliseconds)
+      try conflictBook(open).trim(before: milliseconds)
+    }
+  }
+
+  private func conflictBook(_ open: Open) -> ConflictBook {
+    ConflictBook(RowReader(connection: open.connection, catalog: open.catalog))
+  }
+
+  func conflicts(after id: Int64, limit: Int, state: ConflictState?) throws -> [ConflictVersion] {
+    try conflictBook(try opened()).list(after: id, limit: limit, state: state)
+  }
+
+  func conflict(_ id: Int64) throws -> [ConflictRow] {
+    let open = try opened()
+    return try open.connection.transaction(.deferred) { try conflictBook(open).rows(of: id) }
+  }
+
+  func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) throws -> [ConflictVersion] {
+    let now = options.clock.now()
+    return try transaction(durable: true) { try conflictBook($0).resolve(id, keep: keep, by: by, now: now) }
   }
 
   func stats() throws -> ServerStats {
@@ -244,14 +274,15 @@ actor ServerWriter {
       serverID: open.opening.serverID, head: try CommitLog.state(connection).head,
       remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
       logEntries: try connection.integer("SELECT count(*) FROM salvor_change") ?? 0,
-      stagedBytes: try connection.integer("SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging") ?? 0)
+      stagedBytes: try connection.integer("SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging") ?? 0,
+      openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
   }
 
   func rows(of name: String) throws -> [Row] {
     let open = try opened()
     guard let table = open.catalog.table(name) else {
       // A client-only table is none of the server's.
-      if open.schema.table(name) != nil { return [] }
+      if open.setup.schema.table(name) != nil { return [] }
       throw unknownTable(name)
     }
     return try open.connection.rows(

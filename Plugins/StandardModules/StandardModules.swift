@@ -1,9 +1,11 @@
+import ClientWinsPolicy
 import CopyAndResubscribeRecovery
 import DiscardUnsyncedChangesRecovery
 import GzipCompression
 import HTTPClientTransport
 import HTTPServerTransport
 import IdentityCompression
+import KeepVersionsPolicy
 import LoopbackTransport
 import ManualRecovery
 import MemoryStore
@@ -13,8 +15,10 @@ import RecreateRecovery
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorModuleKit
+import ServerWinsPolicy
 import TokenAuthentication
 import UploadThenRecreateRecovery
+import WebhookValidator
 
 /// The one list of what is built in (architecture, rule 5).
 public enum StandardModules {
@@ -29,6 +33,8 @@ public enum StandardModules {
       RecreateRecovery.factory, CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory,
       RecoverUnsyncedChangesRecovery.factory, RecoverUnsyncedChangesRecovery.orDiscardFactory,
       DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
+      ClientWinsPolicy.factory, ServerWinsPolicy.factory, KeepVersionsPolicy.factory,
+      WebhookValidator.factory,
     ]
     #if HTTPServer
       list.append(HTTPServerTransport.factory)

@@ -11,6 +11,7 @@ import Testing
     .enabled(if: programs.allSatisfy(Built.has)),
     arguments: [
       "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
+      "docs/guides/conflicts.md",
       "docs/reference/protocol.md",
     ])
   func commandsOfAPageRun(page: String) async throws {
@@ -18,6 +19,19 @@ import Testing
     let blocks = Block.all(of: text)
     #expect(!blocks.isEmpty)
     let session = try DocumentSession()
+    defer { session.end() }
+    for block in blocks { try await session.run(block, of: page) }
+  }
+
+  @Test(
+    "The commands of an example's page run as they stand in its folder, and print what the page says",
+    .enabled(if: (programs + ["python3"]).allSatisfy(Built.has)), arguments: ["legislators"])
+  func commandsOfAnExampleRun(example: String) async throws {
+    let page = "Examples/\(example)/README.md"
+    let text = try String(contentsOf: Built.root.appendingPathComponent(page), encoding: .utf8)
+    let blocks = Block.all(of: text)
+    #expect(!blocks.isEmpty)
+    let session = try DocumentSession(in: example)
     defer { session.end() }
     for block in blocks { try await session.run(block, of: page) }
   }
@@ -127,14 +141,23 @@ private final class DocumentSession {
   private let port: UInt16
   private var servers: [ChildProcess] = []
 
-  init() throws {
+  /// - Parameter example: the reader is in a copy of this folder of Examples; nil: in an empty one.
+  init(in example: String? = nil) throws {
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-page-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     // The pages say 8484; here several run at once.
     let (descriptor, port) = try Socket.listen()
     close(descriptor)
     self.port = port
-    try directory.path.write(to: directory.appendingPathComponent(".where"), atomically: false, encoding: .utf8)
+    var place = directory
+    if let example {
+      place = directory.appendingPathComponent(example)
+      try FileManager.default.copyItem(at: Built.root.appendingPathComponent("Examples/\(example)"), to: place)
+      let configuration = place.appendingPathComponent("salvor.json5")
+      try String(contentsOf: configuration, encoding: .utf8).replacingOccurrences(of: "8484", with: String(port))
+        .write(to: configuration, atomically: false, encoding: .utf8)
+    }
+    try place.path.write(to: directory.appendingPathComponent(".where"), atomically: false, encoding: .utf8)
     try "".write(to: directory.appendingPathComponent(".variables"), atomically: false, encoding: .utf8)
   }
 
@@ -162,7 +185,7 @@ private final class DocumentSession {
       environment: ["PATH": "\(bin):\(path)"])
     if block.isServer {
       servers.append(child)
-      _ = try await child.line(after: "listening on ")
+      _ = try await child.line(after: "listening ")
       return
     }
     let output = await child.output()
@@ -176,6 +199,6 @@ private final class DocumentSession {
 
 extension Block {
   fileprivate func serverScript(_ directory: URL) -> String {
-    "cd \"$(cat '\(directory.path)/.where')\" && exec \(commands)"
+    "cd \"$(cat '\(directory.path)/.where')\" && . '\(directory.path)/.variables' && exec \(commands)"
   }
 }

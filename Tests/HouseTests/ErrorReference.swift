@@ -93,11 +93,19 @@ import Testing
       "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
     case .massDeletion:
       "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
+    case .conflictResolved:
+      "Somebody has resolved this conflict version already; what was kept stands. Change the row itself."
+    case .conflictUnresolvable:
+      "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
+    case .tooManyListeners:
+      "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
     case .cannotStand:
       "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
+    case .validatorUnavailable:
+      "A validator of the server's configuration could not be asked, and none of the upload was processed. Sync again later."
     }
   }
 
@@ -118,6 +126,8 @@ import Testing
     case .serverMaintained: "The table is written on the server only."
     case .outOfScope: "The row is outside of what this principal may write, or would be."
     case .conflict: "The row has changed on the server meanwhile, and the table's policy keeps the server's."
+    case .conflictPolicy:
+      "The table's conflict policy failed, or answered what the row cannot hold. The server's operator corrects it; the change goes through then."
     case .rowDeleted: "The row was deleted on the server meanwhile."
     case .keyExists: "The server has a row of this key already, made by somebody else."
     case .constraint: "A unique, check or not-null constraint of the server's table refuses the row."
@@ -126,6 +136,8 @@ import Testing
     case .unknownTable: "The server does not synchronize a table of this name."
     case .unknownColumn: "The server's table has no column of this name."
     case .tooLarge: "The row is larger than `rowBytesMax`."
+    case .validator:
+      "The application's own validator refuses it; the message says why. A status of its own may stand here."
     case .blocked: "A request that this one depends on was refused. It was not tried."
     }
   }

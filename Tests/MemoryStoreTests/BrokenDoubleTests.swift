@@ -72,6 +72,25 @@ import Testing
   }
 
   @Test(
+    "the comparison about conflicts catches broken stores",
+    arguments: [
+      BrokenServerStore.Fault.asksNoPolicy, .forgetsConflicts, .resolvesNothing, .resolvesForTheClientAlways,
+    ])
+  func conflictComparisonCatches(_ fault: BrokenServerStore.Fault) async {
+    let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
+    let comparison = StoreComparison(subject: broken, specification: memoryPair, isAboutConflicts: true)
+    var isCaught = false
+    for seed in UInt64(1)...40 where !isCaught {
+      do {
+        try await comparison.run(seed: seed)
+      } catch {
+        isCaught = true
+      }
+    }
+    #expect(isCaught)
+  }
+
+  @Test(
     "the comparison of recoveries catches broken stores",
     arguments: [
       BrokenClientStore.Fault.archivesNoLostRows, .takesLostForDeleted, .namesOnlyTheFirstKeys, .comparesCounts,

@@ -61,18 +61,31 @@ private let memoryClient = StoreSubject<any ClientStore> {
   }
 
   /// `SALVOR_SEEDS=from-to` runs others.
-  static let seeds: ClosedRange<UInt64> = {
+  static let seeds = chosenSeeds(1...20)
+  static let conflictSeeds = chosenSeeds(1...48)
+
+  private static func chosenSeeds(_ usual: ClosedRange<UInt64>) -> ClosedRange<UInt64> {
     let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
       UInt64($0)
     }
-    return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : 1...20
-  }()
+    return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : usual
+  }
 
   @Test("random histories end as the specification says (semantics 11.4)", arguments: seeds)
   func agreesWithTheSpecification(_ seed: UInt64) async throws {
     try await StoreComparison(
       subject: StorePairSubject(client: memoryClient, server: sqliteServer),
       specification: StorePairSubject(client: memoryClient, server: memoryServer)
+    ).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
+  @Test("random histories of conflicts end as the specification says (semantics 7)", arguments: conflictSeeds)
+  func settlesAsTheSpecification(_ seed: UInt64) async throws {
+    try await StoreComparison(
+      subject: StorePairSubject(client: memoryClient, server: sqliteServer),
+      specification: StorePairSubject(client: memoryClient, server: memoryServer), isAboutConflicts: true
     ).run(seed: seed) { step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }

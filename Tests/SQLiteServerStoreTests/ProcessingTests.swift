@@ -109,9 +109,7 @@ import Testing
 
   @Test("keep-versions: the client's and the server's row are kept for a person (semantics 7)")
   func conflictVersions() async throws {
-    var schema = Self.tree
-    schema.tables[0].conflicts = ConflictPolicy.keepVersions
-    let desk = try await ServerDesk(schema)
+    let desk = try await ServerDesk(Self.tree, policies: ["node": UniformConflictPolicy(.both)])
     try desk.other().execute("INSERT INTO node VALUES (1, NULL, 'a', 1)")
     let device = try await desk.device("anna")
     try await device.download()
@@ -119,14 +117,64 @@ import Testing
     let results = try await desk.uploaded(device, [.update("node", [1], [("label", "a", "client")])])
     #expect(results.conflicts == 1)
     let kept = try desk.other().rows(
-      "SELECT \"table\", key, operation, client, server, version, principal FROM salvor_conflict")
+      """
+      SELECT id, first, "table", key, principal, made, operation, seen, client, server, server_commit, server_remote,
+        resolution FROM salvor_conflict
+      """)
     #expect(
       kept == [
         [
-          "node", "[1]", "update", "{\"label\":\"client\"}", "{\"id\":1,\"up\":null,\"label\":\"server\",\"seats\":1}",
-          2, "anna",
+          1, 1, "node", "[1]", "anna", 1, "update", "{\"label\":\"a\"}", "{\"label\":\"client\"}",
+          "{\"id\":1,\"up\":null,\"label\":\"server\",\"seats\":1}", 2, nil, nil,
         ]
       ])
+  }
+
+  @Test("conflict versions are in a copy of the database, and come back with it (semantics 11.2)")
+  func conflictVersionsAreRestored() async throws {
+    let desk = try await ServerDesk(Self.tree, policies: ["node": UniformConflictPolicy(.both)])
+    try desk.other().execute("INSERT INTO node VALUES (1, NULL, 'a', 1)")
+    let device = try await desk.device("anna")
+    try await device.download()
+    try desk.other().execute("UPDATE node SET label = 'server'")
+    _ = try await desk.uploaded(device, [.update("node", [1], [("label", "a", "client")])])
+    let open = try await desk.store.conflicts(after: 0, limit: 10, state: .open)
+    #expect(open.count == 1)
+    try await desk.store.backup(to: desk.path + ".night")
+    _ = try await desk.store.resolveConflict(1, keep: .server, by: "olga")
+    await desk.store.close()
+    _ = try await desk.store.restore(from: desk.path + ".night")
+    try await desk.restart()
+    #expect(try await desk.store.conflicts(after: 0, limit: 10, state: nil) == open)
+    _ = try await desk.store.resolveConflict(1, keep: .client, by: "olga")
+    #expect(try desk.other().rows("SELECT label FROM node") == [["client"]])
+  }
+
+  @Test("conflict versions of an earlier layout of the database are kept (semantics 11.2)")
+  func conflictVersionsOfBefore() async throws {
+    let desk = try await ServerDesk(Self.tree)
+    let remote = RemoteID(from: SystemRandom()), stamp = RequestStamp(from: SystemRandom())
+    await desk.store.close()
+    try desk.other().execute(
+      """
+      INSERT INTO node VALUES (1, NULL, 'server', 1);
+      DROP TABLE salvor_conflict;
+      CREATE TABLE salvor_conflict (
+        id INTEGER PRIMARY KEY, "table" TEXT NOT NULL, key TEXT NOT NULL, operation TEXT NOT NULL, client TEXT NOT NULL,
+        server TEXT, version INTEGER NOT NULL, remote TEXT NOT NULL, principal TEXT NOT NULL, request TEXT NOT NULL,
+        time INTEGER NOT NULL);
+      INSERT INTO salvor_conflict VALUES
+        (4, 'node', '[1]', 'update', '{"label":"client"}', '{"id":1,"label":"server"}', 7, '\(remote)', 'anna', '\(stamp)-3', 9),
+        (5, 'node', '[2]', 'delete', '{}', NULL, 7, '\(remote)', 'anna', '\(stamp)-3', 9);
+      """)
+    try await desk.restart()
+    let versions = try await desk.store.conflicts(after: 0, limit: 10, state: .open)
+    #expect(versions.map(\.id) == [4, 5])
+    #expect(versions.map(\.first) == [4, 4])
+    #expect(versions[0].client.columns == [ConflictColumn("label", old: nil, new: "client")])
+    #expect(versions[0].server.commit == 7)
+    _ = try await desk.store.resolveConflict(5, keep: .client, by: "olga")
+    #expect(try desk.other().rows("SELECT label FROM node") == [["client"]])
   }
 
   @Test(
@@ -135,9 +183,9 @@ import Testing
     let schema = Schema(tables: [
       Table(
         "diary", primaryKey: ["id"], columns: [Column("id", .text), Column("owner", .text), Column("text", .text)],
-        scope: [ScopeColumn(column: "owner", source: .principal)], conflicts: ConflictPolicy.keepVersions)
+        scope: [ScopeColumn(column: "owner", source: .principal)])
     ])
-    let desk = try await ServerDesk(schema)
+    let desk = try await ServerDesk(schema, policies: ["diary": UniformConflictPolicy(.both)])
     try desk.other().execute("INSERT INTO diary VALUES ('d1', 'anna', 'a')")
     let device = try await desk.device("anna"), stranger = try await desk.device("bert")
     try await device.download()

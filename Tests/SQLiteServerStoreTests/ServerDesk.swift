@@ -9,6 +9,7 @@ import SalvorWire
 final class ServerDesk {
   let path: String
   let schema: Schema
+  private let policies: [String: any ConflictPolicy]
   var store: SQLiteServerStore
   var opening: ServerOpening
   private(set) var log = LogLines()
@@ -21,22 +22,26 @@ final class ServerDesk {
   }
 
   /// - Parameter before: another program's statements, before Salvor ever saw the file.
-  init(_ schema: Schema, before: String? = nil, busyTimeoutMilliseconds: Int64 = 5000) async throws {
+  init(
+    _ schema: Schema, policies: [String: any ConflictPolicy] = [:], before: String? = nil,
+    busyTimeoutMilliseconds: Int64 = 5000
+  ) async throws {
     path = try freshDatabase()
+    self.policies = policies
     self.schema = schema
     if let before { try SQLiteConnection(path).execute(before) }
     let log = log
     store = SQLiteServerStore(
       SQLiteServerStore.Options(
         path: path, durability: .normal, busyTimeoutMilliseconds: busyTimeoutMilliseconds, log: { log.add($0) }))
-    opening = try await store.open(ServerSetup(schema: schema))
+    opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 
   func restart() async throws {
     await store.close()
     let log = log
     store = SQLiteServerStore(SQLiteServerStore.Options(path: path, durability: .normal, log: { log.add($0) }))
-    opening = try await store.open(ServerSetup(schema: schema))
+    opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 
   /// Another program.

@@ -111,7 +111,7 @@ enum TestModules {
         },
         module(.authentication, "none", (any Authentication).self, [], credentials: ["principal"]) { _, _ in },
         module(.authentication, "card", (any Authentication).self, [], credentials: ["pin"]) { _, _ in },
-      ] + StandardModules.all.filter { $0.descriptor.kind == .recoveryStrategy })
+      ] + StandardModules.all.filter { [.recoveryStrategy, .conflictPolicy].contains($0.descriptor.kind) })
   }
 
   private static func store<Product: Sendable>(_ kind: ModuleKind, _ product: Product.Type) -> ModuleFactory {

@@ -2,11 +2,28 @@ import SalvorHost
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
+import StandardModules
 import Testing
 
 @Suite("schema.json5 (interfaces.md)")
 struct SchemaDecoderTests {
-  private func decode(_ text: String) -> SchemaResult { SchemaDecoder(file: "s").decode(Array(text.utf8)) }
+  private func decode(_ text: String, registry: ModuleRegistry? = policies) -> SchemaResult {
+    SchemaDecoder(file: "s", registry: registry).decode(Array(text.utf8))
+  }
+
+  /// The built-in policies, and one with an option.
+  private static let policies = try? ModuleRegistry(
+    StandardModules.all + [
+      ModuleFactory(
+        ModuleDescriptor(
+          kind: .conflictPolicy, name: "higher", summary: "A test's",
+          options: [ModuleOption("column", type: "string", default: nil, "a column")]),
+        product: (any ConflictPolicy).self
+      ) { reader, _ in
+        guard let column = reader.string("column") else { return nil }
+        return { UniformConflictPolicy(.merged([NamedValue(column, 1)])) }
+      }
+    ])
 
   /// A schema of tables only; each begins in the first line.
   private func report(tables: String, _ head: String = "") -> [String] {
@@ -39,7 +56,7 @@ struct SchemaDecoderTests {
       schema.table("inspection")?.references == [
         Reference(column: "establishment_id", table: "establishment", inheritsScope: true, onDelete: .cascade)
       ])
-    #expect(schema.table("inspection")?.conflicts == ConflictPolicy.keepVersions)
+    #expect(schema.table("inspection")?.conflicts == "keep-versions")
     let infraction = try #require(schema.table("infraction"))
     #expect(infraction.primaryKey == ["inspection_id", "line"])
     #expect(infraction.flags == FlagColumns(dirty: "IsDirty", deleted: "IsDeleted"))
@@ -143,6 +160,34 @@ struct SchemaDecoderTests {
     #expect(decode(text).diagnostics.map { render([$0]) } == expected)
   }
 
+  @Test("each table that both sides write has the conflict policy that it names, with its options (interfaces.md)")
+  func conflictPolicies() throws {
+    let text = """
+      {tables: {
+        plain: {primaryKey: 'x', columns: {x: 'text', n: 'integer'}},
+        named: {primaryKey: 'x', columns: {x: 'text', n: 'integer'}, conflicts: 'keep-versions'},
+        options: {primaryKey: 'x', columns: {x: 'text', n: 'integer'}, conflicts: {module: 'higher', column: 'n'}},
+        read: {maintained: 'server', primaryKey: 'x', columns: {x: 'text'}}}}
+      """
+    let result = decode(text)
+    #expect(render(result.diagnostics) == "")
+    #expect(result.schema?.tables.map(\.conflicts) == ["client-wins", "keep-versions", "higher", "client-wins"])
+    #expect(
+      try result.conflictPolicies.mapValues { try $0.make().uniform }
+        == ["plain": .client, "named": .both, "options": .merged([NamedValue("n", 1)])])
+  }
+
+  @Test("a device needs to know no conflict policy (semantics 7)")
+  func conflictPoliciesOfADevice() {
+    for conflicts in ["'keep-version'", "{module: 'keep-version', depth: 3}"] {
+      let text = "{tables: {a: {primaryKey: 'x', columns: {x: 'text'}, conflicts: \(conflicts)}}}"
+      let result = decode(text, registry: nil)
+      #expect(render(result.diagnostics) == "")
+      #expect(result.schema?.tables.map(\.conflicts) == ["keep-version"])
+      #expect(result.conflictPolicies.isEmpty)
+    }
+  }
+
   @Test("a file that is not JSON5 has one diagnostic, with line and column")
   func syntax() {
     #expect(decode("{tables: {\n a: }}").diagnostics.map { render([$0]) } == ["s:2:5: expected a value, found “}”"])
@@ -155,8 +200,19 @@ struct SchemaDecoderTests {
       ("download: 'keyset'", "download: is \"keyset\"; allowed: cursor, key-set; did you mean \"key-set\"?"),
       (
         "conflicts: 'keep-version'",
-        "conflicts: is \"keep-version\"; allowed: client-wins, server-wins, keep-versions; did you mean \"keep-versions\"?"
+        "conflicts: \"keep-version\" is not a conflict-policy module here; known: client-wins, higher, keep-versions, server-wins; did you mean \"keep-versions\"?"
       ),
+      (
+        "conflicts: { module: 'keep-version' }",
+        "conflicts.module: \"keep-version\" is not a conflict-policy module here; known: client-wins, higher, keep-versions, server-wins; did you mean \"keep-versions\"?"
+      ),
+      (
+        "conflicts: { module: 'keep-versions', column: 'n' }",
+        "conflicts.column: is not a key here; allowed: module"
+      ),
+      ("conflicts: 'higher'", "conflicts.column: is missing; give a string"),
+      ("conflicts: { column: 'n' }", "conflicts: names no module; give a policy's name, or { module: \"NAME\", … }"),
+      ("conflicts: 3", "conflicts: must be a policy's name or an object { module: … }, found a whole number"),
       ("sameKey: 'join'", "sameKey: is \"join\"; allowed: merge, refuse"),
       ("applicationTriggers: 'of'", "applicationTriggers: is \"of\"; allowed: on, off; did you mean \"on\"?"),
       ("handover: 'yes'", "handover: must be true or false, found a string"),

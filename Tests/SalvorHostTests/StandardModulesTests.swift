@@ -10,13 +10,15 @@ struct StandardModulesTests {
   /// What must be given, by kind and name.
   private static let required: [String: String] = [
     "client-storage sqlite": "{path: 'a.db'}", "server-storage sqlite": "{path: 'a.db'}",
+    "validator webhook": "{url: 'https://rules.example.org/visits'}",
     "client-transport http": "{url: 'http://127.0.0.1:8484'}", "authentication tokens": "{file: 'tokens.json5'}",
   ]
 
   private static func subject(_ factory: ModuleFactory) throws -> LifecycleSubject {
     let name = "\(factory.descriptor.kind.rawValue) \(factory.descriptor.name)"
     return try LifecycleSubject(
-      factory, product: (any Sendable).self, options: required[name] ?? "{}"
+      factory, product: (any Sendable).self, options: required[name] ?? "{}",
+      context: ModuleContext(modules: try ModuleRegistry(StandardModules.all))
     ) { _ in .init(start: {}, stop: {}, probe: {}) }
   }
 

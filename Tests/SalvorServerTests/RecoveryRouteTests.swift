@@ -370,15 +370,28 @@ private struct PlainStore: ServerStore {
   func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
     try await store.staged(remote, sequence: sequence)
   }
+  func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    try await store.stagedChunk(index, remote: remote, sequence: sequence)
+  }
   func process(_ upload: ProcessRequest) async throws -> UploadResults { try await store.process(upload) }
   func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
     try await store.results(remote, sequence: sequence)
   }
   func page(_ request: PageRequest) async throws -> FeedPage { try await store.page(request) }
   func sweep() async throws -> Commit { try await store.sweep() }
+  func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    try await store.changedGroups(since: cursors)
+  }
   func remotes() async throws -> [RemoteRecord] { try await store.remotes() }
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await store.deleteRemote(remote, block: block)
+  }
+  func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
+    try await store.conflicts(after: id, limit: limit, state: state)
+  }
+  func conflict(_ id: Int64) async throws -> [ConflictRow] { try await store.conflict(id) }
+  func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
+    try await store.resolveConflict(id, keep: keep, by: by)
   }
   func trim(before milliseconds: Int64) async throws { try await store.trim(before: milliseconds) }
   func stats() async throws -> ServerStats { try await store.stats() }

@@ -44,17 +44,19 @@ final class Fleet {
     }
     """
 
-  /// - Parameter serverOptions: further members of `server`, e.g. `authentication: {…},`.
+  /// - Parameters:
+  ///   - serverOptions: further members of `server`, e.g. `authentication: {…},`.
+  ///   - others: modules besides the built-in ones.
   init(
     schema: String = Fleet.visits, serverOptions: String = "authentication: { module: \"none\" },",
-    principals: String = "principal: \"anna\""
+    principals: String = "principal: \"anna\"", modules others: [ModuleFactory] = []
   ) throws {
     directory = try temporaryDirectory()
     schemaText = schema
     self.serverOptions = serverOptions
     self.principals = principals
     let standard = StandardModules.all
-    modules = standard + [faults.transportFactory(wrapping: standard)]
+    modules = standard + others + [faults.transportFactory(wrapping: standard)]
   }
 
   deinit { removeDirectory(directory) }

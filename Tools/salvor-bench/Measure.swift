@@ -105,3 +105,9 @@ struct Cost {
     self.cpu += Measure.cpu() - cpu
   }
 }
+
+/// The value below which this share of them is.
+func percentile(_ values: [Double], _ share: Double) -> Double {
+  let sorted = values.sorted()
+  return sorted[min(sorted.count - 1, Int(Double(sorted.count) * share))]
+}

@@ -9,6 +9,7 @@ public actor BrokenClientStore: ClientStore {
       carriesTheNewestCommit
     case losesLastChunk, forgetsStaging, keepsOldStaging, losesCursors, ignoresDepartures, ignoresFull
     case appliesOneByOne, hidesArchive, hidesDisplaced, dropsDependents
+    case capturesEverything, overlooksCaptured
     case keepsSessionsOpen, allowsManySessions, takesAnyPrincipal, writesHalves, adoptsNothing, forgetsTheServer
     // Of recovery.
     case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
@@ -169,6 +170,16 @@ public actor BrokenClientStore: ClientStore {
   public func deviceSettings() async throws -> DeviceSettings { try await base.deviceSettings() }
 
   public func setDeviceSettings(_ settings: DeviceSettings) async throws { try await base.setDeviceSettings(settings) }
+
+  public func captured(after counter: Int64) async throws -> CapturedChanges {
+    switch fault {
+    case .capturesEverything:
+      return CapturedChanges(
+        counter: try await base.captured(after: counter).counter, groups: try await base.captured(after: 0).groups)
+    case .overlooksCaptured: return CapturedChanges(counter: counter)
+    default: return try await base.captured(after: counter)
+    }
+  }
 
   public func write(_ writes: [ApplicationWrite]) async throws {
     switch fault {

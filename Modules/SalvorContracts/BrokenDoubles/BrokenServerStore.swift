@@ -8,8 +8,14 @@ public actor BrokenServerStore: ServerStore {
     case dropsRefusals, blocksNothing, appliesResendsTwice, forgetsResults, splitsGroups, seesNoConflicts
     case acceptsOutOfScope, showsOutOfScope, leaksKeys
     case echoes, forgetsTombstones, forgetsDepartures, losesCursors, endsDownloadsEarly, roundsIntegers
+    // Of refusals.
+    case losesStagedChunks, appliesRefusedRequests, forgetsServerRows, showsServerRowsOutOfScope
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
+    case overlooksGroups, forgetsAuthors, overlooksOtherPrograms, takesUnknownCursors
+    // Of conflicts.
+    case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
+    case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
@@ -26,6 +32,10 @@ public actor BrokenServerStore: ServerStore {
 
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     schema = setup.schema
+    var setup = setup
+    if fault == .asksNoPolicy {
+      for table in schema.tables { setup.conflictPolicies[table.name] = UniformConflictPolicy(.client) }
+    }
     var opening = try await base.open(setup)
     if fault == .drawsServerIDAgain { opening.serverID = ServerID(from: SystemRandom()) }
     return opening
@@ -61,6 +71,11 @@ public actor BrokenServerStore: ServerStore {
     }
   }
 
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
+    let chunk = try await base.stagedChunk(index, remote: remote, sequence: sequence)
+    return fault == .losesStagedChunks ? nil : chunk
+  }
+
   public func process(_ upload: ProcessRequest) async throws -> UploadResults {
     var upload = upload
     switch fault {
@@ -76,9 +91,17 @@ public actor BrokenServerStore: ServerStore {
         chunk.with(bytes: chunk.bytes.mapLines { $0.replacingNumber(after: "\"made\":", with: Int64(1) << 50) })
       }
     case .acceptsOutOfScope: upload.principal.parameters = [:]
+    case .appliesRefusedRequests: upload.refused = []
     default: break
     }
     var results = try await base.process(upload)
+    for index in results.refused.indices {
+      if fault == .forgetsServerRows { results.refused[index].serverRows = [] }
+      if fault == .showsServerRowsOutOfScope, results.refused[index].reason == .outOfScope {
+        let row = ServerRow(counter: results.refused[index].counter, values: [NamedValue("id", "seen")])
+        results.refused[index].serverRows.append(row)
+      }
+    }
     if fault == .dropsRefusals {
       results.acceptedRequests += Int64(results.refused.count)
       results.refused = []
@@ -139,6 +162,23 @@ public actor BrokenServerStore: ServerStore {
   }
 
   public func sweep() async throws -> Commit { try await base.sweep() }
+
+  public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    var found = try await base.changedGroups(since: cursors)
+    switch fault {
+    case .overlooksGroups: found.changes = found.changes.map { Array($0.prefix(1)) }
+    case .forgetsAuthors:
+      found.changes = found.changes?.map { change in
+        var anonymous = GroupChange(group: change.group)
+        anonymous.add(change.newest, by: nil)
+        return anonymous
+      }
+    case .overlooksOtherPrograms: found.changes?.removeAll { $0.author == nil }
+    case .takesUnknownCursors: found.changes = found.changes ?? []
+    default: break
+    }
+    return found
+  }
 
   public func remotes() async throws -> [RemoteRecord] { try await base.remotes() }
 

@@ -134,10 +134,11 @@ actor StruckStore: RecoveringClientStore {
   func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest] {
     try await read().requests(in: states, after: after, limit: limit)
   }
-  func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
-  func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
   func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
   func setDeviceSettings(_ settings: DeviceSettings) async throws { try await write().setDeviceSettings(settings) }
+  func captured(after counter: Int64) async throws -> CapturedChanges { try await read().captured(after: counter) }
+  func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
+  func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
 
   func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
     try await read().recoveryStarts(shared: shared, trimmed: trimmed)

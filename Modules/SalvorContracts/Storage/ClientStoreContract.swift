@@ -8,7 +8,8 @@ public enum ClientStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + capture + sessions + context + settling + applying + displacing + retrying + recovering + archiving
+    opening + capture + sessions + context + settling + applying + displacing + retrying + watching
+    + recovering + archiving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

@@ -1,10 +1,21 @@
 import SalvorModel
 
+extension Schema {
+  /// The same, with one conflict policy for every table that both sides write.
+  func settled(by policy: String) -> Schema {
+    var schema = self
+    for place in schema.tables.indices where schema.tables[place].maintained == .dual {
+      schema.tables[place].conflicts = policy
+    }
+    return schema
+  }
+}
+
 /// The schemas that the storage suites run on.
 enum ContractSchemas {
   /// One table with one policy; the plainest case.
   static func notes(
-    conflicts: String = ConflictPolicy.clientWins, sameKey: SameKey? = nil, unique: [[String]] = [],
+    conflicts: String = Table.defaultConflicts, sameKey: SameKey? = nil, unique: [[String]] = [],
     check: [String] = []
   ) -> Schema {
     Schema(tables: [

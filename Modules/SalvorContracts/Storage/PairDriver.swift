@@ -38,6 +38,8 @@ struct PairDriver: Sendable {
   var downloadBytesTarget = 1 << 20
   /// Through the server's staging, or with the begin.
   var stagesUpload = false
+  /// A validator refuses every request whose content says so, about one of this many; 0: none.
+  var refusedOneOf = 0
 
   func sync(
     _ client: any ClientStore, _ server: any ServerStore, principal: Principal, groups: Set<String>? = nil,
@@ -92,7 +94,24 @@ struct PairDriver: Sendable {
     }
     return try await server.process(
       ProcessRequest(
-        remote: remote, sequence: upload.sequence, principal: principal, chunks: isStaged ? nil : chunks))
+        remote: remote, sequence: upload.sequence, principal: principal, chunks: isStaged ? nil : chunks,
+        refused: try validated(chunks)))
+  }
+
+  /// By what the requests change, not by their IDs: every pair refuses the same.
+  private func validated(_ chunks: [UploadChunk]) throws -> [Refusal] {
+    guard refusedOneOf > 0 else { return [] }
+    var reader = UploadRequestReader(schema: schema)
+    var requests = try chunks.flatMap { try reader.read($0.bytes) }
+    if let last = reader.finish() { requests.append(last) }
+    return requests.compactMap { request in
+      let text = request.changes.map { "\($0.table) \($0.operation) \($0.key) \($0.columns)" }.joined(separator: "; ")
+      let number = digest(Array(text.utf8)).utf8.reduce(0) { ($0 &* 31 &+ Int($1)) & 0xFFFF }
+      guard number % refusedOneOf == 0 else { return nil }
+      return Refusal(
+        counter: request.id.counter, stamp: request.stamp, reason: .validator, message: "The test refuses it.",
+        status: 418)
+    }
   }
 
   private func download(

@@ -9,6 +9,8 @@ enum HistoryStep: Sendable, CustomStringConvertible {
   case keeping(Int, KeepingStep)
   case restartClient(Int)
   case restartServer
+  /// Somebody resolves an open conflict, if there is one.
+  case resolve(Int, ConflictSide)
 
   var description: String {
     switch self {
@@ -19,6 +21,7 @@ enum HistoryStep: Sendable, CustomStringConvertible {
     case .keeping(let client, let step): "client \(client) \(step)"
     case .restartClient(let client): "client \(client) restarts"
     case .restartServer: "the server restarts"
+    case .resolve(let choice, let keep): "open conflict \(choice) is resolved: \(keep.rawValue)"
     }
   }
 }
@@ -29,8 +32,12 @@ struct RandomHistory: Sendable {
   let schema: Schema
   let clients: Int
   var random: SeededGenerator
+  var resolves = false
 
   mutating func step(rows: (_ client: Int?) async throws -> [String: [Row]]) async throws -> HistoryStep {
+    if resolves, random.chance(10) {
+      return .resolve(random.below(100), random.pick([.client, .client, .server]))
+    }
     let client = random.below(clients)
     switch random.below(100) {
     case 0..<37: return .clientWrite(client, try await writes(rows(client), isServer: false))

@@ -15,14 +15,14 @@ struct ServerBench: Sendable {
     if let restorable { database = restorable.open } else { database = try await subject.makeDatabase() }
     store = try await database()
     self.schema = schema
-    opening = try await store.open(ServerSetup(schema: schema))
+    opening = try await store.open(ContractPolicies.setup(schema))
   }
 
   /// Ends the store and starts another on the same database.
   mutating func restart(_ schema: Schema? = nil) async throws {
     await store.close()
     store = try await database()
-    opening = try await store.open(ServerSetup(schema: schema ?? self.schema))
+    opening = try await store.open(ContractPolicies.setup(schema ?? self.schema))
   }
 
   /// Copies the database to a slot.
@@ -40,7 +40,7 @@ struct ServerBench: Sendable {
     await store.close()
     try await body(restorable)
     store = try await database()
-    opening = try await store.open(ServerSetup(schema: schema))
+    opening = try await store.open(ContractPolicies.setup(schema))
   }
 
   func close() async { await store.close() }

@@ -101,7 +101,7 @@ extension ServerStoreContract {
         try device.expectReplica("note", [["n1", "client", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "server-wins: a change in conflict is refused",
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins), "server-wins: a change in conflict is refused",
         rule: "semantics 7"
       ) { bench in
         var device = try await stale(bench)
@@ -111,7 +111,7 @@ extension ServerStoreContract {
         try await bench.expectRows("note", [["n1", "server", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
         "keep-versions: the server's row stands, the request counts as accepted and as a conflict, the row is fed",
         rule: "semantics 7"
       ) { bench in
@@ -123,7 +123,7 @@ extension ServerStoreContract {
         try device.expectReplica("note", [["n1", "server", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
         "keep-versions: the row is fed even where the device has its newer version already", rule: "semantics 4"
       ) { bench in
         var device = try await stale(bench)
@@ -135,7 +135,7 @@ extension ServerStoreContract {
         try expectEqual(device.items.map(\.values), [["n1", "server", "server"]], "what is fed")
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "there is no conflict where other columns were changed", rule: "semantics 7"
       ) { bench in
         try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
@@ -147,7 +147,7 @@ extension ServerStoreContract {
         try device.expectReplica("note", [["n1", "client", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "there is no conflict with this remote's own earlier requests", rule: "semantics 7"
       ) { bench in
         try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
@@ -160,7 +160,7 @@ extension ServerStoreContract {
         try await bench.expectRows("note", [])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "there is no conflict where the server's value is the old one or the new one", rule: "semantics 7"
       ) { bench in
         var device = try await stale(bench)
@@ -170,7 +170,7 @@ extension ServerStoreContract {
         try await bench.expectRows("note", [["n1", "client", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "a conflict counts from when the change was made, though the device has downloaded since", rule: "semantics 7"
       ) { bench in
         var device = try await stale(bench)
@@ -180,7 +180,7 @@ extension ServerStoreContract {
         try expectRefused(results, [1: .conflict], accepted: 0)
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), "a delete conflicts with any newer version",
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins), "a delete conflicts with any newer version",
         rule: "semantics 7"
       ) { bench in
         var device = try await stale(bench)
@@ -191,7 +191,7 @@ extension ServerStoreContract {
         try await bench.expectRows("note", [])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "a row that this remote made is no one else's, whatever stood under its key before", rule: "semantics 7"
       ) { bench in
         var device = try await bench.device()
@@ -213,7 +213,7 @@ extension ServerStoreContract {
         try await bench.expectRows("note", [])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
         "keep-versions: a delete of a newer version leaves the row, and feeds it", rule: "semantics 7"
       ) { bench in
         var device = try await stale(bench)
@@ -223,7 +223,7 @@ extension ServerStoreContract {
         try device.expectReplica("note", [["n1", "server", "server"]])
       },
     ]
-    + [ConflictPolicy.clientWins, ConflictPolicy.serverWins, ConflictPolicy.keepVersions].map { policy in
+    + [ContractPolicies.clientWins, ContractPolicies.serverWins, ContractPolicies.keepVersions].map { policy in
       on(
         ContractSchemas.notes(conflicts: policy), "\(policy): an update of a deleted row is refused as row-deleted",
         rule: "semantics 7"
@@ -239,7 +239,7 @@ extension ServerStoreContract {
       }
     } + [
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+        ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
         "keep-versions: a group is kept as a whole, none of its rows is written", rule: "semantics 1, 7"
       ) { bench in
         try await bench.write(.insert("note", ["id": "n2", "title": "b"]))
@@ -270,7 +270,7 @@ extension ServerStoreContract {
         try device.expectReplica("note", [["n1", "client", "server"]])
       },
       on(
-        ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+        ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
         "text keys under server-wins: an insert of a key the server holds with other values is refused",
         rule: "semantics 7"
       ) { bench in
@@ -301,7 +301,7 @@ extension ServerStoreContract {
     ]
 
   /// A device that has (n1, a, x) where the server has (n1, server, server).
-  private static func stale(_ bench: ServerBench) async throws -> Device {
+  static func stale(_ bench: ServerBench) async throws -> Device {
     try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))
     let device = try await bench.device()
     try await bench.write(.update("note", ["n1"], ["title": "server", "body": "server"]))

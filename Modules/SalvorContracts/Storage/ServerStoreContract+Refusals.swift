@@ -189,7 +189,7 @@ extension ServerStoreContract {
       try await bench.expectRows("infraction", [["i1", 1, 5, .null]])
     },
     on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+      ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
       "a request whose effect is there already makes its row no newer", rule: "semantics 7"
     ) { bench in
       var one = try await bench.device(), other = try await bench.device()

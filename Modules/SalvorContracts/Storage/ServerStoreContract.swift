@@ -13,7 +13,9 @@ public enum ServerStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + remotes + staging + processing + conflicts + refusals + dependence + scope + feed + pages + recovering
+    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
+    + refusedBefore
+    + dependence + scope + feed + pages + changedGroups + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(
@@ -228,7 +230,8 @@ public enum ServerStoreContract {
       try await bench.store.stage(chunk, index: 0, remote: device.remote, sequence: sequence)
       let staged = try await bench.store.staged(device.remote, sequence: sequence)
       try expectEqual(
-        staged, StagedUpload(chunks: 1, lastCounter: 1, bytes: Int64(chunk.bytes.count)), "what is staged")
+        staged, StagedUpload(chunks: 1, lastCounter: 1, bytes: Int64(chunk.bytes.count), isWhole: true),
+        "what is staged")
       try await bench.expectRows("note", [])
       try expectAccepted(try await device.process(nil, as: sequence), 1)
       try await bench.expectRows("note", [["n1", "a", .null]])

@@ -11,16 +11,20 @@ import SalvorStorage
 public struct StoreComparison: Sendable {
   public var subject: StorePairSubject
   public var specification: StorePairSubject
+  /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
+  public var isAboutConflicts: Bool
 
-  public init(subject: StorePairSubject, specification: StorePairSubject) {
+  public init(subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false) {
     self.subject = subject
     self.specification = specification
+    self.isAboutConflicts = isAboutConflicts
   }
 
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let setting = Self.settings[Int(seed % UInt64(Self.settings.count))]
+    let settings = isAboutConflicts ? Self.conflictSettings : Self.settings
+    let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
     do {
@@ -38,7 +42,12 @@ public struct StoreComparison: Sendable {
     _ seed: UInt64, _ steps: Int, _ found: inout PairBench, _ wanted: inout PairBench, _ trace: (String) -> Void
   ) async throws {
     var history = RandomHistory(
-      schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed))
+      schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
+      resolves: isAboutConflicts)
+    if seed % 4 == 1 {
+      found.driver.refusedOneOf = 5
+      wanted.driver.refusedOneOf = 5
+    }
     // Small targets for some seeds: many chunks, many pages.
     if seed % 3 == 0 {
       for target in [60, 1 << 20] {
@@ -113,7 +122,8 @@ public struct StoreComparison: Sendable {
       let outcome = try await bench.sync(client, groups: groups, cut: cut)
       let results = outcome.results.map { results in
         "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
-          + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked })"
+          + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked }), "
+          + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map(\.values) })"
       }
       let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
       return Outcome(
@@ -121,6 +131,14 @@ public struct StoreComparison: Sendable {
           + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
         detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)")
     case .keeping(let client, let step): return try await perform(step, bench.clients[client].store)
+    case .resolve(let choice, let keep):
+      let open = try await conflicts(bench.server.store).filter { $0.isOpen }
+      guard !open.isEmpty else { return Outcome(summary: "nothing to resolve") }
+      let chosen = open[choice % open.count]
+      do {
+        let resolved = try await bench.server.store.resolveConflict(chosen.id, keep: keep, by: "operator")
+        return Outcome(summary: "resolved \(resolved.count): \(chosen.summary)")
+      } catch let error as SalvorError { return Outcome(summary: "\(error.code.rawValue): \(chosen.summary)") }
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()
     }
@@ -140,6 +158,9 @@ public struct StoreComparison: Sendable {
           try await wanted.clients[index].store.rows(of: table.name), "client \(index)'s rows of \(table.name)")
       }
     }
+    try expectEqual(
+      try await conflicts(found.server.store).map(\.summary), try await conflicts(wanted.server.store).map(\.summary),
+      "the conflict versions")
     for index in wanted.clients.indices {
       let mine = found.clients[index].store, theirs = wanted.clients[index].store
       try expectEqual(
@@ -187,6 +208,34 @@ public struct StoreComparison: Sendable {
     }
   }
 
+  /// A request that is kept.
+  private struct KeptRequest {
+    /// Of its first version.
+    var id: Int64
+    var isOpen: Bool
+    /// Without IDs, times and commits; nor who made the server's row, since of one that an upload changed and changed back
+    /// a log has entries where the specification sees no change.
+    var summary: String
+  }
+
+  /// In an order that does not depend on IDs.
+  private static func conflicts(_ store: any ServerStore) async throws -> [KeptRequest] {
+    let versions = try await store.conflicts(after: 0, limit: 100_000, state: nil)
+    return Dictionary(grouping: versions, by: \.first).map { first, versions in
+      let texts = versions.map { version in
+        let columns = version.client.columns.map { "\($0.name): \($0.old?.description ?? "-") → \($0.new)" }
+        let row = version.server.row.map { $0.map { "\($0.name)=\($0.value)" }.joined(separator: ",") }
+        return
+          "\(version.client.operation.rawValue) \(version.table) \(version.key) \(columns) by \(version.client.principal), "
+          + "server \(row ?? "none")"
+      }
+      let state = versions[0].resolution.map { "\($0.keep.rawValue) by \($0.by)" } ?? "open"
+      return KeptRequest(
+        id: first, isOpen: versions[0].state == .open,
+        summary: "\(state): " + texts.sorted().joined(separator: " + "))
+    }.sorted { ($0.summary, $0.id) < ($1.summary, $1.id) }
+  }
+
   struct Setting: Sendable {
     var schema: Schema
     var principals: [Principal]
@@ -194,8 +243,8 @@ public struct StoreComparison: Sendable {
 
   static let settings: [Setting] = [
     Setting(schema: ContractSchemas.notes(), principals: plain(2)),
-    Setting(schema: ContractSchemas.notes(conflicts: ConflictPolicy.serverWins), principals: plain(2)),
-    Setting(schema: ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions), principals: plain(3)),
+    Setting(schema: ContractSchemas.notes(conflicts: ContractPolicies.serverWins), principals: plain(2)),
+    Setting(schema: ContractSchemas.notes(conflicts: ContractPolicies.keepVersions), principals: plain(3)),
     Setting(schema: ContractSchemas.seats, principals: plain(2)),
     Setting(schema: ContractSchemas.tree, principals: plain(2)),
     Setting(schema: ContractSchemas.groups, principals: plain(2)),
@@ -204,6 +253,22 @@ public struct StoreComparison: Sendable {
     Setting(schema: ContractSchemas.diaries, principals: plain(2)),
     Setting(
       schema: ContractSchemas.notes(unique: [["title"], ["body"]], check: ["title <> 'e'"]), principals: plain(3)),
+  ]
+
+  static let conflictSettings: [Setting] = [
+    Setting(schema: ContractSchemas.notes(conflicts: ContractPolicies.keepVersions), principals: plain(3)),
+    Setting(schema: ContractSchemas.notes(conflicts: ContractPolicies.asked), principals: plain(3)),
+    Setting(
+      schema: ContractSchemas.notes(
+        conflicts: ContractPolicies.keepVersions, unique: [["title"], ["body"]], check: ["title <> 'e'"]),
+      principals: plain(3)),
+    Setting(
+      schema: ContractSchemas.notes(conflicts: ContractPolicies.asked, unique: [["body"]]), principals: plain(3)),
+    Setting(schema: ContractSchemas.tree.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
+    Setting(schema: ContractSchemas.inspections.settled(by: ContractPolicies.keepVersions), principals: regions),
+    Setting(
+      schema: ContractSchemas.inspections(handover: true).settled(by: ContractPolicies.asked), principals: regions),
+    Setting(schema: ContractSchemas.groups.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

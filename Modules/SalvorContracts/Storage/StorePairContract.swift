@@ -81,7 +81,7 @@ public enum StorePairContract {
       try await bench.server.expectRows("note", [["n1", "one", "zero"]])
     },
     on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.serverWins),
+      ContractSchemas.notes(conflicts: ContractPolicies.serverWins),
       "server-wins: the second device's change is refused, and stays in its row until it is settled",
       rule: "semantics 7, 8"
     ) { bench in
@@ -99,7 +99,7 @@ public enum StorePairContract {
       try expectEqual(try await bench.clients[1].store.status().inError, 0, "the requests in error")
     },
     on(
-      ContractSchemas.notes(conflicts: ConflictPolicy.keepVersions),
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
       "keep-versions: the server's row stands on every side", rule: "semantics 7"
     ) { bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a"]))

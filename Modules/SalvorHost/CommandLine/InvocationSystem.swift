@@ -5,7 +5,7 @@ import SalvorStorage
 
 /// From a command line's `--config` to what the command works on.
 extension Invocation {
-  func readConfiguration(
+  public func readConfiguration(
     _ sections: Set<HostSection> = Set(HostSection.allCases), log: @escaping @Sendable (String) -> Void = { _ in }
   ) -> ConfigurationResult {
     HostConfiguration.load(

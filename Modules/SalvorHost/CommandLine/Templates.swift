@@ -28,7 +28,8 @@ enum Templates {
     // "?" is nullable, "= value" a default.
     {
       version: 1,
-      groups: { reference: {}, visits: {} },
+      // serverInitiated: the server tells devices that watch (salvor sync --watch) when a table of the group changes.
+      groups: { reference: {}, visits: { serverInitiated: true } },
       tables: {
         // Written on the server only.
         severity: { maintained: "server", group: "reference", primaryKey: "id",

@@ -24,7 +24,9 @@ public enum Tool {
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .queueShow, .queueWithdraw, .errors,
     .errorsShow,
     .errorsDelete, .errorsRetry, .recover, .backups, .backupsRestore,
-    .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .serverStats, .serverBackup,
+    .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .conflicts, .conflictsList,
+    .conflictsShow,
+    .conflictsResolve, .serverStats, .serverBackup,
     .serverRestore,
   ]
 

@@ -10,6 +10,8 @@ public struct HostConfiguration: Sendable {
   /// Relative paths of the file are relative to this directory.
   public var directory: String
   public var schema: Schema
+  /// How conflicts are settled, by table; of a file with a server.
+  public var conflictPolicies: [String: PreparedModule<any ConflictPolicy>]
   /// Where the schema's parts stand, for warnings that come after loading.
   let schemaPlaces: SourcePlaces
   /// Nil in a file for devices only.
@@ -54,6 +56,8 @@ public struct ServerSection: Sendable {
   public var authentication: PreparedModule<any Authentication>
   /// The line of the file that names it.
   let authenticationLine: Int
+  /// In the order in which they are asked.
+  public var validators: [ValidatorSettings]
   public var clientRecoveryEnabled: Bool
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool
@@ -91,12 +95,10 @@ extension HostConfiguration {
   ///   - environment: for `${NAME}`.
   ///   - sections: those that will be used. An unset `${NAME}` in another one is a warning: a server need not know a
   ///     device's token.
-  ///   - conflictPolicies: the conflict policies that there are.
   ///   - template: clock, randomness and log for the modules; directory, environment and limits are the file's.
   public static func load(
     path: String, registry: ModuleRegistry, environment: [String: String],
-    sections: Set<HostSection> = Set(HostSection.allCases),
-    conflictPolicies: [String] = SchemaDecoder.builtInConflictPolicies, template: ModuleContext = ModuleContext()
+    sections: Set<HostSection> = Set(HostSection.allCases), template: ModuleContext = ModuleContext()
   ) -> ConfigurationResult {
     let root: ConfigurationValue
     switch readRoot(path) {
@@ -104,8 +106,7 @@ extension HostConfiguration {
     case .failure(let diagnostic): return ConfigurationResult(configuration: nil, diagnostics: [diagnostic])
     }
     var decoder = HostConfigurationDecoder(
-      file: path, registry: registry, environment: environment, sections: sections,
-      conflictPolicies: conflictPolicies, template: template)
+      file: path, registry: registry, environment: environment, sections: sections, template: template)
     return decoder.decode(root)
   }
 

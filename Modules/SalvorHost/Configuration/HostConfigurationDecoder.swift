@@ -9,7 +9,6 @@ struct HostConfigurationDecoder {
   let registry: ModuleRegistry
   let environment: [String: String]
   let sections: Set<HostSection>
-  let conflictPolicies: [String]
   let template: ModuleContext
 
   private var directory: String { ConfigurationFile.directory(of: file) }
@@ -34,8 +33,10 @@ struct HostConfigurationDecoder {
     reader.reportUnknownKeys()
 
     var diagnostics = reader.diagnostics
-    let result = decodeSchema(schemaValue, schemaLimits, root.line)
+    // Conflicts are settled by the server; a device's file may name policies that the device does not have.
+    let result = decodeSchema(schemaValue, schemaLimits, root.line, hasServer: reader.has("server"))
     diagnostics += result.diagnostics
+    if let schema = result.schema { diagnostics += server?.validators.flatMap { $0.problems(in: schema, file) } ?? [] }
     diagnostics = diagnostics.inOrderOfPlace()
     guard diagnostics.errors.isEmpty, let schema = result.schema, let places = result.places,
       server != nil || client != nil
@@ -43,7 +44,8 @@ struct HostConfigurationDecoder {
       return ConfigurationResult(configuration: nil, diagnostics: diagnostics)
     }
     let configuration = HostConfiguration(
-      file: file, directory: directory, schema: schema, schemaPlaces: places, server: server, client: client,
+      file: file, directory: directory, schema: schema, conflictPolicies: result.conflictPolicies,
+      schemaPlaces: places, server: server, client: client,
       plugins: plugins.map { HostConfiguration.pluginPath($0, in: directory) }, diagnostics: diagnostics)
     return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
   }
@@ -71,7 +73,9 @@ struct HostConfigurationDecoder {
 
   // MARK: Schema
 
-  private func decodeSchema(_ value: ConfigurationValue?, _ limits: Limits, _ rootLine: Int) -> SchemaResult {
+  private func decodeSchema(
+    _ value: ConfigurationValue?, _ limits: Limits, _ rootLine: Int, hasServer: Bool
+  ) -> SchemaResult {
     func failed(_ line: Int, _ message: String) -> SchemaResult {
       SchemaResult(
         schema: nil, diagnostics: [Diagnostic(file: file, line: line, path: "schema", message: message)])
@@ -79,19 +83,19 @@ struct HostConfigurationDecoder {
     guard let value else {
       return failed(rootLine, "is missing; name the schema's file (\"schema.json5\"), or give the schema here")
     }
+    var decoder = SchemaDecoder(
+      file: file, limits: limits, registry: hasServer ? registry : nil, context: context(limits))
     switch value.content {
     case .string(let name):
       let path = ConfigurationFile.resolve(name, in: directory)
-      let decoder = SchemaDecoder(
-        file: value.isFromEnvironment ? "schema" : path, limits: limits, conflictPolicies: conflictPolicies)
+      decoder.file = value.isFromEnvironment ? "schema" : path
       do throws(ConfigurationFile.Failure) {
         return decoder.decode(try ConfigurationFile.read(path))
       } catch {
         return failed(value.line, "names a file that cannot be read: \(error.reason)")
       }
     case .object:
-      return SchemaDecoder(file: file, limits: limits, conflictPolicies: conflictPolicies)
-        .decode(value, path: "schema")
+      return decoder.decode(value, path: "schema")
     default:
       return failed(value.line, "must be a file's name or the schema itself, found \(value.kindName)")
     }
@@ -104,6 +108,7 @@ struct HostConfigurationDecoder {
     context.directory = directory
     context.environment = environment
     context.limits = limits
+    context.modules = registry
     return context
   }
 
@@ -130,6 +135,7 @@ struct HostConfigurationDecoder {
     let authenticationLine = section.value("authentication")?.line ?? section.line
     let authentication = registry.prepare(
       .authentication, under: "authentication", of: &section, context, as: (any Authentication).self)
+    let validators = ValidatorSettings.decode(&section, registry: registry, context: context)
 
     var recovery = section.object("recovery")
     let clientRecoveryEnabled = recovery?.boolean("clientRecoveryEnabled", default: true) ?? true
@@ -152,7 +158,7 @@ struct HostConfigurationDecoder {
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
       storage: storage, listen: listen, compressions: compressions, authentication: authentication,
-      authenticationLine: authenticationLine, clientRecoveryEnabled: clientRecoveryEnabled,
+      authenticationLine: authenticationLine, validators: validators, clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
       limits: limits)

@@ -40,6 +40,18 @@ public struct LimitSetting: Sendable {
     setting("attemptsMax", \.attemptsMax, 1...1000, "tries of one exchange"),
     setting(
       "recoveriesMax", \.recoveriesMax, 1...100_000, "devices that recover at one time; others are told to come back"),
+    setting(
+      "eventListenersMax", \.eventListenersMax, 0...1_000_000,
+      "devices that listen for changes at one time, at most half of `connectionsMax`; others poll"),
+    setting(
+      "eventKeepAliveMilliseconds", \.eventKeepAliveMilliseconds, 100...3_600_000,
+      "how often a stream of events says that nothing has changed; shorter than every idle timeout on the way"),
+    setting(
+      "eventLookMilliseconds", \.eventLookMilliseconds, 10...3_600_000,
+      "how often the tables are looked at for what other programs write, while anybody listens"),
+    setting(
+      "eventStreamMilliseconds", \.eventStreamMilliseconds, 1000...86_400_000,
+      "a stream of events ends after this; the device begins another, and shows its credentials again"),
   ]
 
   private static func setting<Integer: FixedWidthInteger & Sendable>(

@@ -1,10 +1,13 @@
 import SalvorModel
 import SalvorModuleKit
+import SalvorStorage
 
 /// What came of reading a schema.
 public struct SchemaResult: Sendable {
   /// Nil where a diagnostic is an error.
   public var schema: Schema?
+  /// How conflicts are settled, by table, where the decoder has a registry.
+  public var conflictPolicies: [String: PreparedModule<any ConflictPolicy>] = [:]
   public var diagnostics: [Diagnostic]
   /// Where things stand, for what is found later; nil where there is no schema.
   var places: SourcePlaces?
@@ -16,20 +19,19 @@ public struct SchemaDecoder: Sendable {
   /// As named in diagnostics.
   public var file: String
   public var limits: Limits
-  /// The conflict policies that there are: the built-in ones, and those of modules.
-  public var conflictPolicies: [String]
-
-  public static let builtInConflictPolicies = [
-    ConflictPolicy.clientWins, ConflictPolicy.serverWins, ConflictPolicy.keepVersions,
-  ]
+  /// Where the conflict policies are looked for. Nil on a device, which needs to know none: then any name will do.
+  public var registry: ModuleRegistry?
+  /// What the policies are made with.
+  public var context: ModuleContext
 
   public init(
-    file: String = "schema.json5", limits: Limits = Limits(),
-    conflictPolicies: [String] = SchemaDecoder.builtInConflictPolicies
+    file: String = "schema.json5", limits: Limits = Limits(), registry: ModuleRegistry? = nil,
+    context: ModuleContext = ModuleContext()
   ) {
     self.file = file
     self.limits = limits
-    self.conflictPolicies = conflictPolicies
+    self.registry = registry
+    self.context = context
   }
 
   /// - Parameter bytes: a file's content.
@@ -49,12 +51,15 @@ public struct SchemaDecoder: Sendable {
     let parameters = decodeParameters(&reader)
     let groups = decodeGroups(&reader)
     var tables: [Table] = []
+    var policies: [String: PreparedModule<any ConflictPolicy>] = [:]
     if var list = reader.object("tables") {
       for name in list.names() {
         guard let value = list.value(name) else { continue }
         var table = OptionReader(value, file: file, path: list.join(name))
         if case .object = value.content {
-          tables.append(TableDecoder(name: name, conflictPolicies: conflictPolicies).decode(&table))
+          let decoded = TableDecoder(name: name, registry: registry, context: context).decode(&table)
+          tables.append(decoded.table)
+          if decoded.table.maintained == .dual { policies[name] = decoded.conflictPolicy }
         }
         list.finish(child: table)
       }
@@ -75,7 +80,8 @@ public struct SchemaDecoder: Sendable {
     check.run()
     let diagnostics = (reader.diagnostics + check.diagnostics).inOrderOfPlace()
     return SchemaResult(
-      schema: diagnostics.errors.isEmpty ? schema : nil, diagnostics: diagnostics, places: places)
+      schema: diagnostics.errors.isEmpty ? schema : nil, conflictPolicies: policies, diagnostics: diagnostics,
+      places: places)
   }
 
   private func decodeParameters(_ reader: inout OptionReader) -> [Schema.Parameter] {

@@ -1,12 +1,21 @@
 import SalvorModel
 import SalvorModuleKit
+import SalvorStorage
 
 /// Reads one table of the schema. What needs other tables, or the columns as a whole, is `SchemaCheck`'s.
 struct TableDecoder {
   var name: String
-  var conflictPolicies: [String]
+  /// Where the conflict policies are; nil on a device, which needs to know none.
+  var registry: ModuleRegistry?
+  var context: ModuleContext
 
-  func decode(_ reader: inout OptionReader) -> Table {
+  struct Decoded {
+    var table: Table
+    /// How its conflicts are settled; nil where this is not known here, or is no module's.
+    var conflictPolicy: PreparedModule<any ConflictPolicy>?
+  }
+
+  func decode(_ reader: inout OptionReader) -> Decoded {
     let maintained = reader.choice("maintained", default: Maintained.dual)
     let group = reader.string("group", default: Schema.defaultGroup)
     let download = reader.choice("download", default: DownloadMode.cursor)
@@ -16,17 +25,48 @@ struct TableDecoder {
     let scope = scope(&reader)
     let unique = unique(&reader)
     let check = reader.strings("check", default: [])
-    let conflicts =
-      reader.choice("conflicts", among: conflictPolicies, default: ConflictPolicy.clientWins)
-      ?? ConflictPolicy.clientWins
+    let (conflicts, policy) = conflicts(&reader)
     let flags = flags(&reader)
     let sameKey = sameKey(&reader)
     let handover = reader.boolean("handover", default: false)
     let applicationTriggers = reader.choice("applicationTriggers", among: ["on", "off"], default: "on") != "off"
-    return Table(
-      name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
-      references: references, scope: scope, unique: unique, check: check, conflicts: conflicts, flags: flags,
-      sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers)
+    return Decoded(
+      table: Table(
+        name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
+        references: references, scope: scope, unique: unique, check: check, conflicts: conflicts, flags: flags,
+        sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers),
+      conflictPolicy: policy)
+  }
+
+  /// `"NAME"`, or `{ module: "NAME", … }` with the module's options.
+  private func conflicts(_ reader: inout OptionReader) -> (String, PreparedModule<any ConflictPolicy>?) {
+    let fallback = ConfigurationValue(.string(Table.defaultConflicts), line: reader.line)
+    let written = reader.value("conflicts")
+    let name: String
+    switch (written ?? fallback).content {
+    case .string(let text): name = text
+    case .object(let members):
+      guard case .string(let text)? = members.first(where: { $0.key == "module" })?.value.content else {
+        reader.report("conflicts", "names no module; give a policy's name, or { module: \"NAME\", … }")
+        return (Table.defaultConflicts, nil)
+      }
+      name = text
+    default:
+      reader.report(
+        "conflicts",
+        "must be a policy's name or an object { module: … }, found \((written ?? fallback).kindName)")
+      return (Table.defaultConflicts, nil)
+    }
+    guard let registry, written != nil || registry.names(of: .conflictPolicy).contains(name) else { return (name, nil) }
+    if case .object? = written?.content {
+      let module = registry.prepare(
+        .conflictPolicy, under: "conflicts", of: &reader, context, as: (any ConflictPolicy).self)
+      return (name, module)
+    }
+    let module = registry.prepare(
+      .conflictPolicy, named: written ?? fallback, path: reader.join("conflicts"), &reader, context,
+      as: (any ConflictPolicy).self)
+    return (name, module)
   }
 
   /// A name, or a list of names.

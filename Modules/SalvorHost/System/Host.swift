@@ -78,8 +78,10 @@ public enum Host {
     }
     return try await RunningServer(
       ServerConfiguration(
-        schema: configuration.schema, store: try section.storage.make(),
-        authentication: authentication, compressions: try section.compressions.map { try $0.make() },
+        schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
+        store: try section.storage.make(), authentication: authentication,
+        compressions: try section.compressions.map { try $0.make() },
+        validators: try section.validators.map { try $0.configured(configuration.schema) },
         limits: section.limits, historyCheck: section.historyCheck,
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
@@ -90,8 +92,13 @@ public enum Host {
   /// The server's database alone, for administration beside a running server.
   public static func openServerStore(_ configuration: HostConfiguration) async throws -> any ServerStore {
     let store = try makeServerStore(configuration)
-    _ = try await store.open(ServerSetup(schema: configuration.schema))
+    _ = try await store.open(
+      ServerSetup(schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration)))
     return store
+  }
+
+  private static func conflictPolicies(_ configuration: HostConfiguration) throws -> [String: any ConflictPolicy] {
+    try configuration.conflictPolicies.mapValues { try $0.make() }
   }
 
   /// The same, not opened: for copying and restoring.

@@ -47,6 +47,7 @@ public actor RunningServer {
     guard !isStopped else { return }
     isStopped = true
     trimming?.cancel()
+    engine.endEvents()
     await transport.stop(graceMilliseconds: graceMilliseconds)
     await engine.stop()
   }

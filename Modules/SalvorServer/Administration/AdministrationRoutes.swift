@@ -6,7 +6,7 @@ import SalvorWire
 extension ServerEngine {
   /// `/admin/v1/…`, with a credential of its own: the configured administration token, or an administrator's.
   func administrate(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
-    try await checkAdministrator(request)
+    let administrator = try await administrator(request)
     guard parts.first == "v1" else { throw notFound(request) }
     switch (request.method, parts.dropFirst().first, parts.count) {
     case ("GET", "remotes", 2):
@@ -17,29 +17,35 @@ extension ServerEngine {
       guard let remote = remotes.first(where: { $0.id.text == parts[2] }) else { throw notFound(request) }
       return json(remote.json)
     case ("DELETE", "remotes", 3):
-      guard let id = RemoteID(parts[2]), try await delete(remote: id, block: request.path.hasSuffix("?block=true"))
+      guard let id = RemoteID(parts[2]),
+        try await delete(remote: id, block: queryParameters(request.path)["block"] == "true")
       else { throw notFound(request) }
       return TransportResponse(status: 204, contentLength: 0)
     case ("POST", "remotes", 4) where parts[3] == "reset":
       guard let id = RemoteID(parts[2]), try await demandReset(of: id) else { throw notFound(request) }
       return TransportResponse(status: 204, contentLength: 0)
+    case (_, "conflicts", 2...):
+      return try await conflicts(request, Array(parts.dropFirst(2)), administrator)
     case ("GET", "stats", 2):
       return json(try await configuration.store.stats().json)
     default: throw notFound(request)
     }
   }
 
-  private func checkAdministrator(_ request: TransportRequest) async throws {
+  /// Who administrates.
+  private func administrator(_ request: TransportRequest) async throws -> String {
     if let token = configuration.administrationToken, !token.isEmpty {
       let given = Array((request.headers["authorization"] ?? "").utf8)
-      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) { return }
+      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) { return "administrator" }
     }
-    guard try await configuration.authentication.authenticate(request).isAdministrator else {
+    let principal = try await configuration.authentication.authenticate(request)
+    guard principal.isAdministrator else {
       throw SalvorError(
         .forbidden,
         "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator."
       )
     }
+    return principal.name
   }
 
   /// Forgets a remote ID (semantics 5). False: there is none.
@@ -68,8 +74,11 @@ extension ServerEngine {
     }
   }
 
-  private func notFound(_ request: TransportRequest) -> SalvorError {
-    SalvorError(.notFound, "There is no such thing under /admin/v1. GET /admin/v1/remotes lists the remote IDs.")
+  func notFound(_ request: TransportRequest) -> SalvorError {
+    SalvorError(
+      .notFound,
+      "There is no such thing under /admin/v1. GET /admin/v1/remotes lists the remote IDs, GET /admin/v1/conflicts the conflict versions."
+    )
   }
 }
 
@@ -95,6 +104,7 @@ extension ServerStats {
     [
       "server": .string(serverID.text), "head": head.json, "remotes": .integer(remotes),
       "logEntries": .integer(logEntries), "stagedBytes": .integer(stagedBytes),
+      "openConflicts": .integer(openConflicts),
     ]
   }
 }

@@ -15,6 +15,9 @@ public final class ServerMetrics: Sendable {
   public let uploads = Counter()
   public let accepted = Counter()
   public let refused = Counter()
+  /// Batches that validators were asked about.
+  public let validations = Counter()
+  public let validationFailures = Counter()
   public let downloads = Counter()
   public let resets = Counter()
   /// Begins that were told to rewind.
@@ -38,18 +41,26 @@ extension ServerEngine {
       ("salvor_uploads_total", "Uploads processed", metrics.uploads.value),
       ("salvor_requests_accepted_total", "Requests of uploads that were accepted", metrics.accepted.value),
       ("salvor_requests_refused_total", "Requests of uploads that were refused", metrics.refused.value),
+      ("salvor_validations_total", "Batches of requests that validators were asked about", metrics.validations.value),
+      (
+        "salvor_validation_failures_total", "Batches that a validator could not judge",
+        metrics.validationFailures.value
+      ),
       ("salvor_downloads_total", "Downloads begun", metrics.downloads.value),
       ("salvor_resets_total", "Begins refused with a reason for recovery", metrics.resets.value),
       ("salvor_rewinds_total", "Begins refused with a commit to rewind to", metrics.rewinds.value),
+      ("salvor_event_rounds_total", "Changes that listeners were told of, all together", events.rounds.value),
     ]
     let recovering = recoveries.counts
     let gauges: [(String, String, Int64)] = [
       ("salvor_sessions", "Sessions under way", Int64(sessions.count)),
       ("salvor_recoveries", "Remote IDs that recover", Int64(recovering.underWay)),
       ("salvor_recoveries_waiting", "Remote IDs that were told to come back to recover", Int64(recovering.waiting)),
+      ("salvor_event_listeners", "Streams of events", Int64(events.count)),
       ("salvor_remotes", "Remote IDs known", stats.remotes),
       ("salvor_head_commit", "Number of the newest commit", stats.head.number),
       ("salvor_log_entries", "Entries of the change log", stats.logEntries),
+      ("salvor_conflicts_open", "Conflict versions that nobody has resolved", stats.openConflicts),
       ("salvor_staged_bytes", "Bytes in staging", stats.stagedBytes),
     ]
     func lines(_ list: [(String, String, Int64)], _ type: String) -> String {

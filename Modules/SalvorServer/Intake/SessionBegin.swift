@@ -56,19 +56,24 @@ extension ServerEngine {
       AdmissionQuery(
         remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
         olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? []))
-    guard let remote = admission.remote else { return admission }
+    try checkOwner(admission.remote, principal)
+    return admission
+  }
+
+  /// Throws where a known remote is blocked, or another principal's.
+  func checkOwner(_ remote: RemoteRecord?, _ principal: Principal) throws {
+    guard let remote else { return }
     if remote.isBlocked {
       throw SalvorError(
         .remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.",
-        context: ["remote": message.remote.text])
+        context: ["remote": remote.id.text])
     }
     if remote.principal != principal.name && !remote.isDeleted {
       throw SalvorError(
         .remoteOfAnother,
         "This remote ID belongs to another principal. A device's queue is never sent as another user: sign in as the first one, or start a new database.",
-        context: ["remote": message.remote.text])
+        context: ["remote": remote.id.text])
     }
-    return admission
   }
 
   /// The checks that come after registration and before the schema.

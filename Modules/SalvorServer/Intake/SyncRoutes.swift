@@ -51,10 +51,12 @@ extension ServerEngine {
         .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
-    try await configuration.store.stage(
-      UploadChunk(
-        bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
-      index: index, remote: session.remote, sequence: sequence)
+    try await validations.staging(session.remote) {
+      try await configuration.store.stage(
+        UploadChunk(
+          bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
+        index: index, remote: session.remote, sequence: sequence)
+    }
     sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
   }
@@ -84,10 +86,12 @@ extension ServerEngine {
     {
       return recorded
     }
-    let results = try await configuration.store.process(
+    let results = try await processValidated(
       ProcessRequest(
         remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
+    sessions.touch(session)
     metrics.uploads.add(1)
+    events.notice()
     metrics.accepted.add(results.acceptedRequests)
     metrics.refused.add(Int64(results.refused.count))
     return results
@@ -105,16 +109,6 @@ extension ServerEngine {
           .init("token", .string(session.token)),
           .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
         ]))
-  }
-
-  private func queryParameters(_ path: String) -> [String: String] {
-    guard let mark = path.firstIndex(of: "?") else { return [:] }
-    var out: [String: String] = [:]
-    for pair in path[path.index(after: mark)...].split(separator: "&") {
-      let parts = pair.split(separator: "=", maxSplits: 1)
-      if parts.count == 2 { out[String(parts[0])] = String(parts[1]) }
-    }
-    return out
   }
 
   /// The whole body, decompressed. Compressed and decompressed size are both limited.

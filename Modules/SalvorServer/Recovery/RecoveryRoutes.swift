@@ -49,7 +49,8 @@ extension ServerEngine {
     return try lines.map { try JSONValue(parsing: Array($0), depthMax: depth) }
   }
 
-  private func line(_ request: TransportRequest) async throws -> JSONValue {
+  /// A body of one line.
+  func line(_ request: TransportRequest) async throws -> JSONValue {
     guard let line = try await lines(request, max: 1).first else {
       throw SalvorError(.malformed, "The body must be one line of JSON.")
     }

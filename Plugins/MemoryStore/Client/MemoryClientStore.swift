@@ -33,6 +33,7 @@ public actor MemoryClientStore: ClientStore {
       var schema = setup.schema
       if state.isConfigDelivered {
         let delivered = state.schema.synchronized
+        schema = state.schema
         schema.tables =
           delivered
           + setup.schema.tables.filter { table in
@@ -278,6 +279,14 @@ public actor MemoryClientStore: ClientStore {
     database.state = state
   }
 
+  public func captured(after counter: Int64) throws -> CapturedChanges {
+    let state = try read()
+    let changes = state.requests.flatMap(\.changes) + (state.openGroup?.statements.flatMap { $0 } ?? [])
+    return CapturedChanges(
+      counter: state.counter,
+      groups: Set(changes.filter { $0.counter > counter }.compactMap { state.schema.table($0.row.table)?.group }))
+  }
+
   public func status() throws -> ClientStatus {
     let state = try read()
     func count(_ states: Set<RequestState>) -> Int64 { Int64(state.requests.count { states.contains($0.state) }) }
@@ -289,7 +298,7 @@ public actor MemoryClientStore: ClientStore {
   }
 
   private func state(of content: ClientContent) -> ClientState {
-    ClientState(
+    var state = ClientState(
       remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
       previous: content.previous, current: content.current,
       groups: content.schema.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
@@ -297,6 +306,8 @@ public actor MemoryClientStore: ClientStore {
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,
       isOlderThanIdentityFile: (database.identityFile?.stamp ?? 0) > content.identityStamp)
+    state.serverInitiated = content.schema.serverInitiated
+    return state
   }
 
   /// Entries of one request stay together: `limit` is overstepped rather than a request cut.

@@ -38,7 +38,7 @@ extension ClientContent {
           requests[place].state = state
         }
         requests[place].refusal = Request.Refused(
-          reason: refusal.reason.rawValue, status: refusal.reason.status, message: refusal.message,
+          reason: refusal.reason.rawValue, status: refusal.status, message: refusal.message,
           blockedBy: refusal.blockedBy)
         // A blocked one was not tried.
         if state == .refused {

@@ -67,8 +67,10 @@ struct ServerState: Sendable {
   /// Every request that was ever settled: how it was refused, or nil where it was accepted. One ID may name several: two
   /// clones of a device count on from the same counter.
   var settled: [Settled: Refusal?] = [:]
-  /// What keep-versions put beside the server's rows.
+  /// What was kept beside the server's rows, in order of the IDs.
   var conflictVersions: [ConflictVersion] = []
+  /// The last ID that a conflict version got.
+  var lastConflict: Int64 = 0
 
   struct Settled: Sendable, Hashable {
     var id: RequestID
@@ -101,13 +103,6 @@ struct ServerState: Sendable {
     var staged: [Int: UploadChunk] = [:]
   }
 
-  struct ConflictVersion: Sendable, Hashable {
-    var remote: RemoteID
-    var request: RequestID
-    var row: RowName
-    var client: [ChangedColumn]
-  }
-
   var head: Commit { commits[commits.count - 1].commit }
 
   /// The tables as commit `number` left them; nil where it is unknown or trimmed.
@@ -123,6 +118,20 @@ struct ServerState: Sendable {
       if index > 0, let before = commits[index - 1].tables, before[row] == nil { return 0 }
     }
     return 0
+  }
+
+  /// The newest commit after `made` by which anyone but `remote` wrote a row, since `remote` itself last made it. Only
+  /// what changed after the oldest commit that is kept is known.
+  func newestForeignWrite(of row: RowName, besides remote: RemoteID, after made: Int64) -> CommitRecord? {
+    for index in commits.indices.reversed() where commits[index].changed.contains(row) {
+      guard commits[index].commit.number > made, index > 0, let before = commits[index - 1].tables else { return nil }
+      if commits[index].remote == remote {
+        if before[row] == nil { return nil }
+      } else if commits[index].touchedFor == nil {
+        return commits[index]
+      }
+    }
+    return nil
   }
 
   /// Adds a commit where rows changed. Nil: nothing did.

@@ -8,9 +8,10 @@ import SalvorWire
 public actor MemoryServerStore: ServerStore {
   let database: MemoryServerDatabase
   let random: any RandomSource
-  private let clock: any Clock
-  private var isOpen: Bool = false
+  let clock: any Clock
   private var opening: ServerOpening?
+  /// How conflicts are settled, by table.
+  private var policies: [String: any ConflictPolicy] = [:]
 
   public init(
     _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
@@ -26,6 +27,8 @@ public actor MemoryServerStore: ServerStore {
       return opening
     }
     _ = try Constraints(setup.schema, softForeignKeys: true)
+    policies = [:]
+    for table in setup.schema.synchronized { policies[table.name] = try setup.conflictPolicy(of: table) }
     var state = database.state ?? newState(setup.schema)
     var opening = ServerOpening(serverID: state.serverID, incarnation: IncarnationID(from: random))
     if database.state == nil {
@@ -159,7 +162,13 @@ public actor MemoryServerStore: ServerStore {
     guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return StagedUpload() }
     return StagedUpload(
       chunks: known.staged.count, lastCounter: known.staged.values.map(\.lastCounter).max() ?? 0,
-      bytes: known.staged.values.reduce(0) { $0 + Int64($1.bytes.count) })
+      bytes: known.staged.values.reduce(0) { $0 + Int64($1.bytes.count) },
+      isWhole: known.staged[known.staged.count - 1]?.isLast == true)
+  }
+
+  public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) throws -> [UInt8]? {
+    guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return nil }
+    return known.staged[index]?.bytes
   }
 
   public func process(_ upload: ProcessRequest) throws -> UploadResults {
@@ -169,27 +178,30 @@ public actor MemoryServerStore: ServerStore {
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
     let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema)
 
-    var processing = try UploadProcessing(requests, of: upload.remote, principal: upload.principal, on: state)
+    var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now())
     processing.run()
     let touched = processing.touched
     let changed = processing.tables.differences(from: state.tables)
     state.tables = processing.tables
-    state.conflictVersions += processing.kept
+    state.keep(processing.kept)
     let commit = state.commit(changed, by: upload.remote, random: random, time: clock.now())
     _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
 
     var results = UploadResults(commit: commit, acceptedRequests: 0, refused: [])
+    var budget = ServerRowBudget()
     for (index, request) in requests.enumerated() {
       switch processing.outcomes[index] {
       case .accepted(let kept)?:
         results.acceptedRequests += 1
         if kept { results.conflicts += 1 }
         state.settled[ServerState.Settled(request)] = .some(nil)
-      case .refused(let reason, let message, let blockedBy)?:
-        let refusal = Refusal(
-          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, blockedBy: blockedBy)
-        results.refused.append(refusal)
+      case .refused(let reason, let message, let status, let blockedBy)?:
+        var refusal = Refusal(
+          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, status: status,
+          blockedBy: blockedBy)
         state.settled[ServerState.Settled(request)] = refusal
+        refusal.serverRows = processing.serverRows(of: request, &budget)
+        results.refused.append(refusal)
       case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
       }
     }
@@ -230,6 +242,25 @@ public actor MemoryServerStore: ServerStore {
     return state.head
   }
 
+  public func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
+    let state = try swept()
+    write(state)
+    guard let oldest = cursors.map(\.number).min() else { return GroupChanges(head: state.head, changes: []) }
+    guard cursors.allSatisfy({ finding($0, in: state) == .known }) else {
+      return GroupChanges(head: state.head, changes: nil)
+    }
+    let changes = state.schema.groups.compactMap { group -> GroupChange? in
+      var change = GroupChange(group: group.name)
+      // A touch is told to nobody: it is in the answer that its sender got.
+      for commit in state.commits where commit.commit.number > oldest && commit.touchedFor == nil {
+        let isOfGroup = commit.changed.contains { state.schema.table($0.table)?.group == group.name }
+        if isOfGroup { change.add(commit.commit.number, by: commit.remote) }
+      }
+      return change.newest > 0 ? change : nil
+    }
+    return GroupChanges(head: state.head, changes: changes)
+  }
+
   public func remotes() throws -> [RemoteRecord] {
     try read().remotes.values.map(\.record).sorted { $0.id.text < $1.id.text }
   }
@@ -258,6 +289,7 @@ public actor MemoryServerStore: ServerStore {
     for index in state.commits.indices.dropLast() where state.commits[index + 1].time < milliseconds {
       state.commits[index].tables = nil
     }
+    state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
     write(state)
   }
 
@@ -269,7 +301,8 @@ public actor MemoryServerStore: ServerStore {
       logEntries: state.commits.reduce(0) { $0 + ($1.tables == nil ? 0 : Int64($1.changed.count)) },
       stagedBytes: state.remotes.values.reduce(0) { sum, remote in
         sum + remote.staged.values.reduce(0) { $0 + Int64($1.bytes.count) }
-      })
+      },
+      openConflicts: Int64(state.conflictVersions.count { $0.state == .open }))
   }
 
   public func rows(of table: String) throws -> [Row] { try read().tables.sortedRows(of: table) }

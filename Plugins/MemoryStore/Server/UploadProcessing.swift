@@ -6,31 +6,46 @@ struct UploadProcessing {
   enum Outcome: Sendable, Hashable {
     /// `kept`: a part of it went into a conflict version.
     case accepted(kept: Bool)
-    case refused(RefusalReason, String, blockedBy: RequestID?)
+    case refused(RefusalReason, String, status: Int? = nil, blockedBy: RequestID?)
 
     var isRefused: Bool { if case .refused = self { true } else { false } }
   }
 
   let state: ServerState
   let remote: RemoteID
+  /// How conflicts are settled, by table.
+  let policies: [String: any ConflictPolicy]
+  /// Milliseconds since 1970.
+  let time: Int64
   let requests: [Request]
+  /// What a validator has refused.
+  let refusedBefore: [RequestID: Refusal]
   let scope: ScopeCheck
   let constraints: Constraints
   let dependence: Dependence
   private(set) var tables: MemoryTables
   private(set) var outcomes: [Int: Outcome] = [:]
-  private(set) var kept: [ServerState.ConflictVersion] = []
+  /// What is kept beside the server's rows, request by request, without IDs.
+  private(set) var kept: [[ConflictVersion]] = []
   /// Counters of inserts of a whole row that the server had just so: the sender holds what the server does.
   private var alreadyThere: Set<Int64> = []
-  /// A change of the request being decided is in conflict, and its table keeps versions.
+  /// The request being decided.
+  private var deciding: RequestID?
+  /// A change of the request being decided is in conflict, and both versions are kept.
   private var isKept = false
   private let violationsBefore: Set<Violation>
 
-  init(_ requests: [Request], of remote: RemoteID, principal: Principal, on state: ServerState) throws {
+  init(
+    _ requests: [Request], of upload: ProcessRequest, on state: ServerState, policies: [String: any ConflictPolicy],
+    time: Int64
+  ) throws {
     self.state = state
-    self.remote = remote
+    self.remote = upload.remote
+    self.policies = policies
+    self.time = time
     self.requests = requests
-    scope = ScopeCheck(schema: state.schema, principal: principal)
+    refusedBefore = Dictionary(upload.refused.map { ($0.id, $0) }) { first, _ in first }
+    scope = ScopeCheck(schema: state.schema, principal: upload.principal)
     constraints = try Constraints(state.schema, softForeignKeys: true)
     dependence = Dependence(requests, on: state.tables, schema: state.schema)
     tables = state.tables
@@ -42,7 +57,8 @@ struct UploadProcessing {
       // Settled before, under whatever remote ID: never applied twice (semantics 5).
       guard let before = state.settled[ServerState.Settled(request)] else { continue }
       outcomes[index] =
-        before.map { .refused($0.reason, $0.message, blockedBy: $0.blockedBy) } ?? .accepted(kept: false)
+        before.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
+        ?? .accepted(kept: false)
     }
     apply(dependence.order.filter { outcomes[$0] == nil })
   }
@@ -70,8 +86,12 @@ struct UploadProcessing {
         .blocked, "It depends on a request that was refused. Settle that one first.", blockedBy: requests[refused].id)
     }
     let request = requests[index]
+    if let refusal = refusedBefore[request.id] {
+      return .refused(refusal.reason, refusal.message, status: refusal.status, blockedBy: nil)
+    }
     let tablesBefore = tables
     isKept = false
+    deciding = request.id
     for change in request.changes {
       if let (reason, message) = apply(change) {
         tables = tablesBefore
@@ -81,9 +101,7 @@ struct UploadProcessing {
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       tables = tablesBefore
-      kept += request.changes.map {
-        ServerState.ConflictVersion(remote: remote, request: request.id, row: $0.row, client: $0.columns)
-      }
+      kept.append(request.changes.compactMap { conflictVersion($0, of: request.id) })
     }
     return .accepted(kept: isKept)
   }
@@ -155,25 +173,67 @@ struct UploadProcessing {
     return state.newestForeignCommit(of: change.row, besides: remote) > change.made
   }
 
-  /// The table's policy settles a conflict. Policies that this store does not know are settled as client-wins.
+  /// The table's policy settles a conflict.
   private mutating func settleConflict(_ change: Change, over present: Row, _ table: Table) -> Reason? {
-    switch table.conflicts {
-    case ConflictPolicy.serverWins:
+    guard let policy = policies[table.name], let deciding else {
+      return (.conflictPolicy, "\(table.name) has no conflict policy. Tell the server's operator.")
+    }
+    let conflict = Conflict(
+      table: table, key: change.row.key, operation: change.operation, columns: conflictColumns(change),
+      server: named(present, of: table), request: deciding, remote: remote, principal: scope.principal.name,
+      time: time, made: change.made)
+    switch policy.answer(in: table, { conflict }) {
+    case .failed(let message): return (.conflictPolicy, message)
+    case .settled(.client): return write(change, over: present, table)
+    case .settled(.server):
       return (
         .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again."
       )
-    case ConflictPolicy.keepVersions:
+    case .settled(.both):
       isKept = true
       return nil
-    default: return write(change, over: present, table)
+    case .settled(.merged(let values)):
+      var row = present
+      for value in values { if let place = table.columnIndex(value.name) { row[place] = value.value } }
+      return put(row, at: change.row, over: present, table)
     }
   }
 
+  private func conflictColumns(_ change: Change) -> [ConflictColumn] {
+    guard change.operation != .delete else { return [] }
+    let isUpdate = change.operation == .update
+    return change.columns.map { ConflictColumn($0.name, old: isUpdate ? .some($0.old) : .none, new: $0.new) }
+  }
+
+  private func named(_ row: Row, of table: Table) -> [NamedValue] {
+    zip(table.travelling, table.travelling(row)).map { NamedValue($0.name, $1) }
+  }
+
+  private func conflictVersion(_ change: Change, of request: RequestID) -> ConflictVersion? {
+    guard let table = state.schema.table(change.row.table) else { return nil }
+    var server = ConflictVersion.ServerSide(row: tables[change.row].map { named($0, of: table) })
+    if let write = state.newestForeignWrite(of: change.row, besides: remote, after: change.made) {
+      server.commit = write.commit.number
+      server.time = write.time
+      server.remote = write.remote
+      server.principal = write.remote.flatMap { state.remotes[$0]?.record.principal }
+    }
+    return ConflictVersion(
+      id: 0, first: 0, table: table.name, key: change.row.key, request: request,
+      client: ConflictVersion.ClientSide(
+        remote: remote, principal: scope.principal.name, time: time, made: change.made, operation: change.operation,
+        columns: conflictColumns(change)),
+      server: server)
+  }
+
   private mutating func write(_ change: Change, over before: Row?, _ table: Table) -> Reason? {
-    let after = change.applied(to: before, of: table)
-    tables[change.row] = after
-    guard let after else { return nil }
-    switch scope.finding(after, of: table, in: tables) {
+    put(change.applied(to: before, of: table), at: change.row, over: before, table)
+  }
+
+  private mutating func put(_ row: Row?, at name: RowName, over before: Row?, _ table: Table) -> Reason? {
+    tables[name] = row
+    guard let row else { return nil }
+    switch scope.finding(row, of: table, in: tables) {
     case .inside: return nil
     case .outside: return before != nil && table.handover ? nil : outOfScope(table)
     case .parentMissing: return missingParent(table)
@@ -212,6 +272,17 @@ struct UploadProcessing {
     }
     let (reason, message) = reasons.min { $0.rank < $1.rank }?.reason ?? (.constraint, "A constraint is broken.")
     return .refused(reason, message, blockedBy: nil)
+  }
+
+  /// The rows of a refused request as they are now, as far as the sender may read them.
+  func serverRows(of request: Request, _ budget: inout ServerRowBudget) -> [ServerRow] {
+    request.changes.compactMap { change in
+      guard let table = state.schema.table(change.row.table), table.maintained != .client,
+        let row = tables[change.row], scope.finding(row, of: table, in: tables) == .inside
+      else { return nil }
+      let values = table.travelling.map { NamedValue($0.name, table.value($0.name, of: row)) }
+      return budget.takes(values) ? ServerRow(counter: change.counter, values: values) : nil
+    }
   }
 
   /// The rows where the server does not hold exactly the client's base plus what it sent, or that the client may no

@@ -470,7 +470,7 @@ public actor SQLiteClientStore: ClientStore {
     guard let remote: RemoteID = try connection.identifier(.remote) else {
       throw SalvorError(.storageCorrupt, "The database \(path) has no remote ID: restore it from a copy.")
     }
-    return ClientState(
+    var state = ClientState(
       remoteID: remote, principal: try connection.text(.principal) ?? "", serverID: try connection.identifier(.server),
       previous: try connection.identifier(.previous), current: try connection.identifier(.current),
       groups: try connection.groupStates(context.schema.groups), schemaVersion: context.schema.version,
@@ -479,6 +479,8 @@ public actor SQLiteClientStore: ClientStore {
       recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
       recoveryMessage: try connection.text(.recoveryMessage),
       isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
+    state.serverInitiated = context.schema.serverInitiated
+    return state
   }
 
   public func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {

@@ -67,7 +67,7 @@ struct UploadSettlement {
     let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
     let values: [Value] = [
       .integer(range.first), .integer(range.last), .text(state.rawValue), .text(refusal.reason.rawValue),
-      .integer(Int64(refusal.reason.status)), .text(refusal.message),
+      .integer(Int64(refusal.status)), .text(refusal.message),
       refusal.blockedBy.map { .text($0.description) } ?? .null, .integer(context.clock.now()),
     ]
     if there != nil {

@@ -9,11 +9,13 @@ final class BlockDecision {
   private let rows: RowReader
   private let upload: ProcessRequest
   private let writer: SetWriter
+  private let now: Int64
   var foreign: ForeignChanges
   private var connection: SQLiteConnection { rows.connection }
 
-  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges) {
+  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, now: Int64) {
     self.rows = rows
+    self.now = now
     self.upload = upload
     self.foreign = foreign
     writer = SetWriter(rows)
@@ -26,13 +28,13 @@ final class BlockDecision {
       var reader = StepReader(rows, over: tally.refusedRows)
       steps = try reader.steps(of: request)
     }
-    var evaluation = SetEvaluation(rows, upload.principal)
+    var evaluation = SetEvaluation(rows, upload, now: now)
     var decisions = SetDecisions()
     try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
     // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
     if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
     if try write(evaluation, &tally) != nil { return false }
-    tally.kept += evaluation.kept
+    tally.keep(evaluation.kept)
     decisions.join(&tally)
     return true
   }
@@ -60,7 +62,7 @@ final class BlockDecision {
         open.append(set[middle...])
         open.append(set[..<middle])
       } else if let single = set.first {
-        if try !isLast && mayDependOnLater(single.request, broken, single.steps, SetEvaluation(rows, upload.principal))
+        if try !isLast && mayDependOnLater(single.request, broken, single.steps, SetEvaluation(rows, upload, now: now))
         {
           tally.carry(single.request, single.steps)
         } else {
@@ -74,11 +76,11 @@ final class BlockDecision {
   private func attempt(
     _ set: ArraySlice<(request: StagedRequest, steps: [Step])>, _ tally: inout Tally, isLast: Bool
   ) throws -> RefusalText? {
-    var evaluation = SetEvaluation(rows, upload.principal)
+    var evaluation = SetEvaluation(rows, upload, now: now)
     var decisions = SetDecisions()
     for (request, steps) in set { try decide(request, steps, &evaluation, &decisions, tally, isLast: isLast) }
     if let broken = try write(evaluation, &tally) { return broken }
-    tally.kept += evaluation.kept
+    tally.keep(evaluation.kept)
     decisions.join(&tally)
     return nil
   }
@@ -93,13 +95,21 @@ final class BlockDecision {
     }
     if let steps, decisions.waits(steps, tally) { return decisions.carry(request, steps) }
     let keptBefore = evaluation.kept.count
-    guard let refusal = try evaluation.decide(request, &foreign) else {
-      decisions.accept(request)
-      if evaluation.kept.count > keptBefore { decisions.conflicts += 1 }
-      return
-    }
+    let refusal = try evaluation.decide(request, &foreign)
+    let isKept = evaluation.kept.count > keptBefore
+    guard refusal != nil || isKept else { return decisions.accept(request) }
     var reader = StepReader(rows, over: tally.refusedRows)
     let found = try steps ?? reader.steps(of: request)
+    guard let refusal else {
+      // What is kept is not written, so nothing else finds out that it lacks a parent.
+      if try !isLast && evaluation.lacksParent(request, found) {
+        evaluation.withdrawKept(beyond: keptBefore)
+        return decisions.carry(request, found)
+      }
+      decisions.accept(request)
+      decisions.conflicts += 1
+      return
+    }
     if try !isLast && mayDependOnLater(request, refusal, found, evaluation) {
       decisions.carry(request, found)
     } else {
@@ -120,7 +130,7 @@ final class BlockDecision {
   private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> RefusalText? {
     do {
       try connection.execute("SAVEPOINT salvor_set; PRAGMA defer_foreign_keys = ON")
-      let (broken, wasParked) = try writer.write(evaluation)
+      let (broken, wasParked) = try writer.write(evaluation.overlay)
       if let broken { throw Broken(text: broken) }
       try connection.execute("PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
       try tally.echo.account(evaluation, isDoubled: wasParked)
@@ -128,27 +138,6 @@ final class BlockDecision {
     } catch let broken as Broken {
       try connection.execute("ROLLBACK TO salvor_set; PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
       return broken.text
-    }
-  }
-
-  /// Puts the conflict versions beside the rows, for a person.
-  /// - Parameter version: the newest commit before the upload.
-  func record(_ kept: [SetEvaluation.ConflictVersion], version: Int64, now: Int64) throws {
-    for entry in kept {
-      let table = rows.catalog.tables[entry.table]
-      func members(_ columns: [Int], _ values: [Value]) -> Value {
-        .text(
-          JSONValue.object(zip(columns, values).map { JSONValue.Member(table.columns[$0].name, JSONValue($1)) }).text)
-      }
-      try connection.run(
-        """
-        INSERT INTO salvor_conflict ("table", key, operation, client, server, version, remote, principal, request, time)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-        """, .text(table.name), .text(JSONValue.array(entry.change.key.map { JSONValue($0) }).text),
-        .text(entry.change.operation.rawValue), members(entry.change.columns, entry.change.new),
-        entry.server.map { members(Array(table.columns.indices), $0) } ?? .null, .integer(version),
-        .text(upload.remote.text),
-        .text(upload.principal.name), .text(entry.request.description), .integer(now))
     }
   }
 }

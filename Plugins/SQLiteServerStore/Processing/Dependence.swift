@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What requests did, or would have done, that others depend on (semantics 7, *Depends on*). Each set names, by
 /// `RowHash`, the first request that did it.
@@ -38,6 +39,20 @@ struct Footprints {
     return found.min()
   }
 
+  /// False where a change of this shape, as it stands in the payload, certainly depends on none of the requests here:
+  /// nearly always, and without reading its row.
+  func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
+    if rows.isEmpty { return false }
+    if rows[row] != nil || plan.operation == .delete && unlinked[row] != nil { return true }
+    if !freed.isEmpty && plan.takesUniqueValues { return true }
+    if made.isEmpty { return false }
+    guard let targets = plan.targetItems else { return true }
+    return targets.contains { target in
+      var hash = target.seed
+      hash.add(items[target.item])
+      return made[hash.value] != nil
+    }
+  }
 }
 
 /// What a change does to its row, as far as it and the server's row say.
@@ -59,13 +74,15 @@ struct Step {
 /// Works out the steps of requests, each over the server's rows and over the ones before it.
 struct StepReader {
   let rows: RowReader
-  private var present: [UInt64: Row?]
+  private let refused: [UInt64: Row?]
+  /// As the steps so far leave them; apart, so that what was refused is not copied for each request.
+  private var present: [UInt64: Row?] = [:]
   private var catalog: Catalog { rows.catalog }
 
   /// - Parameter refused: the rows that refused requests changed, as they would be.
   init(_ rows: RowReader, over refused: [UInt64: Row?]) {
     self.rows = rows
-    present = refused
+    self.refused = refused
   }
 
   mutating func steps(of request: StagedRequest) throws -> [Step] {
@@ -74,7 +91,7 @@ struct StepReader {
       var step = Step(row: change.hash, operation: change.operation)
       if let place = change.table {
         let table = catalog.tables[place]
-        let row = try present[change.hash] ?? rows.row(place, change.key)
+        let row = try present[change.hash] ?? refused[change.hash] ?? rows.row(place, change.key)
         var before = change.operation == .insert ? nil : row
         var after = change.operation == .delete ? nil : row
         if change.operation == .insert && after == nil { after = table.columns.map { $0.defaultValue ?? .null } }

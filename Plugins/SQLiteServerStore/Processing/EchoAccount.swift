@@ -51,7 +51,7 @@ struct EchoAccount {
       if let row = evaluation.overlay[hash] { feed(row.table, row.key, hash) }
     }
     var expected: [UInt64: Int] = [:]
-    for (hash, row) in evaluation.overlay where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
+    for (hash, row) in evaluation.overlay.entries where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
     for hash in expected.keys { noteChange(of: hash) }
     guard !expected.isEmpty else { return }
     try compare(expected)

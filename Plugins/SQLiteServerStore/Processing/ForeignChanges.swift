@@ -12,6 +12,8 @@ struct ForeignChanges {
   private var loadedAfter: Int64
   /// `RowHash` to the newest entry.
   private var newest: [UInt64: Int64] = [:]
+  /// The same, of entries by which a row was written.
+  private var newestWrite: [UInt64: Int64] = [:]
   /// Rows that the remote itself made since: what stood under their keys before is no one's any more.
   private var made: Set<UInt64> = []
   /// Whether rows that were looked at were there before the upload.
@@ -45,6 +47,13 @@ struct ForeignChanges {
     return newest[row].map { $0 > sequence } ?? false
   }
 
+  /// The newest entry after commit `made` by which somebody else wrote the row, as far back as the log is kept.
+  mutating func newestWrite(of row: UInt64, after made: Int64) throws -> Int64? {
+    let sequence = try self.sequence(of: max(made, trimmed))
+    if sequence < loadedAfter { try load(after: sequence) }
+    return newestWrite[row].flatMap { $0 > sequence ? $0 : nil }
+  }
+
   /// The last entry of the commit.
   private mutating func sequence(of made: Int64) throws -> Int64 {
     if let known = sequences[made] { return known }
@@ -70,6 +79,7 @@ struct ForeignChanges {
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
     var next = 0
     var found: [UInt64: Int64] = [:]
+    var written: [UInt64: Int64] = [:]
     var madeHere: Set<UInt64> = []
     /// Rows of the own commit at hand.
     var ownRows: Set<UInt64> = []
@@ -86,16 +96,19 @@ struct ForeignChanges {
       let hash = seeds[place].adding(row.values(from: 3, count: catalog.tables[place].keyCount))
       guard next < own.count, entry > own[next].first else {
         found[hash] = entry
+        if row.int64(2) != LogOperation.differs { written[hash] = entry }
         return true
       }
       // The first that the commit did to the row was to make it.
       if ownRows.insert(hash).inserted, row.int64(2) == LogOperation.insert {
         found[hash] = nil
+        written[hash] = nil
         madeHere.insert(hash)
       }
       return true
     }
     for (hash, entry) in found where !made.contains(hash) { newest[hash] = max(newest[hash] ?? 0, entry) }
+    for (hash, entry) in written where !made.contains(hash) { newestWrite[hash] = max(newestWrite[hash] ?? 0, entry) }
     made.formUnion(madeHere)
     loadedAfter = sequence
   }

@@ -6,34 +6,34 @@ import SalvorWire
 /// Decides a set of requests in order, over the server's rows and over each other, and writes nothing: what the rows come
 /// to be is an overlay (semantics 7). Whether the result may stand in the tables is `SetWriter`'s to find out.
 struct SetEvaluation {
-  struct OverlayRow {
-    var table: Int
-    var key: Key
-    /// As the tables have it.
-    let before: Row?
-    var now: Row?
-  }
-
-  /// What keep-versions puts beside the server's row.
+  /// What is kept beside the server's row, for a person.
   struct ConflictVersion {
     var request: RequestID
     var change: StagedChange
     var table: Int
     /// Nil: there is none.
     var server: Row?
+    /// The row that it would make; nil: the server has it, or it makes none.
+    var unmade: Row?
+    /// The entry of the change log by which somebody else changed the row; nil: none that is known.
+    var serverEntry: Int64?
   }
 
-  let rows: RowReader
-  let principal: Principal
-  private(set) var overlay: [UInt64: OverlayRow] = [:]
+  /// Whose upload it is.
+  private let upload: ProcessRequest
+  /// Milliseconds since 1970.
+  private let now: Int64
+  private(set) var overlay: RowOverlay
   private(set) var kept: [ConflictVersion] = []
   /// Rows that the sender must be fed.
   private(set) var fed: [UInt64] = []
-  private var catalog: Catalog { rows.catalog }
+  private var catalog: Catalog { overlay.rows.catalog }
+  private var principal: Principal { upload.principal }
 
-  init(_ rows: RowReader, _ principal: Principal) {
-    self.rows = rows
-    self.principal = principal
+  init(_ rows: RowReader, _ upload: ProcessRequest, now: Int64) {
+    overlay = RowOverlay(rows)
+    self.upload = upload
+    self.now = now
   }
 
   /// Nil: accepted, and the overlay has it.
@@ -46,41 +46,40 @@ struct SetEvaluation {
       if refusal == nil, let place = change.table {
         let present = try row(place, change.key, change.hash, &foreign)
         undo.append((change.hash, present))
-        refusal = try apply(change, place, over: present, &isKept, &foreign)
+        refusal = try apply(change, of: request.id, place, over: present, &isKept, &foreign)
       }
       guard let refusal else { continue }
-      for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
+      for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       fed.removeSubrange(fedBefore...)
       return refusal
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
-      for entry in undo.reversed() { overlay[entry.hash]?.now = entry.row }
+      for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       for change in request.changes {
         guard let place = change.table else { continue }
+        let server = overlay[change.hash]?.now
+        let makesRow = server == nil && change.operation == .insert
         fed.append(change.hash)
         kept.append(
-          ConflictVersion(request: request.id, change: change, table: place, server: overlay[change.hash]?.now))
+          ConflictVersion(
+            request: request.id, change: change, table: place, server: server,
+            unmade: makesRow ? change.applied(to: nil, of: catalog.tables[place]) : .none,
+            serverEntry: try foreign.newestWrite(of: change.hash, after: change.made)))
       }
     }
     return nil
   }
 
+  /// Takes back what was kept beyond the first `count` versions.
+  mutating func withdrawKept(beyond count: Int) { kept.removeSubrange(count...) }
+
   private mutating func row(
     _ place: Int, _ key: Key, _ hash: UInt64, _ foreign: inout ForeignChanges
   ) throws -> Row? {
-    if let known = overlay[hash] { return known.now }
-    let row = try rows.row(place, key)
-    foreign.notePresence(row != nil, of: hash)
-    overlay[hash] = OverlayRow(table: place, key: key, before: row, now: row)
+    let (row, isNew) = try overlay.row(place, key, hash)
+    if isNew { foreign.notePresence(row != nil, of: hash) }
     return row
-  }
-
-  /// A row as it would be, without taking it up.
-  func peek(_ place: Int, _ key: Key) throws -> Row? {
-    let hash = RowHash(table: catalog.tables[place].name).adding(key)
-    if let known = overlay[hash] { return known.now }
-    return try rows.row(place, key)
   }
 
   /// Whether a row that the request would leave references one that is not there.
@@ -92,14 +91,14 @@ struct SetEvaluation {
         guard let column = table.place(reference.column), !after[column].isNull,
           let parent = catalog.place(of: reference.table)
         else { continue }
-        if try peek(parent, [after[column]]) == nil { return true }
+        if try overlay.peek(parent, [after[column]]) == nil { return true }
       }
     }
     return false
   }
 
   private mutating func apply(
-    _ change: StagedChange, _ place: Int, over present: Row?, _ isKept: inout Bool,
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row?, _ isKept: inout Bool,
     _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
@@ -116,7 +115,7 @@ struct SetEvaluation {
       }
       // The same key is the same thing: merged like an update of every column.
       fed.append(change.hash)
-      return try settle(change, place, over: present, &isKept)
+      return try settle(change, of: request, place, over: present, &isKept)
     case .update:
       guard let present else {
         return RefusalText(
@@ -131,42 +130,59 @@ struct SetEvaluation {
         return value != change.old[index] && value != change.new[index]
       }
       return isInConflict
-        ? try settle(change, place, over: present, &isKept) : try write(change, place, over: present)
+        ? try settle(change, of: request, place, over: present, &isKept) : try write(change, place, over: present)
     case .delete:
       guard let present else { return nil }
       guard try foreign.isNewer(change.hash, than: change.made, isThere: true) else {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)
-      return try settle(change, place, over: present, &isKept)
+      return try settle(change, of: request, place, over: present, &isKept)
     }
   }
 
-  /// The table's policy settles a conflict. One that this store does not know is settled as client-wins.
+  /// The table's policy settles a conflict.
   private mutating func settle(
-    _ change: StagedChange, _ place: Int, over present: Row, _ isKept: inout Bool
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row, _ isKept: inout Bool
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
-    switch table.table.conflicts {
-    case ConflictPolicy.serverWins:
+    let answer = catalog.policies[place].answer(in: table.table) { conflict(change, request, table, present) }
+    switch answer {
+    case .failed(let message): return RefusalText(.conflictPolicy, message)
+    case .settled(.client): return try write(change, place, over: present)
+    case .settled(.server):
       return RefusalText(
         .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
-    case ConflictPolicy.keepVersions:
+    case .settled(.both):
       isKept = true
       return nil
-    default: return try write(change, place, over: present)
+    case .settled(.merged(let values)):
+      var row = present
+      for value in values { if let column = table.place(value.name) { row[column] = value.value } }
+      return try put(row, change.hash, place, over: present)
     }
+  }
+
+  private func conflict(
+    _ change: StagedChange, _ request: RequestID, _ table: ServerTable, _ present: Row
+  ) -> Conflict {
+    Conflict(
+      table: table.table, key: change.key, operation: change.operation, columns: change.conflictColumns(of: table),
+      server: zip(table.columns, present).map { NamedValue($0.name, $1) }, request: request, remote: upload.remote,
+      principal: principal.name, time: now, made: change.made)
   }
 
   private mutating func write(_ change: StagedChange, _ place: Int, over present: Row?) throws -> RefusalText? {
-    let table = catalog.tables[place]
     guard change.operation != .delete else {
-      overlay[change.hash]?.now = nil
+      overlay.set(change.hash, to: nil)
       return nil
     }
-    var row = present ?? table.columns.map { $0.defaultValue ?? .null }
-    for (index, column) in change.columns.enumerated() { row[column] = change.new[index] }
-    overlay[change.hash]?.now = row
+    return try put(change.applied(to: present, of: catalog.tables[place]), change.hash, place, over: present)
+  }
+
+  private mutating func put(_ row: Row, _ hash: UInt64, _ place: Int, over present: Row?) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    overlay.set(hash, to: row)
     switch try scope(row, place) {
     case .inside: return nil
     case .outside: return present != nil && table.table.handover ? nil : outOfScope(table)
@@ -188,7 +204,7 @@ struct SetEvaluation {
       var row = row
       for step in condition.steps {
         guard let column = table.place(step.column), !row[column].isNull else { return .outside }
-        guard let parent = catalog.place(of: step.table), let parentRow = try peek(parent, [row[column]]) else {
+        guard let parent = catalog.place(of: step.table), let parentRow = try overlay.peek(parent, [row[column]]) else {
           return .parentMissing(step)
         }
         table = catalog.tables[parent]

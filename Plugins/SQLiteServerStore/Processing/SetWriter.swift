@@ -2,23 +2,23 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Brings the rows of an evaluated set into the tables, squashed to one change for each row, or says what they break. It
-/// runs in the caller's savepoint, with foreign keys deferred.
+/// Brings the rows of an overlay into the tables, squashed to one change for each row, or says what they break. It runs in
+/// the caller's savepoint or transaction, with foreign keys deferred.
 struct SetWriter {
   let rows: RowReader
   private var connection: SQLiteConnection { rows.connection }
   private var catalog: Catalog { rows.catalog }
 
-  private typealias OverlayRow = SetEvaluation.OverlayRow
+  private typealias OverlayRow = RowOverlay.Entry
 
   init(_ rows: RowReader) { self.rows = rows }
 
   /// What is broken; nil: everything is written. `wasParked`: unique values were swapped, so the change log has more
   /// entries than rows.
-  func write(_ evaluation: SetEvaluation) throws -> (broken: RefusalText?, wasParked: Bool) {
-    let changed = evaluation.overlay.values.filter { $0.before != $0.now }
+  func write(_ overlay: RowOverlay) throws -> (broken: RefusalText?, wasParked: Bool) {
+    let changed = overlay.entries.values.filter { $0.before != $0.now }
     guard !changed.isEmpty else { return (nil, false) }
-    if let broken = try brokenReference(changed, evaluation) { return (broken, false) }
+    if let broken = try brokenReference(changed, overlay) { return (broken, false) }
     let ordered = changed.sorted { ($0.table, $0.key.count) < ($1.table, $1.key.count) }
     do {
       try connection.savepoint("salvor_rows") { try run(ordered) }
@@ -105,7 +105,7 @@ struct SetWriter {
   // MARK: What is broken
 
   /// References are proved before anything is written, so that no delete takes rows along that the client did not see.
-  private func brokenReference(_ changed: [OverlayRow], _ evaluation: SetEvaluation) throws -> RefusalText? {
+  private func brokenReference(_ changed: [OverlayRow], _ overlay: RowOverlay) throws -> RefusalText? {
     for row in changed {
       let table = catalog.tables[row.table]
       guard let now = row.now else { continue }
@@ -113,13 +113,13 @@ struct SetWriter {
         guard let column = table.place(reference.column), !now[column].isNull, row.before?[column] != now[column],
           let parent = catalog.place(of: reference.table), catalog.tables[parent].keyCount == 1
         else { continue }
-        if try evaluation.peek(parent, [now[column]]) == nil { return .missingParent(table, reference) }
+        if try overlay.peek(parent, [now[column]]) == nil { return .missingParent(table, reference) }
       }
     }
     var constraint: RefusalText?
     for row in changed where row.now == nil {
       let parent = catalog.tables[row.table]
-      for child in catalog.children[row.table] where try isReferenced(row, by: child, evaluation) {
+      for child in catalog.children[row.table] where try isReferenced(row, by: child, overlay) {
         let name = catalog.tables[child.table].name
         if child.reference.takesRowsAlong {
           return RefusalText(
@@ -136,7 +136,7 @@ struct SetWriter {
 
   /// A row that the set does not take away references the deleted one.
   private func isReferenced(
-    _ row: OverlayRow, by child: Catalog.ChildReference, _ evaluation: SetEvaluation
+    _ row: OverlayRow, by child: Catalog.ChildReference, _ overlay: RowOverlay
   ) throws -> Bool {
     let table = catalog.tables[child.table]
     guard let column = table.place(child.reference.column), let value = row.key.first else { return false }
@@ -146,7 +146,7 @@ struct SetWriter {
       "SELECT \(table.keyList("c")) FROM \(table.sql) c WHERE c.\(quoted(child.reference.column)) = ?1", [value]
     ) { found in
       // Where the set has the row, the set says where it points.
-      let known = evaluation.overlay[seed.adding(found.values())]
+      let known = overlay[seed.adding(found.values())]
       isReferenced = known.map { $0.now?[column] == value } ?? true
       return !isReferenced
     }

@@ -77,6 +77,7 @@ struct SettledRequests {
       Refusal(
         counter: request.first, stamp: request.stamp,
         reason: RefusalReason(rawValue: try json.string("reason")) ?? .constraint, message: try json.string("message"),
+        status: try json.optionalInteger("status").map { Int(clamping: $0) },
         blockedBy: try json.optionalString("blockedBy").flatMap { RequestID($0) }))
   }
 
@@ -87,7 +88,8 @@ struct SettledRequests {
   func write(_ refused: [(request: StagedRequest, refusal: Refusal)]) throws {
     for (request, refusal) in refused {
       let json: JSONValue = [
-        "reason": .string(refusal.reason.rawValue), "message": .string(refusal.message),
+        "reason": .string(refusal.reason.rawValue), "status": .integer(Int64(refusal.status)),
+        "message": .string(refusal.message),
         "blockedBy": refusal.blockedBy.map { .string($0.description) } ?? .null,
       ]
       try write(request.stamp, request.first, request.last, [request.content.bits], refusal: .text(json.text))

@@ -26,6 +26,11 @@ final class ShapePlan {
   let contentSeed: RowHash
   /// All items but old values; none of an unknown table's, which are hashed whole.
   let contentItems: [Int]
+  /// The items that say which rows the row references afterwards, each with the beginning of their `RowHash`; nil: the
+  /// row array does not say it.
+  private(set) var targetItems: [(item: Int, seed: RowHash)]?
+  /// The row may have unique values afterwards that it did not have before.
+  private(set) var takesUniqueValues = true
   private(set) var statement: SQLiteStatement?
   /// The items bound to the statement's parameters, in order.
   private(set) var parameters: [Int] = []
@@ -83,6 +88,7 @@ final class ShapePlan {
     }
     let isUpdate = shape.operation == .update
     contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }
+    readDependence(table, shape)
     guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
     try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
   }
@@ -91,6 +97,27 @@ final class ShapePlan {
   func fits(_ count: Int, _ catalog: Catalog) -> Bool {
     guard let place else { return true }
     return count == itemCount && keyItems.count == catalog.tables[place].keyCount
+  }
+
+  private func readDependence(_ table: ServerTable, _ shape: UploadShape) {
+    let places = Dictionary(shape.columns.enumerated().map { ($1, $0) }) { first, _ in first }
+    switch operation {
+    case .delete:
+      targetItems = []
+      takesUniqueValues = false
+    case .insert: takesUniqueValues = !table.uniqueColumns.isEmpty
+    case .update: takesUniqueValues = table.uniqueColumns.contains { $0.contains { places[$0] != nil } }
+    }
+    guard operation != .delete else { return }
+    let found = table.table.references.compactMap { reference in
+      places[reference.column].map { place in
+        (
+          item: operation == .insert ? place : keyItems.count + 2 * place + 1,
+          seed: RowHash(table: reference.table)
+        )
+      }
+    }
+    if found.count == table.table.references.count { targetItems = found }
   }
 
   private func makeStatement(

@@ -1,12 +1,16 @@
 import SalvorModel
+import SalvorStorage
 
 /// Why a request is not applied: the reason, and what the client reads.
 struct RefusalText: Sendable {
   var reason: RefusalReason
   var message: String
-  init(_ reason: RefusalReason, _ message: String) {
+  /// Nil: the reason's own.
+  var status: Int?
+  init(_ reason: RefusalReason, _ message: String, status: Int? = nil) {
     self.reason = reason
     self.message = message
+    self.status = status
   }
 }
 
@@ -14,6 +18,7 @@ struct RefusalText: Sendable {
 struct StagedChange {
   /// The table's place in the catalog; nil where it is refused as unknown.
   var table: Int?
+  var counter: Int64
   var operation: Operation
   /// Places among the table's travelling columns, for `old` and `new`; none where a column is refused as unknown.
   var columns: [Int]
@@ -29,6 +34,22 @@ struct StagedChange {
   var content: UInt64
   /// What its content alone says against it.
   var refusal: RefusalText?
+
+  /// The row of an insert or update after it; `row` nil: there was none.
+  func applied(to row: Row?, of table: ServerTable) -> Row {
+    var row = row ?? table.columns.map { $0.defaultValue ?? .null }
+    for (index, column) in columns.enumerated() { row[column] = new[index] }
+    return row
+  }
+
+  /// What it changes, with what the client saw; of a delete nothing.
+  func conflictColumns(of table: ServerTable) -> [ConflictColumn] {
+    guard operation != .delete else { return [] }
+    return columns.enumerated().map { index, place in
+      ConflictColumn(
+        table.columns[place].name, old: operation == .update ? .some(old[index]) : .none, new: new[index])
+    }
+  }
 }
 
 /// The unit that is accepted or refused.

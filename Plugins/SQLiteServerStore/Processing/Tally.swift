@@ -1,14 +1,18 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What has been decided of an upload so far.
 struct Tally {
   var accepted: Int64 = 0
   var conflicts: Int64 = 0
   var refusals: [Refusal] = []
+  /// Where the rows of the refused requests stand.
+  private(set) var refusedPlaces: [RequestID: [ServerRows.Place]] = [:]
   private(set) var refusedPrints = Footprints()
   private(set) var refusedIDs: [Int: RequestID] = [:]
-  /// The rows that refused requests changed, as they would be: what depends on them is known by them.
+  /// The rows that refused requests changed, and that kept ones would have made, as they would be: what depends on them is
+  /// known by them.
   private(set) var refusedRows: [UInt64: Row?] = [:]
   /// Requests that lack a parent which a later part of the upload may bring, and what depends on them.
   private(set) var carried: [StagedRequest] = []
@@ -17,12 +21,17 @@ struct Tally {
   private(set) var acceptedRanges: [AcceptedRange] = []
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
   /// Conflict versions of what stands.
-  var kept: [SetEvaluation.ConflictVersion] = []
+  private(set) var kept: [SetEvaluation.ConflictVersion] = []
   var echo: EchoAccount
 
   init(_ echo: EchoAccount) { self.echo = echo }
 
   var hasRefused: Bool { !refusedIDs.isEmpty }
+
+  /// False where the change certainly depends on nothing that was refused or is carried.
+  func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
+    refusedPrints.mayConcern(plan, items, row: row) || carriedPrints.mayConcern(plan, items, row: row)
+  }
 
   mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
     accepted += 1
@@ -38,10 +47,16 @@ struct Tally {
 
   mutating func refuse(_ refused: RefusedRequest) {
     refusals.append(refused.refusal)
+    refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
     if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
     refusedIDs[refused.request.ordinal] = refused.request.id
     for step in refused.steps { refusedRows[step.row] = .some(step.after) }
+  }
+
+  mutating func keep(_ versions: [SetEvaluation.ConflictVersion]) {
+    kept += versions
+    for version in versions { if let row = version.unmade { refusedRows[version.change.hash] = .some(row) } }
   }
 
   mutating func carry(_ request: StagedRequest, _ steps: [Step]) {
@@ -108,7 +123,8 @@ struct RefusedRequest {
     self.request = request
     self.steps = steps
     refusal = Refusal(
-      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, blockedBy: blockedBy)
+      counter: request.first, stamp: request.stamp, reason: text.reason, message: text.message, status: text.status,
+      blockedBy: blockedBy)
   }
 
   init(_ request: StagedRequest, repeating refusal: Refusal, _ steps: [Step]) {

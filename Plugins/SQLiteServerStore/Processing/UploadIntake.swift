@@ -117,13 +117,14 @@ extension ShapePlan {
 
   /// The change, taken out of the payload.
   func change(
-    _ items: [PayloadReader.Item], made: Int64, hash: UInt64, refusal text: RefusalText?
+    _ items: [PayloadReader.Item], counter: Int64, made: Int64, hash: UInt64, refusal text: RefusalText?
   ) -> StagedChange {
     let values = items.map(\.value)
     // A refused one, too: what depends on it is known by what it would have done.
     var change = StagedChange(
-      table: place, operation: operation, columns: hasUnknownColumns ? [] : columns, key: keyItems.map { values[$0] },
-      old: [], new: [], made: made, hash: hash, content: content(items), refusal: text)
+      table: place, counter: counter, operation: operation, columns: hasUnknownColumns ? [] : columns,
+      key: keyItems.map { values[$0] }, old: [], new: [], made: made, hash: hash, content: content(items), refusal: text
+    )
     guard place != nil, !hasUnknownColumns else { return change }
     switch operation {
     case .insert: change.new = values

@@ -26,6 +26,8 @@ final class UploadProcessor {
   private let book: RemoteBook
   private let rows: RowReader
   private let decision: BlockDecision
+  /// What a validator has refused.
+  private let refusedBefore: [RequestID: RefusalText]
 
   private var plans: [UploadShape: ShapePlan] = [:]
   private var block: [[UInt8]] = []
@@ -62,10 +64,13 @@ final class UploadProcessor {
     self.limits = limits
     self.now = now
     rows = RowReader(connection: connection, catalog: catalog)
+    refusedBefore = Dictionary(
+      upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
+    ) { first, _ in first }
     let last = try CommitLog.state(connection).lastSequence
     decision = BlockDecision(
       rows, upload,
-      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last))
+      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
     tally = Tally(EchoAccount(connection, catalog, last: last))
   }
@@ -88,8 +93,8 @@ final class UploadProcessor {
     _ = try log.seal(remote: nil)
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
-      refused: tally.refusals.sorted { $0.counter < $1.counter })
-    try decision.record(tally.kept, version: before.head.number, now: now)
+      refused: try ServerRows(rows, upload.principal).joined(to: tally))
+    try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
@@ -218,7 +223,7 @@ final class UploadProcessor {
           try single(plan, row, stamp, counter, made)
           continue
         }
-        reading.group?.changes.append(change(plan, row, made))
+        reading.group?.changes.append(change(plan, row, stamp, counter, made))
         if let group = reading.group, counter == group.last {
           reading.group = nil
           try finished(group)
@@ -238,12 +243,23 @@ final class UploadProcessor {
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
   ) -> StagedRequest {
     StagedRequest(
-      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter, changes: [change(plan, row, made)])
+      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter,
+      changes: [change(plan, row, stamp, counter, made)])
   }
 
-  private func change(_ plan: ShapePlan, _ row: RowItems, _ made: Int64) -> StagedChange {
+  private func change(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
+  ) -> StagedChange {
     plan.change(
-      row.items, made: made, hash: plan.hash(row.items), refusal: plan.refusal(row, catalog, limits))
+      row.items, counter: counter, made: made, hash: plan.hash(row.items), refusal: refusal(plan, row, stamp, counter))
+  }
+
+  /// What speaks against a change whatever is in the tables. A validator's refusal of a group stands at its first change.
+  private func refusal(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64
+  ) -> RefusalText? {
+    if !refusedBefore.isEmpty, let refused = refusedBefore[RequestID(stamp: stamp, counter: counter)] { return refused }
+    return plan.refusal(row, catalog, limits)
   }
 
   // MARK: Straight through
@@ -255,17 +271,17 @@ final class UploadProcessor {
   ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
     let mayRun =
-      try plan.statement != nil && !settled.mayHold(stamp) && plan.refusal(row, catalog, limits) == nil
+      try plan.statement != nil && !settled.mayHold(stamp) && refusal(plan, row, stamp, counter) == nil
       && !decision.foreign.isNewer(hash, than: made)
-    if mayRun, !tally.hasRefused, tally.carried.isEmpty, try run(plan, row, hash) {
+    let mayDepend = tally.mayConcern(plan, row.items, row: hash)
+    if mayRun, !mayDepend, try run(plan, row, hash) {
       reading.nextOrdinal += 1
       accept(plan, row, stamp, counter)
       return nil
     }
     let request = request(plan, row, stamp, counter, made)
     if try isSettled(request) { return nil }
-    if mayRun, tally.hasRefused || !tally.carried.isEmpty {
-      // Most requests have nothing to do with the refused ones.
+    if mayRun, mayDepend {
       var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
       let none = SetDecisions()

@@ -178,10 +178,16 @@ struct RemoteBook {
   func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
     var staged = StagedUpload()
     try connection.query(
-      "SELECT count(*), max(last), sum(length(bytes)) FROM salvor_staging WHERE remote = ?1 AND sequence = ?2",
+      """
+      SELECT count(*), max(last), sum(length(bytes)), max(CASE WHEN is_last THEN chunk END) FROM salvor_staging
+      WHERE remote = ?1 AND sequence = ?2
+      """,
       [.text(remote.text), .text(sequence.text)]
     ) {
-      staged = StagedUpload(chunks: Int($0.int64(0)), lastCounter: $0.int64(1), bytes: $0.int64(2))
+      let chunks = $0.int64(0)
+      staged = StagedUpload(
+        chunks: Int(chunks), lastCounter: $0.int64(1), bytes: $0.int64(2),
+        isWhole: !$0.isNull(3) && $0.int64(3) + 1 == chunks)
       return false
     }
     return staged
@@ -189,15 +195,22 @@ struct RemoteBook {
 
   /// Throws `chunk-missing` unless the upload is staged from its first chunk to its last.
   func requireWhole(_ remote: RemoteID, _ sequence: SequenceID) throws {
-    let whole = try connection.integer(
-      """
-      SELECT EXISTS (SELECT 1 FROM salvor_staging l WHERE l.remote = ?1 AND l.sequence = ?2 AND l.is_last = 1
-        AND (SELECT count(*) FROM salvor_staging c WHERE c.remote = ?1 AND c.sequence = ?2) = l.chunk + 1)
-      """, .text(remote.text), .text(sequence.text))
-    guard whole == 1 else {
+    guard try staged(remote, sequence).isWhole else {
       throw SalvorError(
         .chunkMissing, "The upload is not staged whole. Send the missing chunks, then ask again.")
     }
+  }
+
+  func stagedChunk(_ index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws -> [UInt8]? {
+    var bytes: [UInt8]?
+    try connection.query(
+      "SELECT bytes FROM salvor_staging WHERE remote = ?1 AND sequence = ?2 AND chunk = ?3",
+      [.text(remote.text), .text(sequence.text), .integer(Int64(index))]
+    ) { row in
+      bytes = row.withBlob(0) { Array($0) }
+      return false
+    }
+    return bytes
   }
 
   /// Calls `body` with each staged chunk in order.

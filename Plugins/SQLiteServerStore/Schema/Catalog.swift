@@ -9,6 +9,8 @@ struct Catalog: Sendable {
   let tables: [ServerTable]
   /// For each table, the references that point to it.
   let children: [[ChildReference]]
+  /// How conflicts of each table are settled.
+  let policies: [any ConflictPolicy]
   /// Values that an entry of the change log holds at most.
   let logWidth: Int
   /// Dimensions of the scope of the table that has the most.
@@ -23,9 +25,12 @@ struct Catalog: Sendable {
     var reference: Reference
   }
 
-  init(_ schema: Schema, tables: [ServerTable], hasDeferrableForeignKeys: Bool) {
+  init(
+    _ schema: Schema, tables: [ServerTable], policies: [any ConflictPolicy], hasDeferrableForeignKeys: Bool
+  ) {
     self.schema = schema
     self.tables = tables
+    self.policies = policies
     self.hasDeferrableForeignKeys = hasDeferrableForeignKeys
     places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
     placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })

@@ -6,6 +6,7 @@ import SalvorWire
 /// Brings a database in line with a schema: the real tables, Salvor's own tables, the triggers. Runs in one transaction.
 struct Installation {
   let connection: SQLiteConnection
+  private let setup: ServerSetup
   let schema: Schema
   let random: any RandomSource
   let clock: any Clock
@@ -23,8 +24,10 @@ struct Installation {
     var triggers: String
   }
 
-  init(_ connection: SQLiteConnection, schema: Schema, random: any RandomSource, clock: any Clock) {
+  init(_ connection: SQLiteConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock) {
     self.connection = connection
+    self.setup = setup
+    let schema = setup.schema
     // Client-only tables are none of the server's.
     self.schema = Schema(
       version: schema.version, parameters: schema.parameters, groups: schema.groups, tables: schema.synchronized)
@@ -35,6 +38,7 @@ struct Installation {
 
   mutating func run() throws -> Catalog {
     try refuseInheritanceCycles()
+    for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
     let isNew = try connection.tableShape("salvor_server") == nil
     if !isNew { try refuseLaterFormat() }
     try connection.execute(ServerDDL.fixed)
@@ -49,7 +53,9 @@ struct Installation {
     for table in tables { try installTriggers(table) }
     let deferrable = try connection.integer(
       "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND upper(sql) LIKE '%DEFERRED%')")
-    let catalog = Catalog(schema, tables: tables, hasDeferrableForeignKeys: deferrable == 1)
+    let catalog = Catalog(
+      schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
+      hasDeferrableForeignKeys: deferrable == 1)
     self.catalog = catalog
     return catalog
   }

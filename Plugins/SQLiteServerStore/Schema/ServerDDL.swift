@@ -36,10 +36,7 @@ enum ServerDDL {
       remote TEXT NOT NULL, sequence TEXT NOT NULL, chunk INTEGER NOT NULL, first INTEGER NOT NULL,
       last INTEGER NOT NULL, changes INTEGER NOT NULL, is_last INTEGER NOT NULL, bytes BLOB NOT NULL,
       PRIMARY KEY (remote, chunk));
-    CREATE TABLE IF NOT EXISTS salvor_conflict (
-      id INTEGER PRIMARY KEY, "table" TEXT NOT NULL, key TEXT NOT NULL, operation TEXT NOT NULL, client TEXT NOT NULL,
-      server TEXT, version INTEGER NOT NULL, remote TEXT NOT NULL, principal TEXT NOT NULL, request TEXT NOT NULL,
-      time INTEGER NOT NULL);
+    \(conflict)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.
@@ -47,6 +44,16 @@ enum ServerDDL {
     CREATE TABLE IF NOT EXISTS salvor_settled (
       id INTEGER PRIMARY KEY, stamp TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, remote TEXT NOT NULL,
       time INTEGER NOT NULL, refusal TEXT, contents BLOB);
+    """
+
+  /// `key`, `client`, `seen`, `server`: JSON, the latter three by column. `server_commit` and what follows say who made the
+  /// server's row, `resolution` and what follows how and by whom the version was resolved.
+  private static let conflict = """
+    CREATE TABLE IF NOT EXISTS salvor_conflict (
+      id INTEGER PRIMARY KEY, first INTEGER NOT NULL, "table" TEXT NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL,
+      remote TEXT NOT NULL, principal TEXT NOT NULL, time INTEGER NOT NULL, made INTEGER NOT NULL,
+      operation TEXT NOT NULL, seen TEXT, client TEXT NOT NULL, server TEXT, server_commit INTEGER, server_time INTEGER,
+      server_remote TEXT, server_principal TEXT, resolution TEXT, resolved INTEGER, resolved_by TEXT);
     """
 
   /// Brings the tables of a database that an earlier version made up to this one.
@@ -64,7 +71,26 @@ enum ServerDDL {
         DROP TABLE salvor_settled_before;
         """)
     }
-    try connection.execute("CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)")
+    if let shape = try connection.tableShape("salvor_conflict"), shape.column("first") == nil {
+      // What the client saw was not written down; its change was made before the commit that was.
+      try connection.execute(
+        """
+        ALTER TABLE salvor_conflict RENAME TO salvor_conflict_before;
+        \(conflict)
+        INSERT INTO salvor_conflict (id, first, "table", key, request, remote, principal, time, made, operation, client,
+            server, server_commit)
+          SELECT id, min(id) OVER (PARTITION BY remote, request, time), "table", key, request, remote, principal, time,
+            version, operation, client, server, version FROM salvor_conflict_before;
+        DROP TABLE salvor_conflict_before;
+        """)
+    }
+    try connection.execute(
+      """
+      CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
+      CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
+      CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL;
+      CREATE INDEX IF NOT EXISTS salvor_conflict_resolved ON salvor_conflict (resolved) WHERE resolution IS NOT NULL;
+      """)
   }
 
   /// Brings the columns of values up to the width that the schema needs.

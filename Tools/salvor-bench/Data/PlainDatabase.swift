@@ -77,9 +77,17 @@ enum PlainDatabase {
   static func updateQuantities(
     _ connection: SQLiteConnection, _ data: RecordData, places: [Int], quantity: Int64
   ) throws -> Cost {
+    try updateQuantities(connection, data, places: places) { _ in quantity }
+  }
+
+  /// - Parameter quantity: of each by its index among `places`.
+  @discardableResult
+  static func updateQuantities(
+    _ connection: SQLiteConnection, _ data: RecordData, places: [Int], quantity: (Int) -> Int64
+  ) throws -> Cost {
     var rows = RowArena(columnCount: 2)
-    for place in places {
-      rows.append(quantity)
+    for (index, place) in places.enumerated() {
+      rows.append(quantity(index))
       rows.append(data.key(place))
     }
     let statement = try connection.prepare("UPDATE record SET quantity = ?1 WHERE id = ?2")

@@ -12,6 +12,9 @@ struct RecordData {
       Column("price", .real), Column("status", .text),
     ])
   static let schema = Schema(tables: [table])
+  /// The same, and the server tells of its changes.
+  static let tellingSchema = Schema(
+    groups: [Schema.Group(name: Schema.defaultGroup, serverInitiated: true)], tables: [table])
 
   /// Keys and values of different seeds have nothing in common.
   var seed: UInt64 = 1

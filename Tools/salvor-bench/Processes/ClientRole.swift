@@ -3,15 +3,22 @@ import SalvorModel
 import SalvorTransport
 import SalvorWire
 
-/// `role client DATABASE SCHEMA URL STRATEGY`: one device. Commands: `open`, `sync`, `idle` with a `count`, `usage`.
+/// `role client DATABASE SCHEMA URL STRATEGY`: one device. Commands: `open`, `sync`, `watch` (from then on;
+/// answered when the server tells), `idle` with a `count`, `usage`.
 func runClientRole(_ arguments: [String]) async throws {
   guard arguments.count == 4, let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role client DATABASE SCHEMA URL STRATEGY")
   }
   let device = try BenchClient.make(database: arguments[0], schema: schema, url: arguments[2], strategy: arguments[3])
+  var watching: Task<SyncReport?, Never>?
   for await command in roleCommands() {
     do {
       switch command["do"]?.string {
+      case "watch":
+        let events = device.client.events
+        watching = Task { await device.client.watch() }
+        for await event in events { if case .listening = event { break } }
+        reply(usage())
       case "open":
         try await device.client.open()
         reply(usage())
@@ -23,6 +30,8 @@ func runClientRole(_ arguments: [String]) async throws {
       reply([("error", .string("\(error)"))])
     }
   }
+  watching?.cancel()
+  _ = await watching?.value
   await device.client.close()
 }
 

@@ -5,6 +5,7 @@ import SalvorWire
 final class Pair {
   let serverPath: String
   let clientPath: String
+  let url: String
   let server: ChildProcess
   let client: ChildProcess
 
@@ -17,7 +18,7 @@ final class Pair {
     self.serverPath = serverPath
     self.clientPath = clientPath
     server = try ChildProcess(role: "server", [serverPath, schemaName])
-    let url = try server.answer(to: "start").string("url")
+    url = try server.answer(to: "start").string("url")
     client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy])
     try client.call("open")
   }

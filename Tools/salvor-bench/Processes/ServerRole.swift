@@ -28,6 +28,7 @@ func runServerRole(_ arguments: [String]) async throws {
 func namedSchema(_ name: String) -> Schema? {
   switch name {
   case "record": RecordData.schema
+  case "record-telling": RecordData.tellingSchema
   case "dinesafe": DinesafeData.schema
   default: nil
   }

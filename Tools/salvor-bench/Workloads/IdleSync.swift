@@ -56,9 +56,4 @@ struct IdleSync {
       return seconds
     }
   }
-
-  private func percentile(_ values: [Double], _ share: Double) -> Double {
-    let sorted = values.sorted()
-    return sorted[min(sorted.count - 1, Int(Double(sorted.count) * share))]
-  }
 }

@@ -35,11 +35,20 @@ struct Workload: Sendable {
     Workload(name: "upload-100k", summary: "upload of 100,000 changed rows") {
       try Upload(name: "upload-100k", changes: $0.scaled(100_000), rows: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "upload-refused", summary: "upload of 10,000 changed rows of which 1 % are refused") {
+      try UploadRefused(rows: $0.scaled(100_000)).run($0)
+    },
     Workload(name: "small-change", summary: "100 changes in 1,000,000 rows, both directions") {
       try SmallChange(rows: $0.scaled(1_000_000), fewRows: 10_000, changes: 100).run($0)
     },
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "change-to-change", summary: "a change on one device until it is on another, both watching") {
+      try ChangeToChange(rows: $0.scaled(100_000), changes: 100).run($0)
+    },
+    Workload(name: "idle-listeners", summary: "1,000 listeners to which nothing is said") {
+      try IdleListeners(count: $0.scaled(1000)).run($0)
     },
     Workload(name: "server-restored-1m", summary: "1,000 of 1,000,000 rows lost with 100 unsynced: in place, recreated")
     {

@@ -12,12 +12,17 @@ let contractCommand = Command(
   "contract", "puts a module through the contract tests of its kind",
   discussion: """
     Runs every case of the contract on the module and shows which rule each one is about. KIND is recovery-strategy,
-    client-storage, server-storage or compression; `salvor modules` lists kinds and names. A strategy is run by both
-    engines on SQLite databases in a temporary directory: every reason, killed at every step, the network cut at every
-    request, the disk full at every write. Ends with 1 where a case fails.
+    conflict-policy, validator, client-storage, server-storage or compression; `salvor modules` lists kinds and names. A
+    strategy is run by both engines on SQLite databases in a temporary directory: every reason, killed at every step, the
+    network cut at every request, the disk full at every write. A conflict policy is asked about every kind of conflict of
+    a sample table; with --config, of the tables that name it, with their options. Ends with 1 where a case fails.
 
       salvor contract recovery-strategy recover-unsynced-changes
+      salvor contract conflict-policy keep-versions
       salvor contract client-storage sqlite --options '{ path: "{file}" }'
+      salvor contract validator webhook --options '{ url: "http://127.0.0.1:8600/" }'
+
+    A validator is asked about requests of tables that it need not know; a webhook's service must run.
     """,
   arguments: ["KIND", "NAME"],
   options: [
@@ -36,6 +41,10 @@ let contractCommand = Command(
     await run.cases(RecoveryStrategyContract.cases) {
       RecoverySubject(strategy, stores: contractStores, damage: overwriteFile)
     }
+  case .conflictPolicy:
+    for subject in try conflictPolicies(module, name, invocation) {
+      await run.cases(ConflictPolicyContract.cases) { subject }
+    }
   case .compression:
     await run.cases(CompressionContract.cases) { try module.maker((any Compression).self)() }
   case .clientStorage:
@@ -50,13 +59,35 @@ let contractCommand = Command(
       try module.maker((any ServerStore).self)
     }
     await run.cases(ServerStoreContract.cases) { subject }
+  case .validator:
+    await run.cases(ValidatorContract.cases) {
+      ValidatorSubject(try module.maker((any RequestValidator).self)())
+    }
   case .clientTransport, .serverTransport, .authentication:
     throw SalvorError(
       .usage,
-      "The contract of \(kind) needs to know more than options, e.g. who is let in and who is not: adopt its suite in a test of your package (Modules/SalvorContracts/README.md). Here: recovery-strategy, client-storage, server-storage, compression."
+      "The contract of \(kind) needs to know more than options, e.g. who is let in and who is not: adopt its suite in a test of your package (Modules/SalvorContracts/README.md). Here: recovery-strategy, conflict-policy, validator, client-storage, server-storage, compression."
     )
   }
   return try run.finish(kind, name)
+}
+
+/// The policy with a sample table; with `--config`, as the tables of that file's schema name it.
+private func conflictPolicies(
+  _ module: ContractModule, _ name: String, _ invocation: Invocation
+) throws -> [ConflictPolicySubject] {
+  guard invocation.options["config"] != nil else {
+    return [ConflictPolicySubject(try module.maker((any ConflictPolicy).self)())]
+  }
+  let configuration = try invocation.readConfiguration([.server]).get()
+  let subjects = try configuration.schema.tables.compactMap { table -> ConflictPolicySubject? in
+    guard let policy = configuration.conflictPolicies[table.name], policy.descriptor.name == name else { return nil }
+    return ConflictPolicySubject(try policy.make(), for: table)
+  }
+  guard !subjects.isEmpty else {
+    throw SalvorError(.usage, "No table of \(invocation.configurationPath) names the conflict policy \(name).")
+  }
+  return subjects
 }
 
 /// Runs cases one after the other, with a progress line, and shows what came of them.

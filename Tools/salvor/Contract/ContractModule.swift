@@ -33,7 +33,7 @@ final class ContractModule: Sendable {
       )
     }
     options = invocation.options["options"] ?? (hasPath ? "{ path: \"{file}\" }" : "{}")
-    context = ModuleContext(environment: invocation.environment)
+    context = ModuleContext(environment: invocation.environment, modules: invocation.registry)
   }
 
   /// How to make products that have one database, which nobody has used before.

@@ -104,6 +104,7 @@ extension Command {
     invocation.terminal.print("remotes      \(stats.remotes)")
     invocation.terminal.print("log entries  \(grouped(stats.logEntries))")
     invocation.terminal.print("staged       \(bytes(stats.stagedBytes))")
+    invocation.terminal.print("conflicts    \(grouped(stats.openConflicts)) open")
     return 0
   }
 }

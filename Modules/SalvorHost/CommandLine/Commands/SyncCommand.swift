@@ -10,8 +10,17 @@ extension Command {
       Sends the queued requests, fetches what has changed and applies it in one transaction. A cut sync loses nothing:
       the next one goes on where it stopped. Exit code 6 says that some requests were refused; `queue` and the view
       salvor_error_archive name them. Exit code 5 says that a recovery is required, and why.
+
+      With --watch it stays, until SIGINT or SIGTERM (exit code 0): it synchronizes what applications write here, and what
+      the server says has changed in groups with serverInitiated; others, and all of them while the server cannot be
+      reached, at intervals. Each synchronization is a line, with --json an object. What needs a person ends it with its exit
+      code (2, 4 or 5). The table salvor_setting says what is done for a group:
+      salvor.serverInitiated.GROUP (on or off), salvor.interval.GROUP (seconds; 0: never).
       """,
-    options: [Option("group", value: "G", "only this synchronization group, and those its rows reference")]
+    options: [
+      Option("group", value: "G", "only this synchronization group, and those its rows reference"),
+      Option("watch", "stay, and synchronize when either side changes"),
+    ]
   ) { invocation in
     let client = try await invocation.makeClient()
     let terminal = invocation.terminal
@@ -20,6 +29,7 @@ extension Command {
     } catch let error as SalvorError where error.code == .storageCorrupt {
       // The synchronization recovers from it, or says what is required.
     }
+    if invocation.flags.contains("watch") { return await watch(client, invocation) }
     let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
       terminal.show(progress)
     }
@@ -28,6 +38,38 @@ extension Command {
     terminal.json(report.json)
     describe(report, on: terminal)
     return report.exitCode
+  }
+}
+
+/// Until a signal, or until something needs a person.
+private func watch(_ client: SalvorClient, _ invocation: Invocation) async -> Int32 {
+  let terminal = invocation.terminal
+  let signals = TerminationSignals()
+  let events = client.events
+  let groups = invocation.options["group"].map { Set([$0]) }
+  let telling = Task { for await event in events { describe(event, on: terminal) } }
+  let watching = Task {
+    await client.watch(groups: groups) { report in
+      terminal.json(report.json)
+      describe(report, on: terminal)
+    }
+  }
+  let ending = Task {
+    await signals.wait()
+    watching.cancel()
+  }
+  let code = await watching.value?.exitCode ?? 0
+  ending.cancel()
+  await client.close()
+  await telling.value
+  return code
+}
+
+private func describe(_ event: SyncEvent, on terminal: Terminal) {
+  switch event {
+  case .listening(let groups): terminal.say("listening for changes of \(groups.sorted().joined(separator: ", "))")
+  case .notListening(let error): terminal.say("not listening: \(error?.message ?? "the server ended the stream")")
+  case .changed, .captured, .synchronized, .failed: break
   }
 }
 

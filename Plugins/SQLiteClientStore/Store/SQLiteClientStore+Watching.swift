@@ -1,0 +1,18 @@
+import SQLiteSupport
+import SalvorStorage
+
+/// What a client asks that watches the database (semantics 1, server-initiated sync).
+extension SQLiteClientStore {
+  /// Looks at the end of the log. Not by `opened`: a download that is being applied goes on.
+  public func captured(after counter: Int64) throws -> CapturedChanges {
+    let context = try current()
+    var found = CapturedChanges(counter: try context.connection.lastCounter())
+    guard found.counter > counter else { return found }
+    for row in try context.connection.rows(
+      "SELECT DISTINCT t FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
+    {
+      if let number = row[0].integer { found.groups.insert(context.group(of: number)) }
+    }
+    return found
+  }
+}

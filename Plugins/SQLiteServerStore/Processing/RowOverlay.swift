@@ -1,0 +1,40 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What rows are to be, over what the tables have. Nothing is written; `SetWriter` does that.
+struct RowOverlay {
+  struct Entry {
+    var table: Int
+    var key: Key
+    /// As the tables have it.
+    let before: Row?
+    var now: Row?
+  }
+
+  let rows: RowReader
+  /// By `RowHash`.
+  private(set) var entries: [UInt64: Entry] = [:]
+
+  init(_ rows: RowReader) { self.rows = rows }
+
+  subscript(hash: UInt64) -> Entry? { entries[hash] }
+
+  /// Takes a row up as the tables have it, unless it is here already.
+  mutating func row(_ place: Int, _ key: Key, _ hash: UInt64) throws -> (row: Row?, isNew: Bool) {
+    if let known = entries[hash] { return (known.now, false) }
+    let row = try rows.row(place, key)
+    entries[hash] = Entry(table: place, key: key, before: row, now: row)
+    return (row, true)
+  }
+
+  /// The row must have been taken up.
+  mutating func set(_ hash: UInt64, to row: Row?) { entries[hash]?.now = row }
+
+  /// A row as it would be, without taking it up.
+  func peek(_ place: Int, _ key: Key) throws -> Row? {
+    let hash = RowHash(table: rows.catalog.tables[place].name).adding(key)
+    if let known = entries[hash] { return known.now }
+    return try rows.row(place, key)
+  }
+}

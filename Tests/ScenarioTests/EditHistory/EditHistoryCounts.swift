@@ -1,0 +1,63 @@
+/// What is to come of the history under one policy (docs/internals/edit-history.md).
+struct EditHistoryCounts: Sendable {
+  let policy: String
+  /// Nil: it changed nothing on its device.
+  let transactions: [ExpectedServer.Fate?: Int]
+  /// Changes of all kinds in the devices' archives, and among the server's conflict versions.
+  let archivedChanges: Int
+  let listedChanges: Int
+  let clashes: [Reckoning.ClashFate: Int]
+  let resolutions: [Reckoning.Resolution: Int]
+  let flaggedAtResolutions: Int
+  let partings: [Reckoning.Parting: Int]
+  /// Of the whole history: tables whose rows end exactly as the source's.
+  var tablesAsTheSource: [String] = []
+
+  static func of(_ policy: String, isWhole: Bool) -> EditHistoryCounts? {
+    (isWhole ? whole : first).first { $0.policy == policy }
+  }
+
+  /// Up to landing 66: 142 changes that clash.
+  private static let first = [
+    EditHistoryCounts(
+      policy: "client-wins", transactions: [.accepted: 46, nil: 2], archivedChanges: 0, listedChanges: 0,
+      clashes: [.stands: 104, .merged: 38],
+      resolutions: [.flagged: 1], flaggedAtResolutions: 2, partings: [.notMade: 1]),
+    EditHistoryCounts(
+      policy: "server-wins",
+      transactions: [.accepted: 40, .refused("conflict"): 2, .refused("blocked"): 4, nil: 2], archivedChanges: 2625,
+      listedChanges: 0, clashes: [.archived: 142],
+      resolutions: [.companion: 1], flaggedAtResolutions: 1, partings: [.archived: 1068]),
+    EditHistoryCounts(
+      policy: "keep-versions",
+      transactions: [.accepted: 40, .kept: 3, .refused("row-deleted"): 1, .refused("blocked"): 2, nil: 2],
+      archivedChanges: 1323, listedChanges: 1302, clashes: [.listed: 109, .archived: 33], resolutions: [.flagged: 1],
+      flaggedAtResolutions: 2,
+      partings: [.listed: 485, .archived: 583]),
+  ]
+
+  /// The whole history: 1,391 changes that clash.
+  private static let whole = [
+    EditHistoryCounts(
+      policy: "client-wins",
+      transactions: [.accepted: 1360, .refused("row-deleted"): 4, .refused("blocked"): 2, nil: 50],
+      archivedChanges: 1840, listedChanges: 0, clashes: [.stands: 199, .merged: 124, .archived: 1064, .notMade: 4],
+      resolutions: [.flagged: 76, .companion: 2, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 149,
+      partings: [.archived: 158, .notMade: 160],
+      tablesAsTheSource: ["leadership_role", "committee", "committee_member"]),
+    EditHistoryCounts(
+      policy: "server-wins",
+      transactions: [
+        .accepted: 1290, .refused("conflict"): 17, .refused("row-deleted"): 3, .refused("blocked"): 21, nil: 85,
+      ],
+      archivedChanges: 11472, listedChanges: 0, clashes: [.merged: 46, .archived: 1320, .notMade: 25],
+      resolutions: [.flagged: 5, .companion: 73, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 14,
+      partings: [.archived: 1248, .notMade: 123], tablesAsTheSource: ["leadership_role"]),
+    EditHistoryCounts(
+      policy: "keep-versions",
+      transactions: [.accepted: 1302, .kept: 20, .refused("row-deleted"): 5, .refused("blocked"): 4, nil: 85],
+      archivedChanges: 3145, listedChanges: 8190, clashes: [.listed: 231, .archived: 1082, .merged: 53, .notMade: 25],
+      resolutions: [.flagged: 75, .companion: 3, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 116,
+      partings: [.listed: 795, .archived: 453, .notMade: 123], tablesAsTheSource: ["leadership_role"]),
+  ]
+}

@@ -1,0 +1,72 @@
+import Foundation
+import SalvorModel
+import SalvorWire
+import Testing
+
+/// The whole history (`SALVOR_LONG_TESTS=1`), or its first 48 transactions with the first five that clash and the first
+/// that a person put right by hand.
+private let isWhole = ProcessInfo.processInfo.environment["SALVOR_LONG_TESTS"] == "1"
+
+/// The legislators' edit history (Examples/legislators) through real clients on SQLite stores, a server on SQLite, and the
+/// loopback transport. docs/internals/edit-history.md says what is shown by it, and explains every count.
+///
+/// **How it is replayed.** A line of work (`LineOfWork`) is written on a device of its first writer that has pulled exactly
+/// the landing that its writer had, and is uploaded right before its own landing. One transaction is one request, tagged
+/// with its number and its writer. A writer whose lines overlap has several devices. One whose request was refused goes on
+/// with another device: the first one shows its own change in rows that others change, which the source's writer did not.
+///
+/// **What is expected** is computed beside it (`ExpectedServer`), from the stream and the words of semantics 7 alone, and
+/// compared after every sync (accepted, refused, kept), and at the end: the server's rows, every device's rows, every
+/// archive, every conflict version, each value for value.
+///
+/// **What the source's `resolve` transactions are** against what `keep-versions` flags. 75 of their 145 changes are of rows
+/// that it flags in the very landing. 3 are of rows that were in no conflict themselves, in a request that was kept or
+/// refused as a whole. The other 67 are not of a meeting of two writers: 65 are of rows that no merged transaction changed
+/// (59 ids that somebody filled in while merging, five rows of a landing that the merge undid, one put back), two of rows
+/// that merged transactions changed with nothing in their way. The other way round, `keep-versions` flags 116 rows in these
+/// landings: 41 times the person let the later value stand.
+@Suite("The legislators' edit history, replayed through real clients with its true staleness", .serialized)
+struct EditHistoryTests {
+  @Test("client-wins: every side is equal to each other, and every clash is settled by the policy, or archived")
+  func clientWins() async throws { try await replay("client-wins") }
+
+  @Test("server-wins: every side is equal to each other, and every clash is merged or archived")
+  func serverWins() async throws { try await replay("server-wins") }
+
+  @Test("keep-versions: every side is equal to each other, and every clash is merged, listed or archived")
+  func keepVersions() async throws { try await replay("keep-versions") }
+
+  private func replay(_ policy: String) async throws {
+    let counts = try #require(EditHistoryCounts.of(policy, isWhole: isWhole))
+    let replay = try EditHistoryReplay(policy: policy, landingMax: isWhole ? Int.max : 66)
+    try await replay.run()
+
+    try replay.expectServerRows()
+    try await replay.expectDevices()
+    #expect(try await replay.expectArchives() == counts.archivedChanges)
+    #expect(try replay.expectConflictVersions() == counts.listedChanges)
+
+    let found = replay.reckoning
+    #expect(found.transactions == counts.transactions)
+    #expect(found.clashes == counts.clashes)
+    #expect(found.clashingTransactions == (isWhole ? 48 : 5))
+    #expect(found.resolutions == counts.resolutions)
+    #expect(found.flaggedAtResolutions == counts.flaggedAtResolutions)
+    #expect(found.partings == counts.partings)
+    if isWhole { try expectSourcesEnd(replay, tablesAsTheSource: counts.tablesAsTheSource) }
+  }
+
+  /// The source's own rows have the hashes of summary.json, and so have those of the tables in which every row came to be as
+  /// the source has it.
+  private func expectSourcesEnd(_ replay: EditHistoryReplay, tablesAsTheSource: [String]) throws {
+    let bytes = try [UInt8](Data(contentsOf: EditHistory.folder.appendingPathComponent("data/summary.json")))
+    let hashes = try JSONValue(parsing: bytes)["final_sha256"]
+    var same: [String] = []
+    for (place, table) in replay.history.tables.enumerated() {
+      let hash = hashes?[table.name]?.string
+      #expect(replay.hash(of: place, in: replay.source.rows) == hash, "\(table.name)")
+      if replay.hash(of: place, in: replay.expected.rows) == hash { same.append(table.name) }
+    }
+    #expect(same == tablesAsTheSource)
+  }
+}
