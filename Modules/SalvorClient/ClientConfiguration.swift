@@ -19,6 +19,8 @@ extension SalvorClient {
     public var recovery: RecoveryConfiguration
     /// Deleting an entry of the error archive takes that one and what depends on it, instead of all (semantics 8).
     public var individualDeletion: Bool
+    /// Several requests on one row become one before they are sent (`RequestKeepingClientStore.optimiseQueue`).
+    public var optimisesQueue: Bool
     public var clock: any Clock
     public var random: any RandomSource
 
@@ -27,6 +29,7 @@ extension SalvorClient {
       credentials: [String: String] = [:], compressions: [any Compression] = [],
       uploadCompression: (any Compression)? = nil, limits: Limits = Limits(),
       recovery: RecoveryConfiguration = RecoveryConfiguration(), individualDeletion: Bool = false,
+      optimisesQueue: Bool = false,
       clock: any Clock = SystemClock(),
       random: any RandomSource = SystemRandom()
     ) {
@@ -40,6 +43,7 @@ extension SalvorClient {
       self.limits = limits
       self.recovery = recovery
       self.individualDeletion = individualDeletion
+      self.optimisesQueue = optimisesQueue
       self.clock = clock
       self.random = random
     }

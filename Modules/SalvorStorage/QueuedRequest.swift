@@ -34,6 +34,10 @@ public struct QueuedRequest: Sendable, Hashable {
   /// The IDs that it had before, oldest first: it was sent again, or made from these.
   public var history: [RequestID] = []
 
+  /// Of requests that a device holds back.
+  public static let blockedMessage =
+    "A request that it depends on is in error: it waits until that one is accepted."
+
   /// What has to happen before anything becomes of a request.
   public enum WaitsFor: String, Sendable, CaseIterable {
     case nextSync = "next-sync"

@@ -33,6 +33,11 @@ public protocol RequestKeepingClientStore: ClientStore {
   /// it: its row is gone, or a constraint is in its way. Nothing is changed then.
   func reapply(_ kept: RequestID) async throws -> RequestID?
 
+  /// Queued requests of one change each, without a tag, that are all there is on a row become one under a new ID; where
+  /// nothing is left of them (an insert and its delete), none. Rows that other requests were built on stay as they are.
+  /// Answers how many requests there are less. Nothing is done while an upload is under way.
+  func optimiseQueue() async throws -> Int
+
   /// Every change of one request, in any state. Empty: there is none of this ID.
   func request(_ id: RequestID) async throws -> [QueuedRequest]
 

@@ -61,7 +61,7 @@ import Testing
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
     let comparison = StoreComparison(subject: broken, specification: memoryPair)
     var isCaught = false
-    for seed in UInt64(1)...40 where !isCaught {
+    for seed in UInt64(1)...160 where !isCaught {
       do {
         try await comparison.run(seed: seed)
       } catch {

@@ -73,6 +73,7 @@ struct HostConfigurationTests {
     #expect(client.recovery.backupsKept == 3)
     #expect(client.recovery.heal == .own)
     #expect(!client.individualDeletion)
+    #expect(!client.optimisesQueue)
   }
 
   @Test("a dozen and more mistakes are reported in one list, each with line, key path and the nearest right name")
@@ -117,7 +118,7 @@ struct HostConfigurationTests {
             backups: { keep: -1 },
             heal: "mine",
           },
-          errorArchive: { individualDeletion: 1 },
+          errorArchive: { individualDeletion: 1 }, queue: { optimize: true },
           recovery: {},
         },
         plugin: [],
@@ -152,6 +153,7 @@ struct HostConfigurationTests {
       salvor.json5:21: client.recovery.backups.keep: must be a whole number from 0 to 1000, found a whole number
       salvor.json5:22: client.recovery.heal: is "mine"; allowed: own, all, off
       salvor.json5:24: client.errorArchive.individualDeletion: must be true or false, found a whole number
+      salvor.json5:24: client.queue.optimize: is not a key here; allowed: optimise; did you mean "optimise"?
       salvor.json5:25: client.recovery: stands here again, first in line 16; keep one of them
       salvor.json5:27: plugin: is not a key here; allowed: schema, server, client, plugins; did you mean "plugins"?
       bad-schema.json5:4: tables.visit.primaryKey: names the column "idd", which the table does not have; did you mean "id"?
@@ -163,7 +165,7 @@ struct HostConfigurationTests {
     #expect(result.configuration == nil)
     let error = try #require(throws: SalvorError.self) { _ = try result.get() }
     #expect(error.code == .configuration)
-    #expect(error.message.hasPrefix("The configuration has 29 mistakes; nothing was started.\n"))
+    #expect(error.message.hasPrefix("The configuration has 30 mistakes; nothing was started.\n"))
     #expect(!error.message.contains("secret-of-anna"))
   }
 

@@ -61,6 +61,8 @@ extension BrokenClientStore: RequestKeepingClientStore {
     return nil
   }
 
+  public func optimiseQueue() async throws -> Int { try await keeping.optimiseQueue() }
+
   public func request(_ id: RequestID) async throws -> [QueuedRequest] {
     try await keeping.request(id).map(blurred)
   }

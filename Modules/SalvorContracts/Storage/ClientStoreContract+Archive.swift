@@ -5,7 +5,8 @@ import SalvorStorage
 extension ClientStoreContract {
   /// Every store must be a `RequestKeepingClientStore`.
   public static let archiving: [Case] =
-    fourRequests + families + chains + underWay + keptEntries + sendingAgain + reapplying + listing
+    fourRequests + families + chains + underWay + keptEntries + sendingAgain + reapplying + holding + optimising
+    + listing
 
   // MARK: The four requests of semantics 8
 

@@ -58,12 +58,13 @@ extension ClientStoreContract {
         try ReadUpload.context(in: chunks).map(\.summary), ["branch [b1] made 2", "root [r1] made 2"], "the context")
     },
     on(
-      ContractSchemas.lineage, "a parent in error is context as its base is; one that was never confirmed is none",
+      ContractSchemas.lineage,
+      "a parent in error is context as its base is; what needs one that was never confirmed waits",
       rule: "semantics 2, 4"
     ) { bench in
       try await lineage(&bench)
       try await bench.write(
-        .update("branch", ["b1"], ["root_id": "r3"]), .insert("branch", ["id": "b9", "root_id": "r2"]))
+        .update("branch", ["b1"], ["label": "mine"]), .insert("branch", ["id": "b9", "root_id": "r2"]))
       try await bench.upload { _ in .constraint }
       try await bench.write(
         .update("leaf", ["b1", 1], ["label": "x"]), .insert("leaf", ["branch_id": "b9", "line": 1]))

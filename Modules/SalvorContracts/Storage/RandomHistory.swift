@@ -6,6 +6,7 @@ enum HistoryStep: Sendable, CustomStringConvertible {
   case clientWrite(Int, [ApplicationWrite])
   case serverWrite([ApplicationWrite])
   case sync(Int, groups: Set<String>?, cut: SyncCut)
+  case keeping(Int, KeepingStep)
   case restartClient(Int)
   case restartServer
   /// Somebody resolves an open conflict, if there is one.
@@ -17,6 +18,7 @@ enum HistoryStep: Sendable, CustomStringConvertible {
     case .serverWrite(let writes): "the server's tables are written: \(writes)"
     case .sync(let client, let groups, let cut):
       "client \(client) syncs \(groups.map { "\($0.sorted())" } ?? "all"), cut: \(cut)"
+    case .keeping(let client, let step): "client \(client) \(step)"
     case .restartClient(let client): "client \(client) restarts"
     case .restartServer: "the server restarts"
     case .resolve(let choice, let keep): "open conflict \(choice) is resolved: \(keep.rawValue)"
@@ -38,7 +40,8 @@ struct RandomHistory: Sendable {
     }
     let client = random.below(clients)
     switch random.below(100) {
-    case 0..<45: return .clientWrite(client, try await writes(rows(client), isServer: false))
+    case 0..<37: return .clientWrite(client, try await writes(rows(client), isServer: false))
+    case 37..<45: return .keeping(client, KeepingStep(&random))
     case 45..<62: return .serverWrite(try await writes(rows(nil), isServer: true))
     case 62..<65: return .restartClient(client)
     case 65..<67: return .restartServer

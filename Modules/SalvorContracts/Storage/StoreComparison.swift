@@ -130,6 +130,7 @@ public struct StoreComparison: Sendable {
         summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
           + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
         detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)")
+    case .keeping(let client, let step): return try await perform(step, bench.clients[client].store)
     case .resolve(let choice, let keep):
       let open = try await conflicts(bench.server.store).filter { $0.isOpen }
       guard !open.isEmpty else { return Outcome(summary: "nothing to resolve") }
@@ -179,21 +180,31 @@ public struct StoreComparison: Sendable {
   /// stood before is not compared: a store may show the base for it. Of a request with several changes each may be a
   /// reason, so none is compared.
   static func requests(_ store: any ClientStore, _ states: Set<RequestState>) async throws -> [String] {
+    try await described(store, states).map(\.text)
+  }
+
+  static func described(
+    _ store: any ClientStore, _ states: Set<RequestState>
+  ) async throws -> [(id: RequestID, text: String)] {
     var ids: [RequestID] = []
     var changes: [RequestID: [String]] = [:]
     var reasons: [RequestID: String] = [:]
+    var counts: [RequestID: String] = [:]
     for entry in try await store.requests(in: states, after: nil, limit: 100_000) {
       if changes[entry.id] == nil { ids.append(entry.id) }
       let state = entry.state == .unknownOutcome ? RequestState.sent : entry.state
       func values(_ named: [NamedValue]) -> String { named.map { "\($0.name)=\($0.value)" }.joined(separator: ",") }
       let head = "\(state.rawValue) \(entry.tag ?? "-")"
       reasons[entry.id] = entry.reason
+      counts[entry.id] =
+        "needs \(entry.needs.count), dependents \(entry.dependents.count), attempts \(entry.attempts), history \(entry.history.count)"
       changes[entry.id, default: []].append(
         "\(head): \(entry.operation.rawValue) \(entry.table) \(entry.key) [\(values(entry.after))]")
     }
     return ids.map { id in
       let texts = (changes[id] ?? []).sorted()
-      return texts.joined(separator: " + ") + (texts.count == 1 ? reasons[id].map { " (\($0))" } ?? "" : "")
+      let reason = texts.count == 1 ? reasons[id].map { " (\($0))" } ?? "" : ""
+      return (id, texts.joined(separator: " + ") + reason + " {\(counts[id] ?? "")}")
     }
   }
 

@@ -77,6 +77,8 @@ public struct ClientSection: Sendable {
   public var recovery: RecoverySettings
   /// Error archive: one entry and what depends on it, instead of all (semantics 8).
   public var individualDeletion: Bool
+  /// Queue: several requests on one row become one before they are sent.
+  public var optimisesQueue: Bool
   public var limits: Limits
 }
 

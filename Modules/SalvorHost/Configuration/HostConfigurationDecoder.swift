@@ -219,11 +219,16 @@ struct HostConfigurationDecoder {
       individualDeletion = archive.boolean("individualDeletion", default: false)
       section.finish(child: archive)
     }
+    var optimisesQueue = false
+    if var queue = section.object("queue") {
+      optimisesQueue = queue.boolean("optimise", default: false)
+      section.finish(child: queue)
+    }
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, transport: transport, compression: compression, credentials: credentials,
-      recovery: recovery, individualDeletion: individualDeletion, limits: limits)
+      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, limits: limits)
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A

@@ -39,7 +39,8 @@ public enum Host {
       store: try section.storage.make(), transport: try section.transport.make(),
       credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
       uploadCompression: compression, limits: section.limits,
-      recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion)
+      recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion,
+      optimisesQueue: section.optimisesQueue)
     adjust(&made)
     return SalvorClient(made)
   }

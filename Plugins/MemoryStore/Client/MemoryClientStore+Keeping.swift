@@ -28,6 +28,14 @@ extension MemoryClientStore: RequestKeepingClientStore {
     return id
   }
 
+  public func optimiseQueue() throws -> Int {
+    var state = try read()
+    let count = state.optimise()
+    try state.remake(try constraints(state))
+    database.state = state
+    return count
+  }
+
   public func request(_ id: RequestID) throws -> [QueuedRequest] {
     let state = try read()
     guard let request = state.requests.first(where: { $0.id == id }) else { return [] }

@@ -196,6 +196,7 @@ public actor MemoryClientStore: ClientStore {
     state.previous = sequence
     state.current = nil
     state.stamp = RequestStamp(from: random)
+    state.release()
     try state.remake(try constraints(state))
     writeIdentity(&state)
     return report

@@ -79,8 +79,9 @@ extension ClientContent {
 
   /// Several requests become one with a new ID, made on the rows as they are now. Nil: there is nothing left to send.
   @discardableResult
-  private mutating func join(_ cluster: [Int]) -> RequestID? {
+  mutating func join(_ cluster: [Int]) -> RequestID? {
     let members = cluster.map { requests[$0] }
+    let waiting = waitingDependents(of: Set(members.map(\.id)))
     requests = requests.indices.filter { !cluster.contains($0) }.map { requests[$0] }
     var rows: [RowName] = []
     for change in members.flatMap(\.changes) where !rows.contains(change.row) { rows.append(change.row) }
@@ -101,6 +102,8 @@ extension ClientContent {
     request.attempts = members.map(\.attempts).max() ?? 0
     request.lastAttempt = members.compactMap(\.lastAttempt).max()
     requests.append(request)
+    // What depended on a member, and would now be sent before it.
+    block(waiting.subtracting(waitingDependents(of: [request.id])), by: request.id)
     return request.id
   }
 

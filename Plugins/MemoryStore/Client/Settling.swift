@@ -6,6 +6,8 @@ extension ClientContent {
   /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
   mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
     joinEdited()
+    release()
+    holdBack()
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
     let wanted = waiting.indices.filter { place in

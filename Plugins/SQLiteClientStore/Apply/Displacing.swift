@@ -25,11 +25,10 @@ extension Remaking {
     let refs = try loadRows(of: leaving)
     let last = try context.connection.lastCounter()
     for range in leaving {
-      try context.connection.run(
-        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
-        .integer(range.first), .integer(range.last))
+      try index.deleteChanges(of: range)
       try context.forget(range)
     }
+    try context.noteLogChange(isFollowed: true)
     try context.keepCounter(last)
     for ref in refs {
       guard var work = rows[ref] else { continue }

@@ -24,6 +24,8 @@ final class DependenceLookup {
   private var displaced: DisplacedChanges?
   private var facts: [RowRef: RowFacts] = [:]
   private let factsMax = 20_000
+  /// By the request's first counter.
+  private var rowsOfRequests: [Int64: [RowRef]] = [:]
   private let links: [Int64: TableLinks]
   private var values: ValueIndex?
   /// Rows that are not as the log has them, until `values` is made.
@@ -77,6 +79,7 @@ final class DependenceLookup {
   /// The row's base or steps are others now.
   func rowChanged(_ ref: RowRef) throws {
     facts[ref] = nil
+    rowsOfRequests = [:]
     if let values { try add(ref, to: values) } else { changed.insert(ref) }
   }
 
@@ -234,7 +237,11 @@ final class DependenceLookup {
 
   private func rows(of request: RequestRange) throws -> [RowRef] {
     if let rows = displaced?.rows(of: request) { return rows }
-    return try context.rows(changedBy: request).map { RowRef(table: $0.table.number, key: $0.key) }
+    if let known = rowsOfRequests[request.first] { return known }
+    let rows = try context.rows(changedBy: request).map { RowRef(table: $0.table.number, key: $0.key) }
+    if rowsOfRequests.count >= factsMax { rowsOfRequests = [:] }
+    rowsOfRequests[request.first] = rows
+    return rows
   }
 
   private func facts(of ref: RowRef) throws -> RowFacts {

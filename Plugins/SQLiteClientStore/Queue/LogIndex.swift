@@ -118,11 +118,35 @@ final class LogIndex {
     { try body(row) }
   }
 
+  /// Rows with several changes in the log, in the order of their first.
+  func repeatedRows() throws -> [(table: CapturedTable, key: Key)] {
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    return try context.connection.rows(
+      "SELECT t, min(seq), \(keys) FROM \(name) GROUP BY t, \(keys) HAVING count(*) > 1 ORDER BY min(seq)"
+    ).compactMap { row in
+      row[0].integer.flatMap { context.catalog.table(number: $0) }.map { ($0, Array(row[2...].prefix($0.keyCount))) }
+    }
+  }
+
   /// A change that comes back into the log.
   func add(_ table: CapturedTable, _ key: Key, seq: Int64) throws {
     let slots = (1...(keyWidth + 2)).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run("INSERT OR IGNORE INTO \(name) VALUES (\(slots))", place(table, key, seq))
     tables.insert(table.number)
+  }
+
+  /// Deletes the changes of a request from the log and from here: `noteLogChange(isFollowed: true)` when all are out.
+  func deleteChanges(of request: RequestRange) throws {
+    let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
+    let bounds: [Value] = [.integer(request.first), .integer(request.last)]
+    let condition = "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)"
+    for row in try context.connection.rows("SELECT seq, t, \(keys) FROM salvor_log WHERE \(condition)", bounds) {
+      guard let seq = row[0].integer, let table = row[1].integer.flatMap({ context.catalog.table(number: $0) }) else {
+        continue
+      }
+      try remove(table, Array(row[2...].prefix(table.keyCount)), seq: seq)
+    }
+    try context.connection.run("DELETE FROM salvor_log WHERE \(condition)", bounds)
   }
 
   /// A change that leaves the log: `noteLogChange(isFollowed: true)` when all are out.

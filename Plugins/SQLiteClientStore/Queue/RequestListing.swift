@@ -3,14 +3,16 @@ import SalvorModel
 import SalvorStorage
 
 /// The queue and the error archive, as people see them. In a transaction; requests are sorted.
-struct RequestListing {
+final class RequestListing {
   let context: StoreContext
   private let index: LogIndex
   private let dependence: DependenceLookup
   private let upload: UploadStatus?
   private let isStalled: Bool
+  /// By first counter: long chains name the same requests again and again.
+  private var ids: [Int64: RequestID] = [:]
 
-  init(_ context: StoreContext) throws {
+  convenience init(_ context: StoreContext) throws {
     try RequestSorting(context).sort()
     let index = try LogIndex(context)
     try self.init(context, index, DependenceLookup(context, index, withDisplaced: true))
@@ -34,9 +36,9 @@ struct RequestListing {
     let inLog = try inLog(states, after: counter, limit: limit)
     let archived = try context.archived(where: "first > ?1", [.integer(counter)]).filter { states.contains($0.state) }
     var requests: [(first: Int64, entries: () throws -> [QueuedRequest])] = []
-    for request in inLog { requests.append((request.range.first, { try entries(of: request) })) }
+    for request in inLog { requests.append((request.range.first, { try self.entries(of: request) })) }
     for (first, changes) in Dictionary(grouping: archived, by: { $0.range.first }) {
-      requests.append((first, { try entries(of: changes) }))
+      requests.append((first, { try self.entries(of: changes) }))
     }
     requests.sort { $0.first < $1.first }
     var found: [QueuedRequest] = []
@@ -141,7 +143,12 @@ struct RequestListing {
   }
 
   private func others(_ requests: [RequestRange], _ own: RequestRange) throws -> [RequestID] {
-    try requests.filter { $0.first != own.first }.map { try context.requestID(first: $0.first) }
+    try requests.filter { $0.first != own.first }.map { request in
+      if let known = ids[request.first] { return known }
+      let id = try context.requestID(first: request.first)
+      ids[request.first] = id
+      return id
+    }
   }
 
   /// The base; nil where the table is not there any more as it was.

@@ -74,7 +74,7 @@ extension StoreContext {
   /// The requests of the archive that are in a state, in order.
   func archivedRequests(_ state: RequestState) throws -> [RequestRange] {
     try connection.rows(
-      "SELECT DISTINCT first, last, tag FROM salvor_archive WHERE state = ?1 ORDER BY first", .text(state.rawValue)
+      "SELECT DISTINCT first, last, tag FROM salvor_archive WHERE state = '\(state.rawValue)' ORDER BY first"
     ).compactMap { row in
       guard let first = row[0].integer, let last = row[1].integer else { return nil }
       return RequestRange(first: first, last: last, tag: row[2].string)

@@ -54,7 +54,7 @@ extension StoreContext {
 
   /// Of requests that were accepted, by their first counters.
   func forgetNotes(from first: Int64, to last: Int64) throws {
-    for name in ["salvor_range", "salvor_request_note", "salvor_request_history"] {
+    for name in ["salvor_range", "salvor_restamped", "salvor_request_note", "salvor_request_history"] {
       try connection.run(
         "DELETE FROM \(name) WHERE first BETWEEN ?1 AND ?2 AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.first = \(name).first)",
         .integer(first), .integer(last))
@@ -64,7 +64,8 @@ extension StoreContext {
   /// The request has left, and is not in the archive.
   func forget(_ range: RequestRange) throws {
     for name in [
-      "salvor_range", "salvor_request_state", "salvor_upload_excluded", "salvor_request_note", "salvor_request_history",
+      "salvor_range", "salvor_request_state", "salvor_upload_excluded", "salvor_restamped", "salvor_request_note",
+      "salvor_request_history",
     ] { try connection.run("DELETE FROM \(name) WHERE first = ?1", .integer(range.first)) }
     try connection.run(
       "DELETE FROM salvor_seen WHERE seq BETWEEN ?1 AND ?2", .integer(range.first), .integer(range.last))

@@ -61,9 +61,10 @@ struct RequestSorting {
   func sort() throws {
     let connection = context.connection
     let done = try connection.state(.rangesUpTo)?.integer ?? 0
-    let open = try connection.integer(
-      "SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue) AND EXISTS (SELECT 1 FROM salvor_request)"
-    )
+    let isOpen = try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil
+    let open =
+      isOpen
+      ? try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") : nil
     let end = try open.map { $0 - 1 } ?? connection.lastCounter()
     guard end > done else { return }
     let (ranges, markers) = try read(from: done, to: end)

@@ -13,7 +13,7 @@ struct Retry {
     self.context = context
     try RequestSorting(context).sort()
     index = try LogIndex(context)
-    joining = RetryJoining(context: context, index: index)
+    joining = try RetryJoining(context, index)
   }
 
   /// - Parameter ids: nil: every failed and displaced request.

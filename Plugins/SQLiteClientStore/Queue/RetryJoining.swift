@@ -4,9 +4,16 @@ import SalvorStorage
 
 /// A failed request and the later edits of its rows become one request with a new ID, made on the rows as they are now
 /// (semantics 8, *Fix and retry*). In a transaction; requests are sorted.
-struct RetryJoining {
-  let context: StoreContext
-  let index: LogIndex
+final class RetryJoining {
+  private let context: StoreContext
+  private let index: LogIndex
+  private let dependence: DependenceLookup
+
+  init(_ context: StoreContext, _ index: LogIndex) throws {
+    self.context = context
+    self.index = index
+    dependence = try DependenceLookup(context, index)
+  }
 
   /// Failed requests without a later edit stay as they are. With nothing under way.
   func run() throws {
@@ -55,12 +62,20 @@ struct RetryJoining {
     return cluster
   }
 
+  /// The waiting requests that depend on some of these, without them.
+  func waitingDependents(of requests: [RequestRange]) throws -> [RequestRange] {
+    try dependence.dependents(of: requests).filter {
+      try requests.holding($0.first) == nil && context.state(of: $0) == .queued
+    }
+  }
+
   /// All changes of their rows are those of the members: each row's become one, from its base to what it is now. Nil: there
   /// is nothing left to send.
   @discardableResult
   func join(_ members: [RequestRange]) throws -> RequestID? {
     let connection = context.connection
     var rows: Set<RowRef> = []
+    let dependents = try dependence.dependents(of: members).filter { members.holding($0.first) == nil }
     let last = try connection.lastCounter()
     var note = RequestNote()
     for member in members {
@@ -77,11 +92,11 @@ struct RetryJoining {
     }
     let end = try connection.lastCounter()
     for member in members {
-      try connection.run(
-        "DELETE FROM salvor_log WHERE seq BETWEEN ?1 AND ?2", .integer(member.first), .integer(member.last))
+      try index.deleteChanges(of: member)
       try context.forget(member)
     }
-    try context.noteLogChange()
+    try context.noteLogChange(isFollowed: true)
+    for ref in rows { try dependence.rowChanged(ref) }
     guard end > last else {
       try context.keepCounter(last)
       return nil
@@ -94,7 +109,13 @@ struct RetryJoining {
     }
     try connection.setState(.rangesUpTo, .integer(end))
     try context.setNote(note, of: made.first)
-    return try context.requestID(first: made.first)
+    let id = try context.requestID(first: made.first)
+    // What depended on a member, and would now be sent before it.
+    if !dependents.isEmpty {
+      let still = try dependence.dependents(of: [made])
+      try context.block(dependents.filter { still.holding($0.first) == nil }, by: id)
+    }
+    return id
   }
 
   private func insert(_ table: CapturedTable, _ key: Key, _ base: SlotRow?, _ current: SlotRow?) throws {

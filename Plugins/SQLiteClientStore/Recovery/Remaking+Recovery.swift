@@ -51,7 +51,7 @@ extension Remaking {
     }
     try context.deleteLogRows(
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
-    try context.forget(range)
+    try context.forgetNotes(from: range.first, to: range.first)
   }
 
   /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.

@@ -44,7 +44,7 @@ struct Opening {
       opening.adoptedRows += try adoptRows(captured)
     }
     try widenHistory(catalog)
-    try StoreTables.makeViews(catalog, on: connection)
+    try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)

@@ -6,6 +6,8 @@ import SalvorStorage
 extension SQLiteClientStore: RequestKeepingClientStore {
   public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
+    // What is rolled back would be read anew by the removal.
+    try context.connection.transaction(.deferred) { _ = try LogIndex(context) }
     do {
       return try context.connection.transaction {
         throw Planned(report: try removed(removal, context))
@@ -49,6 +51,17 @@ extension SQLiteClientStore: RequestKeepingClientStore {
     return try context.connection.transaction {
       _ = try closeOpenGroup(context)
       return try Reapplying(context: context).run(kept)
+    }
+  }
+
+  public func optimiseQueue() throws -> Int {
+    let context = try opened()
+    guard try context.connection.state(.current) == nil else { return 0 }
+    return try context.connection.transaction {
+      _ = try closeOpenGroup(context)
+      let count = try QueueOptimising(context).run()
+      try DisplacedReturn(context).run()
+      return count
     }
   }
 

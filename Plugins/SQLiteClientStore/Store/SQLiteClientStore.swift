@@ -189,7 +189,7 @@ public actor SQLiteClientStore: ClientStore {
         return
       }
       let counter = try connection.lastCounter()
-      try joinEdited(context)
+      try holdAndJoin(context)
       drawn = try drawUpload(context, groups)
       try DisplacedReturn(context).run()
       try returnAside(context)
@@ -200,9 +200,11 @@ public actor SQLiteClientStore: ClientStore {
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
   }
 
-  private func joinEdited(_ context: StoreContext) throws {
+  private func holdAndJoin(_ context: StoreContext) throws {
     guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
-    try RetryJoining(context: context, index: LogIndex(context)).run()
+    try RetryJoining(context, LogIndex(context)).run()
+    try Holding(context: context).release()
+    try Holding(context: context).holdBack()
   }
 
   /// The application may have brought back what a client-only row kept aside referenced.
@@ -281,6 +283,7 @@ public actor SQLiteClientStore: ClientStore {
       try connection.run(
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
+      try Holding(context: context).release()
       try DisplacedReturn(context).run()
       return report
     }

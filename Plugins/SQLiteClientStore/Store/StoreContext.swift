@@ -68,8 +68,14 @@ final class StoreContext {
   // MARK: Requests' names
 
   func stamp(of counter: Int64) throws -> RequestStamp {
-    let text = try connection.scalar(
-      "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?.string
+    let given = try connection.scalar(
+      "SELECT CASE WHEN last >= ?1 THEN stamp END FROM salvor_restamped WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
+      .integer(counter))?.string
+    let text =
+      try given
+      ?? connection.scalar(
+        "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?
+      .string
     guard let stamp = text.flatMap({ RequestStamp($0) }) else {
       throw SalvorError(.storageCorrupt, "salvor_stamp has no stamp for a request: restore the database from a copy.")
     }
@@ -99,9 +105,15 @@ final class StoreContext {
   /// rows out of the log.
   func keepCounter(_ last: Int64) throws {
     guard last > 0, try connection.lastCounter() < last else { return }
-    try connection.run("DELETE FROM salvor_log WHERE op = \(LogOperation.watermark.rawValue)")
+    let watermark = LogOperation.watermark.rawValue
+    if let old = try connection.state(.watermark)?.integer {
+      try connection.run("DELETE FROM salvor_log WHERE seq = ?1 AND op = \(watermark)", .integer(old))
+    } else {
+      try connection.run("DELETE FROM salvor_log WHERE op = \(watermark)")
+    }
+    try connection.setState(.watermark, .integer(last))
     try connection.run(
-      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(LogOperation.watermark.rawValue))", .integer(last))
+      "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(watermark))", .integer(last))
   }
 
   static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"

@@ -12,6 +12,8 @@ enum StateName: String {
   case uploadLast, uploadState
   /// When it was drawn; the sessions that failed since, and of the last one the error, its time and the next attempt's.
   case uploadSince, uploadFailures, uploadError, uploadFailedAt, uploadNext
+  /// The counter of the log's row that only keeps it from being given again.
+  case watermark
   /// Log rows up to here are sorted into requests.
   case rangesUpTo
   /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).

@@ -184,8 +184,12 @@ struct RequestNames {
     let found = try context.stamp(of: counter)
     stamp = found
     stampEnd =
-      try context.connection.integer("SELECT min(first_seq) FROM salvor_stamp WHERE first_seq > ?1", .integer(counter))
-      ?? .max
+      try context.connection.integer(
+        """
+        SELECT min(at) FROM (SELECT min(first_seq) AS at FROM salvor_stamp WHERE first_seq > ?1
+          UNION ALL SELECT min(first) FROM salvor_restamped WHERE first > ?1
+          UNION ALL SELECT min(last) + 1 FROM salvor_restamped WHERE last >= ?1 AND first = (SELECT max(first) FROM salvor_restamped WHERE first <= ?1))
+        """, .integer(counter)) ?? .max
     return found
   }
 

@@ -149,4 +149,17 @@ enum PlainDatabase {
     source.close()
     try copyFile(path, to: target)
   }
+
+  /// Rows that nobody captures, as a download writes them.
+  static func load(_ data: DataSet, into path: String) throws {
+    let connection = try open(path)
+    defer { connection.close() }
+    connection.triggersEnabled = false
+    try connection.transaction {
+      try data.eachBatch(inKeyOrder: false) { table, batch in
+        try batch.run(connection.cached(insertStatement(table)))
+      }
+    }
+    try connection.checkpoint(.truncate)
+  }
 }

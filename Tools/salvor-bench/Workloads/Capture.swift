@@ -37,7 +37,10 @@ struct Capture {
     bench.say("capture: preparing databases of \(grouped(rows)) rows")
     try await makeDeviceDatabase(captured.empty, schema: RecordData.schema)
     try makePlainDatabase(plain.empty, like: captured.empty)
-    for variant in [captured, plain] { try load(variant) }
+    for variant in [captured, plain] {
+      try PlainDatabase.copy(variant.empty, to: variant.loaded)
+      try PlainDatabase.load(.records(RecordData(), count: rows), into: variant.loaded)
+    }
 
     var figures: [Figure] = []
     for operation in Operation.allCases {
@@ -96,20 +99,6 @@ struct Capture {
     let connection = try PlainDatabase.open(path)
     defer { connection.close() }
     for sql in ddl { try connection.execute(sql) }
-  }
-
-  /// Rows that nobody captures, as a download writes them.
-  private func load(_ variant: Variant) throws {
-    try PlainDatabase.copy(variant.empty, to: variant.loaded)
-    let connection = try PlainDatabase.open(variant.loaded)
-    defer { connection.close() }
-    connection.triggersEnabled = false
-    try connection.transaction {
-      try DataSet.records(RecordData(), count: rows).eachBatch(inKeyOrder: false) { table, batch in
-        try batch.run(connection.cached(PlainDatabase.insertStatement(table)))
-      }
-    }
-    try connection.checkpoint(.truncate)
   }
 
   // MARK: Measuring

@@ -1,0 +1,117 @@
+import SalvorModel
+import SalvorStorage
+
+/// What a person does with requests, in a random history. Requests are named by their place among those that there are: IDs
+/// differ between stores.
+enum KeepingStep: Sendable, CustomStringConvertible {
+  case deleteArchive(Int)
+  case deleteEntry(Int)
+  case withdraw(Int)
+  case deleteKept(Int)
+  case deleteAllKept
+  case retry(Int)
+  case retryAll
+  case reapply(Int)
+  case optimise
+
+  init(_ random: inout SeededGenerator) {
+    let place = random.below(100)
+    switch random.below(22) {
+    case 0..<2: self = .deleteArchive(place)
+    case 2..<7: self = .deleteEntry(place)
+    case 7..<11: self = .withdraw(place)
+    case 11: self = .deleteKept(place)
+    case 12: self = .deleteAllKept
+    case 13..<17: self = .retry(place)
+    case 17: self = .retryAll
+    case 20, 21: self = .optimise
+    default: self = .reapply(place)
+    }
+  }
+
+  var description: String {
+    switch self {
+    case .deleteArchive(let place): "deletes the archive, asked for entry \(place)"
+    case .deleteEntry(let place): "deletes entry \(place) alone"
+    case .withdraw(let place): "withdraws request \(place)"
+    case .deleteKept(let place): "deletes kept entry \(place)"
+    case .deleteAllKept: "deletes all kept entries"
+    case .retry(let place): "sends entry \(place) again"
+    case .retryAll: "sends all entries again"
+    case .reapply(let place): "reapplies kept entry \(place)"
+    case .optimise: "makes one of the requests on one row"
+    }
+  }
+}
+
+extension StoreComparison {
+  /// What stores must agree on: what went, why, and what became of the rest.
+  static func perform(_ step: KeepingStep, _ store: any ClientStore) async throws -> Outcome {
+    let keeper = try expectSome(
+      store as? any RequestKeepingClientStore, "the store as one whose requests a person settles")
+    let archive: Set<RequestState> = [.refused, .blocked, .displaced]
+    do {
+      switch step {
+      case .deleteArchive(let place):
+        return try await remove(.archive(try await pick(place, archive, store)), keeper)
+      case .deleteEntry(let place):
+        guard let id = try await pick(place, archive, store) else { break }
+        return try await remove(.entry(id), keeper)
+      case .withdraw(let place):
+        guard let id = try await pick(place, [.queued, .sent, .unknownOutcome], store) else { break }
+        return try await remove(.withdraw(id), keeper)
+      case .deleteKept(let place):
+        guard let id = try await pick(place, [.kept], store) else { break }
+        return try await remove(.kept(id), keeper)
+      case .deleteAllKept: return try await remove(.allKept, keeper)
+      case .retry(let place):
+        guard let id = try await pick(place, archive, store) else { break }
+        return outcome(try await keeper.retry([id]))
+      case .retryAll: return outcome(try await keeper.retry(nil))
+      case .reapply(let place):
+        guard let id = try await pick(place, [.kept], store) else { break }
+        return Outcome(summary: try await keeper.reapply(id) == nil ? "nothing to send" : "reapplied")
+      case .optimise: return Outcome(summary: "\(try await keeper.optimiseQueue()) less")
+      }
+      return Outcome(summary: "there is none")
+    } catch let error as SalvorError {
+      return Outcome(summary: error.code.rawValue, detail: error.message)
+    }
+  }
+
+  /// Of equal ones the first is the first on all sides.
+  private static func pick(
+    _ place: Int, _ states: Set<RequestState>, _ store: any ClientStore
+  ) async throws -> RequestID? {
+    let requests = try await described(store, states).enumerated()
+      .sorted { ($0.element.text, $0.offset) < ($1.element.text, $1.offset) }
+    return requests.isEmpty ? nil : requests[place % requests.count].element.id
+  }
+
+  private static func remove(
+    _ removal: RequestRemoval, _ keeper: any RequestKeepingClientStore
+  ) async throws -> Outcome {
+    let planned = try await keeper.plan(removal)
+    let report = try await keeper.remove(removal)
+    try expectEqual(report, planned, "the removal after its plan")
+    let gone = report.requests.map { request in
+      "\(request.cause.name) "
+        + request.changes.map { "\($0.state) \($0.operation) \($0.table) \($0.key)" }.sorted().joined(separator: " + ")
+    }
+    return Outcome(
+      summary: "gone \(gone), rows \(report.rows.map { "\($0.table) \($0.key)" }), returned \(report.returned.count), "
+        + "displaced \(report.displaced.count)")
+  }
+
+  private static func outcome(_ report: RetryReport) -> Outcome {
+    let outcomes = report.requests.map { request in
+      switch request.outcome {
+      case .queued: "queued"
+      case .nothingLeft: "nothing left"
+      case .stands: "stands"
+      case .displaced: "displaced"
+      }
+    }
+    return Outcome(summary: "sent again: \(outcomes)")
+  }
+}

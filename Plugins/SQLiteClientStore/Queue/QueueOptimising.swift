@@ -1,0 +1,37 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Several requests on one row become one before they are sent, where a person has asked for it. In a transaction, with
+/// nothing under way.
+struct QueueOptimising {
+  let context: StoreContext
+  private let index: LogIndex
+  private let joining: RetryJoining
+
+  init(_ context: StoreContext) throws {
+    self.context = context
+    try RequestSorting(context).sort()
+    index = try LogIndex(context)
+    joining = try RetryJoining(context, index)
+  }
+
+  /// How many requests there are less.
+  func run() throws -> Int {
+    let counter = try context.connection.lastCounter()
+    var count = 0
+    for (table, key) in try index.repeatedRows() {
+      let requests = try index.entries(table, key).map { try context.range(of: $0.seq) }
+      guard requests.count > 1, try requests.allSatisfy({ try isPlain($0) }) else { continue }
+      // What depends on one of them could be sent before the new one.
+      guard try joining.waitingDependents(of: requests).isEmpty else { continue }
+      count += requests.count - (try joining.join(requests) == nil ? 0 : 1)
+    }
+    try context.keepCounter(counter)
+    return count
+  }
+
+  private func isPlain(_ request: RequestRange) throws -> Bool {
+    try request.first == request.last && request.tag == nil && context.state(of: request) == .queued
+  }
+}

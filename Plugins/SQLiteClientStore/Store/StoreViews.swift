@@ -1,0 +1,156 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The views that people read with any SQLite library (docs/reference/remote-database.md).
+enum StoreViews {
+  /// Made anew at each opening, since they follow the captured tables.
+  static func make(_ catalog: CaptureCatalog, on connection: SQLiteConnection) throws {
+    let views = [
+      ("salvor_status", status), ("salvor_queue", queue(catalog)), ("salvor_error_archive", archive(catalog)),
+      ("salvor_row_state", rowState(catalog)),
+    ]
+    for (name, select) in views {
+      let sql = "CREATE VIEW \(name) AS \(select)"
+      let found = try connection.scalar("SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = ?1", .text(name))
+      if found?.string == sql { continue }
+      try connection.execute("DROP VIEW IF EXISTS \(name); \(sql)")
+    }
+  }
+
+  private static let status = """
+    SELECT (SELECT value FROM salvor_state WHERE name = 'remote') AS remote_id,
+      (SELECT value FROM salvor_state WHERE name = 'principal') AS principal,
+      (SELECT value FROM salvor_state WHERE name = 'schemaVersion') AS schema_version,
+      (SELECT value FROM salvor_state WHERE name = 'previous') AS previous,
+      (SELECT value FROM salvor_state WHERE name = 'current') AS current,
+      (SELECT count(*) FROM salvor_queue WHERE state NOT IN ('refused', 'blocked')) AS queued_changes,
+      (SELECT count(*) FROM salvor_request_state) AS in_error,
+      (SELECT count(DISTINCT first) FROM salvor_archive WHERE state = 'displaced') AS displaced,
+      (SELECT count(DISTINCT first) FROM salvor_archive WHERE state = 'kept') AS kept,
+      (SELECT value FROM salvor_state WHERE name = 'uploadSince') AS upload_since,
+      (SELECT value FROM salvor_state WHERE name = 'uploadFailures') AS upload_failures,
+      (SELECT value FROM salvor_state WHERE name = 'uploadError') AS upload_error
+    """
+
+  private static let stamp =
+    "coalesce((SELECT stamp FROM salvor_restamped p WHERE p.first = l.first), (SELECT stamp FROM salvor_stamp WHERE first_seq <= l.first ORDER BY first_seq DESC LIMIT 1)) || '-' || l.first"
+
+  /// Each change of the log with its request's first counter and state.
+  private static func changes(_ catalog: CaptureCatalog) -> String {
+    """
+    SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key,
+      coalesce((SELECT r.first FROM salvor_range r WHERE r.first <= g.seq AND r.last >= g.seq), g.seq) AS first
+    FROM salvor_log g WHERE g.op IN \(StoreContext.changeOperations)
+    """
+  }
+
+  private static let operation =
+    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
+
+  /// A key of one column as it is; of several, their values as SQL literals.
+  private static func key(_ catalog: CaptureCatalog, _ alias: String) -> String {
+    let composite = catalog.tables.filter { $0.keyCount > 1 }
+    if composite.isEmpty { return "\(alias).v0" }
+    let cases = composite.map { table in
+      let parts = (0..<table.keyCount).map { "quote(\(alias).v\($0))" }.joined(separator: " || ', ' || ")
+      return "WHEN \(table.number) THEN \(parts)"
+    }
+    return "CASE \(alias).t \(cases.joined(separator: " ")) ELSE \(alias).v0 END"
+  }
+
+  private static func queue(_ catalog: CaptureCatalog) -> String {
+    """
+    SELECT \(stamp) AS id, (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", l.operation AS operation,
+      coalesce((SELECT state FROM salvor_request_state s WHERE s.first = l.first),
+        CASE WHEN l.seq <= (SELECT value FROM salvor_state WHERE name = 'uploadLast')
+            AND NOT EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE e.first = l.first)
+          THEN (SELECT value FROM salvor_state WHERE name = 'uploadState') ELSE 'queued' END) AS state,
+      (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag, l.seq AS counter,
+      \(noted)
+    FROM (\(changes(catalog))) l ORDER BY l.seq
+    """
+  }
+
+  /// When the request was made, and how often it was refused.
+  private static let noted = """
+    coalesce((SELECT since FROM salvor_request_note n WHERE n.first = l.first),
+        (SELECT at FROM salvor_met WHERE first_seq <= l.first ORDER BY first_seq DESC LIMIT 1)) AS since,
+      coalesce((SELECT attempts FROM salvor_request_note n WHERE n.first = l.first), 0) AS attempts
+    """
+
+  private static func archive(_ catalog: CaptureCatalog) -> String {
+    """
+    SELECT \(stamp) AS id, (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", l.operation AS operation,
+      s.state, s.reason, s.status, s.message, s.blocked_by, s.at, \(perTable(catalog, before)) AS "before",
+      \(perTable(catalog, after)) AS "after", l.seq AS counter, (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag,
+      \(noted)
+    FROM (\(changes(catalog))) l JOIN salvor_request_state s ON s.first = l.first JOIN salvor_log g ON g.seq = l.seq
+    UNION ALL
+    SELECT l.stamp || '-' || l.first, coalesce((SELECT name FROM salvor_table WHERE id = l.t), (SELECT name FROM salvor_retired_table WHERE id = l.t)),
+      CASE json_array_length(l.key) WHEN 1 THEN json_extract(l.key, '$[0]') ELSE (SELECT group_concat(quote(value), ', ') FROM json_each(l.key)) END,
+      l.op, l.state, l.reason, l.status, l.message, l.blocked_by, l.at, \(archived("before")), \(archived("after")), l.seq, l.tag,
+      \(noted)
+    FROM salvor_archive l
+    """
+  }
+
+  // MARK: Values, as `name = literal, …`
+
+  private static func perTable(_ catalog: CaptureCatalog, _ text: (CapturedTable) -> String) -> String {
+    if catalog.tables.isEmpty { return "NULL" }
+    return "CASE l.t " + catalog.tables.map { "WHEN \($0.number) THEN \(text($0))" }.joined(separator: " ") + " END"
+  }
+
+  /// What a change of the log, alias `g`, replaced.
+  private static func before(_ table: CapturedTable) -> String {
+    "CASE WHEN g.op IN (2, 3, 6, 10, 11) THEN \(list(table) { "quote(g.v\($0))" }) END"
+  }
+
+  /// What it wrote: what the next change of the row that says it replaced, or what the row has.
+  private static func after(_ table: CapturedTable) -> String {
+    let sameRow = (0..<table.keyCount).map { "n.v\($0) IS g.v\($0)" }.joined(separator: " AND ")
+    let values = list(table) { slot in
+      """
+      coalesce((SELECT quote(n.v\(slot)) FROM salvor_log n WHERE n.seq > g.seq AND n.t = g.t AND \(sameRow)
+        AND (n.op IN (3, 6, 7, 10) OR n.op IN (2, 11) AND \(isMasked("n", slot))) ORDER BY n.seq LIMIT 1),
+        (SELECT quote(\(table.tableColumn(slot))) FROM \(quoted(table.name)) x WHERE \(table.rowAt { "g.v\($0)" })))
+      """
+    }
+    return "CASE WHEN g.op IN (1, 2, 7, 11) THEN \(values) END"
+  }
+
+  /// The columns that a change of the log is about.
+  private static func list(_ table: CapturedTable, _ value: (Int) -> String) -> String {
+    let terms = table.columns.indices.map { slot in
+      "CASE WHEN g.op NOT IN (2, 11) OR \(isMasked("g", slot)) THEN \(literal(.text(", \(table.columns[slot].name) = "))) || \(value(slot)) ELSE '' END"
+    }
+    return "substr(\(terms.joined(separator: " || ")), 3)"
+  }
+
+  private static func isMasked(_ alias: String, _ slot: Int) -> String {
+    "(\(alias).m\(slot / LogMask.bitsPerColumn) >> \(slot % LogMask.bitsPerColumn)) & 1"
+  }
+
+  /// The same of an entry that is not in the log: its values are a JSON array, those of its slots.
+  private static func archived(_ column: String) -> String {
+    """
+    (SELECT group_concat(text, ', ') FROM (SELECT c.name || ' = ' || quote(j.value) AS text FROM json_each(l."\(column)") j
+      JOIN json_each('[' || l.slots || ']') p ON p.key = j.key JOIN salvor_column c ON c.t = l.t AND c.slot = p.value ORDER BY j.key))
+    """
+  }
+
+  private static func rowState(_ catalog: CaptureCatalog) -> String {
+    """
+    SELECT (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", max(l.dirty) AS dirty,
+      CASE WHEN max(l.seq) IS NULL THEN 0 ELSE max(CASE WHEN l.operation = 'delete' THEN l.seq END) IS max(l.seq) END AS deleted,
+      max(l.error) AS in_error, max(l.version) AS version
+    FROM (
+      SELECT c.t, c.key, 1 AS dirty, c.seq, c.operation, EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = c.first) AS error, NULL AS version
+      FROM (\(changes(catalog))) c
+      UNION ALL
+      SELECT h.t, \(key(catalog, "h")), 0, NULL, NULL, 0, h.version FROM salvor_history h
+    ) l GROUP BY l.t, l.key
+    """
+  }
+}
