@@ -27,22 +27,38 @@ extension EditHistoryReplay {
 
   /// Every device has the server's rows. One with an archive shows its own changes in the rows of its archive, and nowhere
   /// else.
-  func expectDevices() async throws {
-    for writer in writers {
-      let connection = try writer.device.connection()
-      try connection.run("ATTACH ? AS server", .text(fleet.serverPath))
-      let archived = Set(writer.refused.flatMap(\.request.changes).map(\.row))
-      for (place, table) in history.tables.enumerated() {
-        let differing =
-          try connection.rows(differences(table, "main", "server"))
-          + connection.rows(differences(table, "server", "main"))
-        let strange = differing.filter { !archived.contains(history.rows.number(place, $0)) }
-        #expect(strange == [], "\(table.name) on \(writer.device.name)")
-      }
-      #expect(try connection.scalar("PRAGMA main.integrity_check") == "ok", "\(writer.device.name)")
-      connection.close()
-    }
+  func expectDevices() throws {
+    for writer in writers { try expectRows(of: writer) }
     #expect(try fleet.serverConnection().scalar("PRAGMA integrity_check") == "ok")
+  }
+
+  /// Once a person has deleted what is in its archive, a device has the server's rows and nothing else.
+  func expectDevicesWithoutArchives() async throws {
+    for writer in writers where !writer.refused.isEmpty {
+      let client = try await writer.device.open()
+      let report = try await client.remove(.archive(nil))
+      #expect(report.requests.count == writer.refused.count, "\(writer.device.name)")
+      let status = try await client.status()
+      #expect(status.inError == 0 && status.displaced == 0 && status.queued == 0, "\(writer.device.name)")
+      await writer.device.close()
+      writer.refused = []
+      try expectRows(of: writer)
+    }
+  }
+
+  private func expectRows(of writer: Writer) throws {
+    let connection = try writer.device.connection()
+    try connection.run("ATTACH ? AS server", .text(fleet.serverPath))
+    let archived = Set(writer.refused.flatMap(\.request.changes).map(\.row))
+    for (place, table) in history.tables.enumerated() {
+      let differing =
+        try connection.rows(differences(table, "main", "server"))
+        + connection.rows(differences(table, "server", "main"))
+      let strange = differing.filter { !archived.contains(history.rows.number(place, $0)) }
+      #expect(strange == [], "\(table.name) on \(writer.device.name)")
+    }
+    #expect(try connection.scalar("PRAGMA main.integrity_check") == "ok", "\(writer.device.name)")
+    connection.close()
   }
 
   /// The keys of rows of one database that the other one does not have just so.

@@ -17,7 +17,7 @@ final class EditHistoryReplay {
     fileprivate(set) var requests: [ExpectedRequest] = []
     fileprivate(set) var made = 0
     /// What is to be in its archive.
-    fileprivate(set) var refused: [ExpectedServer.Verdict] = []
+    var refused: [ExpectedServer.Verdict] = []
 
     fileprivate init(_ device: Device, _ principal: String) {
       self.device = device

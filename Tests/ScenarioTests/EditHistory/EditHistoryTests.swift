@@ -42,9 +42,10 @@ struct EditHistoryTests {
     try await replay.run()
 
     try replay.expectServerRows()
-    try await replay.expectDevices()
+    try replay.expectDevices()
     #expect(try await replay.expectArchives() == counts.archivedChanges)
     #expect(try replay.expectConflictVersions() == counts.listedChanges)
+    try await replay.expectDevicesWithoutArchives()
 
     let found = replay.reckoning
     #expect(found.transactions == counts.transactions)
