@@ -53,6 +53,8 @@ public actor MemoryServerStore: ServerStore {
     }
     state.incarnations.append(Incarnation(id: opening.incarnation, firstCommit: state.head.number + 1))
     self.opening = opening
+    // What was written while no server ran.
+    state.sweep(random: random, time: clock.now())
     write(state)
     return opening
   }
