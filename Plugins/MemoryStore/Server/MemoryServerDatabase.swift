@@ -64,9 +64,9 @@ struct ServerState: Sendable {
   /// Rows that other programs wrote and that have no commit yet.
   var unnumbered: Set<RowName> = []
   var remotes: [RemoteID: Remote] = [:]
-  /// Every request that was ever settled: how it was refused, or nil where it was accepted. One ID may name several: two
-  /// clones of a device count on from the same counter.
-  var settled: [Settled: Refusal?] = [:]
+  /// The requests that were settled, as long as history is kept. One ID may name several: two clones of a device count on
+  /// from the same counter.
+  var settled: [Settled: Settlement] = [:]
   /// What was kept beside the server's rows, in order of the IDs.
   var conflictVersions: [ConflictVersion] = []
   /// The last ID that a conflict version got.
@@ -80,6 +80,13 @@ struct ServerState: Sendable {
       id = request.id
       effect = request.effect
     }
+  }
+
+  struct Settlement: Sendable {
+    /// Nil: the request was accepted.
+    var refusal: Refusal?
+    /// Milliseconds since 1970.
+    var time: Int64
   }
 
   struct CommitRecord: Sendable {
@@ -97,7 +104,8 @@ struct ServerState: Sendable {
 
   struct Remote: Sendable {
     var record: RemoteRecord
-    var olderSequences: [SequenceID] = []
+    /// When each stopped being the remote's sequence ID, in milliseconds since 1970.
+    var olderSequences: [SequenceID: Int64] = [:]
     var results: UploadResults?
     var stagedSequence: SequenceID?
     var staged: [Int: UploadChunk] = [:]
@@ -132,6 +140,12 @@ struct ServerState: Sendable {
       }
     }
     return nil
+  }
+
+  /// Remembers how a request was settled; one that was settled before is remembered as it was then.
+  mutating func settle(_ request: Request, _ refusal: Refusal?, time: Int64) {
+    let settled = Settled(request)
+    if self.settled[settled] == nil { self.settled[settled] = Settlement(refusal: refusal, time: time) }
   }
 
   /// Adds a commit where rows changed. Nil: nothing did.

@@ -102,7 +102,7 @@ public actor MemoryServerStore: ServerStore {
     let remote = state.remotes[query.remote]
     return Admission(
       remote: remote?.record,
-      previousIsOlder: query.previous.map { previous in remote?.olderSequences.contains(previous) == true } ?? false,
+      previousIsOlder: query.previous.map { previous in remote?.olderSequences[previous] != nil } ?? false,
       cursors: query.cursors.map { finding($0, in: state) },
       lastShared: query.commits.filter { finding($0, in: state) != .unknown }.max { $0.number < $1.number },
       head: state.head)
@@ -196,18 +196,18 @@ public actor MemoryServerStore: ServerStore {
       case .accepted(let kept)?:
         results.acceptedRequests += 1
         if kept { results.conflicts += 1 }
-        state.settled[ServerState.Settled(request)] = .some(nil)
+        state.settle(request, nil, time: clock.now())
       case .refused(let reason, let message, let status, let blockedBy)?:
         var refusal = Refusal(
           counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, status: status,
           blockedBy: blockedBy)
-        state.settled[ServerState.Settled(request)] = refusal
+        state.settle(request, refusal, time: clock.now())
         refusal.serverRows = processing.serverRows(of: request, &budget)
         results.refused.append(refusal)
       case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
       }
     }
-    if let older = known.record.sequence { known.olderSequences.insert(older, at: 0) }
+    if let older = known.record.sequence { known.olderSequences[older] = clock.now() }
     known.record.sequence = upload.sequence
     known.record.lastUpload = clock.now()
     known.results = results
@@ -272,7 +272,7 @@ public actor MemoryServerStore: ServerStore {
     guard var known = state.remotes[remote], !known.record.isDeleted || block != known.record.isBlocked else {
       return false
     }
-    if let sequence = known.record.sequence { known.olderSequences.insert(sequence, at: 0) }
+    if let sequence = known.record.sequence { known.olderSequences[sequence] = clock.now() }
     known.record.sequence = nil
     known.record.isDeleted = true
     known.record.isBlocked = block
@@ -290,6 +290,12 @@ public actor MemoryServerStore: ServerStore {
     // The newest commit is always kept: a cursor there is in step.
     for index in state.commits.indices.dropLast() where state.commits[index + 1].time < milliseconds {
       state.commits[index].tables = nil
+    }
+    state.settled = state.settled.filter { $0.value.time >= milliseconds }
+    state.remotes = state.remotes.mapValues { remote in
+      var remote = remote
+      remote.olderSequences = remote.olderSequences.filter { $0.value >= milliseconds }
+      return remote
     }
     state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
     write(state)

@@ -57,7 +57,7 @@ struct UploadProcessing {
       // Settled before, under whatever remote ID: never applied twice (semantics 5).
       guard let before = state.settled[ServerState.Settled(request)] else { continue }
       outcomes[index] =
-        before.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
+        before.refusal.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
         ?? .accepted(kept: false)
     }
     apply(dependence.order.filter { outcomes[$0] == nil })

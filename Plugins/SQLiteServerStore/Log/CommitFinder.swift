@@ -30,6 +30,12 @@ struct Trimming {
   let connection: SQLiteConnection
 
   func run(before milliseconds: Int64) throws {
+    try connection.run("DELETE FROM salvor_settled WHERE time < ?1", .integer(milliseconds))
+    try connection.run("DELETE FROM salvor_sequence WHERE time < ?1", .integer(milliseconds))
+    try removeHistory(before: milliseconds)
+  }
+
+  private func removeHistory(before milliseconds: Int64) throws {
     // Cursors at this commit are in step with what is kept: everything after it.
     var floor: (number: Int64, sequence: Int64)?
     try connection.query(
@@ -50,7 +56,5 @@ struct Trimming {
     try connection.run("DELETE FROM salvor_commit WHERE number < ?1", .integer(floor.number))
     try connection.run(
       "UPDATE salvor_server SET value = max(value, ?1) WHERE key = 'trimmed'", .integer(floor.number))
-    try connection.run("DELETE FROM salvor_settled WHERE time < ?1", .integer(milliseconds))
-    try connection.run("DELETE FROM salvor_sequence WHERE time < ?1", .integer(milliseconds))
   }
 }
