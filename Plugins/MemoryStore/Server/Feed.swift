@@ -210,7 +210,8 @@ struct Feed {
   private struct Reason {
     /// The last commit that is a reason to feed the row.
     var commit: Int64
-    /// Just before the row went, the device could have it: so it is told that it was deleted.
+    /// Just before the row went, the device could have it, or it has it, as a touch says: so it is told that it was
+    /// deleted.
     var wasVisibleBefore: Bool
   }
 
@@ -228,7 +229,11 @@ struct Feed {
       // What this very device sent is not fed back; but what its change of a parent did to the visibility of others is.
       let isOwn = record.remote == request.remote && record.commit.number <= position.start
       for name in changed.union(now.symmetricDifference(before)) where !(isOwn && changed.contains(name)) {
-        reasons[name] = Reason(commit: record.commit.number, wasVisibleBefore: before.contains(name))
+        // A touch changes nothing: before it the row was where it is.
+        let wasKnown =
+          record.touchedFor == request.remote || record.touchedFor != nil && reasons[name]?.wasVisibleBefore == true
+        reasons[name] = Reason(
+          commit: record.commit.number, wasVisibleBefore: wasKnown || before.contains(name))
       }
       if record.touchedFor == request.remote { seen.formUnion(changed) }
       seen.formUnion(now)

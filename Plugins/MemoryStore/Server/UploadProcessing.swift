@@ -27,8 +27,9 @@ struct UploadProcessing {
   private(set) var outcomes: [Int: Outcome] = [:]
   /// What is kept beside the server's rows, request by request, without IDs.
   private(set) var kept: [[ConflictVersion]] = []
-  /// Counters of inserts of a whole row that the server had just so: the sender holds what the server does.
-  private var alreadyThere: Set<Int64> = []
+  /// Counters of changes that met another row than the one they were made on: the sender may hold something else than what
+  /// the server does.
+  private var metAnother: Set<Int64> = []
   /// The request being decided.
   private var deciding: RequestID?
   /// A change of the request being decided is in conflict, and both versions are kept.
@@ -59,6 +60,8 @@ struct UploadProcessing {
       outcomes[index] =
         before.refusal.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
         ?? .accepted(kept: false)
+      // The sender shows its changes again, on whatever bases it has now.
+      metAnother.formUnion(request.changes.map(\.counter))
     }
     apply(dependence.order.filter { outcomes[$0] == nil })
   }
@@ -134,9 +137,11 @@ struct UploadProcessing {
     guard let present = tables[change.row] else { return write(change, over: nil, table) }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
     if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) {
-      if change.columns.count == table.travelling.count { alreadyThere.insert(change.counter) }
+      // A whole row that the server has just so is what the sender holds.
+      if change.columns.count < table.travelling.count { metAnother.insert(change.counter) }
       return nil
     }
+    metAnother.insert(change.counter)
     if table.sameKey == .refuse {
       return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
     }
@@ -149,8 +154,10 @@ struct UploadProcessing {
       return (.rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
     }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    let meetsNewer = isNewer(change)
+    if meetsNewer { metAnother.insert(change.counter) }
     let isInConflict =
-      isNewer(change)
+      meetsNewer
       && change.columns.contains { column in
         let value = table.value(column.name, of: present)
         return value != column.old && value != column.new
@@ -162,12 +169,13 @@ struct UploadProcessing {
   private mutating func delete(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return nil }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
-    return isNewer(change)
-      ? settleConflict(change, over: present, table) : write(change, over: present, table)
+    guard isNewer(change) else { return write(change, over: present, table) }
+    metAnother.insert(change.counter)
+    return settleConflict(change, over: present, table)
   }
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.
-  func isNewer(_ change: Change) -> Bool {
+  private func isNewer(_ change: Change) -> Bool {
     // A row that this very upload made is no one else's, whatever was there before.
     if state.tables[change.row] == nil && tables[change.row] != nil { return false }
     return state.newestForeignCommit(of: change.row, besides: remote) > change.made
@@ -294,7 +302,7 @@ struct UploadProcessing {
       for change in request.changes {
         guard let table = state.schema.table(change.row.table) else { continue }
         expected[change.row] = change.applied(to: expected[change.row], of: table)
-        if isNewer(change) && !alreadyThere.contains(change.counter) { names.insert(change.row) }
+        if metAnother.contains(change.counter) { names.insert(change.row) }
       }
     }
     for request in requests {
