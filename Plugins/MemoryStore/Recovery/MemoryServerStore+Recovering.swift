@@ -5,7 +5,7 @@ import SalvorWire
 /// What the consolidated database does for devices that recover (semantics 9).
 extension MemoryServerStore: RecoveringServerStore {
   public func trimmed() throws -> Int64 {
-    try read().commits.first { $0.tables != nil }?.commit.number ?? 0
+    try read().trimmed
   }
 
   public func scopes(of groups: [String], for principal: Principal) throws -> [String: String] {

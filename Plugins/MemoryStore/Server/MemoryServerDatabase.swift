@@ -113,6 +113,9 @@ struct ServerState: Sendable {
 
   var head: Commit { commits[commits.count - 1].commit }
 
+  /// The oldest commit whose tables are kept.
+  var trimmed: Int64 { commits.first { $0.tables != nil }?.commit.number ?? 0 }
+
   /// The tables as commit `number` left them; nil where it is unknown or trimmed.
   func tables(at number: Int64) -> MemoryTables? {
     commits.indices.contains(Int(number)) ? commits[Int(number)].tables : nil

@@ -178,6 +178,8 @@ struct UploadProcessing {
   private func isNewer(_ change: Change) -> Bool {
     // A row that this very upload made is no one else's, whatever was there before.
     if state.tables[change.row] == nil && tables[change.row] != nil { return false }
+    // Older than what is kept: nobody can say, so the values decide.
+    if change.made < state.trimmed { return true }
     return state.newestForeignCommit(of: change.row, besides: remote) > change.made
   }
 
