@@ -121,10 +121,12 @@ struct ServerState: Sendable {
     commits.indices.contains(Int(number)) ? commits[Int(number)].tables : nil
   }
 
-  /// The newest commit by anyone but `remote` that changed a row, since `remote` itself last made the row; 0 where there
-  /// is none.
+  /// The newest commit by anyone but `remote` that changed a row, since `remote` itself last made the row, or that tells
+  /// `remote` that it holds something else; 0 where there is none.
   func newestForeignCommit(of row: RowName, besides remote: RemoteID) -> Int64 {
     for index in commits.indices.reversed() where commits[index].changed.contains(row) {
+      // What another holds instead of the row makes it no newer.
+      if let other = commits[index].touchedFor, other != remote { continue }
       if commits[index].remote != remote { return commits[index].commit.number }
       if index > 0, let before = commits[index - 1].tables, before[row] == nil { return 0 }
     }

@@ -5,8 +5,8 @@ import SalvorStorage
 /// What an entry of the change log says of its key. Every entry may be read as "look what is there now"; the operation
 /// says whether old values stand with it.
 enum LogOperation {
-  /// The sender of an upload holds something else than the row: what it makes on its own version is in conflict. No old
-  /// values.
+  /// The sender of an upload, whom `salvor_gone` names, holds something else than the row: what it makes on its own version
+  /// is in conflict. No old values.
   static let differs: Int64 = -1
   /// Nothing was changed in the row; its scope moved. No old values.
   static let touch: Int64 = 0

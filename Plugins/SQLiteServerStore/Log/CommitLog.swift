@@ -84,7 +84,7 @@ final class CommitLog {
   }
 
   /// Appends an entry that says: the sender of the last upload holds something else than this row. It is told so also
-  /// where it may not see the row.
+  /// where it may not see the row; to others the row is no newer by it.
   func noteDifference(_ table: ServerTable, _ key: [Value], from remote: RemoteID) throws {
     let slots = (0..<key.count)
     let names = slots.map { "v\($0)" }.joined(separator: ", ")
@@ -92,7 +92,6 @@ final class CommitLog {
     try connection.run(
       "INSERT INTO salvor_change (t, op, \(names)) VALUES (?1, ?2, \(values))",
       [.integer(table.number), .integer(LogOperation.differs)] + key)
-    guard table.isScoped else { return }
     try connection.run(
       "INSERT INTO salvor_gone (seq, t, deleted, remote, \(names)) VALUES (last_insert_rowid(), ?1, 1, ?2, \(values))",
       [.integer(table.number), .text(remote.text)] + key)

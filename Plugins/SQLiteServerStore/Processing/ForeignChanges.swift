@@ -84,8 +84,12 @@ struct ForeignChanges {
     /// Rows of the own commit at hand.
     var ownRows: Set<UInt64> = []
     try connection.query(
-      "SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 AND seq <= ?2 AND op <> \(LogOperation.touch) ORDER BY seq",
-      [.integer(sequence), .integer(loadedAfter)]
+      """
+      SELECT seq, t, op, \(keys) FROM salvor_change c WHERE seq > ?1 AND seq <= ?2 AND op <> \(LogOperation.touch)
+        AND (op <> \(LogOperation.differs) OR NOT EXISTS (
+          SELECT 1 FROM salvor_gone g WHERE g.seq = c.seq AND g.remote IS NOT NULL AND g.remote <> ?3))
+      ORDER BY seq
+      """, [.integer(sequence), .integer(loadedAfter), .text(remote.text)]
     ) { row in
       let entry = row.int64(0)
       while next < own.count, own[next].last < entry {
