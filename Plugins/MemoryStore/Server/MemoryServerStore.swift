@@ -104,15 +104,15 @@ public actor MemoryServerStore: ServerStore {
       remote: remote?.record,
       previousIsOlder: query.previous.map { previous in remote?.olderSequences[previous] != nil } ?? false,
       cursors: query.cursors.map { finding($0, in: state) },
-      lastShared: query.commits.filter { finding($0, in: state) != .unknown }.max { $0.number < $1.number },
+      lastShared: query.commits.filter { finding($0, in: state) == .known }.max { $0.number < $1.number },
       head: state.head)
   }
 
+  /// Of commits that are trimmed the IDs are forgotten, too.
   private func finding(_ cursor: Commit, in state: ServerState) -> CursorFinding {
-    guard state.commits.indices.contains(Int(clamping: cursor.number)),
-      state.commits[Int(cursor.number)].commit == cursor
-    else { return .unknown }
-    return state.commits[Int(cursor.number)].tables == nil ? .trimmed : .known
+    if cursor.number < state.trimmed { return .trimmed }
+    let place = Int(clamping: cursor.number)
+    return state.commits.indices.contains(place) && state.commits[place].commit == cursor ? .known : .unknown
   }
 
   public func register(_ remote: RemoteID, principal: String) throws {
