@@ -52,6 +52,29 @@ extension ServerStoreContract {
       try expectEqual(server.commit, head.number, "the commit")
       try expect(server.remote == nil && server.principal == nil, "no remote ID and no principal")
     },
+    on(keeping, "what is kept makes the row no newer for others, but for its sender", rule: "semantics 7") { bench in
+      var anna = try await stale(bench)
+      var bert = try await bench.device("bert")
+      try expectAccepted(
+        try await anna.upload(.update("note", ["n1"], [("title", "a", "client")])), 1, conflicts: 1)
+      try expectAccepted(try await anna.upload(.delete("note", ["n1"])), 1, conflicts: 1)
+      try expectAccepted(try await bert.upload(.delete("note", ["n1"])), 1)
+      try await bench.expectRows("note", [])
+    },
+    on(
+      keeping, "a delete made before the history that is kept meets a row that may be newer", rule: "semantics 6, 7"
+    ) { bench in
+      try await bench.write(.insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "a"]))
+      var device = try await bench.device()
+      try await bench.write(.insert("note", ["id": "n3", "title": "a"]))
+      _ = try await bench.store.sweep()
+      try await bench.store.trim(before: Int64.max)
+      // The values decide about an update.
+      try expectAccepted(
+        try await device.upload(.delete("note", ["n1"]), .update("note", ["n2"], [("title", "a", "b")])), 2,
+        conflicts: 1)
+      try await bench.expectRows("note", [["n1", "a", .null], ["n2", "b", .null], ["n3", "a", .null]])
+    },
     on(keeping, "a delete and an insert are kept with what they are", rule: "semantics 7") { bench in
       var device = try await stale(bench)
       try await bench.write(.insert("note", ["id": "n2", "title": "server"]))

@@ -298,6 +298,22 @@ extension ServerStoreContract {
         let results = try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": .null]))
         try expectRefused(results, [1: .keyExists], accepted: 0)
       },
+      on(ContractSchemas.notes(), "whoever deletes a newer row is told that it is deleted", rule: "semantics 4, 7") {
+        bench in
+        var device = try await stale(bench)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try await device.download()
+        try expectEqual(device.items.map(\.departure), [.deleted], "what is told of the row")
+      },
+      on(ContractSchemas.notes(), "a delete of a row that is gone feeds nothing back", rule: "semantics 4") { bench in
+        var device = try await stale(bench)
+        var other = try await bench.device("bert")
+        try expectAccepted(try await other.upload(.delete("note", ["n1"])), 1)
+        try await device.download()
+        try expectAccepted(try await device.upload(.delete("note", ["n1"]), made: 0), 1)
+        try await device.download()
+        try device.expectNothingFed()
+      },
     ]
 
   /// A device that has (n1, a, x) where the server has (n1, server, server).
