@@ -69,7 +69,12 @@ struct HookProgram: Sendable {
     var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup("\($0)=\($1)") } + [nil]
     defer { for text in words + environment { free(text) } }
     var child: pid_t = 0
-    let code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
+    var code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
+    // A program that somebody has just written is open for writing for a moment in a process that was being started then.
+    for _ in 0..<200 where code == ETXTBSY {
+      usleep(10_000)
+      code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
+    }
     guard code == 0 else { throw failure("cannot be run: \(String(cString: strerror(code)))") }
     return child
   }

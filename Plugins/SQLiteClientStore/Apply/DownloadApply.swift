@@ -107,6 +107,7 @@ final class DownloadApply {
     try remaking.encode()
     try recovery?.finish(stream, remaking)
     try DisplacedReturn(context, index).run()
+    try context.noteErrorValues()
     try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
     var report = stream.report
     report.displaced = try remaking.displaced.filter { range in

@@ -48,6 +48,7 @@ struct Opening {
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
+    try context.noteErrorValues()
     return (context, opening)
   }
 

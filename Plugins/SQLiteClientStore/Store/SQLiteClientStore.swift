@@ -205,6 +205,7 @@ public actor SQLiteClientStore: ClientStore {
     try RetryJoining(context, LogIndex(context)).run()
     try Holding(context: context).release()
     try Holding(context: context).holdBack()
+    try context.noteErrorValues()
   }
 
   /// The application may have brought back what a client-only row kept aside referenced.
@@ -285,6 +286,7 @@ public actor SQLiteClientStore: ClientStore {
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
       try Holding(context: context).release()
       try DisplacedReturn(context).run()
+      try context.noteErrorValues()
       return report
     }
     try writeIdentity(context)

@@ -22,6 +22,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_restamped (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, stamp TEXT NOT NULL);
     -- When the requests from a counter on were first met.
     CREATE TABLE IF NOT EXISTS salvor_met (first_seq INTEGER PRIMARY KEY, at INTEGER NOT NULL);
+    -- What their changes wrote, as the error archive's view shows it.
+    CREATE TABLE IF NOT EXISTS salvor_error_value (seq INTEGER PRIMARY KEY, after TEXT);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
     -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.

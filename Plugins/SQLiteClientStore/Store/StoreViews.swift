@@ -82,8 +82,8 @@ enum StoreViews {
   private static func archive(_ catalog: CaptureCatalog) -> String {
     """
     SELECT \(stamp) AS id, (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", l.operation AS operation,
-      s.state, s.reason, s.status, s.message, s.blocked_by, s.at, \(perTable(catalog, before)) AS "before",
-      \(perTable(catalog, after)) AS "after", l.seq AS counter, (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag,
+      s.state, s.reason, s.status, s.message, s.blocked_by, s.at, \(perTable(catalog, "l.t", before)) AS "before",
+      (SELECT v.after FROM salvor_error_value v WHERE v.seq = l.seq) AS "after", l.seq AS counter, (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag,
       \(noted)
     FROM (\(changes(catalog))) l JOIN salvor_request_state s ON s.first = l.first JOIN salvor_log g ON g.seq = l.seq
     UNION ALL
@@ -97,27 +97,18 @@ enum StoreViews {
 
   // MARK: Values, as `name = literal, …`
 
-  private static func perTable(_ catalog: CaptureCatalog, _ text: (CapturedTable) -> String) -> String {
+  /// - Parameter number: the expression that names the table.
+  private static func perTable(
+    _ catalog: CaptureCatalog, _ number: String, _ text: (CapturedTable) -> String
+  ) -> String {
     if catalog.tables.isEmpty { return "NULL" }
-    return "CASE l.t " + catalog.tables.map { "WHEN \($0.number) THEN \(text($0))" }.joined(separator: " ") + " END"
+    return "CASE \(number) " + catalog.tables.map { "WHEN \($0.number) THEN \(text($0))" }.joined(separator: " ")
+      + " END"
   }
 
   /// What a change of the log, alias `g`, replaced.
   private static func before(_ table: CapturedTable) -> String {
     "CASE WHEN g.op IN (2, 3, 6, 10, 11) THEN \(list(table) { "quote(g.v\($0))" }) END"
-  }
-
-  /// What it wrote: what the next change of the row that says it replaced, or what the row has.
-  private static func after(_ table: CapturedTable) -> String {
-    let sameRow = (0..<table.keyCount).map { "n.v\($0) IS g.v\($0)" }.joined(separator: " AND ")
-    let values = list(table) { slot in
-      """
-      coalesce((SELECT quote(n.v\(slot)) FROM salvor_log n WHERE n.seq > g.seq AND n.t = g.t AND \(sameRow)
-        AND (n.op IN (3, 6, 7, 10) OR n.op IN (2, 11) AND \(isMasked("n", slot))) ORDER BY n.seq LIMIT 1),
-        (SELECT quote(\(table.tableColumn(slot))) FROM \(quoted(table.name)) x WHERE \(table.rowAt { "g.v\($0)" })))
-      """
-    }
-    return "CASE WHEN g.op IN (1, 2, 7, 11) THEN \(values) END"
   }
 
   /// The columns that a change of the log is about.

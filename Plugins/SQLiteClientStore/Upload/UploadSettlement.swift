@@ -17,6 +17,8 @@ struct UploadSettlement {
     for refusal in results.refused where refusal.counter <= last {
       if try refuse(refusal) { report.refused += 1 }
     }
+    // While later changes of their rows, accepted ones too, are still in the log.
+    try context.noteErrorValues()
     // A displaced request that was accepted, too, is sent again when it returns: the server knows its ID.
     try connection.run("UPDATE salvor_archive SET state_before = NULL WHERE state_before = 'sent'")
     let kept = merged(try context.leftOut().filter { $0.first <= last })

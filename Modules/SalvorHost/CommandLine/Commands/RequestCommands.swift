@@ -233,7 +233,7 @@ private func remove(
   let count = report.requests.count
   terminal.say(
     "\n\(count) \(count == 1 ? "request" : "requests") \(isPlan ? "would go" : "gone"), \(report.rows.count) "
-      + "\(report.rows.count == 1 ? "row" : "rows") \(isPlan ? "would be" : "are") made anew")
+      + "\(report.rows.count == 1 ? "row" : "rows") \(isPlan ? "would be " : "")made anew")
   for id in report.returned { terminal.say("\(id) stands again: what was in its way is gone") }
   for id in report.displaced { terminal.say("\(id) cannot stand any more: it is in the archive, displaced") }
   return 0
