@@ -67,6 +67,32 @@ private func insert(_ table: String, _ values: (String, Value)...) -> Applicatio
 
 @Suite("Engines over memory stores")
 struct EngineTests {
+  @Test("changes written together are one tagged request; one that the database refuses leaves nothing (semantics 3)")
+  func writtenTogether() async throws {
+    let pair = try await Pair()
+    let store = MemoryClientStore()
+    let client = pair.client(store)
+    #expect(await client.synchronize().error == nil)
+    try await client.write(
+      [
+        insert("site", ("id", "s1"), ("name", "one")),
+        insert("visit", ("id", "v1"), ("site_id", "s1")),
+      ], tag: "visit 17")
+    let queue = try await client.queue()
+    #expect(queue.map(\.tag) == ["visit 17", "visit 17"])
+    #expect(Set(queue.map(\.id)).count == 1)
+    #expect(await client.synchronize().uploaded == 1)
+    #expect(try await pair.serverStore.rows(of: "visit").count == 1)
+    await #expect(throws: SalvorError.self) {
+      try await client.write([
+        insert("site", ("id", "s2"), ("name", "two")), insert("visit", ("id", "v1"), ("site_id", "s2")),
+      ])
+    }
+    #expect(try await client.queue().isEmpty)
+    #expect(try await store.rows(of: "site") == (try await pair.serverStore.rows(of: "site")))
+    await client.close()
+  }
+
   @Test("rows made on both sides meet in one round trip each")
   func roundTrip() async throws {
     let pair = try await Pair()

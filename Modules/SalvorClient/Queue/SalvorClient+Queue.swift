@@ -14,6 +14,14 @@ extension SalvorClient {
     try await openStore().requests(in: [.refused, .blocked, .displaced, .kept], after: after, limit: limit)
   }
 
+  /// Writes an application's changes as one request (semantics 3): one transaction here, accepted or refused as a whole, in
+  /// one transaction of the server. With a SQLite library of its own, an application does the same between
+  /// `INSERT INTO salvor_request(tag) VALUES (…)` and `DELETE FROM salvor_request`. Throws what the database refuses;
+  /// nothing is written then.
+  public func write(_ changes: [ApplicationWrite], tag: String? = nil) async throws {
+    try await openStore().write([.beginRequest(tag: tag)] + changes + [.endRequest])
+  }
+
   /// Every change of one request, in any state. Empty: there is none of this ID.
   public func request(_ id: RequestID) async throws -> [QueuedRequest] { try await keeper().request(id) }
 
