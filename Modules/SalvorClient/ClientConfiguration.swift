@@ -19,7 +19,7 @@ extension SalvorClient {
     public var recovery: RecoveryConfiguration
     /// Deleting an entry of the error archive takes that one and what depends on it, instead of all (semantics 8).
     public var individualDeletion: Bool
-    /// Several requests on one row become one before they are sent (`RequestKeepingClientStore.optimiseQueue`).
+    /// Several requests on one row become one before they are sent (`ClientStore.optimiseQueue`).
     public var optimisesQueue: Bool
     public var clock: any Clock
     public var random: any RandomSource

@@ -1,11 +1,11 @@
 import SalvorModel
 
 /// What a person does with requests that are not settled: deletes, withdraws, sends again (semantics 8). Nothing here needs
-/// an upload. Contract: `ClientStoreContract.archiving`.
+/// an upload. A part of every `ClientStore`. Contract: `ClientStoreContract.archiving`.
 ///
 /// Removing a request is the move that a settled one makes: it leaves the queue, and the rows that it touched are made anew
 /// from base ⊕ the requests that remain.
-public protocol RequestKeepingClientStore: ClientStore {
+public protocol RequestKeeping: Sendable {
   /// What `remove` would answer; nothing is written.
   func plan(_ removal: RequestRemoval) async throws -> RemovalReport
 

@@ -23,23 +23,23 @@ extension SalvorClient {
   }
 
   /// Every change of one request, in any state. Empty: there is none of this ID.
-  public func request(_ id: RequestID) async throws -> [QueuedRequest] { try await keeper().request(id) }
+  public func request(_ id: RequestID) async throws -> [QueuedRequest] { try await openStore().request(id) }
 
   /// What deleting this entry of the archive means: a kept one goes alone; of the others, the whole archive, or with
   /// `individualDeletion` this one and what depends on it.
   public func deletion(of entry: RequestID) async throws -> RequestRemoval {
-    let isKept = try await keeper().request(entry).first?.state == .kept
+    let isKept = try await openStore().request(entry).first?.state == .kept
     if isKept { return .kept(entry) }
     return configuration.individualDeletion ? .entry(entry) : .archive(entry)
   }
 
   /// What `remove` would answer; nothing is written.
-  public func plan(_ removal: RequestRemoval) async throws -> RemovalReport { try await keeper().plan(removal) }
+  public func plan(_ removal: RequestRemoval) async throws -> RemovalReport { try await openStore().plan(removal) }
 
   /// Takes requests out of the queue or the archive, with everything that has to go with them. Throws `not-found` and
   /// `outcome-unknown`; nothing is changed then.
   @discardableResult
-  public func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await keeper().remove(removal) }
+  public func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await openStore().remove(removal) }
 
   /// Deletes an entry of the error archive (`deletion(of:)`).
   @discardableResult
@@ -51,11 +51,11 @@ extension SalvorClient {
 
   /// Makes failed requests wait again, under new IDs; nil: all of them.
   @discardableResult
-  public func retry(_ entries: Set<RequestID>? = nil) async throws -> RetryReport { try await keeper().retry(entries) }
+  public func retry(_ entries: Set<RequestID>? = nil) async throws -> RetryReport { try await openStore().retry(entries) }
 
   /// Does again what a kept entry did. Nil: the rows were so already. Throws `not-found` and `cannot-stand`.
   @discardableResult
-  public func reapply(_ kept: RequestID) async throws -> RequestID? { try await keeper().reapply(kept) }
+  public func reapply(_ kept: RequestID) async throws -> RequestID? { try await openStore().reapply(kept) }
 
   private func openStore() async throws -> any ClientStore {
     if !isOpen { try await open() }
@@ -66,21 +66,10 @@ extension SalvorClient {
   /// (`UploadStatus.stall`). Attempts within one synchronization count as one; a session of another process that is under
   /// way, or a call that was cancelled, says nothing of the upload.
   func noteUploadFailure(_ error: SalvorError) async throws {
-    guard error.code != .sessionInUse, error.code != .cancelled,
-      let store = configuration.store as? any RequestKeepingClientStore
-    else { return }
+    guard error.code != .sessionInUse, error.code != .cancelled else { return }
     let now = configuration.clock.now()
-    try await store.noteUploadFailure(
+    try await configuration.store.noteUploadFailure(
       UploadFailure(
         error: error.code.rawValue, time: now, nextAttempt: error.retryAfterMilliseconds.map { now + $0 }))
-  }
-
-  private func keeper() async throws -> any RequestKeepingClientStore {
-    guard let store = try await openStore() as? any RequestKeepingClientStore else {
-      throw SalvorError(
-        .usage,
-        "This storage module has no deletion, retry or withdrawal of requests. Name another under client.storage.")
-    }
-    return store
   }
 }

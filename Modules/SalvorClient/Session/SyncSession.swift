@@ -44,9 +44,7 @@ struct SyncSession {
   }
 
   private mutating func runSession(groups: Set<String>?) async throws {
-    if configuration.optimisesQueue, let keeper = store as? any RequestKeepingClientStore {
-      _ = try await keeper.optimiseQueue()
-    }
+    if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
     let session = try await store.beginSession(groups: groups)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }

@@ -1,17 +1,8 @@
 import SalvorModel
 import SalvorStorage
 
-/// The faults of the queue and the error archive. The store without one must be a `RequestKeepingClientStore`.
-extension BrokenClientStore: RequestKeepingClientStore {
-  private var keeping: any RequestKeepingClientStore {
-    get throws {
-      guard let store = base as? any RequestKeepingClientStore else {
-        throw SalvorError(.usage, "The store that is to be broken keeps no requests for people. Give one that does.")
-      }
-      return store
-    }
-  }
-
+/// The faults of the queue and the error archive.
+extension BrokenClientStore {
   private func falsified(_ removal: RequestRemoval) -> RequestRemoval {
     switch (fault, removal) {
     case (.empties, .entry(let id)): .archive(id)
@@ -36,12 +27,12 @@ extension BrokenClientStore: RequestKeepingClientStore {
   }
 
   public func plan(_ removal: RequestRemoval) async throws -> RemovalReport {
-    fault == .plansForReal ? try await remove(removal) : falsified(try await keeping.plan(falsified(removal)))
+    fault == .plansForReal ? try await remove(removal) : falsified(try await base.plan(falsified(removal)))
   }
 
   public func remove(_ removal: RequestRemoval) async throws -> RemovalReport {
     do {
-      return falsified(try await keeping.remove(falsified(removal)))
+      return falsified(try await base.remove(falsified(removal)))
     } catch let error as SalvorError
       where error.code == .outcomeUnknown && fault == .forcesRemovals
       || error.code == .notFound && fault == .removesUnknown
@@ -52,22 +43,22 @@ extension BrokenClientStore: RequestKeepingClientStore {
 
   public func retry(_ ids: Set<RequestID>?) async throws -> RetryReport {
     if fault == .retriesNothing { return RetryReport() }
-    return try await keeping.retry(fault == .retriesEverything ? nil : ids)
+    return try await base.retry(fault == .retriesEverything ? nil : ids)
   }
 
   public func reapply(_ kept: RequestID) async throws -> RequestID? {
-    guard fault == .reappliesNothing else { return try await keeping.reapply(kept) }
-    _ = try await keeping.remove(.kept(kept))
+    guard fault == .reappliesNothing else { return try await base.reapply(kept) }
+    _ = try await base.remove(.kept(kept))
     return nil
   }
 
-  public func optimiseQueue() async throws -> Int { try await keeping.optimiseQueue() }
+  public func optimiseQueue() async throws -> Int { try await base.optimiseQueue() }
 
   public func request(_ id: RequestID) async throws -> [QueuedRequest] {
-    try await keeping.request(id).map(blurred)
+    try await base.request(id).map(blurred)
   }
 
   public func noteUploadFailure(_ failure: UploadFailure) async throws {
-    if fault != .forgetsFailures { try await keeping.noteUploadFailure(failure) }
+    if fault != .forgetsFailures { try await base.noteUploadFailure(failure) }
   }
 }

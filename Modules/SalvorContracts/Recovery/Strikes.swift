@@ -134,6 +134,13 @@ actor StruckStore: RecoveringClientStore {
   func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest] {
     try await read().requests(in: states, after: after, limit: limit)
   }
+  func plan(_ removal: RequestRemoval) async throws -> RemovalReport { try await read().plan(removal) }
+  func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await write().remove(removal) }
+  func retry(_ ids: Set<RequestID>?) async throws -> RetryReport { try await write().retry(ids) }
+  func reapply(_ kept: RequestID) async throws -> RequestID? { try await write().reapply(kept) }
+  func optimiseQueue() async throws -> Int { try await write().optimiseQueue() }
+  func request(_ id: RequestID) async throws -> [QueuedRequest] { try await read().request(id) }
+  func noteUploadFailure(_ failure: UploadFailure) async throws { try await write().noteUploadFailure(failure) }
   func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
   func setDeviceSettings(_ settings: DeviceSettings) async throws { try await write().setDeviceSettings(settings) }
   func captured(after counter: Int64) async throws -> CapturedChanges { try await read().captured(after: counter) }

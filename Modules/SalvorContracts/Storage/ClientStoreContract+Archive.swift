@@ -3,7 +3,6 @@ import SalvorStorage
 
 /// What a person takes out of the queue and the error archive (semantics 8).
 extension ClientStoreContract {
-  /// Every store must be a `RequestKeepingClientStore`.
   public static let archiving: [Case] =
     fourRequests + families + chains + underWay + keptEntries + sendingAgain + reapplying + holding + optimising
     + listing
@@ -101,7 +100,7 @@ extension ClientStoreContract {
     rule: "RequestRemoval.swift, plan"
   ) { bench in
     let ids = try await four(&bench)
-    let store = try bench.keeper
+    let store = bench.store
     let whole = try await store.plan(.archive(nil))
     let one = try await store.plan(.entry(ids[1]))
     let waiting = try await store.plan(.withdraw(ids[3]))
@@ -181,7 +180,7 @@ extension ClientStoreContract {
         .insert("node", ["id": "c", "parent": "a"]), .insert("leaf", ["id": "l", "node": "b", "kept": "c"]))
       let ids = try await bench.queue(4)
       try await bench.upload { $0.values[0] == "a" ? .constraint : .blocked }
-      let store = try bench.keeper
+      let store = bench.store
       try expectEqual(try await store.plan(.entry(ids[0])).requests.map(\.id), ids, "what hangs on the top")
       try expectEqual(
         try await store.plan(.entry(ids[2])).requests.map(\.id), [ids[2], ids[3]], "what hangs on a side")
@@ -200,7 +199,7 @@ extension ClientStoreContract {
       try await bench.upload { _ in .constraint }
       try await bench.write(.update("note", ["n2"], ["body": "later"]))
       let group = try await bench.oldest(.refused, .displaced).id
-      let individually = try await bench.keeper.plan(.entry(group))
+      let individually = try await bench.store.plan(.entry(group))
       try expectEqual(
         individually.requests.map(\.changes.count), [3, 1], "the changes that would go in individual mode")
       let report = try await bench.remove(.archive(group))
@@ -258,11 +257,6 @@ extension ClientStoreContract {
 }
 
 extension ClientBench {
-  /// The store as one whose requests a person settles.
-  var keeper: any RequestKeepingClientStore {
-    get throws { try expectSome(store as? any RequestKeepingClientStore, "the store as a RequestKeepingClientStore") }
-  }
-
   /// The IDs of the archive's requests, in order; there must be so many.
   func archive(_ count: Int) async throws -> [RequestID] { try distinct(try await archived(), count, "the archive") }
 
@@ -281,7 +275,7 @@ extension ClientBench {
   }
 
   @discardableResult
-  func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await keeper.remove(removal) }
+  func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await store.remove(removal) }
 
   func status() async throws -> ClientStatus { try await store.status() }
 }

@@ -120,7 +120,7 @@ extension ClientStoreContract {
       try expectEqual(try await bench.oldest(.blocked).id, id, "what is held back")
       let refused = try await bench.oldest(.refused).id
       try expectEqual(
-        try await bench.keeper.plan(.entry(refused)).requests.map(\.id), [refused, id], "what hangs on it")
+        try await bench.store.plan(.entry(refused)).requests.map(\.id), [refused, id], "what hangs on it")
       _ = try await bench.retry([refused])
       try await bench.upload()
       try expectEqual(try await bench.upload().map(\.values), [["l", "b", .null]], "what is sent at last")

@@ -13,7 +13,7 @@ extension ClientStoreContract {
         .update("note", ["n1"], ["title": "b"]), .update("note", ["n2"], ["title": "y"]),
         .update("note", ["n1"], ["title": "c"]), .update("note", ["n1"], ["body": "text"]))
       let ids = try await bench.queue(4)
-      try expectEqual(try await bench.keeper.optimiseQueue(), 2, "how many requests there are less")
+      try expectEqual(try await bench.store.optimiseQueue(), 2, "how many requests there are less")
       try expectEqual(
         try await bench.queued().map(\.history), [[], [ids[0], ids[2], ids[3]]], "what they were made from")
       try await bench.expectRows("note", [["n1", "c", "text"], ["n2", "y", .null]])
@@ -27,7 +27,7 @@ extension ClientStoreContract {
     ) { bench in
       try await bench.write(
         .insert("note", ["id": "n1", "title": "a"]), .update("note", ["n1"], ["title": "b"]), .delete("note", ["n1"]))
-      try expectEqual(try await bench.keeper.optimiseQueue(), 3, "how many requests there are less")
+      try expectEqual(try await bench.store.optimiseQueue(), 3, "how many requests there are less")
       try expect(try await bench.begin().session.upload == nil, "nothing is to be sent")
       await bench.store.endSession()
     },
@@ -42,7 +42,7 @@ extension ClientStoreContract {
         .insert("note", ["id": "n2", "title": "a"]), .beginRequest(tag: nil), .update("note", ["n2"], ["title": "b"]),
         .insert("note", ["id": "n3", "title": "a"]), .endRequest, .update("note", ["n2"], ["title": "c"]))
       let ids = try await bench.queue(6)
-      try expectEqual(try await bench.keeper.optimiseQueue(), 0, "how many requests there are less")
+      try expectEqual(try await bench.store.optimiseQueue(), 0, "how many requests there are less")
       try expectEqual(try await bench.queue(6), ids, "the queue")
     },
     on(
@@ -52,13 +52,13 @@ extension ClientStoreContract {
       try await bench.write(
         .insert("node", ["id": "p"]), .insert("node", ["id": "c", "parent": "p"]),
         .update("node", ["p"], ["label": "x"]))
-      try expectEqual(try await bench.keeper.optimiseQueue(), 0, "with a child between")
+      try expectEqual(try await bench.store.optimiseQueue(), 0, "with a child between")
       let begun = try await bench.begin()
       try await bench.write(.update("node", ["c"], ["label": "y"]), .update("node", ["c"], ["label": "z"]))
-      try expectEqual(try await bench.keeper.optimiseQueue(), 0, "while an upload is under way")
+      try expectEqual(try await bench.store.optimiseQueue(), 0, "while an upload is under way")
       try await bench.settle(begun) { $0.operation == .update ? .constraint : nil }
       try await bench.write(.update("node", ["p"], ["label": "again"]))
-      try expectEqual(try await bench.keeper.optimiseQueue(), 1, "the two that wait on one row")
+      try expectEqual(try await bench.store.optimiseQueue(), 1, "the two that wait on one row")
       try expectEqual(try await bench.status().inError, 1, "the requests in error")
       try await bench.expectRows("node", [["c", "p", "z"], ["p", .null, "again"]])
     },

@@ -126,7 +126,7 @@ extension ClientStoreContract {
       try await bench.upload { _ in .constraint }
       try await bench.write(.insert("note", ["id": "n2", "title": "b"]))
       let refused = try await bench.oldest(.refused, .displaced).id, queued = try await bench.oldest(.queued, .sent).id
-      let store = try bench.keeper
+      let store = bench.store
       try await expectError(.notFound, "a queued request") { _ = try await store.retry([refused, queued]) }
       try expectEqual(try await bench.archived().map(\.id), [refused], "the archive")
       let again = try await bench.retry([refused]).requests.first?.outcome
@@ -156,10 +156,10 @@ extension ClientStoreContract {
       try expectEqual(all.map(\.attempts), [1, 0, 0, 0], "the attempts")
       try expectEqual(all.map { $0.lastAttempt != nil }, [true, false, false, false], "only what was tried has a time")
       for entry in all {
-        try expectEqual(try await bench.keeper.request(entry.id), [entry], "the request \(entry.id) by its ID")
+        try expectEqual(try await bench.store.request(entry.id), [entry], "the request \(entry.id) by its ID")
       }
       let unknown = RequestID(stamp: ids[0].stamp, counter: 1_000_000)
-      try expectEqual(try await bench.keeper.request(unknown), [], "a request that is not there")
+      try expectEqual(try await bench.store.request(unknown), [], "a request that is not there")
     },
     on(
       ContractSchemas.notes(), "entries of the archive say the server's row, as far as it is known", rule: "semantics 8"
@@ -181,7 +181,7 @@ extension ClientStoreContract {
       ContractSchemas.notes(), "an upload that makes no progress is named, with its attempts, until it is settled",
       rule: "UploadStatus.swift"
     ) { bench in
-      try await bench.keeper.noteUploadFailure(UploadFailure(error: "unreachable", time: 1))
+      try await bench.store.noteUploadFailure(UploadFailure(error: "unreachable", time: 1))
       try expect(try await bench.status().upload == nil, "no upload is under way")
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       let begun = try await bench.begin()
@@ -191,13 +191,13 @@ extension ClientStoreContract {
       try expectEqual(
         upload.stall(now: upload.since + UploadStatus.ageMaxMilliseconds), .unknownForLong, "whether it stalls later")
       let failure = UploadFailure(error: "unreachable", time: 42, nextAttempt: 99)
-      try await bench.keeper.noteUploadFailure(failure)
+      try await bench.store.noteUploadFailure(failure)
       try await bench.restart()
       var entry = try await bench.oldest(.queued, .sent)
       try expectEqual(
         [entry.attempts, entry.waitsFor == .answer ? 1 : 0], [1, 1], "attempts, and waiting for the answer")
       try expectEqual([entry.lastAttempt, entry.nextAttempt], [42, 99], "the last attempt and the next one")
-      for _ in 1..<UploadStatus.failuresMax { try await bench.keeper.noteUploadFailure(failure) }
+      for _ in 1..<UploadStatus.failuresMax { try await bench.store.noteUploadFailure(failure) }
       upload = try expectSome(try await bench.status().upload, "the upload")
       try expectEqual(upload.lastFailure, failure, "the last failure")
       try expectEqual(upload.stall(now: upload.since), .failedAttempts, "why it stalls")
@@ -216,5 +216,5 @@ extension ClientStoreContract {
 }
 
 extension ClientBench {
-  func retry(_ ids: Set<RequestID>?) async throws -> RetryReport { try await keeper.retry(ids) }
+  func retry(_ ids: Set<RequestID>?) async throws -> RetryReport { try await store.retry(ids) }
 }

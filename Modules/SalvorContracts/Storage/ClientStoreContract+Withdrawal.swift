@@ -11,7 +11,7 @@ extension ClientStoreContract {
         .insert("note", ["id": "n1", "title": "a"]), .update("note", ["n1"], ["title": "b"]), .delete("note", ["n1"]))
       let ids = try await bench.queue(3)
       try expectEqual(
-        try await bench.keeper.plan(.withdraw(ids[0])).requests.map(\.id), ids, "what the insert would take along")
+        try await bench.store.plan(.withdraw(ids[0])).requests.map(\.id), ids, "what the insert would take along")
       try await bench.remove(.withdraw(ids[2]))
       try await bench.expectRows("note", [["n1", "b", .null]])
       try await bench.remove(.withdraw(ids[1]))
@@ -106,7 +106,7 @@ extension ClientStoreContract {
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       let begun = try await bench.begin()
       let id = try expectSome(begun.changes.first?.id, "a change")
-      let store = try bench.keeper
+      let store = bench.store
       for attempt in 0..<2 {
         let error = try await expectError(.outcomeUnknown, "a withdrawal") { _ = try await store.remove(.withdraw(id)) }
         try expectEqual(error.context["request"], "\(id)", "the request that the error names")
@@ -148,7 +148,7 @@ extension ClientStoreContract {
       let begun = try await bench.begin()
       try await bench.download(full: ["seat"], rows: [("seat", [2, 7, 1])])
       let id = try await bench.oldest(.refused, .displaced).id
-      let store = try bench.keeper
+      let store = bench.store
       for removal in [RequestRemoval.archive(nil), .entry(id)] {
         try await expectError(.outcomeUnknown, "\(removal)") { _ = try await store.remove(removal) }
       }
@@ -167,7 +167,7 @@ extension ClientStoreContract {
       try await bench.write(.insert("note", ["id": "n3", "title": "c"]))
       let refused = try await bench.oldest(.refused, .displaced).id, queued = try await bench.oldest(.queued, .sent).id
       let unknown = RequestID(stamp: RequestStamp(from: SystemRandom()), counter: 7)
-      let store = try bench.keeper
+      let store = bench.store
       let removals: [RequestRemoval] = [
         .archive(unknown), .archive(queued), .entry(unknown), .entry(queued), .withdraw(unknown), .withdraw(refused),
         .kept(unknown), .kept(refused), .kept(queued),
@@ -200,7 +200,7 @@ extension ClientStoreContract {
       ContractSchemas.notes(), "kept entries go one by one or all, and by no other deletion", rule: "semantics 8"
     ) { bench in
       let ids = try await discarded(&bench)
-      let store = try bench.keeper
+      let store = bench.store
       try await expectError(.notFound, "a kept entry as one in error") { _ = try await store.remove(.entry(ids[0])) }
       try expectEqual(try await bench.remove(.archive(nil)), RemovalReport(), "what a whole deletion takes")
       let one = try await bench.remove(.kept(ids[1]))
@@ -220,7 +220,7 @@ extension ClientStoreContract {
     ) { bench in
       let ids = try await discarded(&bench)
       try await bench.download(rows: [("note", ["n1", "server", "server"])])
-      let store = try bench.keeper
+      let store = bench.store
       var made: [RequestID] = []
       for id in ids { made.append(try expectSome(try await store.reapply(id), "the new request")) }
       try await bench.expectRows("note", [["n1", "mine", "server"], ["n3", "c", .null]])
@@ -241,7 +241,7 @@ extension ClientStoreContract {
       let ids = try await discarded(&bench)
       try await bench.download(
         rows: [("note", ["n1", "mine", .null]), ("note", ["n3", "c", .null])], departed: [("note", .deleted, ["n2"])])
-      let store = try bench.keeper
+      let store = bench.store
       for id in ids { try expectEqual(try await store.reapply(id), nil, "the new request") }
       let status = try await bench.status()
       try expectEqual([status.queued, status.kept], [0, 0], "queued and kept")
@@ -252,7 +252,7 @@ extension ClientStoreContract {
     ) { bench in
       let ids = try await discarded(&bench)
       try await bench.download(rows: [("note", ["n9", "c", .null])], departed: [("note", .deleted, ["n1"])])
-      let store = try bench.keeper
+      let store = bench.store
       try await expectError(.cannotStand, "an update of a row that is gone") { _ = try await store.reapply(ids[0]) }
       try await expectError(.cannotStand, "a unique value that is taken") { _ = try await store.reapply(ids[2]) }
       try expectEqual(try await bench.archived().map(\.id), ids, "the archive")

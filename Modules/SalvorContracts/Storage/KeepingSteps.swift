@@ -47,31 +47,29 @@ enum KeepingStep: Sendable, CustomStringConvertible {
 extension StoreComparison {
   /// What stores must agree on: what went, why, and what became of the rest.
   static func perform(_ step: KeepingStep, _ store: any ClientStore) async throws -> Outcome {
-    let keeper = try expectSome(
-      store as? any RequestKeepingClientStore, "the store as one whose requests a person settles")
     let archive: Set<RequestState> = [.refused, .blocked, .displaced]
     do {
       switch step {
       case .deleteArchive(let place):
-        return try await remove(.archive(try await pick(place, archive, store)), keeper)
+        return try await remove(.archive(try await pick(place, archive, store)), store)
       case .deleteEntry(let place):
         guard let id = try await pick(place, archive, store) else { break }
-        return try await remove(.entry(id), keeper)
+        return try await remove(.entry(id), store)
       case .withdraw(let place):
         guard let id = try await pick(place, [.queued, .sent, .unknownOutcome], store) else { break }
-        return try await remove(.withdraw(id), keeper)
+        return try await remove(.withdraw(id), store)
       case .deleteKept(let place):
         guard let id = try await pick(place, [.kept], store) else { break }
-        return try await remove(.kept(id), keeper)
-      case .deleteAllKept: return try await remove(.allKept, keeper)
+        return try await remove(.kept(id), store)
+      case .deleteAllKept: return try await remove(.allKept, store)
       case .retry(let place):
         guard let id = try await pick(place, archive, store) else { break }
-        return outcome(try await keeper.retry([id]))
-      case .retryAll: return outcome(try await keeper.retry(nil))
+        return outcome(try await store.retry([id]))
+      case .retryAll: return outcome(try await store.retry(nil))
       case .reapply(let place):
         guard let id = try await pick(place, [.kept], store) else { break }
-        return Outcome(summary: try await keeper.reapply(id) == nil ? "nothing to send" : "reapplied")
-      case .optimise: return Outcome(summary: "\(try await keeper.optimiseQueue()) less")
+        return Outcome(summary: try await store.reapply(id) == nil ? "nothing to send" : "reapplied")
+      case .optimise: return Outcome(summary: "\(try await store.optimiseQueue()) less")
       }
       return Outcome(summary: "there is none")
     } catch let error as SalvorError {
@@ -89,10 +87,10 @@ extension StoreComparison {
   }
 
   private static func remove(
-    _ removal: RequestRemoval, _ keeper: any RequestKeepingClientStore
+    _ removal: RequestRemoval, _ store: any ClientStore
   ) async throws -> Outcome {
-    let planned = try await keeper.plan(removal)
-    let report = try await keeper.remove(removal)
+    let planned = try await store.plan(removal)
+    let report = try await store.remove(removal)
     try expectEqual(report, planned, "the removal after its plan")
     let gone = report.requests.map { request in
       "\(request.cause.name) "

@@ -15,7 +15,7 @@ extension ClientContent {
     }
   }
 
-  private mutating func change(for change: RowChange) -> Change? {
+  mutating func change(for change: RowChange) -> Change? {
     guard let table = schema.table(change.name.table), table.maintained != .client else { return nil }
     let operation: SalvorModel.Operation
     var columns: [ChangedColumn]

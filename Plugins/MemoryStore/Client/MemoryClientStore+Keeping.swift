@@ -1,7 +1,7 @@
 import SalvorModel
 import SalvorStorage
 
-extension MemoryClientStore: RequestKeepingClientStore {
+extension MemoryClientStore {
   public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
     var state = try read()
     return try state.remove(removal, try constraints(state), now: clock.now())

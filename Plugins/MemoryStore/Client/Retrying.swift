@@ -93,7 +93,7 @@ extension ClientContent {
       for change in members.flatMap(\.changes) where change.row == row {
         after = change.applied(to: after, of: table)
       }
-      changes += joined(row, table, before[row], after)
+      if let change = change(for: RowChange(name: row, before: before[row], after: after)) { changes.append(change) }
     }
     guard !changes.isEmpty else { return nil }
     var request = Request(stamp: stamp, changes: changes, tag: members.compactMap(\.tag).first)
@@ -105,33 +105,6 @@ extension ClientContent {
     // What depended on a member, and would now be sent before it.
     block(waiting.subtracting(waitingDependents(of: [request.id])), by: request.id)
     return request.id
-  }
-
-  private mutating func joined(_ row: RowName, _ table: Table, _ before: Row?, _ after: Row?) -> [Change] {
-    var columns: [ChangedColumn] = []
-    let operation: SalvorModel.Operation
-    let names = table.travelling.map(\.name)
-    switch (before, after) {
-    case (nil, nil): return []
-    case (nil, let after?):
-      operation = .insert
-      columns = names.map { ChangedColumn(name: $0, old: .null, new: table.value($0, of: after)) }
-    case (let before?, nil):
-      operation = .delete
-      columns = names.map { ChangedColumn(name: $0, old: table.value($0, of: before), new: .null) }
-    case (let before?, let after?):
-      operation = .update
-      columns = table.changedColumns(before, after).map {
-        ChangedColumn(name: $0, old: table.value($0, of: before), new: table.value($0, of: after))
-      }
-      if columns.isEmpty { return [] }
-    }
-    counter += 1
-    return [
-      Change(
-        counter: counter, made: groups[table.group]?.cursor?.number ?? 0, row: row, operation: operation,
-        columns: columns)
-    ]
   }
 
   /// Does again what a kept entry did, as a new request on the rows as they are now.

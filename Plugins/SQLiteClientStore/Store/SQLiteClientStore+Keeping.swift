@@ -3,7 +3,7 @@ import SalvorModel
 import SalvorStorage
 
 /// What a person does with requests that are not settled (semantics 8).
-extension SQLiteClientStore: RequestKeepingClientStore {
+extension SQLiteClientStore {
   public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
     // What is rolled back would be read anew by the removal.
