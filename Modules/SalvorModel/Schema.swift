@@ -135,6 +135,10 @@ public struct Reference: Sendable, Hashable {
 public enum ScopeSource: Sendable, Hashable {
   case principal
   case parameter(String)
+  /// A fixed value, the same for everyone.
+  case value(Value)
+  /// The values that `column` has in the rows of `table` that are themselves in the reader's scope.
+  case via(table: String, column: String)
 }
 
 public struct ScopeColumn: Sendable, Hashable {
@@ -172,7 +176,10 @@ public struct Table: Sendable, Hashable {
   public var primaryKey: [String]
   public var columns: [Column]
   public var references: [Reference]
+  /// All of it must hold.
   public var scope: [ScopeColumn]
+  /// Where there are any, one of them must hold, too, and within it all.
+  public var scopeAlternatives: [[ScopeColumn]]
   public var unique: [[String]]
   public var check: [String]
   /// The name of the conflict policy, a module of the server's (semantics 7).
@@ -188,7 +195,8 @@ public struct Table: Sendable, Hashable {
   public init(
     _ name: String, maintained: Maintained = .dual, group: String = Schema.defaultGroup,
     download: DownloadMode = .cursor, primaryKey: [String], columns: [Column], references: [Reference] = [],
-    scope: [ScopeColumn] = [], unique: [[String]] = [], check: [String] = [],
+    scope: [ScopeColumn] = [], scopeAlternatives: [[ScopeColumn]] = [], unique: [[String]] = [],
+    check: [String] = [],
     conflicts: String = Table.defaultConflicts, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
     handover: Bool = false, applicationTriggers: Bool = true
   ) {
@@ -200,6 +208,7 @@ public struct Table: Sendable, Hashable {
     self.columns = columns
     self.references = references
     self.scope = scope
+    self.scopeAlternatives = scopeAlternatives
     self.unique = unique
     self.check = check
     self.conflicts = conflicts
@@ -219,6 +228,17 @@ public struct Table: Sendable, Hashable {
   /// The columns that travel, in the order of `columns`: all but the flag columns. The key is among them.
   public var travelling: [Column] {
     columns.filter { $0.name != flags.dirty && $0.name != flags.deleted }
+  }
+
+  /// The columns of its own that decide its scope, whatever the alternative.
+  public var scopeColumns: [ScopeColumn] { scope + scopeAlternatives.flatMap(\.self) }
+
+  /// The tables that its scope asks for, and by which of its columns.
+  public var scopeSources: [(column: String, table: String)] {
+    references.filter(\.inheritsScope).map { ($0.column, $0.table) }
+      + scopeColumns.compactMap { scope in
+        if case .via(let table, _) = scope.source { (scope.column, table) } else { nil }
+      }
   }
 
   public var sameKey: SameKey {

@@ -1,34 +1,102 @@
 import SalvorModel
 import SalvorWire
 
-/// One condition of a table's scope: the row reached by `steps` (none: the row itself) has in `column` a value that
-/// `source` allows. All conditions of a table must hold (semantics 7).
-public struct ScopeCondition: Sendable, Hashable {
-  /// References followed from the table, in order; each names the column and the parent table.
-  public var steps: [Reference]
-  public var column: String
-  public var source: ScopeSource
-  public init(steps: [Reference], column: String, source: ScopeSource) {
-    self.steps = steps
-    self.column = column
-    self.source = source
+/// One of the ways by which a row may be in scope: all of it must hold (semantics 7).
+public struct ScopeAlternative: Sendable, Hashable {
+  /// Of the row itself, with a principal's, a parameter's or a fixed value; never `via`.
+  public var conditions: [ScopeColumn]
+  /// Rows of other tables that must be in scope with it.
+  public var joins: [ScopeJoin]
+
+  public init(conditions: [ScopeColumn] = [], joins: [ScopeJoin] = []) {
+    self.conditions = conditions
+    self.joins = joins
+  }
+
+  var isEmpty: Bool { conditions.isEmpty && joins.isEmpty }
+
+  /// What the reader's own values are compared with, in a fixed order: the row's columns, then those of its joins. Fixed
+  /// values are none of it.
+  public var dimensions: [ScopeSource] {
+    conditions.map(\.source).filter { !$0.isFixed } + joins.flatMap(\.scope.dimensions)
+  }
+
+  /// Nothing of it asks for a row or for a fixed value: a reader without limits sees every row by it.
+  public var isOptional: Bool {
+    conditions.allSatisfy { !$0.source.isFixed } && joins.allSatisfy { $0.reference != nil && $0.scope.isOptional }
+  }
+
+  /// Whether every row is in scope by it.
+  ///
+  /// - Parameter allowed: the values that a source allows the reader; nil: any.
+  public func isFree(_ allowed: (ScopeSource) -> [Value]?) -> Bool {
+    conditions.allSatisfy { allowed($0.source) == nil } && joins.allSatisfy { $0.isFree(allowed) }
+  }
+
+  /// Only columns of the row and of its parents: as scopes were before there were others.
+  fileprivate var isPlain: Bool {
+    conditions.allSatisfy { !$0.source.isFixed } && joins.allSatisfy { $0.reference != nil && $0.scope.isPlain }
   }
 }
 
-extension Schema {
-  /// The conditions of a table's own scope columns and of every scope it inherits, in a fixed order. Empty: everyone's.
-  public func scopeConditions(of table: Table) -> [ScopeCondition] {
-    conditions(of: table, steps: [])
-  }
+/// The rows of `table` that have in `target` what the row has in `column`, and are in scope by `scope`. By a reference it
+/// is the parent, and there is one; else there may be many, and any of them will do.
+public struct ScopeJoin: Sendable, Hashable {
+  public var column: String
+  public var table: String
+  public var target: String
+  /// Nil: many rows may be joined.
+  public var reference: Reference?
+  /// Which of the alternatives of `table` (`Schema.scopeAlternatives`) is `scope`.
+  public var place: Int
+  public var scope: ScopeAlternative
 
-  private func conditions(of table: Table, steps: [Reference]) -> [ScopeCondition] {
-    guard steps.count <= tables.count else { return [] }
-    var out = table.scope.map { ScopeCondition(steps: steps, column: $0.column, source: $0.source) }
-    for reference in table.references where reference.inheritsScope {
-      guard let parent = self.table(reference.table) else { continue }
-      out += conditions(of: parent, steps: steps + [reference])
+  /// It says nothing about a parent; where many rows may be joined there must be one, whoever reads.
+  public func isFree(_ allowed: (ScopeSource) -> [Value]?) -> Bool { reference != nil && scope.isFree(allowed) }
+}
+
+extension ScopeSource {
+  /// The same for everyone.
+  public var isFixed: Bool { if case .value = self { true } else { false } }
+}
+
+extension Schema {
+  /// The ways by which a row of the table may be in scope, in a fixed order: its own scope columns and every scope that it
+  /// inherits. Empty: everyone's.
+  public func scopeAlternatives(of table: Table) -> [ScopeAlternative] { alternatives(of: table, on: []) }
+
+  /// - Parameter path: tables whose scope asks for this one's. A circle is refused where a schema is read and opened.
+  private func alternatives(of table: Table, on path: [String]) -> [ScopeAlternative] {
+    let path = path + [table.name]
+    let own =
+      table.scopeAlternatives.isEmpty ? [table.scope] : table.scopeAlternatives.map { table.scope + $0 }
+    var out: [ScopeAlternative] = []
+    for columns in own {
+      var built = [ScopeAlternative()]
+      for column in columns {
+        if case .via(let name, let target) = column.source {
+          guard !path.contains(name), let joined = self.table(name) else { continue }
+          let found = alternatives(of: joined, on: path)
+          let join = ScopeJoin(
+            column: column.column, table: name, target: target, place: 0, scope: ScopeAlternative())
+          built = join.added(to: built, found.isEmpty ? [ScopeAlternative()] : found)
+        } else {
+          for place in built.indices { built[place].conditions.append(column) }
+        }
+      }
+      for reference in table.references where reference.inheritsScope {
+        guard !path.contains(reference.table), let parent = self.table(reference.table),
+          let key = parent.primaryKey.first
+        else { continue }
+        let found = alternatives(of: parent, on: path)
+        let join = ScopeJoin(
+          column: reference.column, table: parent.name, target: key, reference: reference, place: 0,
+          scope: ScopeAlternative())
+        if !found.isEmpty { built = join.added(to: built, found) }
+      }
+      out += built
     }
-    return out
+    return out.contains(where: \.isEmpty) ? [] : out
   }
 
   /// The groups that must be synchronized with `names`: their rows reference rows of them.
@@ -48,33 +116,83 @@ extension Schema {
   }
 }
 
+extension ScopeJoin {
+  /// Each of `built` with this join by each of the joined table's alternatives.
+  fileprivate func added(to built: [ScopeAlternative], _ found: [ScopeAlternative]) -> [ScopeAlternative] {
+    built.flatMap { base in
+      found.enumerated().map { place, scope in
+        var join = self
+        join.place = place
+        join.scope = scope
+        var alternative = base
+        alternative.joins.append(join)
+        return alternative
+      }
+    }
+  }
+}
+
 extension Principal {
-  /// The values that `source` allows this principal; nil: any.
+  /// The values that `source` allows this principal; nil: any. `via` is a join, never a value.
   public func allowedValues(_ source: ScopeSource) -> [Value]? {
     switch source {
     case .principal: [.text(name)]
     case .parameter(let parameter): parameters[parameter]
+    case .value(let value): [value]
+    case .via: []
     }
   }
 
-  /// Names the scope that this principal has in `table`'s conditions: two principals or times with the same digest see
-  /// the same rows of the same database.
-  public func scopeDigest(of conditions: [ScopeCondition]) -> String {
+  /// Names the scope that this principal has in tables, each with its alternatives: two principals or times with the same
+  /// digest see the same rows of the same database.
+  public func scopeDigest(of tables: [[ScopeAlternative]]) -> String {
     var writer = PayloadWriter()
-    for condition in conditions {
-      for step in condition.steps { writer.text(step.column) }
-      writer.text(condition.column)
-      if let values = allowedValues(condition.source) {
-        let texts = values.map { value in
-          var one = PayloadWriter()
-          one.value(value)
-          return String(decoding: one.bytes, as: UTF8.self)
-        }
-        for text in texts.sorted() { writer.text(text) }
-      } else {
-        writer.null()
+    for alternatives in tables {
+      if alternatives.count == 1, alternatives[0].isPlain {
+        writePlain(alternatives[0], after: [], &writer)
+      } else if !alternatives.isEmpty {
+        writer.integer(Int64(alternatives.count))
+        for alternative in alternatives { write(alternative, &writer) }
       }
     }
     return digest(writer.bytes)
+  }
+
+  /// As it was written before there were alternatives: a cursor outlives an update of the server.
+  private func writePlain(_ scope: ScopeAlternative, after steps: [String], _ writer: inout PayloadWriter) {
+    for condition in scope.conditions {
+      for step in steps { writer.text(step) }
+      writer.text(condition.column)
+      write(allowedValues(condition.source), &writer)
+    }
+    for join in scope.joins { writePlain(join.scope, after: steps + [join.column], &writer) }
+  }
+
+  private func write(_ scope: ScopeAlternative, _ writer: inout PayloadWriter) {
+    writer.integer(Int64(scope.conditions.count))
+    for condition in scope.conditions {
+      writer.text(condition.column)
+      writer.integer(condition.source.isFixed ? 1 : 0)
+      write(allowedValues(condition.source), &writer)
+    }
+    writer.integer(Int64(scope.joins.count))
+    for join in scope.joins {
+      for name in [join.column, join.table, join.target] { writer.text(name) }
+      writer.integer(join.reference == nil ? 1 : 0)
+      write(join.scope, &writer)
+    }
+  }
+
+  private func write(_ values: [Value]?, _ writer: inout PayloadWriter) {
+    guard let values else {
+      writer.null()
+      return
+    }
+    let texts = values.map { value in
+      var one = PayloadWriter()
+      one.value(value)
+      return String(decoding: one.bytes, as: UTF8.self)
+    }
+    for text in texts.sorted() { writer.text(text) }
   }
 }

@@ -18,15 +18,8 @@ public enum TableDefinition {
     }
     func list(_ items: [JSONValue]) -> JSONValue? { items.isEmpty ? nil : .array(items) }
     add("references", list(table.references.map(json)))
-    add(
-      "scope",
-      list(
-        table.scope.map { scope in
-          switch scope.source {
-          case .principal: ["column": .string(scope.column), "principal": true]
-          case .parameter(let name): ["column": .string(scope.column), "parameter": .string(name)]
-          }
-        }))
+    add("scope", list(table.scope.map(json)))
+    add("scopeAlternatives", list(table.scopeAlternatives.map { .array($0.map(json)) }))
     add("unique", list(table.unique.map { .array($0.map(JSONValue.string)) }))
     add("check", list(table.check.map(JSONValue.string)))
     add("conflicts", .string(table.conflicts))
@@ -57,6 +50,37 @@ public enum TableDefinition {
     return .object(members)
   }
 
+  private static func json(_ scope: ScopeColumn) -> JSONValue {
+    let source: JSONValue.Member =
+      switch scope.source {
+      case .principal: .init("principal", true)
+      case .parameter(let name): .init("parameter", .string(name))
+      case .value(let value): .init("value", JSONValue(value))
+      case .via(let table, let column): .init("via", .array([.string(table), .string(column)]))
+      }
+    return .object([.init("column", .string(scope.column)), source])
+  }
+
+  private static func scopeColumns(_ entries: [JSONValue]) throws(SalvorError) -> [ScopeColumn] {
+    var out: [ScopeColumn] = []
+    for entry in entries {
+      let source: ScopeSource
+      if let name = try entry.optionalString("parameter") {
+        source = .parameter(name)
+      } else if let text = entry["value"] {
+        guard let value = text.rowValue else { throw unknown("value") }
+        source = .value(value)
+      } else if let via = try entry.optionalArray("via") {
+        guard via.count == 2, let table = via[0].string, let column = via[1].string else { throw unknown("via") }
+        source = .via(table: table, column: column)
+      } else {
+        source = .principal
+      }
+      out.append(ScopeColumn(column: try entry.string("column"), source: source))
+    }
+    return out
+  }
+
   public static func table(_ json: JSONValue) throws(SalvorError) -> Table {
     var columns: [Column] = []
     for column in try json.array("columns") {
@@ -79,18 +103,17 @@ public enum TableDefinition {
           onDelete: reference["onDelete"] == nil ? .noAction : try raw(reference, "onDelete"),
           soft: reference["soft"]?.bool ?? false))
     }
-    var scope: [ScopeColumn] = []
-    for entry in try json.optionalArray("scope") ?? [] {
-      let parameter = try entry.optionalString("parameter")
-      scope.append(
-        ScopeColumn(column: try entry.string("column"), source: parameter.map(ScopeSource.parameter) ?? .principal))
+    var alternatives: [[ScopeColumn]] = []
+    for entry in try json.optionalArray("scopeAlternatives") ?? [] {
+      alternatives.append(try scopeColumns(entry.array ?? []))
     }
     var unique: [[String]] = []
     for entry in try json.optionalArray("unique") ?? [] { unique.append(try strings(entry)) }
     return Table(
       try json.string("name"), maintained: try raw(json, "maintained"), group: try json.string("group"),
       download: try raw(json, "download"), primaryKey: try strings(json["primaryKey"] ?? .null), columns: columns,
-      references: references, scope: scope, unique: unique, check: try strings(json["check"] ?? []),
+      references: references, scope: try scopeColumns(json.optionalArray("scope") ?? []),
+      scopeAlternatives: alternatives, unique: unique, check: try strings(json["check"] ?? []),
       conflicts: try json.string("conflicts"),
       flags: FlagColumns(dirty: try json.optionalString("dirtyFlag"), deleted: try json.optionalString("deletedFlag")),
       sameKey: json["sameKey"] == nil ? nil : try raw(json, "sameKey"), handover: json["handover"]?.bool ?? false,

@@ -450,7 +450,10 @@ struct SchemaDecoderTests {
     #expect(render(result.diagnostics) == "")
     let schema = try #require(result.schema)
     let visit = try #require(schema.table("visit"))
-    #expect(schema.scopeConditions(of: visit).map(\.column) == ["by", "id", "id"])
+    let scope = try #require(schema.scopeAlternatives(of: visit).first)
+    #expect(schema.scopeAlternatives(of: visit).count == 1)
+    #expect(scope.conditions.map(\.column) == ["by"])
+    #expect(scope.dimensions == [.principal, .parameter("region"), .principal])
   }
 
   @Test("a circle of inherited scopes is named once")

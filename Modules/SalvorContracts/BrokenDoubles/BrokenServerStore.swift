@@ -150,7 +150,7 @@ public actor BrokenServerStore: ServerStore {
   /// Every key that there is, as if it had left.
   private func keysOutside(_ request: PageRequest) async throws -> [UInt8] {
     var writer = DownloadChunkWriter()
-    for table in schema.synchronized where !schema.scopeConditions(of: table).isEmpty {
+    for table in schema.synchronized where !schema.scopeAlternatives(of: table).isEmpty {
       for row in try await base.rows(of: table.name) {
         writer.table(table.name, columns: table.travelling.map(\.name))
         writer.beginKey(.left, version: 1)

@@ -80,6 +80,56 @@ enum ContractSchemas {
       scope: [ScopeColumn(column: "owner", source: .principal)])
   ])
 
+  /// Rows that are seen by any of several ways, through the rows of a join table and what hangs on them. With `regions`
+  /// one of the ways is a parameter.
+  static func members(handover: Bool = false, regions: Bool = false) -> Schema {
+    let principal = ScopeColumn(column: "person", source: .principal)
+    let open = ScopeColumn(column: "open", source: .value(1))
+    let byMember = ScopeColumn(column: "id", source: .via(table: "member", column: "project_id"))
+    let region = ScopeColumn(column: "region", source: .parameter("region"))
+    let byTask = ScopeColumn(column: "id", source: .via(table: "task", column: "form_id"))
+    return Schema(
+      parameters: regions ? [Schema.Parameter(name: "region", type: .text)] : [],
+      groups: [Schema.Group(name: "people"), Schema.Group(name: "work")],
+      tables: [
+        Table(
+          "member", group: "people", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("project_id", .text, nullable: true), Column("person", .text),
+            Column("active", .boolean, defaultValue: 1),
+          ], scope: [principal, ScopeColumn(column: "active", source: .value(1))], handover: handover),
+        Table(
+          "project", group: "work", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("open", .boolean, defaultValue: 0), Column("region", .text, nullable: true),
+          ], scopeAlternatives: [[open], [byMember]] + (regions ? [[region]] : []), handover: handover),
+        Table(
+          "form", group: "work", primaryKey: ["id"],
+          columns: [Column("id", .text), Column("open", .boolean, defaultValue: 0)],
+          scopeAlternatives: [[open], [byTask]], handover: handover),
+        Table(
+          "task", group: "work", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("project_id", .text), Column("form_id", .text, nullable: true),
+            Column("label", .text, nullable: true),
+          ],
+          references: [
+            Reference(column: "project_id", table: "project", inheritsScope: true, onDelete: .cascade),
+            Reference(column: "form_id", table: "form", soft: true),
+          ], handover: handover),
+        Table(
+          "answer", group: "work", primaryKey: ["task_id", "line"],
+          columns: [
+            Column("task_id", .text), Column("line", .integer), Column("form_id", .text),
+            Column("text", .text, nullable: true),
+          ],
+          references: [
+            Reference(column: "task_id", table: "task", inheritsScope: true, onDelete: .cascade),
+            Reference(column: "form_id", table: "form", inheritsScope: true, onDelete: .cascade),
+          ]),
+      ])
+  }
+
   /// A reference to the same table, one that clears, and one that refuses.
   static let tree = Schema(tables: [
     Table(

@@ -233,23 +233,19 @@ struct PairBench: Sendable {
   }
 
   /// The server's rows of a table that a principal may read.
-  private func scoped(_ table: Table, _ principal: Principal) async throws -> [Row] {
+  func scoped(_ table: Table, _ principal: Principal) async throws -> [Row] {
     var tables: [String: [Row]] = [:]
     for table in schema.synchronized { tables[table.name] = try await server.store.rows(of: table.name) }
-    return (tables[table.name] ?? []).filter { row in
-      schema.scopeConditions(of: table).allSatisfy { condition in
-        guard let allowed = principal.allowedValues(condition.source) else { return true }
-        var table = table
-        var row = row
-        for step in condition.steps {
-          guard let parent = schema.table(step.table), let place = table.columnIndex(step.column),
-            let found = tables[parent.name]?.first(where: { parent.key(of: $0) == [row[place]] })
-          else { return false }
-          table = parent
-          row = found
-        }
-        return table.columnIndex(condition.column).map { allowed.contains(row[$0]) } ?? false
-      }
-    }
+    let search = ScopeSearch(
+      allowed: principal.allowedValues,
+      value: { column, row, name in
+        schema.table(name).flatMap { table in table.columnIndex(column).map { row[$0] } } ?? .null
+      },
+      rows: { join, value in
+        guard let place = schema.table(join.table)?.columnIndex(join.target) else { return [] }
+        return (tables[join.table] ?? []).filter { $0[place] == value }
+      })
+    let alternatives = schema.scopeAlternatives(of: table)
+    return (tables[table.name] ?? []).filter { search.finding($0, of: table.name, by: alternatives) == .inside }
   }
 }

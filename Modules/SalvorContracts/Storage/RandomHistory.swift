@@ -122,7 +122,7 @@ struct RandomHistory: Sendable {
       }
     }
     if column.nullable && random.chance(20) { return .null }
-    if table.scope.contains(where: { $0.column == column.name && $0.source != .principal }) {
+    if table.scopeColumns.contains(where: { $0.column == column.name && $0.source.isParameter }) {
       return random.pick(["EU", "US"])
     }
     switch column.type {
@@ -133,4 +133,8 @@ struct RandomHistory: Sendable {
     case .blob: return .blob([UInt8(random.below(3))])
     }
   }
+}
+
+extension ScopeSource {
+  fileprivate var isParameter: Bool { if case .parameter = self { true } else { false } }
 }

@@ -13,17 +13,28 @@ public struct StoreComparison: Sendable {
   public var specification: StorePairSubject
   /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
   public var isAboutConflicts: Bool
+  /// Scopes over join tables, by several ways; and no device may be told a key that it could never see.
+  public var isAboutMembership: Bool
 
-  public init(subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false) {
+  public init(
+    subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false,
+    isAboutMembership: Bool = false
+  ) {
     self.subject = subject
     self.specification = specification
     self.isAboutConflicts = isAboutConflicts
+    self.isAboutMembership = isAboutMembership
+  }
+
+  private var chosenSettings: [Setting] {
+    if isAboutMembership { return Self.membershipSettings }
+    return isAboutConflicts ? Self.conflictSettings : Self.settings
   }
 
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let settings = isAboutConflicts ? Self.conflictSettings : Self.settings
+    let settings = chosenSettings
     let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
@@ -58,6 +69,7 @@ public struct StoreComparison: Sendable {
         if seed % 2 == 0 { break }
       }
     }
+    var witness = KeyWitness(clients: wanted.clients.count)
     for number in 1...steps {
       let bench = wanted
       let step = try await history.step { client in
@@ -78,6 +90,10 @@ public struct StoreComparison: Sendable {
         trace("   specification: \(wantedResult.trace)\n   subject: \(foundResult.trace)")
         try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         try await Self.compare(found, wanted)
+        if isAboutMembership {
+          try await witness.look(at: found)
+          if case .sync(let client, _, _) = step { try witness.expectKnown(foundResult.told, by: client) }
+        }
       } catch {
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
       }
@@ -103,6 +119,8 @@ public struct StoreComparison: Sendable {
     var summary: String
     /// What else went to and fro, for a person.
     var detail = ""
+    /// The keys that a device was told are gone.
+    var told: [RowKey] = []
     var trace: String { detail.isEmpty ? summary : "\(summary); \(detail)" }
   }
 
@@ -129,7 +147,8 @@ public struct StoreComparison: Sendable {
       return Outcome(
         summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
           + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
-        detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)")
+        detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)",
+        told: outcome.items.filter { $0.departure != nil }.map { RowKey(table: $0.table, key: $0.values) })
     case .keeping(let client, let step): return try await perform(step, bench.clients[client].store)
     case .resolve(let choice, let keep):
       let open = try await conflicts(bench.server.store).filter { $0.isOpen }

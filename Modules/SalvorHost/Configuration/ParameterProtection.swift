@@ -12,7 +12,7 @@ extension HostConfiguration {
     guard let server else { return [] }
     let scopes = schema.parameters.compactMap { parameter -> (parameter: String, tables: [String])? in
       let tables = schema.tables.filter { table in
-        table.scope.contains { if case .parameter(parameter.name) = $0.source { true } else { false } }
+        table.scopeColumns.contains { if case .parameter(parameter.name) = $0.source { true } else { false } }
       }
       return tables.isEmpty ? nil : (parameter.name, tables.map(\.name))
     }

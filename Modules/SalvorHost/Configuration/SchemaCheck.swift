@@ -70,7 +70,7 @@ struct SchemaCheck {
       if parameter.name.contains("=") {
         report(keys, "has = in its name; subscriptions give values as NAME=VALUE")
       }
-      let isUsed = schema.tables.contains { $0.scope.contains { $0.source == .parameter(parameter.name) } }
+      let isUsed = schema.tables.contains { $0.scopeColumns.contains { $0.source == .parameter(parameter.name) } }
       if !isUsed { warn(keys, "is used by no scope") }
     }
   }

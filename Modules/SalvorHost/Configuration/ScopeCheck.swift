@@ -103,31 +103,72 @@ extension SchemaCheck {
     if source.value(place(table, "scope"))?.content == .object([]) {
       report(place(table, "scope"), "names no column; without a scope the rows are everyone's")
     }
-    for scope in table.scope {
-      let keys = place(table, "scope", scope.column)
+    for scope in table.scopeColumns {
+      let keys = place(of: scope, in: table)
       guard let column = column(scope.column, of: table, namedAt: keys) else { continue }
       if isFlag(column.name, of: table) { report(keys, "is a flag column, which never travels") }
       switch scope.source {
       case .principal:
         if column.type != .text { report(keys, "is compared with the principal, which is text, but is \(column.type)") }
-      case .parameter(let name):
-        guard let parameter = schema.parameters.first(where: { $0.name == name }) else {
-          if source.has(["parameters", name]) { continue }
-          let names = schema.parameters.map(\.name)
-          report(
-            keys,
-            "names the parameter \"\(name)\"; declared under parameters: \(list(names))\(suggestion(name, among: names))"
-          )
-          continue
+      case .parameter(let name): checkParameter(keys, column, name)
+      case .value(let value):
+        if !column.type.stores(value) {
+          report(keys, "is \(column.type), which does not store the value \(value)")
         }
-        if parameter.type != column.type {
-          report(keys, "is \(column.type), but the parameter \"\(name)\" is \(parameter.type)")
-        }
+      case .via(let name, let target): checkVia(keys, column, name, target)
       }
     }
   }
 
-  /// Every circle of inherited scopes, once, at the first of its tables in the file.
+  /// In a list of alternatives there is no key path to the column; the list's is given, and the message names the column.
+  private func place(of scope: ScopeColumn, in table: Table) -> [String] {
+    table.scopeAlternatives.isEmpty ? place(table, "scope", scope.column) : place(table, "scope")
+  }
+
+  private mutating func checkParameter(_ keys: [String], _ column: Column, _ name: String) {
+    guard let parameter = schema.parameters.first(where: { $0.name == name }) else {
+      if source.has(["parameters", name]) { return }
+      let names = schema.parameters.map(\.name)
+      report(
+        keys,
+        "names the parameter \"\(name)\"; declared under parameters: \(list(names))\(suggestion(name, among: names))"
+      )
+      return
+    }
+    if parameter.type != column.type {
+      report(keys, "is \(column.type), but the parameter \"\(name)\" is \(parameter.type)")
+    }
+  }
+
+  /// The server looks the values up in its own rows.
+  private mutating func checkVia(_ keys: [String], _ column: Column, _ name: String, _ target: String) {
+    guard let joined = schema.table(name) else {
+      if source.has(["tables", name]) { return }
+      let names = schema.tables.map(\.name)
+      report(keys, "goes via the table \"\(name)\", which is not in the schema\(suggestion(name, among: names))")
+      return
+    }
+    if joined.maintained == .client {
+      report(keys, "goes via \"\(name)\", which is client-only: the server does not have its rows")
+      return
+    }
+    guard let index = joined.columnIndex(target) else {
+      let names = joined.columns.map(\.name)
+      if !source.has(place(joined, "columns", target)) {
+        report(
+          keys, "goes via the column \"\(target)\", which \"\(name)\" does not have\(suggestion(target, among: names))")
+      }
+      return
+    }
+    let other = joined.columns[index]
+    if isFlag(target, of: joined) { report(keys, "goes via \"\(name).\(target)\", a flag column, which never travels") }
+    if other.type != column.type { report(keys, "is \(column.type), but \"\(name).\(target)\" is \(other.type)") }
+    if !hasScope(joined) {
+      warn(keys, "goes via \"\(name)\", which has no scope: whatever row of it names a value shows it to everyone")
+    }
+  }
+
+  /// Every circle of scopes that ask for each other, once, at the first of its tables in the file.
   mutating func checkInheritance() {
     var done: Set<String> = []
     for table in schema.tables { follow(table, path: [], &done) }
@@ -137,16 +178,24 @@ extension SchemaCheck {
     guard !done.contains(table.name) else { return }
     let path = path + [table.name]
     for reference in table.references where reference.inheritsScope {
-      guard let parent = schema.table(reference.table) else { continue }
-      if let start = path.firstIndex(of: parent.name) {
-        let circle = path[start...] + [parent.name]
-        report(
-          place(table, "references", reference.column),
-          "inherits its scope in a circle: \(circle.joined(separator: " → "))")
-      } else {
+      if let circle = circle(to: reference.table, path) {
+        report(place(table, "references", reference.column), "inherits its scope in a circle: \(circle)")
+      } else if let parent = schema.table(reference.table) {
         follow(parent, path: path, &done)
       }
     }
+    for scope in table.scopeColumns {
+      guard case .via(let name, _) = scope.source else { continue }
+      if let circle = circle(to: name, path) {
+        report(place(of: scope, in: table), "has its scope in a circle: \(circle)")
+      } else if let joined = schema.table(name) {
+        follow(joined, path: path, &done)
+      }
+    }
     done.insert(table.name)
+  }
+
+  private func circle(to name: String, _ path: [String]) -> String? {
+    path.firstIndex(of: name).map { (path[$0...] + [name]).joined(separator: " → ") }
   }
 }

@@ -22,7 +22,7 @@ struct TableDecoder {
     let primaryKey = names(&reader, "primaryKey")
     let columns = columns(&reader)
     let references = references(&reader)
-    let scope = scope(&reader)
+    let scope = ScopeDecoder.decode(&reader)
     let unique = unique(&reader)
     let check = reader.strings("check", default: [])
     let (conflicts, policy) = conflicts(&reader)
@@ -33,7 +33,7 @@ struct TableDecoder {
     return Decoded(
       table: Table(
         name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
-        references: references, scope: scope, unique: unique, check: check, conflicts: conflicts, flags: flags,
+        references: references, scope: scope.all, scopeAlternatives: scope.any, unique: unique, check: check, conflicts: conflicts, flags: flags,
         sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers),
       conflictPolicy: policy)
   }
@@ -129,25 +129,6 @@ struct TableDecoder {
     }
     reader.finish(child: list)
     return references
-  }
-
-  private func scope(_ reader: inout OptionReader) -> [ScopeColumn] {
-    guard var list = reader.object("scope") else { return [] }
-    var scope: [ScopeColumn] = []
-    for column in list.names() {
-      guard let text = list.string(column) else { continue }
-      if text == "principal" {
-        scope.append(ScopeColumn(column: column, source: .principal))
-      } else if text.hasPrefix("parameter:") {
-        scope.append(ScopeColumn(column: column, source: .parameter(String(text.dropFirst("parameter:".count)))))
-      } else {
-        let near = text == "inherit" ? "; a scope is inherited under references: { table: …, scope: \"inherit\" }" : ""
-        list.report(
-          column, "is \"\(text)\"; allowed: principal, parameter:NAME\(near)\(suggestion(text, among: ["principal"]))")
-      }
-    }
-    reader.finish(child: list)
-    return scope
   }
 
   private func unique(_ reader: inout OptionReader) -> [[String]] {

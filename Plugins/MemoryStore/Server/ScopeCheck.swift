@@ -1,31 +1,23 @@
 import SalvorModel
 import SalvorStorage
 
-/// Whether a row is within a principal's scope (semantics 7). All conditions must hold; a condition on a parent's column
-/// is followed through the references.
+/// Whether a row is within a principal's scope (semantics 7), by plain search through the tables.
 struct ScopeCheck: Sendable {
-  enum Finding: Sendable { case inside, outside, parentMissing }
-
   let schema: Schema
   let principal: Principal
 
-  func finding(_ row: Row, of table: Table, in tables: MemoryTables) -> Finding {
-    for condition in schema.scopeConditions(of: table) {
-      guard let allowed = principal.allowedValues(condition.source) else { continue }
-      var table = table
-      var row = row
-      for step in condition.steps {
-        let value = table.value(step.column, of: row)
-        if value.isNull { return .outside }
-        guard let parent = schema.table(step.table),
-          let parentRow = tables[RowName(table: parent.name, key: [value])]
-        else { return .parentMissing }
-        table = parent
-        row = parentRow
+  func finding(_ row: Row, of table: Table, in tables: MemoryTables) -> ScopeFinding {
+    ScopeSearch(
+      allowed: principal.allowedValues,
+      value: { column, row, name in schema.table(name)?.value(column, of: row) ?? .null },
+      rows: { join, value in
+        if join.reference != nil {
+          return tables[RowName(table: join.table, key: [value])].map { [$0] } ?? []
+        }
+        guard let joined = schema.table(join.table) else { return [] }
+        return tables.rows(of: join.table).values.filter { joined.value(join.target, of: $0) == value }
       }
-      if !allowed.contains(table.value(condition.column, of: row)) { return .outside }
-    }
-    return .inside
+    ).finding(row, of: table.name, by: schema.scopeAlternatives(of: table))
   }
 
   /// The rows of `names` that the principal may read.
@@ -44,7 +36,7 @@ struct ScopeCheck: Sendable {
     let tables = schema.tables(inGroup: group)
     return SalvorStorage.digest(
       Array(
-        tables.map { "\($0.name) " + principal.scopeDigest(of: schema.scopeConditions(of: $0)) }
+        tables.map { "\($0.name) " + principal.scopeDigest(of: [schema.scopeAlternatives(of: $0)]) }
           .joined(separator: "\n").utf8))
   }
 }

@@ -124,12 +124,18 @@ extension FeedPageMaker {
     // A scoped row that is gone, or out of scope, is told by `salvor_gone` alone.
     let join = table.isScoped ? "JOIN" : "LEFT JOIN"
     let inScope = filter.map { " WHERE " + $0.sql { "x.\(quoted($0))" } } ?? ""
+    // A row that moved with what its scope asks for is news to those to whom it came.
+    let came = filter.map {
+      " OR EXISTS (SELECT 1 FROM salvor_came g WHERE g.seq = s.seq AND \($0.sqlForDimensions("g")))"
+    }
+    let isNews = table.isScoped ? " AND (s.op <> \(LogOperation.scopeMoved)\(came ?? ""))" : ""
     let statement = try connection.cached(
       "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, \(table.logKey("c")), \(table.columnList("x")) "
-        + "FROM (SELECT max(seq) AS seq, \(keys) FROM salvor_change WHERE seq > ? AND seq <= ? "
-        + "AND t = \(table.number)\(others.sql) GROUP BY \(keys)) c "
+        + "FROM (SELECT max(seq) AS seq, \(keys) FROM salvor_change s WHERE seq > ? AND seq <= ? "
+        + "AND t = \(table.number)\(others.sql)\(isNews) GROUP BY \(keys)) c "
         + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY c.seq")
-    try statement.bind([.integer(first), .integer(window.last)] + others.values + (filter?.values ?? []))
+    let scope = filter?.values ?? []
+    try statement.bind([.integer(first), .integer(window.last)] + others.values + scope + scope)
     defer { statement.reset() }
     let columns = 2 + table.keyCount
     while try statement.step() {
@@ -155,7 +161,7 @@ extension FeedPageMaker {
     let filter = filters[place]
     // Who could see where the row was; or one device that holds what the server does not.
     let was =
-      " AND (g.remote = ? OR g.remote IS NULL" + (filter.map { " AND " + $0.sqlForGone("g") } ?? "") + ")"
+      " AND (g.remote = ? OR g.remote IS NULL" + (filter.map { " AND " + $0.sqlForDimensions("g") } ?? "") + ")"
     let key = "x.\(quoted(table.table.primaryKey[0]))"
     let isOut = filter.map { " OR (\($0.sql { "x.\(quoted($0))" })) IS NOT TRUE" } ?? ""
     let statement = try connection.cached(
@@ -164,9 +170,9 @@ extension FeedPageMaker {
         + "WHERE g.seq > ? AND g.seq <= ? AND g.t = \(table.number)\(others.sql)\(was) "
         + "GROUP BY \(table.logKey("g"))) c "
         + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) WHERE \(key) IS NULL\(isOut) ORDER BY c.seq")
+    let scope = filter?.values ?? []
     try statement.bind(
-      [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)]
-        + (filter?.values ?? []) + (filter?.values ?? []))
+      [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)] + scope + scope)
     defer { statement.reset() }
     while try statement.step() {
       beginTable(place)

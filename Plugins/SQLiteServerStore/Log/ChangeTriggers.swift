@@ -8,7 +8,10 @@ enum LogOperation {
   /// The sender of an upload, whom `salvor_gone` names, holds something else than the row: what it makes on its own version
   /// is in conflict. No old values.
   static let differs: Int64 = -1
-  /// Nothing was changed in the row; its scope moved. No old values.
+  /// Nothing was changed in the row; what its scope asks for was. To whom it came so, `salvor_came` says; it is news to
+  /// nobody else. No old values.
+  static let scopeMoved: Int64 = -2
+  /// The same, as logs of earlier versions say it: to whom it came is not known.
   static let touch: Int64 = 0
   static let insert: Int64 = 1
   /// The row is where it was in every scope. No need of old values.
@@ -16,6 +19,8 @@ enum LogOperation {
   static let delete: Int64 = 3
   /// An update that changed columns which decide the row's scope.
   static let move: Int64 = 5
+  /// The same, of a row whose key was taken by another one that replaced it.
+  static let replaced: Int64 = 6
 }
 
 /// The triggers that write the change log, in plain SQL, so that the writes of any program are seen.
@@ -196,7 +201,7 @@ struct ChangeTriggers {
     [
       logPending("\(LogOperation.delete)", "NOT (\(pendingIs("NEW", alias: "p"))) AND NOT \(stillThere("p"))"),
       // The row took the key of one that it replaced; where that one was must be known.
-      logPending("\(LogOperation.move)", "\(newestOwn) AND NOT (\(sameKey("OLD", "NEW")))"),
+      logPending("\(LogOperation.replaced)", "\(newestOwn) AND NOT (\(sameKey("OLD", "NEW")))"),
       dropSettled,
     ]
   }

@@ -52,7 +52,9 @@ struct Trimming {
       try connection.integer("SELECT last_seq FROM salvor_commit WHERE number = ?1", .integer(floor.number)) ?? 0
     try connection.run(
       "DELETE FROM salvor_change WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM salvor_change)", .integer(sequence))
-    try connection.run("DELETE FROM salvor_gone WHERE seq <= ?1", .integer(sequence))
+    for table in ["salvor_gone", "salvor_came"] {
+      try connection.run("DELETE FROM \(table) WHERE seq <= ?1", .integer(sequence))
+    }
     try connection.run("DELETE FROM salvor_commit WHERE number < ?1", .integer(floor.number))
     try connection.run(
       "UPDATE salvor_server SET value = max(value, ?1) WHERE key = 'trimmed'", .integer(floor.number))

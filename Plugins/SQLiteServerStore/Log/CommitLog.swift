@@ -59,7 +59,7 @@ final class CommitLog {
     let before = try Self.state(connection)
     guard !before.isSealed else { return before.head }
     try clearPending()
-    try expansion.expand(after: before.headSequence, to: before.lastSequence, own: false)
+    try expansion.expand(after: before.headSequence, to: before.lastSequence)
     return try seal(remote: nil) ?? before.head
   }
 
@@ -78,9 +78,34 @@ final class CommitLog {
     return commit
   }
 
-  /// Follows the moves between scopes that an upload's own entries made: what it touches belongs to the next commit.
+  /// Whether somebody's rows may have left their scope by the entries without a number.
+  func mayTakeAway() throws -> Bool {
+    let state = try Self.state(connection)
+    return try expansion.mayTakeAway(after: state.headSequence, to: state.lastSequence)
+  }
+
+  /// Follows the moves between scopes that an upload's own entries made: what moved by them belongs to the next commit.
   func expandOwn(after first: Int64, to last: Int64) throws {
-    try expansion.expand(after: first, to: last, own: true)
+    try expansion.expand(after: first, to: last)
+  }
+
+  /// Tells the sender of an upload which of the rows that it wrote it may no longer see.
+  func noteHidden(after first: Int64, to last: Int64, from remote: RemoteID, _ principal: Principal) throws {
+    for table in catalog.tables {
+      guard let filter = ScopeFilter(table, principal, catalog) else { continue }
+      var hidden: [Key] = []
+      try connection.query(
+        """
+        SELECT DISTINCT \(table.logKey("e")) FROM salvor_change e
+        CROSS JOIN \(table.sql) x ON \(table.keyMatches("x", log: "e"))
+        WHERE e.seq > ? AND e.seq <= ? AND e.t = \(table.number) AND (\(filter.sql { "x.\(quoted($0))" })) IS NOT TRUE
+        """, [.integer(first), .integer(last)] + filter.values
+      ) {
+        hidden.append($0.values())
+        return true
+      }
+      for key in hidden { try noteDifference(table, key, from: remote) }
+    }
   }
 
   /// Appends an entry that says: the sender of the last upload holds something else than this row. It is told so also

@@ -148,4 +148,25 @@ struct RowReader {
     }
     return row
   }
+
+  /// The rows that a join finds by `value` and whose own columns the principal may see.
+  func rows(_ place: Int, by join: ScopeJoin, _ value: Value, _ principal: Principal) throws -> [Row] {
+    let table = catalog.tables[place]
+    var conditions = [catalog.joined("x", join, to: "?1")]
+    var values = [value]
+    for condition in join.scope.conditions {
+      guard let allowed = principal.allowedValues(condition.source) else { continue }
+      let slots = allowed.indices.map { "?\(values.count + $0 + 1)" }.joined(separator: ", ")
+      conditions.append("x.\(quoted(condition.column)) COLLATE BINARY IN (\(slots))")
+      values += allowed
+    }
+    var found: [Row] = []
+    try connection.query(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(conditions.joined(separator: " AND "))", values
+    ) {
+      found.append($0.values())
+      return true
+    }
+    return found
+  }
 }

@@ -22,6 +22,8 @@ struct EchoAccount {
   /// Rows that the upload changed, and those that it changed again.
   private var changed: Set<UInt64> = []
   private var changedAgain: Set<UInt64> = []
+  /// Rows were written as sets: the log does not say what they were in between.
+  private(set) var hasSets = false
 
   init(_ connection: SQLiteConnection, _ catalog: Catalog, last: Int64) {
     self.connection = connection
@@ -47,6 +49,7 @@ struct EchoAccount {
 
   /// A set of rows was written, one change each. `isDoubled`: they were written twice, and are what was meant.
   mutating func account(_ evaluation: SetEvaluation, isDoubled: Bool) throws {
+    hasSets = true
     for hash in evaluation.fed {
       if let row = evaluation.overlay[hash] { feed(row.table, row.key, hash) }
     }

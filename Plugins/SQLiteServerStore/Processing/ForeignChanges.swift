@@ -85,7 +85,8 @@ struct ForeignChanges {
     var ownRows: Set<UInt64> = []
     try connection.query(
       """
-      SELECT seq, t, op, \(keys) FROM salvor_change c WHERE seq > ?1 AND seq <= ?2 AND op <> \(LogOperation.touch)
+      SELECT seq, t, op, \(keys) FROM salvor_change c WHERE seq > ?1 AND seq <= ?2
+        AND op NOT IN (\(LogOperation.touch), \(LogOperation.scopeMoved))
         AND (op <> \(LogOperation.differs) OR NOT EXISTS (
           SELECT 1 FROM salvor_gone g WHERE g.seq = c.seq AND g.remote IS NOT NULL AND g.remote <> ?3))
       ORDER BY seq

@@ -37,4 +37,18 @@ struct RowOverlay {
     if let known = entries[hash] { return known.now }
     return try rows.row(place, key)
   }
+
+  /// The rows that a join finds by `value`, as they would be; those that its own conditions keep away aside.
+  func rows(_ place: Int, by join: ScopeJoin, _ value: Value, _ principal: Principal) throws -> [Row] {
+    let table = rows.catalog.tables[place]
+    guard let target = table.place(join.target) else { return [] }
+    let seed = RowHash(table: table.name)
+    var found = try rows.rows(place, by: join, value, principal).filter { row in
+      entries[seed.adding(table.keyPlaces.map { row[$0] })] == nil
+    }
+    for entry in entries.values where entry.table == place {
+      if let now = entry.now, now[target] == value { found.append(now) }
+    }
+    return found
+  }
 }

@@ -192,27 +192,22 @@ struct SetEvaluation {
 
   // MARK: Scope
 
-  private enum ScopeFinding: Equatable {
-    case inside, outside
-    case parentMissing(Reference)
-  }
-
+  /// Over the server's rows and over what the requests before made of them.
   private func scope(_ row: Row, _ place: Int) throws -> ScopeFinding {
-    for condition in catalog.tables[place].conditions {
-      guard let allowed = principal.allowedValues(condition.source) else { continue }
-      var table = catalog.tables[place]
-      var row = row
-      for step in condition.steps {
-        guard let column = table.place(step.column), !row[column].isNull else { return .outside }
-        guard let parent = catalog.place(of: step.table), let parentRow = try overlay.peek(parent, [row[column]]) else {
-          return .parentMissing(step)
-        }
-        table = catalog.tables[parent]
-        row = parentRow
-      }
-      guard let column = table.place(condition.column), allowed.contains(row[column]) else { return .outside }
-    }
-    return .inside
+    let overlay = overlay, principal = principal
+    let catalog = overlay.rows.catalog
+    let search = ScopeSearch(
+      allowed: principal.allowedValues,
+      value: { column, row, name in
+        catalog.table(name).flatMap { table in table.place(column).map { row[$0] } } ?? .null
+      },
+      rows: { join, value throws(any Error) in
+        guard let joined = catalog.place(of: join.table) else { return [] }
+        if join.reference != nil { return try overlay.peek(joined, [value]).map { [$0] } ?? [] }
+        return try overlay.rows(joined, by: join, value, principal)
+      })
+    let table = catalog.tables[place]
+    return try search.finding(row, of: table.name, by: table.alternatives)
   }
 
   private func outOfScope(_ table: ServerTable) -> RefusalText {

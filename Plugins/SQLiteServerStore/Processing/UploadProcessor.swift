@@ -85,10 +85,15 @@ final class UploadProcessor {
   func finish() throws -> UploadResults {
     try processBlock(isLast: true)
     let fed = try tally.echo.rowsToFeed()
+    let mayHide = try tally.echo.hasSets || log.mayTakeAway()
     try tally.echo.removeNeverThere()
     let before = try CommitLog.state(connection)
     let commit = try log.seal(remote: upload.remote)
     for row in fed { try log.noteDifference(catalog.tables[row.table], row.key, from: upload.remote) }
+    if mayHide {
+      try log.noteHidden(
+        after: before.headSequence, to: before.lastSequence, from: upload.remote, upload.principal)
+    }
     try log.expandOwn(after: before.headSequence, to: before.lastSequence)
     _ = try log.seal(remote: nil)
     let results = UploadResults(

@@ -9,6 +9,10 @@ struct Catalog: Sendable {
   let tables: [ServerTable]
   /// For each table, the references that point to it.
   let children: [[ChildReference]]
+  /// The tables whose moves decide what is seen, as places: each after those that its scope asks for.
+  let scopeOrder: [Int]
+  /// The numbers of tables that the scope of another one asks for.
+  let scopeSources: Set<Int64>
   /// How conflicts of each table are settled.
   let policies: [any ConflictPolicy]
   /// Values that an entry of the change log holds at most.
@@ -32,7 +36,8 @@ struct Catalog: Sendable {
     self.tables = tables
     self.policies = policies
     self.hasDeferrableForeignKeys = hasDeferrableForeignKeys
-    places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
+    let places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
+    self.places = places
     placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })
     children = tables.map { parent in
       tables.enumerated().flatMap { place, child in
@@ -40,6 +45,8 @@ struct Catalog: Sendable {
           .map { ChildReference(table: place, reference: $0) }
       }
     }
+    scopeOrder = Self.scopeOrder(of: tables, places)
+    scopeSources = Set(tables.flatMap(\.edges).compactMap { places[$0.table] }.map { tables[$0].number })
     logWidth = Self.logWidth(of: tables)
     scopeWidth = Self.scopeWidth(of: tables)
   }
@@ -48,7 +55,19 @@ struct Catalog: Sendable {
     tables.map { $0.keyPlaces.count + $0.relevant.count }.max() ?? 1
   }
 
-  static func scopeWidth(of tables: [ServerTable]) -> Int { tables.map(\.conditions.count).max() ?? 0 }
+  static func scopeWidth(of tables: [ServerTable]) -> Int { tables.map(\.scopeWidth).max() ?? 0 }
+
+  private static func scopeOrder(of tables: [ServerTable], _ places: [String: Int]) -> [Int] {
+    var order: [Int] = []
+    var done: Set<Int> = []
+    func visit(_ place: Int) {
+      guard done.insert(place).inserted else { return }
+      for edge in tables[place].edges { if let joined = places[edge.table] { visit(joined) } }
+      if tables[place].isTracked { order.append(place) }
+    }
+    for place in tables.indices { visit(place) }
+    return order
+  }
 
   func place(of name: String) -> Int? { places[name] }
   func place(number: Int64) -> Int? { placesByNumber[number] }
@@ -57,7 +76,7 @@ struct Catalog: Sendable {
   /// The scope of a group for a principal, and the generations of its tables: where it changes, the group is fed whole.
   func digest(ofGroup group: String, for principal: Principal) -> String {
     let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
-    let digest = principal.scopeDigest(of: members.flatMap(\.conditions))
+    let digest = principal.scopeDigest(of: members.map(\.alternatives))
     let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
     return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
   }
@@ -74,8 +93,14 @@ struct ServerTable: Sendable {
   let columns: [Column]
   /// Of the key's columns among `columns`, in the order of the key.
   let keyPlaces: [Int]
-  let conditions: [ScopeCondition]
-  /// The columns whose old values decide where a row was: own scope columns and references that inherit.
+  /// The ways by which a row may be in scope; empty: everyone's.
+  let alternatives: [ScopeAlternative]
+  /// The tables and columns that the ways ask for.
+  let edges: [ScopeEdge]
+  /// Its columns that the scopes of other tables go through.
+  let exports: [String]
+  /// The columns whose old values decide where a row was, and where it led others: own scope columns, references that
+  /// inherit, and `exports`.
   let relevant: [String]
   let shape: TableShape
 
@@ -87,21 +112,28 @@ struct ServerTable: Sendable {
     let columns = table.travelling
     self.columns = columns
     keyPlaces = table.primaryKey.compactMap { name in columns.firstIndex { $0.name == name } }
-    conditions = schema.scopeConditions(of: table)
-    var relevant: [String] = []
-    if !conditions.isEmpty {
-      for name in table.scope.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
-      where !relevant.contains(name) {
-        relevant.append(name)
-      }
-    }
-    self.relevant = relevant
+    alternatives = schema.scopeAlternatives(of: table)
+    edges = alternatives.flatMap(\.joins).map(ScopeEdge.init).withoutRepetitions
+    exports =
+      schema.tables.flatMap(\.scopeColumns).compactMap { scope in
+        if case .via(table.name, let column) = scope.source { column } else { nil }
+      }.withoutRepetitions
+    let deciding =
+      alternatives.isEmpty
+      ? [] : table.scopeColumns.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
+    relevant = (deciding + exports).withoutRepetitions
   }
 
   var name: String { table.name }
   /// The name as SQL takes it.
   var sql: String { quoted(table.name) }
-  var isScoped: Bool { !conditions.isEmpty }
+  var isScoped: Bool { !alternatives.isEmpty }
+  /// What becomes of its rows decides what is seen, of it or of others.
+  var isTracked: Bool { isScoped || !exports.isEmpty }
+  /// The ways by which one of its rows counts for others; of a table that is everyone's there is one, and it asks nothing.
+  var ways: [ScopeAlternative] { alternatives.isEmpty ? [ScopeAlternative()] : alternatives }
+  /// Dimensions of the way that has the most.
+  var scopeWidth: Int { alternatives.map(\.dimensions.count).max() ?? 0 }
   var keyCount: Int { keyPlaces.count }
   /// Where it keeps the rows that REPLACE may be about to remove.
   var pending: String { "salvor_pending_\(number)" }
@@ -144,5 +176,29 @@ struct ServerTable: Sendable {
   /// The unique indexes besides the key's, by their columns.
   var uniqueColumns: [[String]] {
     shape.uniqueIndexes.filter { !$0.isPrimaryKey }.map { $0.columns.compactMap(\.name) }
+  }
+}
+
+/// A table that scopes ask for: by which column of the row, and which column of its own.
+struct ScopeEdge: Sendable, Hashable {
+  let column: String
+  let table: String
+  let target: String
+  /// A parent; else many rows may be joined.
+  let isReference: Bool
+
+  init(_ join: ScopeJoin) {
+    column = join.column
+    table = join.table
+    target = join.target
+    isReference = join.reference != nil
+  }
+}
+
+extension Array where Element: Hashable {
+  /// Each element once, where it stands first.
+  var withoutRepetitions: [Element] {
+    var seen: Set<Element> = []
+    return filter { seen.insert($0).inserted }
   }
 }

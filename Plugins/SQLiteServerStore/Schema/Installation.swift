@@ -37,7 +37,7 @@ struct Installation {
   }
 
   mutating func run() throws -> Catalog {
-    try refuseInheritanceCycles()
+    try refuseScopeCircles()
     for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
     let isNew = try connection.tableShape("salvor_server") == nil
     if !isNew { try refuseLaterFormat() }
@@ -60,19 +60,19 @@ struct Installation {
     return catalog
   }
 
-  private func refuseInheritanceCycles() throws {
+  private func refuseScopeCircles() throws {
     for table in schema.tables {
       var seen: Set<String> = []
       var open = [table.name]
       while let name = open.popLast() {
-        for reference in schema.table(name)?.references ?? [] where reference.inheritsScope {
-          if reference.table == table.name {
+        for (column, source) in schema.table(name)?.scopeSources ?? [] {
+          if source == table.name {
             throw SalvorError(
               .schemaRefused,
-              "\(table.name).\(reference.column) makes the table inherit its own scope. Change the schema.",
-              context: ["table": table.name, "column": reference.column])
+              "\(name).\(column) makes the scope of \(table.name) depend on itself. Change the schema.",
+              context: ["table": name, "column": column])
           }
-          if seen.insert(reference.table).inserted { open.append(reference.table) }
+          if seen.insert(source).inserted { open.append(source) }
         }
       }
     }
@@ -173,25 +173,28 @@ struct Installation {
           + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
         .integer(number), .text(table.name), .integer(generation),
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
-      tables.append(ServerTable(table, schema: schema, number: number, generation: generation, shape: shape))
-      try indexReferences(of: table, number: number)
+      let made = ServerTable(table, schema: schema, number: number, generation: generation, shape: shape)
+      tables.append(made)
+      try indexReferences(of: made)
     }
     return tables
   }
 
-  /// A delete of a parent, and a parent's move to another scope, look for its children.
-  private func indexReferences(of table: Table, number: Int64) throws {
-    for reference in table.references where schema.table(reference.table) != nil {
+  /// A delete of a parent, and the move of a row that others' scopes ask for, look for those others; whether a row is in
+  /// scope is looked up by the column that its scope goes through.
+  private func indexReferences(of table: ServerTable) throws {
+    let references = table.table.references.filter { schema.table($0.table) != nil }.map(\.column)
+    let columns = references + table.edges.map(\.column) + table.exports
+    for name in columns.withoutRepetitions {
       let covered = try connection.integer(
         """
         SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) l JOIN pragma_index_info(l.name) i
           WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE)
-        """, .text(table.name), .text(reference.column))
-      let isRowid = table.primaryKey == [reference.column]
-      guard covered == 0, !isRowid, let place = table.columnIndex(reference.column) else { continue }
+        """, .text(table.name), .text(name))
+      let isRowid = table.table.primaryKey == [name]
+      guard covered == 0, !isRowid, let place = table.table.columnIndex(name) else { continue }
       try connection.execute(
-        "CREATE INDEX IF NOT EXISTS salvor_reference_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(reference.column)))"
-      )
+        "CREATE INDEX IF NOT EXISTS salvor_reference_\(table.number)_\(place) ON \(table.sql) (\(quoted(name)))")
     }
   }
 

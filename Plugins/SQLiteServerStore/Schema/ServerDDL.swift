@@ -14,8 +14,10 @@ enum ServerDDL {
       grouping TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_change (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER);
     CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL,
-      remote TEXT);
+      remote TEXT, a INTEGER);
     CREATE INDEX IF NOT EXISTS salvor_gone_seq ON salvor_gone (seq);
+    CREATE TABLE IF NOT EXISTS salvor_came (seq INTEGER NOT NULL, a INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS salvor_came_seq ON salvor_came (seq);
     CREATE TABLE IF NOT EXISTS salvor_commit (
       number INTEGER PRIMARY KEY, id TEXT NOT NULL, incarnation TEXT, remote TEXT, last_seq INTEGER NOT NULL,
       time INTEGER NOT NULL);
@@ -61,6 +63,9 @@ enum ServerDDL {
     if let shape = try connection.tableShape("salvor_remote"), shape.column("reset") == nil {
       try connection.execute("ALTER TABLE salvor_remote ADD COLUMN reset INTEGER NOT NULL DEFAULT 0")
     }
+    if let shape = try connection.tableShape("salvor_gone"), shape.column("a") == nil {
+      try connection.execute("ALTER TABLE salvor_gone ADD COLUMN a INTEGER")
+    }
     if let shape = try connection.tableShape("salvor_settled"), shape.column("contents") == nil {
       try connection.execute(
         """
@@ -105,6 +110,7 @@ enum ServerDDL {
     try add("salvor_change", "v", logWidth)
     try add("salvor_gone", "v", keyWidth)
     try add("salvor_gone", "d", scopeWidth)
+    try add("salvor_came", "d", scopeWidth)
   }
 
   /// The rows that REPLACE may be about to remove: untyped, so that every value is kept as it is.

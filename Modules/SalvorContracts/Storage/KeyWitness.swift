@@ -1,0 +1,47 @@
+import SalvorModel
+import SalvorStorage
+
+struct RowKey: Sendable, Hashable {
+  var table: String
+  var key: Key
+}
+
+/// Which rows each device of a history could ever know of: those that its principal saw on the server after some step, and
+/// those that it had itself. Nobody is told the key of another one (semantics 7).
+struct KeyWitness {
+  private var known: [Set<RowKey>]
+
+  init(clients: Int) { known = Array(repeating: [], count: clients) }
+
+  mutating func look(at bench: PairBench) async throws {
+    for table in bench.schema.synchronized {
+      for index in bench.clients.indices {
+        let rows =
+          try await bench.scoped(table, bench.clients[index].principal)
+          + bench.clients[index].store.rows(of: table.name)
+        for row in rows { known[index].insert(RowKey(table: table.name, key: table.key(of: row))) }
+      }
+    }
+  }
+
+  func expectKnown(_ told: [RowKey], by client: Int) throws {
+    for name in told {
+      try expect(known[client].contains(name), "client \(client) was told of \(name), which it could never see")
+    }
+  }
+}
+
+extension StoreComparison {
+  static let membershipSettings: [Setting] = [
+    Setting(schema: ContractSchemas.members(), principals: people),
+    Setting(schema: ContractSchemas.members(handover: true), principals: people),
+    Setting(schema: ContractSchemas.members(handover: true, regions: true), principals: peopleOfRegions),
+  ]
+
+  private static let people = ["a", "b", "c"].map { Principal(name: $0) }
+
+  private static let peopleOfRegions = [
+    Principal(name: "a", parameters: ["region": ["EU"]]), Principal(name: "b", parameters: ["region": ["US"]]),
+    Principal(name: "c"),
+  ]
+}
