@@ -240,14 +240,14 @@ struct SchemaDecoderTests {
       ),
       ("flags: {dirty: 'f'}, unique: [['f']]", "unique: names the flag column \"f\", which never travels"),
       ("flags: {dirty: 'f'}, scope: {f: 'parameter:flag'}", "scope.f: is a flag column, which never travels"),
-      ("scope: {n: 'everyone'}", "scope.n: is \"everyone\"; allowed: principal, parameter:NAME"),
+      ("scope: {n: 'everyone'}", "scope.n: is \"everyone\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"),
       (
         "scope: {t: 'inherit'}",
-        "scope.t: is \"inherit\"; allowed: principal, parameter:NAME; a scope is inherited under references: { table: …, scope: \"inherit\" }"
+        "scope.t: is \"inherit\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }; a scope is inherited under references: { table: …, scope: \"inherit\" }"
       ),
       (
         "scope: {t: 'pricipal'}",
-        "scope.t: is \"pricipal\"; allowed: principal, parameter:NAME; did you mean \"principal\"?"
+        "scope.t: is \"pricipal\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }; did you mean \"principal\"?"
       ),
       ("scope: {n: 'principal'}", "scope.n: is compared with the principal, which is text, but is integer"),
       ("scope: {t: 'parameter:number'}", "scope.t: is text, but the parameter \"number\" is integer"),
@@ -260,7 +260,7 @@ struct SchemaDecoderTests {
         "scope.tt: names the column \"tt\", which the table does not have; did you mean \"t\"?"
       ),
       ("scope: {}", "scope: names no column; without a scope the rows are everyone's"),
-      ("scope: 'principal'", "scope: must be an object { … }, found a string"),
+      ("scope: 'principal'", "scope: must be an object { … } or a list of them, found a string"),
       ("references: {t: 3}", "references.t: must be a table's name or an object { table: … }, found a whole number"),
       ("references: {t: {}}", "references.t.table: is missing; give a string"),
       (

@@ -7,7 +7,10 @@ enum ScopeDecoder {
   static func decode(_ reader: inout OptionReader) -> (all: [ScopeColumn], any: [[ScopeColumn]]) {
     guard let value = reader.value("scope") else { return ([], []) }
     guard case .array(let items) = value.content else {
-      guard var list = reader.object("scope") else { return ([], []) }
+      guard case .object = value.content, var list = reader.object("scope") else {
+        reader.report("scope", "must be an object { … } or a list of them, found \(value.kindName)")
+        return ([], [])
+      }
       let scope = columns(&list)
       reader.finish(child: list)
       return (scope, [])
