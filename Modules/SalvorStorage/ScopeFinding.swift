@@ -28,7 +28,8 @@ public struct ScopeSearch<Failure: Error> {
 
   /// By any of the alternatives; where there are none, the row is everyone's. Of one that is in scope by none, a missing
   /// parent is said where it is what an alternative fails by.
-  public func finding(_ row: Row, of table: String, by alternatives: [ScopeAlternative]) throws(Failure) -> ScopeFinding {
+  public func finding(_ row: Row, of table: String, by alternatives: [ScopeAlternative]) throws(Failure) -> ScopeFinding
+  {
     guard !alternatives.isEmpty else { return .inside }
     var found = ScopeFinding.outside
     for alternative in alternatives {

@@ -240,7 +240,10 @@ struct SchemaDecoderTests {
       ),
       ("flags: {dirty: 'f'}, unique: [['f']]", "unique: names the flag column \"f\", which never travels"),
       ("flags: {dirty: 'f'}, scope: {f: 'parameter:flag'}", "scope.f: is a flag column, which never travels"),
-      ("scope: {n: 'everyone'}", "scope.n: is \"everyone\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"),
+      (
+        "scope: {n: 'everyone'}",
+        "scope.n: is \"everyone\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"
+      ),
       (
         "scope: {t: 'inherit'}",
         "scope.t: is \"inherit\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }; a scope is inherited under references: { table: …, scope: \"inherit\" }"

@@ -57,20 +57,29 @@ struct ScopeDecoderTests {
       ("scope: []", "scope: has no alternative; without a scope the rows are everyone's"),
       ("scope: [{}, {t: 'principal'}]", "scope[0]: names no column: by it the rows are everyone's"),
       ("scope: [{t: 'principal'}, 'x']", "scope[1]: must be an object { … }, found a string"),
-      ("scope: [{t: 'nobody'}]", "scope[0].t: is \"nobody\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"),
+      (
+        "scope: [{t: 'nobody'}]",
+        "scope[0].t: is \"nobody\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"
+      ),
       ("scope: [{u: 'principal'}]", "scope: names the column \"u\", which the table does not have"),
       ("scope: {t: {}}", "scope.t.value: is missing; give the value that the column must have"),
       ("scope: {t: {value: null}}", "scope.t.value: must be a number, a text, true or false"),
       ("scope: {t: {value: 'x', of: 1}}", "scope.t.of: is not a key here; allowed: value"),
       ("scope: {t: {value: 1}}", "scope.t: is text, which does not store the value 1"),
       ("scope: {t: 'via:member'}", "scope.t: is \"via:member\"; name a table and its column: via:TABLE.COLUMN"),
-      ("scope: {t: 'via:membr.project'}", "scope.t: goes via the table \"membr\", which is not in the schema; did you mean \"member\"?"),
+      (
+        "scope: {t: 'via:membr.project'}",
+        "scope.t: goes via the table \"membr\", which is not in the schema; did you mean \"member\"?"
+      ),
       (
         "scope: {t: 'via:member.projct'}",
         "scope.t: goes via the column \"projct\", which \"member\" does not have; did you mean \"project\"?"
       ),
       ("scope: {t: 'via:member.rank'}", "scope.t: is text, but \"member.rank\" is integer"),
-      ("scope: {t: 'via:local.id'}", "scope.t: goes via \"local\", which is client-only: the server does not have its rows"),
+      (
+        "scope: {t: 'via:local.id'}",
+        "scope.t: goes via \"local\", which is client-only: the server does not have its rows"
+      ),
       (
         "scope: {t: 'via:open.id'}",
         "warning: scope.t: goes via \"open\", which has no scope: whatever row of it names a value shows it to everyone"
@@ -122,7 +131,8 @@ struct ScopeDecoderTests {
     let columns = [Column("id", .text), Column("a", .text)]
     func digest(_ scope: [ScopeColumn], _ alternatives: [[ScopeColumn]] = []) -> String {
       let table = Table("t", primaryKey: ["id"], columns: columns, scope: scope, scopeAlternatives: alternatives)
-      let member = Table("m", primaryKey: ["id"], columns: columns, scope: [ScopeColumn(column: "a", source: .principal)])
+      let member = Table(
+        "m", primaryKey: ["id"], columns: columns, scope: [ScopeColumn(column: "a", source: .principal)])
       let schema = Schema(tables: [table, member])
       return Principal(name: "anna").scopeDigest(of: [schema.scopeAlternatives(of: table)])
     }

@@ -57,8 +57,9 @@ extension ServerStoreContract {
       try await bert.download()
       for table in bench.schema.synchronized { try bert.expectReplica(table.name, []) }
     },
-    on(ContractSchemas.members(), "a membership that a device uploads moves rows, of its sender too", rule: "semantics 4")
-    { bench in
+    on(
+      ContractSchemas.members(), "a membership that a device uploads moves rows, of its sender too", rule: "semantics 4"
+    ) { bench in
       try await projects(bench)
       var device = try await bench.device()
       try expectAccepted(
@@ -66,7 +67,8 @@ extension ServerStoreContract {
           .insert("member", ["id": "m1", "project_id": "p1", "person": "anna", "active": 1])), 1)
       try await device.download()
       try expectEqual(
-        Set(device.items.map(\.table)), ["project", "task", "form", "answer"], "the tables fed: not what it sent itself")
+        Set(device.items.map(\.table)), ["project", "task", "form", "answer"], "the tables fed: not what it sent itself"
+      )
       try device.expectReplica("answer", [["t1", 1, "f1", .null]])
       try expectAccepted(try await device.upload(.delete("member", ["m1"])), 1)
       try await device.download()
@@ -197,8 +199,10 @@ extension ServerStoreContract {
   ]
 
   private static let writingThrough: [Case] = [
-    on(ContractSchemas.members(), "a write through a membership is allowed, without one it is refused", rule: "semantics 7")
-    { bench in
+    on(
+      ContractSchemas.members(), "a write through a membership is allowed, without one it is refused",
+      rule: "semantics 7"
+    ) { bench in
       try await projects(bench)
       try await bench.write(.insert("member", ["id": "m1", "project_id": "p1", "person": "anna"]))
       var anna = try await bench.device("anna"), bert = try await bench.device("bert")

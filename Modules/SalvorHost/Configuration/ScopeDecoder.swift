@@ -45,7 +45,8 @@ enum ScopeDecoder {
     if text.hasPrefix("parameter:") { return .parameter(String(text.dropFirst("parameter:".count))) }
     if text.hasPrefix("via:") {
       let names = text.dropFirst("via:".count)
-      guard let dot = names.lastIndex(of: "."), dot != names.startIndex, names.index(after: dot) != names.endIndex else {
+      guard let dot = names.lastIndex(of: "."), dot != names.startIndex, names.index(after: dot) != names.endIndex
+      else {
         list.report(column, "is \"\(text)\"; name a table and its column: via:TABLE.COLUMN")
         return nil
       }

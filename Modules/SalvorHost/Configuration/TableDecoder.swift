@@ -33,7 +33,8 @@ struct TableDecoder {
     return Decoded(
       table: Table(
         name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
-        references: references, scope: scope.all, scopeAlternatives: scope.any, unique: unique, check: check, conflicts: conflicts, flags: flags,
+        references: references, scope: scope.all, scopeAlternatives: scope.any, unique: unique, check: check,
+        conflicts: conflicts, flags: flags,
         sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers),
       conflictPolicy: policy)
   }

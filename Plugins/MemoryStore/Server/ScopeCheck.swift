@@ -4,7 +4,9 @@ import SalvorStorage
 /// Whether a row is within a principal's scope (semantics 7), by plain search through the tables.
 struct ScopeCheck: Sendable {
   let schema: Schema
-  let principal: Principal
+  let scope: ReadScope
+
+  private var principal: Principal { scope.principal }
 
   func finding(_ row: Row, of table: Table, in tables: MemoryTables) -> ScopeFinding {
     ScopeSearch(

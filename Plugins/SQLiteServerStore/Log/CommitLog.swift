@@ -92,7 +92,7 @@ final class CommitLog {
   /// Tells the sender of an upload which of the rows that it wrote it may no longer see.
   func noteHidden(after first: Int64, to last: Int64, from remote: RemoteID, _ principal: Principal) throws {
     for table in catalog.tables {
-      guard let filter = ScopeFilter(table, principal, catalog) else { continue }
+      guard let filter = ScopeFilter(table, ReadScope(principal), catalog) else { continue }
       var hidden: [Key] = []
       try connection.query(
         """

@@ -34,7 +34,8 @@ struct ScopeExpansion {
     for table in tracked {
       let found = entries[table.number] ?? Entries()
       let isSource = catalog.scopeSources.contains(table.number)
-      let follows = table.edges.contains { edge in catalog.table(edge.table).map { moved.contains($0.number) } ?? false }
+      let follows = table.edges.contains { edge in catalog.table(edge.table).map { moved.contains($0.number) } ?? false
+      }
       guard follows || found.haveMoves || isSource && found.haveInserts else { continue }
       let moves = ScopeMoves(connection, catalog, table)
       try moves.prepare()
@@ -75,7 +76,8 @@ struct ScopeExpansion {
         AND t IN (\(numbers)) GROUP BY t
       """, [.integer(first), .integer(last)]
     ) { row in
-      found[row.int64(0)] = Entries(haveInserts: row.int64(1) == 1, haveMoves: row.int64(2) == 1,
+      found[row.int64(0)] = Entries(
+        haveInserts: row.int64(1) == 1, haveMoves: row.int64(2) == 1,
         haveReplaced: row.int64(3) == 1)
       return true
     }

@@ -68,7 +68,8 @@ extension ScopeMoves {
             + "WHERE w.k = \(Kind.gone) AND \(before) IS NOT NULL")
         try connection.run(
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT \(now), \(Kind.came), w.a\(values) \(from) "
-            + "CROSS JOIN \(source.sql) y ON \(source.keyMatches("y", log: "m")) WHERE w.k = \(Kind.came) AND \(now) IS NOT NULL")
+            + "CROSS JOIN \(source.sql) y ON \(source.keyMatches("y", log: "m")) WHERE w.k = \(Kind.came) AND \(now) IS NOT NULL"
+        )
         try leaveOutOtherWays(place, edge, source, moves)
       }
       if try connection.integer("SELECT EXISTS (SELECT 1 FROM \(self.edge(place)))") == 1 { changed.append(place) }
@@ -96,7 +97,8 @@ extension ScopeMoves {
             "EXISTS (SELECT 1 FROM \(name) g WHERE g.v IS e.v AND g.k = \(Kind.gone) AND g.a = \(a) "
             + "AND \(same(dimensions("g", mine.count), mine))) OR "
         }
-        try connection.run("DELETE FROM \(name) AS e WHERE e.k = \(kind) AND e.a = \(a) AND (\(before)EXISTS (\(other)))")
+        try connection.run(
+          "DELETE FROM \(name) AS e WHERE e.k = \(kind) AND e.a = \(a) AND (\(before)EXISTS (\(other)))")
       }
     }
   }
@@ -121,10 +123,11 @@ extension ScopeMoves {
         let present = present(source.ways[a])
         let width = present.dimensions.count
         let values = present.dimensions.map { ", \($0)" }.joined()
-        let conditions = present.conditions + [
-          "NOT EXISTS (SELECT 1 FROM \(self.edge(place)) e WHERE e.v IS n.v AND e.k = \(Kind.came) AND e.a = \(a) "
-            + "AND \(same(dimensions("e", width), present.dimensions)))"
-        ]
+        let conditions =
+          present.conditions + [
+            "NOT EXISTS (SELECT 1 FROM \(self.edge(place)) e WHERE e.v IS n.v AND e.k = \(Kind.came) AND e.a = \(a) "
+              + "AND \(same(dimensions("e", width), present.dimensions)))"
+          ]
         try connection.run(
           """
           INSERT INTO \(self.edge(place)) (v, k, a\(tail("d", width)))

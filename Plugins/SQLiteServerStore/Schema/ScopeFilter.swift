@@ -11,8 +11,9 @@ struct ScopeFilter {
   /// Of `sql`, and of the two conditions on where a row was or came to be: they ask for the same values in the same order.
   let values: [Value]
 
-  /// Nil: the principal may see every row.
-  init?(_ table: ServerTable, _ principal: Principal, _ catalog: Catalog) {
+  /// Nil: every row is in the scope.
+  init?(_ table: ServerTable, _ scope: ReadScope, _ catalog: Catalog) {
+    let principal = scope.principal
     let isFree = table.alternatives.contains { $0.isFree(principal.allowedValues) }
     guard !table.alternatives.isEmpty, !isFree else { return nil }
     self.table = table
@@ -39,7 +40,8 @@ struct ScopeFilter {
       let alias = "p\(depth)"
       let rest = condition(join.scope, depth: depth + 1) { "\(alias).\(quoted($0))" }
       let matches = catalog.joined(alias, join, to: column(join.column))
-      parts.append("EXISTS (SELECT 1 FROM \(quoted(join.table)) \(alias) WHERE \(matches)\(rest.isEmpty ? "" : " AND " + rest))")
+      parts.append(
+        "EXISTS (SELECT 1 FROM \(quoted(join.table)) \(alias) WHERE \(matches)\(rest.isEmpty ? "" : " AND " + rest))")
     }
     return parts.joined(separator: " AND ")
   }
