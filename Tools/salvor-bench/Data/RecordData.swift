@@ -16,6 +16,17 @@ struct RecordData {
   static let tellingSchema = Schema(
     groups: [Schema.Group(name: Schema.defaultGroup, serverInitiated: true)], tables: [table])
 
+  /// The same, and its rows are seen by the members of the project that `quantity` names.
+  static let memberSchema: Schema = {
+    var record = table
+    record.scope = [ScopeColumn(column: "quantity", source: .via(table: "member", column: "project"))]
+    let member = Table(
+      "member", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("project", .integer), Column("person", .text)],
+      scope: [ScopeColumn(column: "person", source: .principal)])
+    return Schema(tables: [record, member])
+  }()
+
   /// Keys and values of different seeds have nothing in common.
   var seed: UInt64 = 1
 

@@ -41,6 +41,9 @@ struct Workload: Sendable {
     Workload(name: "small-change", summary: "100 changes in 1,000,000 rows, both directions") {
       try SmallChange(rows: $0.scaled(1_000_000), fewRows: 10_000, changes: 100).run($0)
     },
+    Workload(name: "membership-change", summary: "a membership row that moves 1,000 of 1,000,000 rows") {
+      try MembershipChange(rows: $0.scaled(1_000_000), moved: 1000).run($0)
+    },
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)
     },
