@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// What a device's database does for recovery (semantics 9). A store without it synchronizes; a recovery then ends as
 /// `manual`.
@@ -15,6 +16,14 @@ public protocol RecoveringClientStore: ClientStore {
   func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
     queries: [RowQuery], place: Int64
   )?
+
+  /// The tables of these groups whose bases are compared with the server before their next download: those with
+  /// `download: "key-set"`, and unproven ones, which are `isFed`. Without those of groups that were never synchronized:
+  /// their rows come whole.
+  func tablesToCompare(groups: Set<String>) async throws -> [TableDigest]
+
+  /// Count and digest of the bases of a table.
+  func digest(of table: String) async throws -> TableDigest
 
   /// Compares the bases of one table with the server's ranges that follow the key `after` (nil: the first page). Answers
   /// with the keys and digests of the rows of each range that differs.

@@ -286,8 +286,9 @@ struct RecoveryRun {
       configuration: configuration, progress: exchange.progress, report: exchange.report, downloads: false)
     defer { exchange.report = session.report }
     try await session.run(groups: nil)
-    if let (reason, message) = session.requirement {
-      throw SalvorError(.uploadFailedAtServer, message, context: ["reason": reason.rawValue])
+    if let requirement = session.requirement {
+      throw SalvorError(
+        .uploadFailedAtServer, requirement.message, context: ["reason": requirement.reason.rawValue])
     }
   }
 
@@ -306,8 +307,9 @@ struct RecoveryRun {
     try await store.discardStaged()
     let download = "recovery-\(journal.id)"
     let store = store
-    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
-    defer { exchange = fetching.exchange }
+    var fetching = RecoveryFetch(
+      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
+    defer { exchange.report = fetching.questions.report }
     return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
     }

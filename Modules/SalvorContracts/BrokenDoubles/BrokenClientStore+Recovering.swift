@@ -35,6 +35,12 @@ extension BrokenClientStore: RecoveringClientStore {
     return try await recovering.recover(falsified(order))
   }
 
+  public func tablesToCompare(groups: Set<String>) async throws -> [TableDigest] {
+    try await recovering.tablesToCompare(groups: groups)
+  }
+
+  public func digest(of table: String) async throws -> TableDigest { try await recovering.digest(of: table) }
+
   public func keepForRehearsal(_ payload: [UInt8]) async throws {
     guard fault == .rehearsesForReal else { return try await recovering.keepForRehearsal(payload) }
     try await base.stage(StagedChunk(download: "rehearsal", bytes: payload, position: ""))

@@ -50,11 +50,12 @@ extension BrokenServerStore: RecoveringServerStore {
     try await recovering.rows(matching: query, for: principal).lines { !$0.contains("\"lost\":[[") }
   }
 
-  public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
-  ) async throws -> RangePage {
-    var page = try await recovering.ranges(
-      of: table, after: key, rowsPerRange: rowsPerRange, limit: limit, for: falsified(principal))
+  public func digest(of table: String, for principal: Principal) async throws -> TableDigest {
+    try await recovering.digest(of: table, for: falsified(principal))
+  }
+
+  public func ranges(_ question: RangeQuestion, limit: Int, for principal: Principal) async throws -> RangePage {
+    var page = try await recovering.ranges(question, limit: limit, for: falsified(principal))
     switch fault {
     case .endsRangesEarly: page.isLast = true
     case .digestsCounts:

@@ -95,7 +95,9 @@ struct RecoveryDriver: Sendable {
       var after: Key?
       var isLast = false
       while !isLast {
-        let page = try await server.ranges(of: table.name, after: after, rowsPerRange: 2, limit: 2, for: principal)
+        let page = try await server.ranges(
+          RangeQuestion(table: table.name, range: RowQuery.Range(after: after, last: nil), rowsPerRange: 2), limit: 2,
+          for: principal)
         for query in try await client.differences(from: page, after: after, of: table.name) { try await ask(query) }
         after = page.ranges.last?.last
         isLast = page.isLast

@@ -346,7 +346,9 @@ extension ServerBench {
       var columns: [String] = []
       while true {
         let page = try await recovering.ranges(
-          of: name, after: after, rowsPerRange: rowsPerRange, limit: limit, for: principal)
+          RangeQuestion(
+            table: name, range: RowQuery.Range(after: after, last: nil), rowsPerRange: rowsPerRange), limit: limit,
+          for: principal)
         try expect(page.ranges.count <= limit, "a page holds at most the limit", file: file, line: line)
         found += page.ranges
         columns = page.columns

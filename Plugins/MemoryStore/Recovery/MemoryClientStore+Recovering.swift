@@ -45,6 +45,23 @@ extension MemoryClientStore: RecoveringClientStore {
     return queries.isEmpty ? nil : (queries, next)
   }
 
+  public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
+    let state = try read()
+    return try state.schema.synchronized.filter { table in
+      table.download == .keySet && groups.contains(table.group) && state.groups[table.group]?.cursor != nil
+    }.map { try digest(of: $0.name) }
+  }
+
+  public func digest(of name: String) throws -> TableDigest {
+    let state = try read()
+    guard let table = state.schema.table(name) else {
+      throw SalvorError(.usage, "The schema has no table \(name).", context: ["table": name])
+    }
+    let rows = state.bases.rows(of: name).values
+    let sum = rows.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling($1)).value }
+    return TableDigest(table: name, count: Int64(rows.count), digest: RowDigest.text(sum))
+  }
+
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
     let state = try read()
     guard let definition = state.schema.table(table), definition.maintained != .client,

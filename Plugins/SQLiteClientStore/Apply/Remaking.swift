@@ -281,23 +281,11 @@ final class Remaking {
   /// Writes the log entries of the rows in work again. After all else, since writes may be captured until then.
   func encode() throws {
     if hasNewBases { try context.noteLogChange() }
-    let catalog = context.catalog
-    let columns = catalog.logColumns
-    let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")
-    let insert = try context.connection.prepare("INSERT OR REPLACE INTO salvor_log (\(columns)) VALUES (\(slots))")
     for work in rows.values where work.isChanged {
       for step in work.timeline.steps {
         if let captured = work.captured[step.seq] { try context.remember(captured, now: step) }
       }
-      for entry in work.timeline.encode(work.table, key: work.key) {
-        insert.clearBindings()
-        try insert.bind(1, entry.seq)
-        try insert.bind(2, entry.table)
-        try insert.bind(3, entry.operation.rawValue)
-        for (place, word) in entry.mask.words.enumerated() { try insert.bind(4 + place, word) }
-        try insert.bind(entry.values, from: 4 + catalog.maskCount)
-        try insert.run()
-      }
+      try context.writeLog(work.timeline.encode(work.table, key: work.key))
     }
   }
 }

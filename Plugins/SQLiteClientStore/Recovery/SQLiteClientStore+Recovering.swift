@@ -21,8 +21,30 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
     let context = try opened()
-    let comparison = try RangeComparison(context, table, page)
+    let comparison = try RangeComparison(context, table, columns: page.columns)
     return try context.connection.transaction(.deferred) { try comparison.differences(page, after: after) }
+  }
+
+  public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
+    let context = try opened()
+    let unproven = try UnprovenTables(context).names()
+    let synchronized = Set(
+      try context.connection.groupStates(context.schema.groups).filter(\.isSynchronized).map(\.name))
+    return try context.schema.synchronized.compactMap { table in
+      let isUnproven = unproven.contains(table.name)
+      guard isUnproven || table.download == .keySet, groups.contains(table.group), synchronized.contains(table.group)
+      else { return nil }
+      var digest = try digest(of: table.name)
+      digest.isFed = isUnproven
+      return digest
+    }
+  }
+
+  public func digest(of table: String) throws -> TableDigest {
+    let context = try opened()
+    let columns = context.schema.table(table)?.travelling.map(\.name) ?? []
+    let comparison = try RangeComparison(context, table, columns: columns)
+    return try context.connection.transaction(.deferred) { try comparison.digest() }
   }
 
   // MARK: Recovering

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 extension SQLiteServerStore: RecoveringServerStore {
   public func trimmed() async throws -> Int64 { try await ask(Principal(name: "")) { try $0.trimmed() } }
@@ -16,15 +17,15 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await ask(principal) { try $0.rows(query) }
   }
 
-  public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
-  ) async throws -> RangePage {
-    guard rowsPerRange > 0, limit > 0 else {
+  public func ranges(_ question: RangeQuestion, limit: Int, for principal: Principal) async throws -> RangePage {
+    guard question.rowsPerRange > 0, limit > 0 else {
       throw SalvorError(.usage, "A range has one row at least, and a page one range.")
     }
-    return try await ask(principal) {
-      try $0.ranges(of: table, after: key, rowsPerRange: rowsPerRange, limit: limit)
-    }
+    return try await ask(principal) { try $0.ranges(question, limit: limit) }
+  }
+
+  public func digest(of table: String, for principal: Principal) async throws -> TableDigest {
+    try await ask(principal) { try $0.digest(of: table) }
   }
 
   public func demandReset(_ remote: RemoteID) async throws -> Bool {
