@@ -6,22 +6,22 @@ public protocol RecoveringServerStore: ServerStore {
   /// The number below which tombstones are no longer kept.
   func trimmed() async throws -> Int64
 
-  /// The scope digests of groups for a principal, as a download's end names them.
-  func scopes(of groups: [String], for principal: Principal) async throws -> [String: String]
+  /// The scope digests of groups, as a download's end names them.
+  func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String]
 
-  /// How many rows of these groups the principal sees.
-  func rowCount(of groups: [String], for principal: Principal) async throws -> Int64
+  /// How many rows of these groups are in the scope.
+  func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64
 
-  /// Answers a query with a download payload: each row that the principal sees and whose digest is another than the one
+  /// Answers a query with a download payload: each row of the scope whose digest is another than the one
   /// given, `lost` for each named key without such a row, and the rows of the query's range that were not named.
-  func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8]
+  func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8]
 
-  /// Digests of up to `limit` ranges of the rows that the principal sees, as the question says.
-  func ranges(_ question: RangeQuestion, limit: Int, for principal: Principal) async throws -> RangePage
+  /// Digests of up to `limit` ranges of the rows of the scope, as the question says.
+  func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage
 
-  /// Count and digest of all rows of a table that the principal sees. Asked with each begin that has the table compared:
+  /// Count and digest of all rows of a table of the scope. Asked with each begin that has the table compared:
   /// a store may remember it as long as it knows that nothing was written.
-  func digest(of table: String, for principal: Principal) async throws -> TableDigest
+  func digest(of table: String, for scope: ReadScope) async throws -> TableDigest
 
   /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.
   /// Each demand gets a number that was not given before (`RemoteRecord.resetDemand`) and takes the place of the one before

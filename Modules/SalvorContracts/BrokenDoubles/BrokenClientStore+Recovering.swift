@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The faults of a recovery. The store without one must recover.
 extension BrokenClientStore: RecoveringClientStore {

@@ -26,7 +26,7 @@ extension ServerEngine {
       guard let table = configuration.schema.table(asked.table), table.maintained != .client,
         groups.contains(table.group)
       else { continue }
-      let own = try await store.digest(of: table.name, for: session.principal)
+      let own = try await store.digest(of: table.name, for: ReadScope(session.principal))
       let isByKeys = table.download == .keySet && !asked.isFed
       if own.agrees(with: asked) {
         if isByKeys { comparison.compared.fed.insert(table.name) }
@@ -69,8 +69,8 @@ extension ServerEngine {
     let principal = try await configuration.authentication.authenticate(request)
     let session = try sessions.find(token, principal: principal)
     switch what {
-    case "rows": return try await answerRows(request, principal, store) { [sessions] in sessions.touch(session) }
-    case "ranges": return try await answerRanges(request, principal, store)
+    case "rows": return try await answerRows(request, ReadScope(principal), store) { [sessions] in sessions.touch(session) }
+    case "ranges": return try await answerRanges(request, ReadScope(principal), store)
     default:
       _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
       return try await answer(

@@ -29,7 +29,7 @@ extension ServerEngine {
   ///
   /// - Parameter touch: called for each piece that is answered.
   func answerRows(
-    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore,
+    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore,
     touch: @escaping @Sendable () -> Void
   ) async throws -> TransportResponse {
     var queries: [RowQuery] = []
@@ -42,7 +42,7 @@ extension ServerEngine {
       }
       queries += query.parts
     }
-    let answers = RowAnswers(queries, principal, store, touch: touch)
+    let answers = RowAnswers(queries, scope, store, touch: touch)
     // What fails in the first one is a problem response; what fails later cuts the answer.
     let first = try await answers.next() ?? []
     guard let second = try await answers.next() else { return try await respond(first, request) }
@@ -54,14 +54,14 @@ extension ServerEngine {
 
   /// `POST …/ranges`: a line for each question. What goes over the limit of all is asked for again.
   func answerRanges(
-    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
+    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
     let questions = try await lines(request, max: RecoveryLimits.rangeQuestionsMax).map { try RangeQuestion($0) }
     guard !questions.isEmpty else { throw SalvorError(.malformed, "The body must name the ranges' tables.") }
     var answer: [UInt8] = []
     var left = RecoveryLimits.rangesMax
     for question in questions {
-      let page = try await store.ranges(question, limit: max(1, left), for: principal)
+      let page = try await store.ranges(question, limit: max(1, left), for: scope)
       left -= page.ranges.count
       answer += page.json.bytes + [0x0A]
     }
@@ -85,16 +85,16 @@ extension RowQuery {
 /// Answers queries for rows one after the other, and skips the empty answers.
 private actor RowAnswers {
   private var queries: ArraySlice<RowQuery>
-  private let principal: Principal
+  private let scope: ReadScope
   private let store: any RecoveringServerStore
   private let touch: @Sendable () -> Void
 
   init(
-    _ queries: [RowQuery], _ principal: Principal, _ store: any RecoveringServerStore,
+    _ queries: [RowQuery], _ scope: ReadScope, _ store: any RecoveringServerStore,
     touch: @escaping @Sendable () -> Void
   ) {
     self.queries = queries[...]
-    self.principal = principal
+    self.scope = scope
     self.store = store
     self.touch = touch
   }
@@ -105,7 +105,7 @@ private actor RowAnswers {
   func next() async throws -> [UInt8]? {
     var piece: [UInt8] = []
     while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: principal)
+      piece += try await store.rows(matching: query, for: scope)
     }
     touch()
     return piece.isEmpty ? nil : piece

@@ -23,8 +23,8 @@ extension ServerEngine {
     guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
     case ("POST", "rows"):
-      return try await answerRows(request, principal, store) { [recoveries] in recoveries.touch(recovery.token) }
-    case ("POST", "ranges"): return try await answerRanges(request, principal, store)
+      return try await answerRows(request, ReadScope(principal), store) { [recoveries] in recoveries.touch(recovery.token) }
+    case ("POST", "ranges"): return try await answerRanges(request, ReadScope(principal), store)
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
     case ("POST", "end"): return try await end(request, recovery, store)
@@ -122,8 +122,8 @@ extension ServerEngine {
   ) async throws -> RecoveryFacts {
     let groups = configuration.schema.groups.map(\.name)
     let trimmed = try await store.trimmed()
-    let scopes = try await store.scopes(of: groups, for: principal)
-    let rows = try await store.rowCount(of: groups, for: principal)
+    let scopes = try await store.scopes(of: groups, for: ReadScope(principal))
+    let rows = try await store.rowCount(of: groups, for: ReadScope(principal))
     return RecoveryFacts(
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
