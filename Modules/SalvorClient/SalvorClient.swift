@@ -189,6 +189,8 @@ public enum SyncProgress: Sendable, Hashable {
   case uploading(changes: Int64)
   /// Body bytes received so far.
   case downloading(bytes: Int64)
+  /// Rows of a table that were compared, of those that the server has.
+  case comparing(table: String, rows: Int64, of: Int64)
   case applying
 }
 

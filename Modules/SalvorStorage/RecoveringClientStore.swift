@@ -47,6 +47,17 @@ public protocol RecoveringClientStore: ClientStore {
   /// stays. The payloads are forgotten.
   func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport
 
+  /// What the payloads that were kept for a rehearsal say otherwise than the bases. Lines without a version are the server's
+  /// answers to a comparison; rows of which a line has one have changed since, and are left out. The payloads are forgotten.
+  ///
+  /// - Parameter order: repairs the rows that differ and have no outstanding requests, as `recover` does; nil: nothing is
+  ///   changed.
+  /// - Throws: `inconsistent-download` where a table comes whole.
+  func examine(repairing order: RecoveryOrder?) async throws -> Examination
+
+  /// How many rows of a table outstanding requests change.
+  func dirtyRows(of table: String) async throws -> Int64
+
   /// How many rows only this device has: requests that wait or were refused made them. Writes nothing.
   func rowsMadeHere() async throws -> Int64
 

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorClient
 import SalvorModel
+import SalvorStorage
 import Testing
 
 private let tables = ["severity", "site", "visit"]
@@ -102,7 +103,8 @@ struct UnprovenTests {
   func changedOnTheServer() async throws {
     let (fleet, a) = try await fleet()
     try withoutTriggers(a, ["site"], "UPDATE site SET seats = 5 WHERE id IN ('s7', 's8')")
-    try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id IN ('s8', 's9'); DELETE FROM site WHERE id = 's10'")
+    try fleet.serverConnection().execute(
+      "UPDATE site SET name = 'theirs' WHERE id IN ('s8', 's9'); DELETE FROM site WHERE id = 's10'")
     let report = try await a.sync()
     #expect(report.error == nil)
     #expect(report.uploaded == 1)
@@ -157,7 +159,8 @@ struct UnprovenTests {
     _ = try await a.open()
     await a.close()
     try withoutTriggers(
-      a, ["site", "visit"], "INSERT INTO site VALUES ('f1', 'filled', NULL, 1); INSERT INTO visit VALUES ('w1', 'f1', NULL, NULL)")
+      a, ["site", "visit"],
+      "INSERT INTO site VALUES ('f1', 'filled', NULL, 1); INSERT INTO visit VALUES ('w1', 'f1', NULL, NULL)")
     #expect(try await a.sync().uploaded == 2)
     try fleet.expectEqual(tables, [a])
     #expect(try fleet.serverRows("visit") == [["w1", "f1", nil, nil]])
@@ -166,7 +169,8 @@ struct UnprovenTests {
   @Test("a key-set table is compared anyway: while it is unproven, differences of the device's become requests")
   func keySetTable() async throws {
     let (fleet, a) = try await fleet(schema: KeySetTests.schema)
-    try withoutTriggers(a, ["site"], "UPDATE site SET seats = 5 WHERE id = 's7'; INSERT INTO site VALUES ('k', 'made', NULL, 1)")
+    try withoutTriggers(
+      a, ["site"], "UPDATE site SET seats = 5 WHERE id = 's7'; INSERT INTO site VALUES ('k', 'made', NULL, 1)")
     try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id = 's9'")
     let report = try await a.sync()
     #expect(report.error == nil)

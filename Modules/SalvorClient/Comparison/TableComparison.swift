@@ -34,6 +34,7 @@ struct TableComparison {
       return
     }
     var after = after
+    var through: Int64 = 0
     while true {
       let question = RangeQuestion(
         table: table, range: RowQuery.Range(after: after, last: nil), rowsPerRange: Self.largeRange)
@@ -42,6 +43,8 @@ struct TableComparison {
       for start in stride(from: 0, to: large.count, by: Self.questionsMax) {
         try await look(into: large[start..<min(start + Self.questionsMax, large.count)], sink)
       }
+      through += page.ranges.reduce(0) { $0 + $1.count }
+      if let serverCount { questions.progress(.comparing(table: table, rows: through, of: serverCount)) }
       guard !page.isLast, let last = page.ranges.last?.last else { return }
       after = last
       try await passed(last)

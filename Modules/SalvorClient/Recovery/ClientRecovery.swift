@@ -57,7 +57,7 @@ extension SalvorClient {
     return try await recoveringStore().deleteBackup(id)
   }
 
-  private func recoveringStore() throws -> any RecoveringClientStore {
+  func recoveringStore() throws -> any RecoveringClientStore {
     guard let recovering else {
       throw SalvorError(
         .usage, "The storage module of this device does not recover; it synchronizes only. Use \"sqlite\".")

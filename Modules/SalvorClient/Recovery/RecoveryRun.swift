@@ -377,7 +377,7 @@ struct RecoveryRun {
     if journal.backup == nil { journal.backup = done.backup }
     try await runAfterReset()
     try await store.setRecoveryRequired(nil, message: "")
-    try await prune()
+    try await store.prune(keeping: configuration.recovery.backupsKept)
     let summary = summary(done)
     var attempts = journal.attempts
     if let incarnation {
@@ -392,12 +392,6 @@ struct RecoveryRun {
     journal = RecoveryJournal(attempts: attempts)
     journal.demand = demand
     try await store.setJournal(attempts.isEmpty && demand == nil ? nil : journal.json.bytes)
-  }
-
-  private func prune() async throws {
-    for backup in try await store.backups().dropFirst(max(configuration.recovery.backupsKept, 0)) {
-      _ = try await store.deleteBackup(backup.id)
-    }
   }
 
   private func summary(_ done: RecoveryReport?) -> RecoverySummary {

@@ -168,7 +168,9 @@ struct SyncSession {
 
   /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
   private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
-    guard let position = stagedPosition(state, downloadName(groups)), ComparisonPosition(position) == nil else { return nil }
+    guard let position = stagedPosition(state, downloadName(groups)), ComparisonPosition(position) == nil else {
+      return nil
+    }
     return position
   }
 

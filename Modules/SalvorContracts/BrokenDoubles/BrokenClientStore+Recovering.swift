@@ -40,6 +40,12 @@ extension BrokenClientStore: RecoveringClientStore {
     try await recovering.tablesToCompare(groups: groups)
   }
 
+  public func examine(repairing order: RecoveryOrder?) async throws -> Examination {
+    try await recovering.examine(repairing: order)
+  }
+
+  public func dirtyRows(of table: String) async throws -> Int64 { try await recovering.dirtyRows(of: table) }
+
   public func digest(of table: String) async throws -> TableDigest { try await recovering.digest(of: table) }
 
   public func keepForRehearsal(_ payload: [UInt8]) async throws {

@@ -24,7 +24,7 @@ extension ServerEngine {
       (["config": config.json] as JSONValue).write(to: &head)
       head.raw("\n")
     }
-    if let comparison, !comparison.differing.isEmpty {
+    if let comparison, comparison.isToBeAnswered {
       try await offer(comparison, session).json.write(to: &head)
       head.raw("\n")
       return try await respond(head.bytes, request)

@@ -8,6 +8,8 @@ struct Comparison: Sendable {
   var compared: ComparedTables
   /// Tables that the device has to compare before it can download.
   var differing: [ComparisonOffer.Table] = []
+  /// The device waits for an answer before the download: something differs, or it has asked what has changed, too.
+  var isToBeAnswered: Bool
 }
 
 extension ServerEngine {
@@ -19,7 +21,9 @@ extension ServerEngine {
       let store = configuration.store as? any RecoveringServerStore
     else { return nil }
     let groups = Set(message.groups.map(\.name))
-    var comparison = Comparison(compared: ComparedTables(head: try await head(of: message)))
+    var comparison = Comparison(
+      compared: ComparedTables(head: try await head(of: message)),
+      isToBeAnswered: message.compare.contains(where: \.isFed))
     if message.compared == comparison.compared.head { comparison.compared.ownUpTo = comparison.compared.head.number }
     for asked in message.compare {
       // What the server does not synchronize (any more) is told by the schema.
@@ -35,6 +39,7 @@ extension ServerEngine {
       } else {
         if isByKeys { comparison.compared.fed.insert(table.name) }
         comparison.differing.append(ComparisonOffer.Table(name: table.name, count: own.count))
+        comparison.isToBeAnswered = true
       }
     }
     return comparison
@@ -69,7 +74,8 @@ extension ServerEngine {
     let principal = try await configuration.authentication.authenticate(request)
     let session = try sessions.find(token, principal: principal)
     switch what {
-    case "rows": return try await answerRows(request, ReadScope(principal), store) { [sessions] in sessions.touch(session) }
+    case "rows":
+      return try await answerRows(request, ReadScope(principal), store) { [sessions] in sessions.touch(session) }
     case "ranges": return try await answerRanges(request, ReadScope(principal), store)
     default:
       _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)

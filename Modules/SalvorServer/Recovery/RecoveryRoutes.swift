@@ -23,7 +23,9 @@ extension ServerEngine {
     guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
     case ("POST", "rows"):
-      return try await answerRows(request, ReadScope(principal), store) { [recoveries] in recoveries.touch(recovery.token) }
+      return try await answerRows(request, ReadScope(principal), store) { [recoveries] in
+        recoveries.touch(recovery.token)
+      }
     case ("POST", "ranges"): return try await answerRanges(request, ReadScope(principal), store)
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)

@@ -69,7 +69,8 @@ extension MemoryServerStore: RecoveringServerStore {
       page.isLast = rest.isEmpty
       let sum = keys.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling(rows[$1] ?? [])).value }
       page.ranges.append(
-        RangeDigest(last: page.isLast ? question.range.last : keys.last, count: Int64(keys.count), digest: RowDigest.text(sum)))
+        RangeDigest(
+          last: page.isLast ? question.range.last : keys.last, count: Int64(keys.count), digest: RowDigest.text(sum)))
     }
     return page
   }

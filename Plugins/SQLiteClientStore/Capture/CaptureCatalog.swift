@@ -65,9 +65,11 @@ struct CaptureCatalog: Sendable, Hashable {
     return (catalog, changes)
   }
 
-  private static func isAnyMissing(_ triggers: [CaptureTriggers.Trigger], _ connection: SQLiteConnection) throws -> Bool {
+  private static func isAnyMissing(_ triggers: [CaptureTriggers.Trigger], _ connection: SQLiteConnection) throws -> Bool
+  {
     try triggers.contains { trigger in
-      try connection.integer("SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1", .text(trigger.name)) == nil
+      try connection.integer("SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1", .text(trigger.name))
+        == nil
     }
   }
 

@@ -51,7 +51,7 @@ struct RangeComparison {
       digests = []
     }
     try eachBase(after: after) { key, digest in
-      while let range = rest.first, let last = range.last, Self.precedes(last, key) {
+      while let range = rest.first, let last = range.last, keyPrecedes(last, key) {
         close(range)
         rest.removeFirst()
       }
@@ -124,35 +124,6 @@ struct RangeComparison {
       var digest = RowDigest()
       for slot in slots { digest.add(column: slot, of: row) }
       return try body(row.values(from: 0, count: table.keyCount), digest.value)
-    }
-  }
-
-  /// SQLite's order of keys: NULL, numbers, text by bytes, blobs.
-  static func precedes(_ a: Key, _ b: Key) -> Bool {
-    for (x, y) in zip(a, b) {
-      if precedes(x, y) { return true }
-      if precedes(y, x) { return false }
-    }
-    return a.count < b.count
-  }
-
-  private static func precedes(_ a: Value, _ b: Value) -> Bool {
-    switch (a, b) {
-    case (.integer(let x), .integer(let y)): x < y
-    case (.real(let x), .real(let y)): x < y
-    case (.integer(let x), .real(let y)): Double(x) < y
-    case (.real(let x), .integer(let y)): x < Double(y)
-    case (.text(let x), .text(let y)), (.blob(let x), .blob(let y)): x.lexicographicallyPrecedes(y)
-    default: rank(a) < rank(b)
-    }
-  }
-
-  private static func rank(_ value: Value) -> Int {
-    switch value {
-    case .null: 0
-    case .integer, .real: 1
-    case .text: 2
-    case .blob: 3
     }
   }
 }

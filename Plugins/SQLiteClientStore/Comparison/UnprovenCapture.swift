@@ -1,7 +1,6 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
-import SalvorWire
 
 /// What the comparison of unproven tables found becomes captured changes (semantics 3): the server's row is the base, and
 /// what the table shows is a request upon it. Rows that the server has changed since the cursor come with the download as
@@ -10,8 +9,7 @@ import SalvorWire
 /// The pieces that say the differences and those of the feed are staged in one download; a line of the feed has a version.
 final class UnprovenCapture {
   private let context: StoreContext
-  private let feed: String
-  private let keyWidth: Int
+  private let lines: StagedLines
   private(set) var captured: Int64 = 0
   private(set) var notices: [String] = []
 
@@ -19,8 +17,7 @@ final class UnprovenCapture {
 
   init(_ context: StoreContext) {
     self.context = context
-    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
-    feed = "temp.salvor_fed_\(keyWidth)"
+    lines = StagedLines(context: context)
   }
 
   /// Before what is staged is applied, in its transaction. Throws `mass-deletion`, naming the tables, where more than half
@@ -43,13 +40,13 @@ final class UnprovenCapture {
         "The table \(table.name) came whole; what was written into it while its triggers were away is not known.")
     }
     let looked = tables.filter { !full.contains($0.number) }
-    try collectFed(looked)
-    defer { _ = try? connection.execute("DELETE FROM \(feed)") }
+    let known = try fed(looked)
+    defer { try? known.clear() }
     // A child's delete before its parent's, and a parent's insert before its child's.
     var counts: [Int64: Int64] = [:]
-    for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true) }
+    for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true, known) }
     try guardAgainstMassDeletion(looked, counts)
-    for table in looked { counts[table.number, default: 0] += try capture(table, deletes: false) }
+    for table in looked { counts[table.number, default: 0] += try capture(table, deletes: false, known) }
     for table in looked {
       guard let count = counts[table.number], count > 0 else { continue }
       captured += count
@@ -71,90 +68,28 @@ final class UnprovenCapture {
       context: ["tables": names])
   }
 
-  // MARK: What is staged
-
   /// The keys that the feed names.
-  private func collectFed(_ tables: [CapturedTable]) throws {
-    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
-    try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(feed) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(feed)")
+  private func fed(_ tables: [CapturedTable]) throws -> RowNames {
+    let names = try RowNames(context, "fed")
     let numbers = Set(tables.map(\.number))
-    try eachLine("compared IS NULL", []) { line in
-      if line.version != nil, numbers.contains(line.table.number) { _ = try note(line.table, line.key) }
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
+      if line.version != nil, numbers.contains(line.table.number) { try names.insert(line.table, line.key) }
     }
-  }
-
-  /// False: it was noted before.
-  private func note(_ table: CapturedTable, _ key: Key) throws -> Bool {
-    let slots = (1...keyWidth + 1).map { "?\($0)" }.joined(separator: ", ")
-    try connection.run(
-      "INSERT OR IGNORE INTO \(feed) VALUES (\(slots))",
-      [.integer(table.number)] + key + Array(repeating: .integer(0), count: keyWidth - key.count))
-    return connection.changes > 0
-  }
-
-  private struct Line {
-    var table: CapturedTable
-    var key: Key
-    /// Nil: the server has no such row.
-    var row: SlotRow?
-    var version: Int64?
-  }
-
-  private func eachLine(_ condition: String, _ values: [Value], _ body: (Line) throws -> Void) throws {
-    try connection.query("SELECT payload FROM salvor_staging WHERE \(condition) ORDER BY id", values) { piece in
-      try piece.withText(0) { text in
-        var reader = DownloadChunkReader(
-          UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
-        var table: CapturedTable?
-        var slots: [Int?] = []
-        while let event = try reader.next() {
-          switch event {
-          case .full: continue
-          case .table(let name, let columns):
-            let found = try context.captured(name)
-            table = found
-            slots = columns.map { column in
-              found.columns.firstIndex { $0.name.lowercased() == column.lowercased() }
-            }
-          case .row(let version):
-            guard let table else { continue }
-            var row = try defaults(table)
-            var place = 0
-            while let item = try reader.item() {
-              if place < slots.count, let slot = slots[place] { row[slot] = item.value }
-              place += 1
-            }
-            try body(Line(table: table, key: Array(row.prefix(table.keyCount)), row: row, version: version))
-          case .key(_, let version):
-            guard let table else { continue }
-            var key: Key = []
-            while let item = try reader.item() { key.append(item.value) }
-            try body(Line(table: table, key: key, row: nil, version: version))
-          }
-        }
-      }
-      return true
-    }
-  }
-
-  private func defaults(_ table: CapturedTable) throws -> SlotRow {
-    let columns = context.table(table)?.columns ?? []
-    return table.columns.map { column in
-      columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
-    }
+    return names
   }
 
   // MARK: Capturing
 
   /// The rows that are gone here, or the others.
-  private func capture(_ table: CapturedTable, deletes: Bool) throws -> Int64 {
+  ///
+  /// - Parameter known: rows that are not to be captured: those of the feed, and captured ones, which may come twice.
+  private func capture(_ table: CapturedTable, deletes: Bool, _ known: RowNames) throws -> Int64 {
     var count: Int64 = 0
     let index = try LogIndex(context)
     var found: [LogEntry] = []
-    try eachLine("compared = ?1", [.text(table.name)]) { line in
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) { line in
       guard try context.currentRow(table, line.key) == nil ? deletes : !deletes else { return }
-      guard let entry = try entry(line, index), try note(table, line.key) else { return }
+      guard let entry = try entry(line, index), try known.insert(table, line.key) else { return }
       found.append(entry)
       count += 1
       if found.count >= 1000 { try write(&found) }
@@ -164,7 +99,7 @@ final class UnprovenCapture {
   }
 
   /// Nil: there is nothing to capture. The counter is given when it is written.
-  private func entry(_ line: Line, _ index: LogIndex) throws -> LogEntry? {
+  private func entry(_ line: StagedLine, _ index: LogIndex) throws -> LogEntry? {
     let table = line.table
     let timeline = try index.timeline(table, line.key)
     var entry = LogEntry(
@@ -191,14 +126,7 @@ final class UnprovenCapture {
       if entry.mask.isEmpty { return nil }
     case (nil, nil): return nil
     }
-    return try isFed(line) ? nil : entry
-  }
-
-  private func isFed(_ line: Line) throws -> Bool {
-    let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
-    return try connection.integer(
-      "SELECT 1 FROM \(feed) WHERE t = ?1 AND \(condition)",
-      [.integer(line.table.number)] + line.key + Array(repeating: .integer(0), count: keyWidth - line.key.count)) != nil
+    return entry
   }
 
   private func write(_ entries: inout [LogEntry]) throws {

@@ -72,7 +72,7 @@ extension SQLiteClientStore: RecoveringClientStore {
   }
 
   /// The payloads of a rehearsal: in a temporary file of SQLite's, not in memory.
-  private static let rehearsal =
+  static let rehearsal =
     "CREATE TABLE IF NOT EXISTS temp.salvor_rehearsal (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
 
   public func keepForRehearsal(_ payload: [UInt8]) throws {

@@ -89,7 +89,8 @@ struct FeedPageMaker {
     _ compared: ComparedTables?, _ connection: SQLiteConnection
   ) throws -> [String: FeedPosition.Floor] {
     guard let compared else { return [:] }
-    guard let sequence = try lastSequence(of: compared.head, connection), compared.head.number >= (try trimmed(connection))
+    guard let sequence = try lastSequence(of: compared.head, connection),
+      compared.head.number >= (try trimmed(connection))
     else { throw FeedPosition.outdated("the server no longer keeps what changed since tables were compared for it") }
     let fed = compared.fed.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: false)) }
     let whole = compared.whole.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: true)) }
