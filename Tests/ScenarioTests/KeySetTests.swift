@@ -82,6 +82,29 @@ struct KeySetTests {
     #expect(try await a.sync().upserts == 0)
   }
 
+  @Test("what both sides remember of a table holds as long as nothing was written, by whomever")
+  func remembered() async throws {
+    let (fleet, a) = try await fleet(sites: 300)
+    let b = try fleet.device("b")
+    try await b.sync()
+    for round in 1...3 {
+      try silently(fleet, "UPDATE site SET name = 'silent \(round)' WHERE id = 's\(round)'")
+      for device in [a, b, a, b] { #expect(try await device.sync().error == nil) }
+      try fleet.expectEqual(tables, [a, b])
+      try await a.write(
+        "UPDATE site SET seats = \(round) WHERE id IN ('s1', 's40')",
+        "INSERT INTO site VALUES ('a\(round)', 'x', NULL, 1)")
+      for device in [a, b, a] { #expect(try await device.sync().error == nil) }
+      try fleet.expectEqual(tables, [a, b])
+      #expect(try await a.sync().roundTrips == 1)
+      await b.close()
+    }
+    #expect(
+      try a.connection().rows("SELECT name, count FROM salvor_digest ORDER BY name") == [
+        ["severity", 2], ["site", 303],
+      ])
+  }
+
   @Test("a dirty row is never deleted or overwritten: its base changes, its request stays and is sent")
   func dirtyRows() async throws {
     let (fleet, a) = try await fleet()
@@ -167,7 +190,8 @@ struct KeySetTests {
       // Meanwhile what was compared changes once more.
       try fleet.serverConnection().execute("UPDATE site SET name = 'again \(exchange)' WHERE id IN ('s7', 's57', 's1')")
     }
-    #expect(try await a.sync().error == nil)
+    let report = try await a.sync()
+    #expect(report.error == nil)
     try fleet.expectEqual(tables, [a])
   }
 
@@ -210,7 +234,8 @@ struct KeySetTests {
       try fleet.serverConnection().execute("UPDATE site SET name = 'switched' WHERE id = '\(row)'")
       let report = try await a.sync()
       #expect(report.error == nil)
-      #expect(report.upserts <= 2)
+      // Of a table that is fed by cursor again the compared row comes once more.
+      #expect(report.upserts <= 3)
       #expect(report.bytesReceived < 60_000)
       try fleet.expectEqual(tables, [a])
       try fleet.serverConnection().execute("UPDATE site SET seats = seats + 1 WHERE id = '\(row)'")

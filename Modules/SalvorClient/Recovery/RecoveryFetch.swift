@@ -48,8 +48,8 @@ struct RecoveryFetch {
     let synchronized = Set(status.state.groups.filter(\.isSynchronized).map(\.name))
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { synchronized.contains($0.name) }
-    // The operator wants the device's rows compared, or they are not what the history says.
-    if reason == .operatorRequested || reason == .localCorruption || facts.shared == nil {
+    // A person wants the device's rows compared, whatever the history says.
+    if reason == .operatorRequested || facts.shared == nil {
       starts = starts.map { GroupStart(name: $0.name, commit: nil) }
     }
     let compared = Set(starts.filter { $0.commit == nil }.map(\.name))

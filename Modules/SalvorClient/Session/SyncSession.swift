@@ -75,7 +75,8 @@ struct SyncSession {
       try await store.discardStaged()
       throw error
     } catch let error as SalvorError where error.code == .massDeletion {
-      requirement = Requirement(reason: .localCorruption, message: error.message, isForAPerson: true)
+      // A recovery for this reason compares everything.
+      requirement = Requirement(reason: .operatorRequested, message: error.message, isForAPerson: true)
       report.error = error
     } catch let error as SalvorError {
       guard let reason = recoveryReason(error) else { throw error }

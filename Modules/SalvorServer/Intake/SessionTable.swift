@@ -56,7 +56,8 @@ final class SessionTable: Sendable {
   private func refuseAnother(_ message: BeginMessage, _ sessions: [RemoteID: Session], _ now: Int64) throws {
     guard let other = sessions[message.remote], now - other.lastSeen < idleMilliseconds else { return }
     let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
-    guard isSame else {
+    // One that compares has nothing under way here that another could disturb.
+    guard isSame || other.compared != nil else {
       throw SalvorError(
         .sessionInUse,
         "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",

@@ -105,6 +105,7 @@ final class DownloadStream {
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
     targets[name] = target
+    if onlyTables == nil { try context.forgetDigest(of: table) }
     return target
   }
 

@@ -40,6 +40,8 @@ final class Remaking {
   /// Rows that a constraint refused, in the order of their refusal.
   private var refused: [RowRef] = []
   private(set) var invalid: Set<RowRef> = []
+  /// Tables whose digest is forgotten.
+  private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
   let prepareWrite: (CapturedTable) -> Void
 
@@ -87,6 +89,7 @@ final class Remaking {
     try load(table, key)
     let ref = RowRef(table: table.number, key: key)
     newBases[ref] = .some(base)
+    if changedTables.insert(table.number).inserted { try context.forgetDigest(of: table) }
     try dependence?.rowChanged(ref)
     while let step = rows[ref]?.timeline.rebase(on: base) {
       guard let counter = rows[ref]?.timeline.steps[step].seq else { break }

@@ -30,6 +30,7 @@ struct UnprovenTables {
     for definition in context.schema.parentsFirst(context.schema.synchronized) {
       guard let table = context.catalog.table(definition.name), names.contains(table.name) else { continue }
       try mend(table)
+      try context.forgetDigest(of: table)
       if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
         try connection.run("INSERT OR IGNORE INTO salvor_unproven (name) VALUES (?1)", .text(definition.name))
       } else {

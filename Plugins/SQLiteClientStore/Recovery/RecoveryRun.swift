@@ -15,6 +15,7 @@ struct RecoveryRun {
   /// In a transaction, with foreign keys and triggers off. Staging is empty then.
   func run() throws -> RecoveryReport {
     try RequestSorting(context).sort()
+    try context.forgetDigests()
     try rememberArchive()
     let aside = try connection.integer("SELECT max(id) FROM salvor_aside") ?? 0
     try context.takeBackUpload(previous: order.previous)

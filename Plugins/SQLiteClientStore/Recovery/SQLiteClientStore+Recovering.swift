@@ -34,10 +34,19 @@ extension SQLiteClientStore: RecoveringClientStore {
       let isUnproven = unproven.contains(table.name)
       guard isUnproven || table.download == .keySet, groups.contains(table.group), synchronized.contains(table.group)
       else { return nil }
+      guard isUnproven else { return try notedDigest(of: table, context) }
       var digest = try digest(of: table.name)
-      digest.isFed = isUnproven
+      digest.isFed = true
       return digest
     }
+  }
+
+  private func notedDigest(of table: Table, _ context: StoreContext) throws -> TableDigest {
+    let columns = table.travelling.map { quoted($0.name) }.joined(separator: ", ")
+    if let noted = try context.notedDigest(of: table.name, columns: columns) { return noted }
+    let digest = try digest(of: table.name)
+    try context.connection.transaction { try context.note(digest, columns: columns) }
+    return digest
   }
 
   public func digest(of table: String) throws -> TableDigest {

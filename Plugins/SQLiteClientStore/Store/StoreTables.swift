@@ -47,6 +47,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL) WITHOUT ROWID;
     -- compared: the unproven table that the payload says the differences of.
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL, compared TEXT);
+    -- Digests of compared tables' bases.
+    CREATE TABLE IF NOT EXISTS salvor_digest (name TEXT NOT NULL PRIMARY KEY, columns TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
     -- Tables whose triggers were away: they are compared before their next download.
     CREATE TABLE IF NOT EXISTS salvor_unproven (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID;
     -- Client-only rows whose parent Salvor removed: they come back with it.

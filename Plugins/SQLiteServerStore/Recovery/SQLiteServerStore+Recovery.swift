@@ -25,7 +25,11 @@ extension SQLiteServerStore: RecoveringServerStore {
   }
 
   public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
-    try await ask(scope) { try $0.digest(of: table) }
+    let known = digests.known(table, scope)
+    let (writes, isSame) = try await writer.writes(to: table, since: known?.writes)
+    let digest = if isSame, let known { known.digest } else { try await ask(scope) { try $0.digest(of: table) } }
+    digests.keep(digest, scope, writes)
+    return digest
   }
 
   public func demandReset(_ remote: RemoteID) async throws -> Bool {

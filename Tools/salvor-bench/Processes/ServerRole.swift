@@ -29,6 +29,7 @@ func namedSchema(_ name: String) -> Schema? {
   switch name {
   case "record": RecordData.schema
   case "record-telling": RecordData.tellingSchema
+  case "record-key-set": RecordData.keySetSchema
   case "dinesafe": DinesafeData.schema
   default: nil
   }
