@@ -127,15 +127,15 @@ public actor SalvorClient {
         try await session.run(groups: groups)
         report = session.report
         met = session.met
-        if let (reason, message) = session.requirement {
-          guard recoveries < recoveriesMax, try await recover(reason, message, progress, &report) else { return }
+        if let requirement = session.requirement {
+          guard recoveries < recoveriesMax, try await recover(requirement, progress, &report) else { return }
           report.error = nil
           recoveries += 1
           continue
         }
         try await forgetAttempts()
-        // A SyncConfig with new groups came with the answer: their rows are a session of their own.
-        guard session.hasNewGroups, groups == nil, !isSecondRound else { return }
+        // A SyncConfig with new groups came with the answer, or changes were found: they are a session of their own.
+        guard session.hasNewGroups && groups == nil || session.hasNewRequests, !isSecondRound else { return }
         isSecondRound = true
       } catch {
         // A session that got further than the one before it: the attempts count anew.
@@ -189,6 +189,8 @@ public enum SyncProgress: Sendable, Hashable {
   case uploading(changes: Int64)
   /// Body bytes received so far.
   case downloading(bytes: Int64)
+  /// Rows of a table that were compared, of those that the server has.
+  case comparing(table: String, rows: Int64, of: Int64)
   case applying
 }
 

@@ -256,7 +256,10 @@ public struct StagedChunk: Sendable {
   public var bytes: [UInt8]
   /// Where the download goes on after this chunk.
   public var position: String
-  public init(download: String, bytes: [UInt8], position: String) {
+  /// The unproven table that this chunk says the differences of; nil: what the chunk says is so.
+  public var compared: String?
+  public init(download: String, bytes: [UInt8], position: String, compared: String? = nil) {
+    self.compared = compared
     self.download = download
     self.bytes = bytes
     self.position = position
@@ -274,6 +277,10 @@ public struct ApplyReport: Sendable, Hashable {
   public var deletes: Int64 = 0
   /// Requests that could not stand on the new bases (semantics 2).
   public var displaced: [RequestID] = []
+  /// Changes that were found by comparing unproven tables, and are captured now (semantics 3).
+  public var captured: Int64 = 0
+  /// What a person should know; names only.
+  public var notices: [String] = []
   public init() {}
 }
 

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// What a device's database does for recovery (semantics 9). A store without it synchronizes; a recovery then ends as
 /// `manual`.
@@ -15,6 +16,14 @@ public protocol RecoveringClientStore: ClientStore {
   func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
     queries: [RowQuery], place: Int64
   )?
+
+  /// The tables of these groups whose bases are compared with the server before their next download: those with
+  /// `download: "key-set"`, and unproven ones, which are `isFed`. Without those of groups that were never synchronized:
+  /// their rows come whole.
+  func tablesToCompare(groups: Set<String>) async throws -> [TableDigest]
+
+  /// Count and digest of the bases of a table.
+  func digest(of table: String) async throws -> TableDigest
 
   /// Compares the bases of one table with the server's ranges that follow the key `after` (nil: the first page). Answers
   /// with the keys and digests of the rows of each range that differs.
@@ -37,6 +46,17 @@ public protocol RecoveringClientStore: ClientStore {
   /// What `recover` would answer with the payloads staged that were kept for it; nothing is changed, and what is staged
   /// stays. The payloads are forgotten.
   func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport
+
+  /// What the payloads that were kept for a rehearsal say otherwise than the bases. Lines without a version are the server's
+  /// answers to a comparison; rows of which a line has one have changed since, and are left out. The payloads are forgotten.
+  ///
+  /// - Parameter order: repairs the rows that differ and have no outstanding requests, as `recover` does; nil: nothing is
+  ///   changed.
+  /// - Throws: `inconsistent-download` where a table comes whole.
+  func examine(repairing order: RecoveryOrder?) async throws -> Examination
+
+  /// How many rows of a table outstanding requests change.
+  func dirtyRows(of table: String) async throws -> Int64
 
   /// How many rows only this device has: requests that wait or were refused made them. Writes nothing.
   func rowsMadeHere() async throws -> Int64

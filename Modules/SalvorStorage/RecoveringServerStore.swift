@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// What the consolidated database does for devices that recover, and for the operator (semantics 9).
 public protocol RecoveringServerStore: ServerStore {
@@ -15,9 +16,12 @@ public protocol RecoveringServerStore: ServerStore {
   /// given, `lost` for each named key without such a row, and the rows of the query's range that were not named.
   func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8]
 
-  /// Digests of up to `limit` ranges of `rowsPerRange` rows of a table in the scope, after a key.
-  func ranges(of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope) async throws
-    -> RangePage
+  /// Digests of up to `limit` ranges of the rows of the scope, as the question says.
+  func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage
+
+  /// Count and digest of all rows of a table of the scope. Asked with each begin that has the table compared:
+  /// a store may remember it as long as it knows that nothing was written.
+  func digest(of table: String, for scope: ReadScope) async throws -> TableDigest
 
   /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.
   /// Each demand gets a number that was not given before (`RemoteRecord.resetDemand`) and takes the place of the one before

@@ -31,6 +31,28 @@ extension RowQuery {
   }
 }
 
+extension RangeQuestion {
+  /// One line of the body of `POST …/ranges`.
+  public var json: JSONValue {
+    var members: [JSONValue.Member] = [
+      .init("table", .string(table)), .init("after", keyJSON(range.after)),
+    ]
+    if range.last != nil { members.append(.init("last", keyJSON(range.last))) }
+    if rowsPerRange != RecoveryLimits.rowsPerRange { members.append(.init("rows", .integer(Int64(rowsPerRange)))) }
+    return .object(members)
+  }
+
+  public init(_ json: JSONValue) throws(SalvorError) {
+    table = try json.string("table")
+    range = RowQuery.Range(after: try key(json["after"] ?? .null), last: try key(json["last"] ?? .null))
+    rowsPerRange = Int(clamping: json["rows"]?.integer ?? Int64(RecoveryLimits.rowsPerRange))
+    let allowed = RecoveryLimits.rowsPerRangeAllowed
+    guard allowed.contains(rowsPerRange) else {
+      throw SalvorError(.malformed, "A range has \(allowed.lowerBound) to \(allowed.upperBound) rows.")
+    }
+  }
+}
+
 extension RangePage {
   public var json: JSONValue {
     [

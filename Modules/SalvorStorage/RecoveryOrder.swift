@@ -220,10 +220,27 @@ public struct RowQuery: Sendable, Hashable {
   }
 }
 
+/// Digests over ranges of a table's rows that a device asks for: one line of the body of `POST …/ranges`.
+public struct RangeQuestion: Sendable, Hashable {
+  public var table: String
+  /// Which rows; the whole table where both ends are nil.
+  public var range: RowQuery.Range
+  /// Rows of one range, but the last.
+  public var rowsPerRange: Int
+  public init(
+    table: String, range: RowQuery.Range = RowQuery.Range(after: nil, last: nil),
+    rowsPerRange: Int = RecoveryLimits.rowsPerRange
+  ) {
+    self.table = table
+    self.range = range
+    self.rowsPerRange = rowsPerRange
+  }
+}
+
 /// A range of a table's rows in key order (binary order, whatever the columns' collations): those after the range before
 /// it, up to `last`.
 public struct RangeDigest: Sendable, Hashable {
-  /// Nil: to the table's end.
+  /// Nil: to the table's end; the last one of a question ends where that does.
   public var last: Key?
   public var count: Int64
   /// The sum of the rows' digests (`RowDigest`), which does not depend on the order.

@@ -253,10 +253,13 @@ public struct PageRequest: Sendable {
   /// Where to go on; nil at the start of a download.
   public var position: String?
   public var bytesTarget: Int
+  /// Used where `position` is nil, too.
+  public var compared: ComparedTables?
   public init(
     remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions? = nil, groups: [GroupState],
-    position: String?, bytesTarget: Int
+    position: String?, bytesTarget: Int, compared: ComparedTables? = nil
   ) {
+    self.compared = compared
     self.remote = remote
     self.principal = principal
     self.subscriptions = subscriptions
@@ -267,6 +270,26 @@ public struct PageRequest: Sendable {
 
   /// The scope in which the groups stand when the download is applied.
   public func scope(of group: GroupState) -> ReadScope { ReadScope(principal, subscriptions ?? group.subscriptions) }
+}
+
+/// Tables whose rows were compared before the download (docs/architecture/comparison.md): it says only what has changed
+/// since.
+public struct ComparedTables: Sendable, Hashable {
+  /// The tables were read at this commit, or later.
+  public var head: Commit
+  /// Fed from `head`, not from their group's cursor, and never scanned.
+  public var fed: Set<String>
+  /// Scanned, and fed from `head`: one side has no rows of them.
+  public var whole: Set<String>
+  /// Of this remote's own uploads those up to this commit are left out; nil: all up to the download's beginning. What was
+  /// read before an upload does not have it.
+  public var ownUpTo: Int64?
+  public init(head: Commit, fed: Set<String> = [], whole: Set<String> = [], ownUpTo: Int64? = nil) {
+    self.head = head
+    self.fed = fed
+    self.whole = whole
+    self.ownUpTo = ownUpTo
+  }
 }
 
 public struct FeedPage: Sendable {

@@ -50,11 +50,18 @@ public struct BeginMessage: Sendable, Hashable {
   /// Where a cut download goes on.
   public var position: String?
   public var history: History?
+  /// Tables whose bases are to be compared before the download.
+  public var compare: [TableDigest]
+  /// A part of that was fetched by a download that was cut, as of this commit or newer: the new one goes on from it.
+  public var compared: Commit?
 
   public init(
     remote: RemoteID, server: ServerID?, previous: SequenceID?, current: SequenceID?, schemaVersion: Int64,
-    schemaDigest: String, groups: [Group], upload: Upload, position: String?, history: History?
+    schemaDigest: String, groups: [Group], upload: Upload, position: String?, history: History?,
+    compare: [TableDigest] = [], compared: Commit? = nil
   ) {
+    self.compare = compare
+    self.compared = compared
     version = protocolVersion
     self.remote = remote
     self.server = server
@@ -81,6 +88,8 @@ public struct BeginMessage: Sendable, Hashable {
     if let current { members.append(.init("current", .string(current.text))) }
     if let position { members.append(.init("position", .string(position))) }
     if let history { members.append(.init("history", history.json)) }
+    if !compare.isEmpty { members.append(.init("compare", .array(compare.map(\.json)))) }
+    if let compared { members.append(.init("compared", compared.json)) }
     return ["begin": .object(members)]
   }
 
@@ -111,6 +120,10 @@ public struct BeginMessage: Sendable, Hashable {
     }
     position = try json.optionalString("position")
     history = try json["history"].map { history throws(SalvorError) in try History(history) }
+    compare = []
+    for entry in try json.optionalArray("compare") ?? [] { compare.append(try TableDigest(entry)) }
+    guard compare.count <= 1000 else { throw SalvorError(.tooLarge, "A begin compares at most 1000 tables.") }
+    compared = try json["compared"].map { commit throws(SalvorError) in try Commit(commit) }
   }
 }
 

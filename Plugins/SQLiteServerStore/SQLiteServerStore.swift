@@ -56,6 +56,7 @@ public final class SQLiteServerStore: ServerStore {
 
   let options: Options
   let writer: ServerWriter
+  let digests = DigestMemory()
   private let state = Mutex(State())
 
   public init(_ options: Options) {

@@ -13,6 +13,8 @@ actor ServerWriter {
 
   private struct Open {
     var connection: SQLiteConnection
+    /// Names the connection.
+    var number: Int64
     var catalog: Catalog
     var opening: ServerOpening
     var setup: ServerSetup
@@ -65,7 +67,8 @@ actor ServerWriter {
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
     var open = Open(
-      connection: connection, catalog: catalog, opening: opening, setup: setup, log: log,
+      connection: connection, number: options.random.positiveNumber(), catalog: catalog, opening: opening, setup: setup,
+      log: log,
       book: RemoteBook(connection: connection), side: side, schemaVersion: try connection.schemaVersion())
     // What was written while no server ran.
     let head = try connection.transaction(.immediate) { try log.sweep() }
@@ -236,6 +239,27 @@ actor ServerWriter {
     let open = try opened()
     return try open.connection.transaction(.deferred) {
       try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, scope: scope))
+    }
+  }
+
+  /// What has been written, and whether that has changed nothing of a table, or of what decides its scope, since.
+  func writes(to table: String, since known: WriteState?) throws -> (now: WriteState, isSame: Bool) {
+    // A row whose scope moves has an entry when the move is numbered.
+    _ = try sweep()
+    let open = try opened()
+    return try open.connection.transaction(.deferred) {
+      let now = WriteState(
+        connection: open.number, others: try open.connection.integer("PRAGMA data_version") ?? 0,
+        sequence: try CommitLog.state(open.connection).lastSequence)
+      guard let known, known.connection == now.connection, known.others == now.others,
+        let place = open.catalog.place(of: table)
+      else { return (now, false) }
+      let entry = open.catalog.tables[place]
+      let steps = entry.conditions.flatMap(\.steps).compactMap { open.catalog.table($0.table)?.number }
+      let numbers = Set([entry.number] + steps).sorted().map { "\($0)" }.joined(separator: ", ")
+      let change = try open.connection.integer(
+        "SELECT 1 FROM salvor_change WHERE seq > ?1 AND t IN (\(numbers)) LIMIT 1", .integer(known.sequence))
+      return (now, change == nil)
     }
   }
 

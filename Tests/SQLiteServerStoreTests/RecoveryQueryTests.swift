@@ -73,7 +73,9 @@ import Testing
   }
 
   private func parts(_ desk: ServerDesk, limit: Int = 1000, after: Key? = nil) async throws -> RangePage {
-    try await desk.store.ranges(of: "part", after: after, rowsPerRange: 16, limit: limit, for: anna)
+    let range = RowQuery.Range(after: after, last: nil)
+    return try await desk.store.ranges(
+      RangeQuestion(table: "part", range: range, rowsPerRange: 16), limit: limit, for: anna)
   }
 
   private static let rows = """
@@ -129,7 +131,8 @@ import Testing
         CREATE TABLE site (id TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, owner TEXT NOT NULL, name TEXT);
         INSERT INTO site VALUES ('b', 'anna', 1), ('A', 'anna', 2), ('c', 'berta', 3), ('C2', 'anna', 4), ('a2', 'anna', 5);
         """)
-    let page = try await desk.store.ranges(of: "site", after: nil, rowsPerRange: 1, limit: 10, for: anna)
+    let page = try await desk.store.ranges(
+      RangeQuestion(table: "site", rowsPerRange: 1), limit: 10, for: anna)
     #expect(page.ranges.map(\.last) == [["A"], ["C2"], ["a2"], nil])
     let found = try await lines(
       desk, RowQuery(table: "site", range: RowQuery.Range(after: ["A"], last: ["a2"]), keys: [["a"]]))

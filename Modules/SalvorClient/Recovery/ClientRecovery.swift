@@ -57,7 +57,7 @@ extension SalvorClient {
     return try await recoveringStore().deleteBackup(id)
   }
 
-  private func recoveringStore() throws -> any RecoveringClientStore {
+  func recoveringStore() throws -> any RecoveringClientStore {
     guard let recovering else {
       throw SalvorError(
         .usage, "The storage module of this device does not recover; it synchronizes only. Use \"sqlite\".")
@@ -90,9 +90,10 @@ extension SalvorClient {
 
   /// True: the sync may go on.
   func recover(
-    _ reason: RecoveryReason, _ message: String, _ progress: @escaping @Sendable (SyncProgress) -> Void,
+    _ requirement: SyncSession.Requirement, _ progress: @escaping @Sendable (SyncProgress) -> Void,
     _ report: inout SyncReport
   ) async throws -> Bool {
+    let (reason, message) = (requirement.reason, requirement.message)
     guard let store = recovering else {
       try await configuration.store.setRecoveryRequired(reason, message: message)
       report.outcome = .recoveryRequired
@@ -104,7 +105,9 @@ extension SalvorClient {
     let journal = try await RecoveryRun.journal(of: store)
     return try await carryOut(store, journal, progress, &report) { run in
       // Begun by an attempt before this one, which the network cut.
-      try await journal.state == .running ? run.resume() : run.begin(reason, message)
+      try await journal.state == .running
+        ? run.resume()
+        : run.begin(reason, message, strategy: requirement.isForAPerson ? StrategyChain.manual : nil)
     }
   }
 
@@ -113,7 +116,8 @@ extension SalvorClient {
   ) async throws -> Bool {
     guard let store = recovering else {
       return try await recover(
-        .serverRestored, "The server lost commits that this device has applied.", progress, &report)
+        SyncSession.Requirement(
+          reason: .serverRestored, message: "The server lost commits that this device has applied."), progress, &report)
     }
     let outcome = report.outcome
     let journal = try await RecoveryRun.journal(of: store)

@@ -9,8 +9,6 @@ struct RecoveryExchange {
   let configuration: SalvorClient.Configuration
   var report: SyncReport
   let progress: @Sendable (SyncProgress) -> Void
-  /// The rows of one question.
-  private let keysMax = 2000
 
   init(
     _ configuration: SalvorClient.Configuration, _ report: SyncReport,
@@ -32,8 +30,10 @@ struct RecoveryExchange {
       history: BeginMessage.History(
         sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
         tables: .array(history.tables.map(TableDefinition.json))))
-    var reader = try await post("/v1/recovery", [message.json])
-    guard case .control(let line) = try await reader.next() else { throw Self.unexpected }
+    var reader = ResponseReader(
+      try await configuration.request("POST", "/v1/recovery", message.json.bytes + [0x0A], counting: &report),
+      configuration)
+    guard case .control(let line) = try await reader.next() else { throw Questions.unexpected }
     let facts = try RecoveryFacts(line)
     var config: SyncConfig?
     while let event = try await reader.next() {
@@ -43,104 +43,9 @@ struct RecoveryExchange {
     return (facts, config)
   }
 
-  /// Calls `sink` with the payload that answers the questions.
-  mutating func rows(
-    _ queries: [RowQuery], _ facts: RecoveryFacts, _ sink: ([UInt8], String) async throws -> Void
-  ) async throws {
-    for batch in batches(queries) {
-      var reader = try await post("/v1/recovery/\(facts.token)/rows", batch.map(\.json))
-      var page: [UInt8] = []
-      while let event = try await reader.next() {
-        guard case .payload(let line) = event else { throw try Self.problem(event) }
-        page += line
-        page.append(0x0A)
-        if page.count >= configuration.limits.chunkBytesTarget {
-          try await sink(page, "rows")
-          page.removeAll(keepingCapacity: true)
-        }
-      }
-      report.bytesReceived += reader.bytesReceived
-      if !page.isEmpty { try await sink(page, "rows") }
-      progress(.downloading(bytes: report.bytesReceived))
-    }
-  }
-
-  /// Questions of a bounded number of keys; one that names more is cut. A question about a range stays whole.
-  private func batches(_ queries: [RowQuery]) -> [[RowQuery]] {
-    var batches: [[RowQuery]] = []
-    var batch: [RowQuery] = []
-    var count = 0
-    func flush() {
-      if !batch.isEmpty { batches.append(batch) }
-      batch = []
-      count = 0
-    }
-    for query in queries {
-      var rest = query
-      while rest.range == nil, rest.keys.count > keysMax {
-        var part = rest
-        part.keys = Array(rest.keys.prefix(keysMax))
-        part.digests = Array(rest.digests.prefix(keysMax))
-        rest.keys.removeFirst(keysMax)
-        rest.digests.removeFirst(min(keysMax, rest.digests.count))
-        flush()
-        batches.append([part])
-      }
-      if count + rest.keys.count > keysMax { flush() }
-      batch.append(rest)
-      count += rest.keys.count + 1
-    }
-    flush()
-    return batches
-  }
-
-  mutating func ranges(of table: String, after key: Key?, _ facts: RecoveryFacts) async throws -> RangePage {
-    let question: JSONValue = [
-      "table": .string(table), "after": key.map { .array($0.map { JSONValue($0) }) } ?? .null,
-    ]
-    var reader = try await post("/v1/recovery/\(facts.token)/ranges", [question])
-    guard case .control(let line) = try await reader.next() else { throw Self.unexpected }
-    let page = try RangePage(line)
-    while try await reader.next() != nil {}
-    report.bytesReceived += reader.bytesReceived
-    return page
-  }
-
-  /// The feed from the groups' cursors to the head. Answers with the groups as they are then.
-  mutating func download(
-    _ groups: [GroupState], _ facts: RecoveryFacts, _ sink: ([UInt8], String) async throws -> Void
-  ) async throws -> [GroupState] {
-    let names = groups.map { BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest) }
-    let question: JSONValue = ["groups": .array(names.map(\.json)), "position": .null]
-    var reader = try await post("/v1/recovery/\(facts.token)/download", [question])
-    defer { report.bytesReceived += reader.bytesReceived }
-    var page: [UInt8] = []
-    while let event = try await reader.next() {
-      switch event {
-      case .payload(let line):
-        page += line
-        page.append(0x0A)
-      case .control(let line):
-        if line["session"] != nil || line["config"] != nil { continue }
-        if let position = line["position"]?.string {
-          try await sink(page, position)
-          page.removeAll(keepingCapacity: true)
-          progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
-        } else if let end = line["end"] {
-          if !page.isEmpty { try await sink(page, "end") }
-          var ends: [GroupState] = []
-          for entry in try end.array("groups") {
-            var group = try GroupState(entry)
-            group.lastSync = configuration.clock.now()
-            ends.append(group)
-          }
-          return ends
-        } else {
-          throw try Self.problem(event)
-        }
-      }
-    }
-    throw SalvorError(.unreachable, "The server's answer was cut. The recovery goes on with the next sync.")
+  /// Questions about rows, under this recovery's token.
+  func questions(_ facts: RecoveryFacts) -> Questions {
+    Questions(configuration, path: "/v1/recovery/\(facts.token)", report, progress)
   }
 
   /// Asks the server to forget this remote ID. Throws `forbidden` where its operator does that himself.
@@ -165,24 +70,5 @@ struct RecoveryExchange {
     let response = try await configuration.request(
       "POST", "/v1/recovery/\(facts.token)/end", body.bytes + [0x0A], counting: &report)
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)
-  }
-
-  private mutating func post(_ path: String, _ lines: [JSONValue]) async throws -> ResponseReader {
-    var body = PayloadWriter()
-    for line in lines {
-      line.write(to: &body)
-      body.raw("\n")
-    }
-    return ResponseReader(
-      try await configuration.request("POST", path, body.bytes, counting: &report), configuration)
-  }
-
-  private static var unexpected: SalvorError {
-    SalvorError(.malformed, "The server's answer to a recovery's question has a line that is not of the protocol.")
-  }
-
-  private static func problem(_ event: ResponseReader.Event) throws -> SalvorError {
-    if case .control(let line) = event, let problem = line["problem"] { return Problem.error(problem, status: 500) }
-    return unexpected
   }
 }

@@ -7,7 +7,7 @@ import SalvorWire
 /// payload goes is the caller's: into staging, or into memory for a plan.
 struct RecoveryFetch {
   let store: any RecoveringClientStore
-  var exchange: RecoveryExchange
+  var questions: Questions
   let facts: RecoveryFacts
   let status: ClientStatus
 
@@ -37,7 +37,7 @@ struct RecoveryFetch {
       let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
       // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
       let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
-      let groups = try await exchange.download(wanted.map { GroupState(name: $0) }, facts, sink)
+      let groups = try await questions.download(wanted.map { GroupState(name: $0) }, sink)
       return ([], groups)
     }
   }
@@ -48,33 +48,26 @@ struct RecoveryFetch {
     let synchronized = Set(status.state.groups.filter(\.isSynchronized).map(\.name))
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { synchronized.contains($0.name) }
-    // The operator wants the device's rows compared, whatever the history says.
+    // A person wants the device's rows compared, whatever the history says.
     if reason == .operatorRequested || facts.shared == nil {
       starts = starts.map { GroupStart(name: $0.name, commit: nil) }
     }
     let compared = Set(starts.filter { $0.commit == nil }.map(\.name))
     let tables = try await store.history().tables
-    for table in tables where compared.contains(table.group) { try await compare(table.name, sink) }
+    for table in tables where compared.contains(table.group) {
+      var comparison = TableComparison(store: store, questions: questions)
+      try await comparison.run(table.name, columns: table.travelling.map(\.name), sink)
+      questions = comparison.questions
+    }
     var place: Int64 = 0
     while let (queries, next) = try await store.changedKeys(after: starts, place: place, limit: Self.keysMax) {
-      try await exchange.rows(queries, facts, sink)
+      try await questions.rows(queries, sink)
       place = next
     }
-    let groups = try await exchange.download(
+    let groups = try await questions.download(
       starts.map { start in
         GroupState(name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name])
-      }, facts, sink)
+      }, sink)
     return (starts, groups)
-  }
-
-  private mutating func compare(_ table: String, _ sink: ([UInt8], String) async throws -> Void) async throws {
-    var after: Key?
-    while true {
-      let page = try await exchange.ranges(of: table, after: after, facts)
-      let queries = try await store.differences(from: page, after: after, of: table)
-      if !queries.isEmpty { try await exchange.rows(queries, facts, sink) }
-      guard !page.isLast, let last = page.ranges.last?.last else { return }
-      after = last
-    }
   }
 }

@@ -127,12 +127,13 @@ struct RecoveryPlanning {
   ) async throws {
     var bytes: Int64 = 0
     let store = store
-    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
+    var fetching = RecoveryFetch(
+      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
     let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { payload, _ in
       bytes += Int64(payload.count)
       try await store.keepForRehearsal(payload)
     }
-    exchange = fetching.exchange
+    exchange.report = fetching.questions.report
     var journal = RecoveryJournal(state: .running, id: "plan")
     journal.strategy = plan.strategy
     journal.isByHand = true

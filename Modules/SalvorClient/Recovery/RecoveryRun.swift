@@ -286,8 +286,9 @@ struct RecoveryRun {
       configuration: configuration, progress: exchange.progress, report: exchange.report, downloads: false)
     defer { exchange.report = session.report }
     try await session.run(groups: nil)
-    if let (reason, message) = session.requirement {
-      throw SalvorError(.uploadFailedAtServer, message, context: ["reason": reason.rawValue])
+    if let requirement = session.requirement {
+      throw SalvorError(
+        .uploadFailedAtServer, requirement.message, context: ["reason": requirement.reason.rawValue])
     }
   }
 
@@ -306,8 +307,9 @@ struct RecoveryRun {
     try await store.discardStaged()
     let download = "recovery-\(journal.id)"
     let store = store
-    var fetching = RecoveryFetch(store: store, exchange: exchange, facts: incident.facts, status: incident.status)
-    defer { exchange = fetching.exchange }
+    var fetching = RecoveryFetch(
+      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
+    defer { exchange.report = fetching.questions.report }
     return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
     }
@@ -375,7 +377,7 @@ struct RecoveryRun {
     if journal.backup == nil { journal.backup = done.backup }
     try await runAfterReset()
     try await store.setRecoveryRequired(nil, message: "")
-    try await prune()
+    try await store.prune(keeping: configuration.recovery.backupsKept)
     let summary = summary(done)
     var attempts = journal.attempts
     if let incarnation {
@@ -390,12 +392,6 @@ struct RecoveryRun {
     journal = RecoveryJournal(attempts: attempts)
     journal.demand = demand
     try await store.setJournal(attempts.isEmpty && demand == nil ? nil : journal.json.bytes)
-  }
-
-  private func prune() async throws {
-    for backup in try await store.backups().dropFirst(max(configuration.recovery.backupsKept, 0)) {
-      _ = try await store.deleteBackup(backup.id)
-    }
   }
 
   private func summary(_ done: RecoveryReport?) -> RecoverySummary {

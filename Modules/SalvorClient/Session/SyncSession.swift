@@ -10,16 +10,30 @@ struct SyncSession {
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
   private(set) var hasNewGroups = false
+  /// What was written while triggers were away are requests now: they wait for the next session.
+  private(set) var hasNewRequests = false
   /// A chunk or a page has reached the other side's staging.
-  private(set) var hasMadeProgress = false
+  var hasMadeProgress = false
+  /// The tables that the begin wants compared.
+  private(set) var compare: [TableDigest] = []
+  /// Pieces of this download that staging holds.
+  var stagedPieces = 0
   /// What the server said of itself when it was met last: it need not be remembered again.
   private(set) var met: JSONValue?
   /// Why this database cannot synchronize before it is recovered; nothing was touched.
-  private(set) var requirement: (reason: RecoveryReason, message: String)?
+  private(set) var requirement: Requirement?
   /// False: an upload alone.
   private let downloads: Bool
 
-  private var store: any ClientStore { configuration.store }
+  struct Requirement {
+    var reason: RecoveryReason
+    var message: String
+    /// Whatever strategy the configuration names, a person has to decide.
+    var isForAPerson = false
+  }
+
+  var store: any ClientStore { configuration.store }
+  var recovering: (any RecoveringClientStore)? { configuration.store as? any RecoveringClientStore }
   private var limits: Limits { configuration.limits }
 
   init(
@@ -49,9 +63,8 @@ struct SyncSession {
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {
-      requirement = (
-        .clientRewound, "This database is older than its identity file: it was put back from a copy."
-      )
+      requirement = Requirement(
+        reason: .clientRewound, message: "This database is older than its identity file: it was put back from a copy.")
       return
     }
     do {
@@ -61,9 +74,13 @@ struct SyncSession {
       // What is staged cannot be made whole any more: the next session downloads from the cursors anew.
       try await store.discardStaged()
       throw error
+    } catch let error as SalvorError where error.code == .massDeletion {
+      // A recovery for this reason compares everything.
+      requirement = Requirement(reason: .operatorRequested, message: error.message, isForAPerson: true)
+      report.error = error
     } catch let error as SalvorError {
       guard let reason = recoveryReason(error) else { throw error }
-      requirement = (reason, error.message)
+      requirement = Requirement(reason: reason, message: error.message)
       report.error = error
     }
   }
@@ -86,7 +103,13 @@ struct SyncSession {
       message.server = nil
     }
     let download = downloadName(message.groups)
-    if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
+    compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
+    message.compare = compare
+    message.compared = comparison(session.state, download)?.head
+    if session.state.stagedDownload != nil, message.position == nil, message.compared == nil {
+      try await store.discardStaged()
+    }
+    stagedPieces = message.position == nil && message.compared == nil ? 0 : 1
     var first: UploadChunk?
     if session.upload != nil {
       first = try await store.uploadChunk(
@@ -146,10 +169,20 @@ struct SyncSession {
 
   /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
   private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
-    guard state.stagedDownload == downloadName(groups), let position = state.stagedPosition, !position.isEmpty else {
+    guard let position = stagedPosition(state, downloadName(groups)), ComparisonPosition(position) == nil else {
       return nil
     }
     return position
+  }
+
+  private func stagedPosition(_ state: ClientState, _ download: String) -> String? {
+    guard state.stagedDownload == download, let position = state.stagedPosition, !position.isEmpty else { return nil }
+    return position
+  }
+
+  /// How far the comparison went that staging holds a part of.
+  private func comparison(_ state: ClientState, _ download: String) -> ComparisonPosition? {
+    stagedPosition(state, download).flatMap { ComparisonPosition($0) }
   }
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
@@ -211,14 +244,13 @@ struct SyncSession {
 
   /// Reads the answer: results are settled, the SyncConfig adopted, pages staged, and all of it applied at the end.
   private mutating func receive(
-    _ reader: inout ResponseReader, _ session: ClientSession, _ download: String
+    _ reader: inout ResponseReader, _ session: ClientSession, _ download: String, from startPosition: String? = nil
   ) async throws {
-    defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
-    var pages = session.state.stagedDownload == nil ? 0 : 1
     // The last page is staged with the position before it: whoever is killed while applying fetches that page again.
-    var position = session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : ""
+    var position = startPosition ?? (session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : "")
     var end: DownloadEnd?
+    var offer: ComparisonOffer?
     do {
       while let event = try await reader.next() {
         switch event {
@@ -237,16 +269,18 @@ struct SyncSession {
           } else if let next = line["position"]?.string {
             position = next
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
-            pages += 1
+            stagedPieces += 1
             hasMadeProgress = true
             page.removeAll(keepingCapacity: true)
             progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
           } else if let last = line["end"] {
             if !page.isEmpty {
               try await store.stage(StagedChunk(download: download, bytes: page, position: position))
-              pages += 1
+              stagedPieces += 1
             }
             end = try self.end(last)
+          } else if let compare = line["compare"] {
+            offer = try ComparisonOffer(compare)
           } else if let problem = line["problem"] {
             throw Problem.error(problem, status: 500)
           } else {
@@ -256,17 +290,27 @@ struct SyncSession {
       }
     } catch {
       await reader.close()
+      report.bytesReceived += reader.bytesReceived
       throw error
+    }
+    report.bytesReceived += reader.bytesReceived
+    if let offer {
+      let compared = try await compareTables(offer, comparison(session.state, download), download)
+      var reader = ResponseReader(try await post("/v1/sync/\(offer.token)/download", []), configuration)
+      try await receive(&reader, session, download, from: compared)
+      return
     }
     guard let end else {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
-    if pages == 0, isWhereItWas(end, session.state) { return }
+    if stagedPieces == 0, isWhereItWas(end, session.state) { return }
     progress(.applying)
     let applied = try await store.apply(end)
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
+    report.notices += applied.notices
+    if applied.captured > 0 { hasNewRequests = true }
   }
 
   /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.

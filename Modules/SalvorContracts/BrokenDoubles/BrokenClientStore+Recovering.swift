@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The faults of a recovery. The store without one must recover.
 extension BrokenClientStore: RecoveringClientStore {
@@ -34,6 +35,18 @@ extension BrokenClientStore: RecoveringClientStore {
     if fault == .keepsCurrent { keptCurrent = try await base.status().state.current }
     return try await recovering.recover(falsified(order))
   }
+
+  public func tablesToCompare(groups: Set<String>) async throws -> [TableDigest] {
+    try await recovering.tablesToCompare(groups: groups)
+  }
+
+  public func examine(repairing order: RecoveryOrder?) async throws -> Examination {
+    try await recovering.examine(repairing: order)
+  }
+
+  public func dirtyRows(of table: String) async throws -> Int64 { try await recovering.dirtyRows(of: table) }
+
+  public func digest(of table: String) async throws -> TableDigest { try await recovering.digest(of: table) }
 
   public func keepForRehearsal(_ payload: [UInt8]) async throws {
     guard fault == .rehearsesForReal else { return try await recovering.keepForRehearsal(payload) }

@@ -51,11 +51,12 @@ extension BrokenServerStore: RecoveringServerStore {
     try await recovering.rows(matching: query, for: scope).lines { !$0.contains("\"lost\":[[") }
   }
 
-  public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
-  ) async throws -> RangePage {
-    var page = try await recovering.ranges(
-      of: table, after: key, rowsPerRange: rowsPerRange, limit: limit, for: falsified(scope))
+  public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
+    try await recovering.digest(of: table, for: falsified(scope))
+  }
+
+  public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
+    var page = try await recovering.ranges(question, limit: limit, for: falsified(scope))
     switch fault {
     case .endsRangesEarly: page.isLast = true
     case .digestsCounts:

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 import SalvorTransport
 import Synchronization
 
@@ -159,6 +160,14 @@ actor StruckStore: RecoveringClientStore {
     try await read().differences(from: page, after: after, of: table)
   }
   func recover(_ order: RecoveryOrder) async throws -> RecoveryReport { try await write().recover(order) }
+  func tablesToCompare(groups: Set<String>) async throws -> [TableDigest] {
+    try await read().tablesToCompare(groups: groups)
+  }
+  func examine(repairing order: RecoveryOrder?) async throws -> Examination {
+    try await write().examine(repairing: order)
+  }
+  func dirtyRows(of table: String) async throws -> Int64 { try await read().dirtyRows(of: table) }
+  func digest(of table: String) async throws -> TableDigest { try await read().digest(of: table) }
   func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
   func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
   func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }

@@ -96,7 +96,8 @@ struct RecoveryDriver: Sendable {
       var isLast = false
       while !isLast {
         let page = try await server.ranges(
-          of: table.name, after: after, rowsPerRange: 2, limit: 2, for: ReadScope(principal))
+          RangeQuestion(table: table.name, range: RowQuery.Range(after: after, last: nil), rowsPerRange: 2), limit: 2,
+          for: ReadScope(principal))
         for query in try await client.differences(from: page, after: after, of: table.name) { try await ask(query) }
         after = page.ranges.last?.last
         isLast = page.isLast

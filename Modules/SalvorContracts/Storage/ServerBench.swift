@@ -97,13 +97,16 @@ struct Device: Sendable {
   var items: [DownloadedPage.Item] { pages.flatMap(\.items) }
 
   /// Downloads everything that waits.
-  mutating func download(bytesTarget: Int = 1 << 20, between: () async throws -> Void = {}) async throws {
+  mutating func download(
+    bytesTarget: Int = 1 << 20, compared: ComparedTables? = nil, between: () async throws -> Void = {}
+  ) async throws {
     pages = []
     var position: String?
     while true {
       let page = try await store.page(
         PageRequest(
-          remote: remote, principal: principal, groups: groups, position: position, bytesTarget: bytesTarget))
+          remote: remote, principal: principal, groups: groups, position: position, bytesTarget: bytesTarget,
+          compared: compared))
       pages.append(try DownloadedPage(page.bytes, schema: schema))
       position = page.position
       try expect((page.groups == nil) == (position != nil), "the last page, and no other, must carry the groups")

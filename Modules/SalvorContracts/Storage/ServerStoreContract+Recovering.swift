@@ -5,10 +5,10 @@ import SalvorWire
 /// What the consolidated database answers to devices that recover (semantics 5, 6 and 9). Taken up by every store that is
 /// a `RecoveringServerStore`; a subject of one that is not says so (`StoreSubject.recovers`).
 extension ServerStoreContract {
-  static let recovering: [Case] = [declaration] + facts + answers + comparing + clones
+  static let recovering: [Case] = [declaration] + facts + answers + comparing + wholeTables + clones
 
   /// A case for stores that recover.
-  private static func recovering(
+  static func recovering(
     _ schema: Schema, _ name: String, rule: String,
     _ body: @escaping @Sendable (inout ServerBench) async throws -> Void
   ) -> Case {
@@ -282,11 +282,11 @@ extension ServerStoreContract {
 
 extension ServerBench {
   /// The store as one that recovers.
-  fileprivate var recovering: any RecoveringServerStore {
+  var recovering: any RecoveringServerStore {
     get throws { try expectSome(store as? any RecoveringServerStore, "the store as a RecoveringServerStore") }
   }
 
-  fileprivate static let europe = Principal(name: "bert", parameters: ["region": ["EU"]])
+  static let europe = Principal(name: "bert", parameters: ["region": ["EU"]])
 
   /// Two regions; half of the rows hang on each.
   fileprivate func writeRegions() async throws {
@@ -347,7 +347,9 @@ extension ServerBench {
       var columns: [String] = []
       while true {
         let page = try await recovering.ranges(
-          of: name, after: after, rowsPerRange: rowsPerRange, limit: limit, for: ReadScope(principal))
+          RangeQuestion(
+            table: name, range: RowQuery.Range(after: after, last: nil), rowsPerRange: rowsPerRange), limit: limit,
+          for: ReadScope(principal))
         try expect(page.ranges.count <= limit, "a page holds at most the limit", file: file, line: line)
         found += page.ranges
         columns = page.columns

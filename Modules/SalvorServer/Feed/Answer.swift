@@ -5,12 +5,13 @@ import SalvorWire
 
 extension ServerEngine {
   /// The answer to a begin or a processed upload: session, results, SyncConfig, then the download's pages, each followed
-  /// by the position at which a cut download goes on, and the end with the new cursors.
+  /// by the position at which a cut download goes on, and the end with the new cursors. Where tables differ that the device
+  /// has compared, what it has to compare stands in the place of the pages.
   ///
   /// The first page is made before the response begins, so that what fails there is still a problem response, and a
   /// small answer is one piece of known length.
   func answer(
-    _ session: SessionTable.Session, results: UploadResults?, _ request: TransportRequest
+    _ session: SessionTable.Session, results: UploadResults?, _ comparison: Comparison?, _ request: TransportRequest
   ) async throws -> TransportResponse {
     var head = PayloadWriter()
     sessionLine(session.principal, []).write(to: &head)
@@ -23,13 +24,21 @@ extension ServerEngine {
       (["config": config.json] as JSONValue).write(to: &head)
       head.raw("\n")
     }
+    if let comparison, comparison.isToBeAnswered {
+      try await offer(comparison, session).json.write(to: &head)
+      head.raw("\n")
+      return try await respond(head.bytes, request)
+    }
+    return try await answer(head.bytes, pages(session, comparison?.compared), request)
+  }
+
+  func pages(_ session: SessionTable.Session, _ compared: ComparedTables?) -> PageSource {
     let message = session.begin.message
-    let pages = PageSource(
+    return PageSource(
       engine: self, remote: session.remote, principal: session.principal,
       groups: message.groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: message.position, touch: { [sessions] in sessions.touch(session) },
+      position: message.position, compared: compared, touch: { [sessions] in sessions.touch(session) },
       finished: { [sessions] in sessions.close(session) })
-    return try await answer(head.bytes, pages, request)
   }
 
   /// `head`, and the pages after it.
@@ -108,14 +117,16 @@ actor PageSource {
   /// Nothing more will be sent.
   nonisolated let finished: @Sendable () -> Void
   private let groups: [GroupState]
+  private let compared: ComparedTables?
   private var position: String?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
 
   init(
     engine: ServerEngine, remote: RemoteID, principal: Principal, groups: [GroupState], position: String?,
-    touch: @escaping @Sendable () -> Void, finished: @escaping @Sendable () -> Void
+    compared: ComparedTables? = nil, touch: @escaping @Sendable () -> Void, finished: @escaping @Sendable () -> Void
   ) {
+    self.compared = compared
     self.engine = engine
     self.remote = remote
     self.principal = principal
@@ -175,7 +186,7 @@ actor PageSource {
     let page = try await engine.configuration.store.page(
       PageRequest(
         remote: remote, principal: principal, groups: groups, position: position,
-        bytesTarget: engine.configuration.limits.chunkBytesTarget))
+        bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared))
     var bytes = page.bytes
     let line: JSONValue
     if let next = page.position {

@@ -52,12 +52,24 @@ extension ServerEngine {
         .tooLarge, "A begin's history names at most \(RecoveryLimits.historyMax) commits and sequence IDs.")
     }
     let cursors = message.groups.compactMap(\.cursor)
-    let admission = try await configuration.store.admit(
+    var admission = try await configuration.store.admit(
       AdmissionQuery(
         remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
         olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? []))
     try checkOwner(admission.remote, principal)
+    let groups = message.groups.filter { $0.cursor != nil }
+    for (place, group) in groups.enumerated() where admission.cursors[place] == .trimmed {
+      if isCompared(group.name, message) { admission.cursors[place] = .known }
+    }
     return admission
+  }
+
+  /// Every table of the group is compared: nothing of it is fed from the cursor, and no tombstone is missed.
+  private func isCompared(_ group: String, _ message: BeginMessage) -> Bool {
+    guard configuration.store is any RecoveringServerStore else { return false }
+    return configuration.schema.tables(inGroup: group).allSatisfy { table in
+      table.download == .keySet && message.compare.contains { $0.table == table.name }
+    }
   }
 
   /// Throws where a known remote is blocked, or another principal's.

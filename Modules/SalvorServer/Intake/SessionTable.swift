@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 import Synchronization
 
@@ -11,6 +12,8 @@ final class SessionTable: Sendable {
     var previous: SequenceID?
     var current: SequenceID?
     var begin: SessionBegin
+    /// The device compares these before it downloads.
+    var compared: ComparedTables?
     var lastSeen: Int64
   }
 
@@ -53,7 +56,8 @@ final class SessionTable: Sendable {
   private func refuseAnother(_ message: BeginMessage, _ sessions: [RemoteID: Session], _ now: Int64) throws {
     guard let other = sessions[message.remote], now - other.lastSeen < idleMilliseconds else { return }
     let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
-    guard isSame else {
+    // One that compares has nothing under way here that another could disturb.
+    guard isSame || other.compared != nil else {
       throw SalvorError(
         .sessionInUse,
         "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",
@@ -71,9 +75,7 @@ final class SessionTable: Sendable {
       sessions[entry.key]?.lastSeen = now
       return entry.value
     }
-    guard let found else {
-      throw SalvorError(.sessionUnknown, "This session has ended or was taken over. Begin again; nothing is lost.")
-    }
+    guard let found else { throw Self.unknown }
     return found
   }
 
@@ -82,6 +84,20 @@ final class SessionTable: Sendable {
     sessions.withLock { sessions in
       if sessions[session.remote]?.token == session.token { sessions[session.remote]?.lastSeen = now }
     }
+  }
+
+  /// Throws `session-unknown` where another begin took the session over.
+  func note(_ compared: ComparedTables, of session: Session) throws {
+    let isThere = sessions.withLock { sessions in
+      guard sessions[session.remote]?.token == session.token else { return false }
+      sessions[session.remote]?.compared = compared
+      return true
+    }
+    guard isThere else { throw Self.unknown }
+  }
+
+  private static var unknown: SalvorError {
+    SalvorError(.sessionUnknown, "This session has ended or was taken over. Begin again; nothing is lost.")
   }
 
   func close(_ session: Session) {

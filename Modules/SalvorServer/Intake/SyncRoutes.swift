@@ -17,14 +17,14 @@ extension ServerEngine {
       case .staged where !begin.answersAgain:
         return try await answerStaging(session)
       case .none where message.current == nil || !begin.answersAgain:
-        return try await answer(session, results: nil, request)
+        return try await answer(session, results: nil, try await compare(session), request)
       case .inline where !begin.answersAgain:
         let chunk = UploadChunk(
           bytes: Array(body[min(head.endIndex + 1, body.endIndex)...]), firstCounter: 0, lastCounter: 0,
           changeCount: 0, isLast: true)
-        return try await answer(session, results: try await process(session, chunks: [chunk]), request)
+        return try await answer(session, chunks: [chunk], request)
       default:
-        return try await answer(session, results: try await process(session, chunks: []), request)
+        return try await answer(session, chunks: [], request)
       }
     } catch {
       sessions.close(session)
@@ -67,11 +67,18 @@ extension ServerEngine {
     let session = try sessions.find(token, principal: principal)
     _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
     do {
-      return try await answer(session, results: try await process(session, chunks: nil), request)
+      return try await answer(session, chunks: nil, request)
     } catch {
       sessions.close(session)
       throw error
     }
+  }
+
+  private func answer(
+    _ session: SessionTable.Session, chunks: [UploadChunk]?, _ request: TransportRequest
+  ) async throws -> TransportResponse {
+    let comparison = try await compare(session)
+    return try await answer(session, results: try await process(session, chunks: chunks), comparison, request)
   }
 
   /// A chunk is cut where it has reached its target, so its last row may stand out by its whole length.

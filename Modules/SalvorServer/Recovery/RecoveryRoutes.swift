@@ -22,8 +22,11 @@ extension ServerEngine {
     }
     guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
-    case ("POST", "rows"): return try await answerRows(request, recovery, principal, store)
-    case ("POST", "ranges"): return try await answerRanges(request, principal, store)
+    case ("POST", "rows"):
+      return try await answerRows(request, ReadScope(principal), store) { [recoveries] in
+        recoveries.touch(recovery.token)
+      }
+    case ("POST", "ranges"): return try await answerRanges(request, ReadScope(principal), store)
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
     case ("POST", "end"): return try await end(request, recovery, store)
@@ -36,25 +39,6 @@ extension ServerEngine {
       .notFound,
       "Under /v1/recovery there are POST /v1/recovery, POST TOKEN/rows, TOKEN/ranges, TOKEN/download, TOKEN/end, DELETE TOKEN and DELETE TOKEN/remote."
     )
-  }
-
-  /// The lines of a request's body.
-  private func lines(_ request: TransportRequest, max count: Int) async throws -> [JSONValue] {
-    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
-    let lines = body.split(separator: 0x0A, maxSplits: count + 1)
-    guard lines.count <= count else {
-      throw SalvorError(.tooLarge, "The body has more than \(count) line\(count == 1 ? "" : "s").")
-    }
-    let depth = configuration.limits.depthMax
-    return try lines.map { try JSONValue(parsing: Array($0), depthMax: depth) }
-  }
-
-  /// A body of one line.
-  func line(_ request: TransportRequest) async throws -> JSONValue {
-    guard let line = try await lines(request, max: 1).first else {
-      throw SalvorError(.malformed, "The body must be one line of JSON.")
-    }
-    return line
   }
 
   // MARK: Begin
@@ -150,51 +134,7 @@ extension ServerEngine {
       demand: admission.remote?.resetDemand)
   }
 
-  // MARK: Questions
-
-  /// `POST /v1/recovery/TOKEN/rows`: the answer to each query goes out while the next one is asked.
-  private func answerRows(
-    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
-    _ store: any RecoveringServerStore
-  ) async throws -> TransportResponse {
-    var queries: [RowQuery] = []
-    var keys = 0
-    for line in try await lines(request, max: RecoveryLimits.queriesMax) {
-      let query = try RowQuery(line)
-      keys += query.keys.count
-      guard keys <= RecoveryLimits.keysMax else {
-        throw SalvorError(.tooLarge, "A request for rows names at most \(RecoveryLimits.keysMax) keys. Ask in parts.")
-      }
-      queries += query.parts
-    }
-    let answers = RowAnswers(queries, principal, store) { [recoveries] in recoveries.touch(recovery.token) }
-    // What fails in the first one is a problem response; what fails later cuts the answer.
-    let first = try await answers.next() ?? []
-    guard let second = try await answers.next() else { return try await respond(first, request) }
-    let head = OneByOne([first, second])
-    return try respond(
-      streaming: ByteStream(next: { if let piece = await head.take() { piece } else { try await answers.next() } }),
-      request)
-  }
-
-  /// `POST /v1/recovery/TOKEN/ranges`
-  private func answerRanges(
-    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
-  ) async throws -> TransportResponse {
-    let line = try await line(request)
-    let key = try line.optionalArray("after").map { items in
-      try items.map { item in
-        guard let value = item.rowValue else {
-          throw SalvorError(.malformed, "A key must be an array of values.")
-        }
-        return value
-      }
-    }
-    let page = try await store.ranges(
-      of: try line.string("table"), after: key, rowsPerRange: RecoveryLimits.rowsPerRange,
-      limit: RecoveryLimits.rangesMax, for: ReadScope(principal))
-    return try await respond(page.json.bytes + [0x0A], request)
-  }
+  // MARK: Download
 
   /// `POST /v1/recovery/TOKEN/download`: the feed, with what this device itself sent.
   private func answerDownload(
@@ -247,53 +187,4 @@ extension ServerEngine {
     configuration.log("Remote ID '\(recovery.remote)' has recovered.")
     return TransportResponse(status: 204, contentLength: 0)
   }
-}
-
-extension RowQuery {
-  /// The same in parts whose answers are small. One with a range is small by its limit.
-  var parts: [RowQuery] {
-    let size = 256
-    guard range == nil, keys.count > size else { return [self] }
-    return stride(from: 0, to: keys.count, by: size).map { start in
-      let end = min(start + size, keys.count)
-      return RowQuery(
-        table: table, keys: Array(keys[start..<end]), digests: digests.isEmpty ? [] : Array(digests[start..<end]))
-    }
-  }
-}
-
-/// Answers queries for rows one after the other, and skips the empty answers.
-private actor RowAnswers {
-  private var queries: ArraySlice<RowQuery>
-  private let principal: Principal
-  private let store: any RecoveringServerStore
-  private let touch: @Sendable () -> Void
-
-  init(
-    _ queries: [RowQuery], _ principal: Principal, _ store: any RecoveringServerStore,
-    touch: @escaping @Sendable () -> Void
-  ) {
-    self.queries = queries[...]
-    self.principal = principal
-    self.store = store
-    self.touch = touch
-  }
-
-  /// At least a piece of this size, where there is so much.
-  private static let pieceBytes = 64 << 10
-
-  func next() async throws -> [UInt8]? {
-    var piece: [UInt8] = []
-    while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: ReadScope(principal))
-    }
-    touch()
-    return piece.isEmpty ? nil : piece
-  }
-}
-
-private actor OneByOne {
-  private var pieces: ArraySlice<[UInt8]>
-  init(_ pieces: [[UInt8]]) { self.pieces = pieces[...] }
-  func take() -> [UInt8]? { pieces.popFirst() }
 }

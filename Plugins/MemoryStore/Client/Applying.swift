@@ -80,6 +80,15 @@ extension ClientContent {
     }
   }
 
+  /// Rows that were compared come without a version: the commit at the download's end is the one that they have at most.
+  mutating func rememberCompared(_ arrivals: Arrivals, as ended: [GroupState]) {
+    for name in arrivals.unversioned where !arrivals.full.contains(name.table) {
+      let group = schema.table(name.table)?.group
+      guard let cursor = ended.first(where: { $0.name == group })?.cursor else { continue }
+      baseChanges.append(BaseChange(row: name, version: cursor.number, isDeleted: false))
+    }
+  }
+
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
   /// not have it any more as it was. What became of it comes with its own group's next download.
   mutating func dropStaleChildren(_ constraints: Constraints, downloaded groups: Set<String>) {
@@ -125,17 +134,27 @@ struct Arrivals: Sendable {
   private(set) var departures: [RowName: Departure] = [:]
   /// The commits that the lines name, in order.
   private(set) var versions: [BaseChange] = []
+  /// Rows whose lines name none, in order.
+  private(set) var unversioned: [RowName] = []
 
   mutating func add(_ name: RowName, _ row: Row, _ version: Int64?) {
     rows[name] = row
     departures[name] = nil
-    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: false)) }
+    note(name, version, isDeleted: false)
   }
 
   mutating func add(_ name: RowName, _ departure: Departure, _ version: Int64?) {
     rows[name] = nil
     departures[name] = departure
-    if let version { versions.append(BaseChange(row: name, version: version, isDeleted: departure == .deleted)) }
+    note(name, version, isDeleted: departure == .deleted)
+  }
+
+  private mutating func note(_ name: RowName, _ version: Int64?, isDeleted: Bool) {
+    if let version {
+      versions.append(BaseChange(row: name, version: version, isDeleted: isDeleted))
+    } else {
+      unversioned.append(name)
+    }
   }
 }
 

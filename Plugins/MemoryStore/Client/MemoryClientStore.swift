@@ -228,6 +228,7 @@ public actor MemoryClientStore: ClientStore {
     let arrivals = try state.arrivals(in: state.staged.map(\.bytes))
     var report = state.takeBases(arrivals)
     state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
+    state.rememberCompared(arrivals, as: end.groups)
     state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
     state.staged = []
     state.stagedDownload = nil

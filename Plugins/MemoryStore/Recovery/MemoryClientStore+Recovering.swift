@@ -45,6 +45,23 @@ extension MemoryClientStore: RecoveringClientStore {
     return queries.isEmpty ? nil : (queries, next)
   }
 
+  public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
+    let state = try read()
+    return try state.schema.synchronized.filter { table in
+      table.download == .keySet && groups.contains(table.group) && state.groups[table.group]?.cursor != nil
+    }.map { try digest(of: $0.name) }
+  }
+
+  public func digest(of name: String) throws -> TableDigest {
+    let state = try read()
+    guard let table = state.schema.table(name) else {
+      throw SalvorError(.usage, "The schema has no table \(name).", context: ["table": name])
+    }
+    let rows = state.bases.rows(of: name).values
+    let sum = rows.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling($1)).value }
+    return TableDigest(table: name, count: Int64(rows.count), digest: RowDigest.text(sum))
+  }
+
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
     let state = try read()
     guard let definition = state.schema.table(table), definition.maintained != .client,
@@ -100,6 +117,49 @@ extension MemoryClientStore: RecoveringClientStore {
     database.besides.rehearsal = []
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
     return report(of: try recovered(state, order, payloads))
+  }
+
+  public func dirtyRows(of table: String) throws -> Int64 {
+    Int64(Set(try read().outstanding.flatMap(\.rows)).count { $0.table == table })
+  }
+
+  public func examine(repairing order: RecoveryOrder?) throws -> Examination {
+    var state = try read()
+    let arrivals = try state.arrivals(in: database.besides.rehearsal)
+    database.besides.rehearsal = []
+    guard arrivals.full.isEmpty else {
+      throw SalvorError(
+        .inconsistentDownload,
+        "The scope of \(arrivals.full.sorted().joined(separator: ", ")) has changed meanwhile. Synchronize, and verify again."
+      )
+    }
+    let changed = Set(arrivals.versions.map(\.row))
+    let dirty = Set(state.outstanding.flatMap(\.rows))
+    var examination = Examination(differences: [])
+    for table in state.schema.synchronized {
+      for name in Set(arrivals.unversioned).sorted(by: { keyPrecedes($0.key, $1.key) })
+      where name.table == table.name && !changed.contains(name) {
+        let difference = RowDifference(
+          table: table, key: name.key, here: state.bases[name].map { table.travelling($0) },
+          there: arrivals.rows[name].map { table.travelling($0) }, isDirty: dirty.contains(name))
+        if let difference { examination.differences.append(difference) }
+      }
+    }
+    guard let order, examination.differences.contains(where: { !$0.isDirty }) else { return examination }
+    var writer = DownloadChunkWriter()
+    for difference in examination.differences where !difference.isDirty {
+      guard let table = state.schema.table(difference.table) else { continue }
+      let row = arrivals.rows[RowName(table: table.name, key: difference.key)]
+      writer.table(table.name, columns: table.travelling.map(\.name))
+      if row == nil { writer.beginKey(.lost, version: nil) } else { writer.beginRow(version: nil) }
+      for value in row.map({ table.travelling($0) }) ?? difference.key { writer.value(value) }
+      writer.endRow()
+    }
+    state.staged = [StagedChunk(download: order.id, bytes: writer.finish(), position: "")]
+    state.stagedDownload = order.id
+    database.state = state
+    examination.repair = try recover(order)
+    return examination
   }
 
   public func rowsMadeHere() throws -> Int64 {

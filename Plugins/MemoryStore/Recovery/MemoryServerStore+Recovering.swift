@@ -51,14 +51,17 @@ extension MemoryServerStore: RecoveringServerStore {
     return writer.finish()
   }
 
-  public func ranges(
-    of name: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
-  ) throws -> RangePage {
+  public func digest(of name: String, for scope: ReadScope) throws -> TableDigest {
+    let page = try ranges(RangeQuestion(table: name, rowsPerRange: .max), limit: 1, for: scope)
+    return TableDigest(table: name, count: page.ranges[0].count, digest: page.ranges[0].digest)
+  }
+
+  public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) throws -> RangePage {
     let state = try numbered()
-    let table = try synchronized(name, in: state)
+    let table = try synchronized(question.table, in: state)
     let rows = visibleRows(of: table, for: scope, in: state)
-    let start = RowQuery.Range(after: key, last: nil)
-    var rest = rows.keys.sorted(by: keyPrecedes).filter { start.contains($0) }[...]
+    let rowsPerRange = question.rowsPerRange
+    var rest = rows.keys.sorted(by: keyPrecedes).filter { question.range.contains($0) }[...]
     var page = RangePage(columns: table.travelling.map(\.name), ranges: [], isLast: false)
     while page.ranges.count < limit && !page.isLast {
       let keys = rest.prefix(rowsPerRange)
@@ -66,7 +69,8 @@ extension MemoryServerStore: RecoveringServerStore {
       page.isLast = rest.isEmpty
       let sum = keys.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling(rows[$1] ?? [])).value }
       page.ranges.append(
-        RangeDigest(last: page.isLast ? nil : keys.last, count: Int64(keys.count), digest: RowDigest.text(sum)))
+        RangeDigest(
+          last: page.isLast ? question.range.last : keys.last, count: Int64(keys.count), digest: RowDigest.text(sum)))
     }
     return page
   }

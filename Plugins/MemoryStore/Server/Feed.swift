@@ -14,6 +14,12 @@ struct FeedPosition {
   /// M0: the head when the download began.
   var start: Int64
   var groups: [Group]
+  /// The commit to feed a table from, whatever its group's is, because the device has compared it, or gets it whole.
+  var floors: [String: Int64] = [:]
+  /// Tables that are scanned, whatever their group is.
+  var whole: Set<String> = []
+  /// This remote's own commits up to this one are left out; nil: up to the start.
+  var ownUpTo: Int64?
   /// The next row of the scan; nil: it has ended.
   var scan: (table: Int, after: Key)?
   /// The last place of the feed that was sent.
@@ -28,15 +34,28 @@ struct FeedPosition {
         }),
       "scan": scan.map { .array([.integer(Int64($0.table)), .array($0.after.map(JSONValue.init))]) } ?? .null,
       "fed": .array([.integer(fed.commit), .integer(Int64(fed.table)), .array(fed.key.map(JSONValue.init))]),
+      "floors": .object(floors.sorted { $0.key < $1.key }.map { .init($0.key, .integer($0.value)) }),
+      "whole": .array(whole.sorted().map(JSONValue.string)), "own": ownUpTo.map(JSONValue.integer) ?? .null,
     ]
     return json.text
   }
 
-  init(start: Int64, groups: [Group]) {
+  init(start: Int64, groups: [Group], compared: ComparedTables?) {
     self.start = start
     self.groups = groups
-    scan = groups.contains { $0.cursor == nil } ? (0, []) : nil
+    if let compared {
+      for table in compared.fed.union(compared.whole) { floors[table] = compared.head.number }
+      whole = compared.whole
+      ownUpTo = compared.ownUpTo
+    }
+    scan = !whole.isEmpty || groups.contains { $0.cursor == nil } ? (0, []) : nil
     fed = (0, 0, [])
+  }
+
+  /// Every row of the table comes.
+  func isScanned(_ table: Table) -> Bool {
+    guard let group = groups.first(where: { $0.name == table.group }) else { return false }
+    return whole.contains(table.name) || floors[table.name] == nil && group.cursor == nil
   }
 
   init(_ text: String) throws {
@@ -51,6 +70,9 @@ struct FeedPosition {
     let place = try json.array("fed")
     guard place.count == 3, let commit = place[0].integer else { throw Self.malformed() }
     fed = (commit, try Self.index(place, 1), try Self.key(place, 2))
+    for member in json["floors"]?.members ?? [] { floors[member.key] = member.value.integer }
+    whole = Set(try json.array("whole").compactMap(\.string))
+    ownUpTo = json["own"]?.integer
   }
 
   private static func malformed() -> SalvorError {
@@ -116,12 +138,13 @@ struct Feed {
           cursor = commit.number
         }
         return FeedPosition.Group(name: group.name, cursor: cursor, scopeDigest: digest)
-      })
+      }, compared: request.compared)
   }
 
   mutating func page() throws -> FeedPage {
     if request.position == nil {
-      let whole = tables.filter { table in position.groups.contains { $0.name == table.group && $0.cursor == nil } }
+      let position = position
+      let whole = tables.filter { position.isScanned($0) }
       if !whole.isEmpty { writer.full(whole.map(\.name)) }
     }
     scanRows()
@@ -141,7 +164,7 @@ struct Feed {
         return
       }
       let table = tables[place.table]
-      if position.groups.contains(where: { $0.name == table.group && $0.cursor == nil }) {
+      if position.isScanned(table) {
         for key in state.tables.sortedKeys(of: table.name) where place.after.isEmpty || keyPrecedes(place.after, key) {
           guard let row = state.tables.rows(of: table.name)[key],
             scope.finding(row, of: table, in: state.tables) == .inside
@@ -193,7 +216,10 @@ struct Feed {
     var found: [FedChange] = []
     for group in position.groups {
       let members = tables.filter { $0.group == group.name }
-      found += try changes(of: members, after: group.cursor ?? position.start)
+      let floor = group.cursor ?? position.start
+      for (from, tables) in Dictionary(grouping: members, by: { position.floors[$0.name] ?? floor }) {
+        found += try changes(of: tables, after: from)
+      }
     }
     let fed = position.fed
     return found.filter { ($0.commit, $0.table) > (fed.commit, fed.table) || isAfterKey($0, fed) }
@@ -227,7 +253,8 @@ struct Feed {
       let now = scope.visible(members, in: tables)
       let changed = record.changed.filter { memberNames.contains($0.table) }
       // What this very device sent is not fed back; but what its change of a parent did to the visibility of others is.
-      let isOwn = record.remote == request.remote && record.commit.number <= position.start
+      let isOwn =
+        record.remote == request.remote && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
       for name in changed.union(now.symmetricDifference(before)) where !(isOwn && changed.contains(name)) {
         // A touch changes nothing: before it the row was where it is.
         let wasKnown =

@@ -28,9 +28,14 @@ final class DownloadApply {
   ///
   /// - Parameters:
   ///   - full: tables that come whole, by number; nil: they are looked for in what is staged.
+  ///   - ends: the groups as they are after an ordinary download. The rows that come without a version, and not with their
+  ///     whole table, were compared: the commit at its end is the version that they have at most.
   ///   - ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at what needs
   ///     more.
-  init(_ context: StoreContext, full: Set<Int64>? = nil, recovery: RecoveryMerge? = nil, ahead: Bool = false) throws {
+  init(
+    _ context: StoreContext, full: Set<Int64>? = nil, ends: [GroupState] = [], recovery: RecoveryMerge? = nil,
+    ahead: Bool = false
+  ) throws {
     self.context = context
     self.recovery = recovery
     let connection = context.connection
@@ -61,6 +66,10 @@ final class DownloadApply {
     }
     remaking = try Remaking(context, index: index, touched: touched, prepareWrite: prepareWrite)
     stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
+    for table in context.catalog.tables where !full.contains(table.number) {
+      let group = context.group(of: table.number)
+      stream.comparedVersions[table.number] = ends.first { $0.name == group }?.cursor?.number
+    }
     try recovery?.begin(remaking)
     stream.watch = recovery?.watch
   }

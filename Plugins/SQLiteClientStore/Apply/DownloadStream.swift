@@ -21,6 +21,8 @@ final class DownloadStream {
   private let prepareWrite: (CapturedTable) -> Void
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
+  /// By table: the version of rows that come without one.
+  var comparedVersions: [Int64: Int64] = [:]
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
   private let keyWidth: Int
@@ -103,6 +105,7 @@ final class DownloadStream {
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
     targets[name] = target
+    if onlyTables == nil { try context.forgetDigest(of: table) }
     return target
   }
 
@@ -152,6 +155,7 @@ final class DownloadStream {
         }
       case .row(let version):
         guard let target else { continue }
+        let version = version ?? comparedVersions[target.table.number]
         try target.isPlain && version == nil
           ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
         report.upserts += 1
@@ -286,7 +290,9 @@ final class DownloadStream {
   }
 
   private func depart(_ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
-    if onlyTables == nil, let version { try remember(target.table, key, version, departure) }
+    if onlyTables == nil, let version = version ?? comparedVersions[target.table.number] {
+      try remember(target.table, key, version, departure)
+    }
     if let watch, try watch.holds(target.table, key, departure) {
       try touched.written(target.table, key)
       return false
@@ -325,7 +331,7 @@ final class DownloadStream {
   private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, _ departure: Departure?) throws {
     try history.bind(1, table.number)
     try history.bind(2, version)
-    try history.bind(3, Int64(departure == nil ? 0 : departure == .left ? 2 : 1))
+    try history.bind(3, Int64(departure == nil ? 0 : departure == .deleted ? 1 : 2))
     for place in 0..<keyWidth {
       if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
     }

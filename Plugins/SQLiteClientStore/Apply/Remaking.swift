@@ -40,6 +40,8 @@ final class Remaking {
   /// Rows that a constraint refused, in the order of their refusal.
   private var refused: [RowRef] = []
   private(set) var invalid: Set<RowRef> = []
+  /// Tables whose digest is forgotten.
+  private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
   let prepareWrite: (CapturedTable) -> Void
 
@@ -87,6 +89,7 @@ final class Remaking {
     try load(table, key)
     let ref = RowRef(table: table.number, key: key)
     newBases[ref] = .some(base)
+    if changedTables.insert(table.number).inserted { try context.forgetDigest(of: table) }
     try dependence?.rowChanged(ref)
     while let step = rows[ref]?.timeline.rebase(on: base) {
       guard let counter = rows[ref]?.timeline.steps[step].seq else { break }
@@ -281,23 +284,11 @@ final class Remaking {
   /// Writes the log entries of the rows in work again. After all else, since writes may be captured until then.
   func encode() throws {
     if hasNewBases { try context.noteLogChange() }
-    let catalog = context.catalog
-    let columns = catalog.logColumns
-    let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")
-    let insert = try context.connection.prepare("INSERT OR REPLACE INTO salvor_log (\(columns)) VALUES (\(slots))")
     for work in rows.values where work.isChanged {
       for step in work.timeline.steps {
         if let captured = work.captured[step.seq] { try context.remember(captured, now: step) }
       }
-      for entry in work.timeline.encode(work.table, key: work.key) {
-        insert.clearBindings()
-        try insert.bind(1, entry.seq)
-        try insert.bind(2, entry.table)
-        try insert.bind(3, entry.operation.rawValue)
-        for (place, word) in entry.mask.words.enumerated() { try insert.bind(4 + place, word) }
-        try insert.bind(entry.values, from: 4 + catalog.maskCount)
-        try insert.run()
-      }
+      try context.writeLog(work.timeline.encode(work.table, key: work.key))
     }
   }
 }

@@ -20,6 +20,9 @@ struct CaptureCatalog: Sendable, Hashable {
     var newTables: [String] = []
     /// Triggers that were missing or altered, by name, of tables that had been captured before.
     var restoredTriggers: [String] = []
+    /// The tables of these triggers, and which of them are altered only: a change of their columns does that, too.
+    var unproven: [String] = []
+    var altered: Set<String> = []
   }
 
   /// Makes Salvor's capture tables and the triggers of `tables`, and puts back what is missing or altered. Call it in a
@@ -45,17 +48,29 @@ struct CaptureCatalog: Sendable, Hashable {
     for table in catalog.tables {
       try makePendingTable(table, on: connection)
       let triggers = CaptureTriggers(table)
+      let isMissing = try isAnyMissing(triggers.triggers + [triggers.replacingTrigger], connection)
       try restoreView(table, on: connection)
       let restored =
         try restoreTriggers(
           [triggers.replacingTrigger], onTable: table.replacing, number: table.number, connection)
         + restoreTriggers(triggers.triggers, onTable: table.name, number: table.number, connection)
-      if !changes.newTables.contains(table.name) { changes.restoredTriggers += restored }
+      guard !changes.newTables.contains(table.name) else { continue }
+      changes.restoredTriggers += restored
+      if isMissing || !restored.isEmpty { changes.unproven.append(table.name) }
+      if !isMissing { changes.altered.insert(table.name) }
     }
     changes.restoredTriggers += try restoreTriggers(
       groupTriggers, onTable: "salvor_request", number: 0, connection)
     if tables.count == changes.newTables.count { changes.restoredTriggers = [] }
     return (catalog, changes)
+  }
+
+  private static func isAnyMissing(_ triggers: [CaptureTriggers.Trigger], _ connection: SQLiteConnection) throws -> Bool
+  {
+    try triggers.contains { trigger in
+      try connection.integer("SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1", .text(trigger.name))
+        == nil
+    }
   }
 
   /// Gives the table its number and each captured column its slot, where they have none. A column that is new in a table

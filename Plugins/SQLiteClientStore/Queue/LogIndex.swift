@@ -67,6 +67,12 @@ final class LogIndex {
     return try find.step()
   }
 
+  /// The row of the table (alias `x`) has changes in the log.
+  func hasRow(of table: CapturedTable) -> String {
+    let keys = (0..<keyWidth).map { "i.k\($0) = \($0 < table.keyCount ? table.tableColumn($0) : "0")" }
+    return "EXISTS (SELECT 1 FROM \(name) i WHERE i.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
+  }
+
   /// Whether a change is the only one of its row.
   ///
   /// - Parameters:

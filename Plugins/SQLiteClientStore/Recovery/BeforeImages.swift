@@ -23,7 +23,8 @@ struct BeforeImages {
       return try body()
     }
     let counter = try connection.lastCounter()
-    let recorder = try SQLiteChangeRecorder(connection, skipping: ["salvor_staging", "salvor_recovery_item"])
+    let recorder = try SQLiteChangeRecorder(
+      connection, skipping: ["salvor_staging", "salvor_recovery_item", "salvor_digest"])
     let report = try body()
     let changeset = try recorder.changeset()
     try folder.make()
@@ -79,6 +80,7 @@ struct BeforeImages {
         .text(description.backup.id))
       try connection.undo(bytes)
     }
+    try context.forgetDigests()
     try context.keepCounter(last)
     try context.noteLogChange()
     try prove()

@@ -15,6 +15,7 @@ struct RecoveryRun {
   /// In a transaction, with foreign keys and triggers off. Staging is empty then.
   func run() throws -> RecoveryReport {
     try RequestSorting(context).sort()
+    try context.forgetDigests()
     try rememberArchive()
     let aside = try connection.integer("SELECT max(id) FROM salvor_aside") ?? 0
     try context.takeBackUpload(previous: order.previous)
@@ -92,6 +93,7 @@ struct RecoveryRun {
       if let cursor = group.cursor { try connection.rememberCommit(cursor) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
+    try UnprovenTables(context).prove(context.tables(of: whole))
     try connection.run("DELETE FROM salvor_staging")
     for name in [StateName.stagedDownload, .stagedPosition, .wentBack, .recoveryReason, .recoveryMessage] {
       try connection.setState(name, Value?.none)

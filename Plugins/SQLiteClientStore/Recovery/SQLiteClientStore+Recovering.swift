@@ -21,8 +21,39 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
     let context = try opened()
-    let comparison = try RangeComparison(context, table, page)
+    let comparison = try RangeComparison(context, table, columns: page.columns)
     return try context.connection.transaction(.deferred) { try comparison.differences(page, after: after) }
+  }
+
+  public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
+    let context = try opened()
+    let unproven = try UnprovenTables(context).names()
+    let synchronized = Set(
+      try context.connection.groupStates(context.schema.groups).filter(\.isSynchronized).map(\.name))
+    return try context.schema.synchronized.compactMap { table in
+      let isUnproven = unproven.contains(table.name)
+      guard isUnproven || table.download == .keySet, groups.contains(table.group), synchronized.contains(table.group)
+      else { return nil }
+      guard isUnproven else { return try notedDigest(of: table, context) }
+      var digest = try digest(of: table.name)
+      digest.isFed = true
+      return digest
+    }
+  }
+
+  private func notedDigest(of table: Table, _ context: StoreContext) throws -> TableDigest {
+    let columns = table.travelling.map { quoted($0.name) }.joined(separator: ", ")
+    if let noted = try context.notedDigest(of: table.name, columns: columns) { return noted }
+    let digest = try digest(of: table.name)
+    try context.connection.transaction { try context.note(digest, columns: columns) }
+    return digest
+  }
+
+  public func digest(of table: String) throws -> TableDigest {
+    let context = try opened()
+    let columns = context.schema.table(table)?.travelling.map(\.name) ?? []
+    let comparison = try RangeComparison(context, table, columns: columns)
+    return try context.connection.transaction(.deferred) { try comparison.digest() }
   }
 
   // MARK: Recovering
@@ -50,7 +81,7 @@ extension SQLiteClientStore: RecoveringClientStore {
   }
 
   /// The payloads of a rehearsal: in a temporary file of SQLite's, not in memory.
-  private static let rehearsal =
+  static let rehearsal =
     "CREATE TABLE IF NOT EXISTS temp.salvor_rehearsal (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
 
   public func keepForRehearsal(_ payload: [UInt8]) throws {

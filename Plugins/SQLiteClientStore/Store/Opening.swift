@@ -48,6 +48,11 @@ struct Opening {
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
+    // New columns alter the triggers, too.
+    let widened = Set(
+      comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
+    opening.adoptedRows += try UnprovenTables(context).mark(
+      changes.unproven.filter { !changes.altered.contains($0) || !widened.contains($0) })
     try context.noteErrorValues()
     return (context, opening)
   }

@@ -220,6 +220,7 @@ public actor SQLiteClientStore: ClientStore {
     guard try context.connection.schemaVersion() != checkedSchema else { return [] }
     let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
     context.catalog = catalog
+    try UnprovenTables(context).mark(changes.unproven)
     return changes.restoredTriggers.map { "The trigger \($0) was missing or altered and was put back." }
   }
 
@@ -301,7 +302,8 @@ public actor SQLiteClientStore: ClientStore {
     }
     if ahead?.download != chunk.download { try giveUpAhead() }
     let context = try current()
-    if ahead == nil {
+    if chunk.compared != nil { try giveUpAhead() }
+    if ahead == nil, chunk.compared == nil {
       ahead = try ApplyAhead.begin(context, download: chunk.download)
       if ahead != nil { watchAhead() }
     }
@@ -317,7 +319,9 @@ public actor SQLiteClientStore: ClientStore {
         try connection.run("DELETE FROM salvor_staging")
         try connection.setState(.stagedDownload, chunk.download)
       }
-      try connection.run("INSERT INTO salvor_staging (payload) VALUES (?1)", .text(chunk.bytes))
+      try connection.run(
+        "INSERT INTO salvor_staging (payload, compared) VALUES (?1, ?2)", .text(chunk.bytes),
+        chunk.compared.map { .text($0) } ?? .null)
       try connection.setState(.stagedPosition, chunk.position)
     }
   }
@@ -351,9 +355,13 @@ public actor SQLiteClientStore: ClientStore {
       let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
       if !isEmpty {
-        let apply = try DownloadApply(context, full: full)
+        let capture = UnprovenCapture(context)
+        try capture.run(full: full)
+        let apply = try DownloadApply(context, full: full, ends: end.groups)
         try apply.readStaged()
         report = try apply.finish(Set(end.groups.map(\.name)))
+        report.captured = capture.captured
+        report.notices = capture.notices
       }
       try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)

@@ -45,7 +45,12 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_sequence (id INTEGER PRIMARY KEY, sequence TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_commit (number INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (number, id)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL);
+    -- compared: the unproven table that the payload says the differences of.
+    CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL, compared TEXT);
+    -- Digests of compared tables' bases.
+    CREATE TABLE IF NOT EXISTS salvor_digest (name TEXT NOT NULL PRIMARY KEY, columns TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
+    -- Tables whose triggers were away: they are compared before their next download.
+    CREATE TABLE IF NOT EXISTS salvor_unproven (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID;
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);
@@ -57,6 +62,9 @@ enum StoreTables {
   static func migrate(_ connection: SQLiteConnection) throws {
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
+    }
+    if try connection.tableShape("salvor_staging")?.column("compared") == nil {
+      try connection.execute("ALTER TABLE salvor_staging ADD COLUMN compared TEXT")
     }
     if try connection.tableShape("salvor_sync_config")?.column("key_query") == nil {
       try connection.execute(

@@ -26,6 +26,7 @@ struct UploadSettlement {
     let mixed = try mixedRows(kept)
     for gap in accepted {
       report.accepted += try requestCount(gap)
+      try context.forgetDigests(ofChanges: gap)
       try remember(gap, results.commit)
     }
     let mixing = try takeBases(mixed, kept)

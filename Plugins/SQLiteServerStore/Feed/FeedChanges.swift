@@ -59,7 +59,8 @@ extension FeedPageMaker {
         + "WHERE last_seq > ?1 AND last_seq <= coalesce((SELECT min(last_seq) FROM salvor_commit WHERE last_seq >= ?2), ?2) "
         + "ORDER BY last_seq, number",
       [
-        .integer(window.first), .integer(window.last), .text(request.remote.text), .integer(position.start.number),
+        .integer(window.first), .integer(window.last), .text(request.remote.text),
+        .integer(min(position.ownUpTo ?? .max, position.start.number)),
       ]
     ) { row in
       let last = row.int64(0)
@@ -98,10 +99,8 @@ extension FeedPageMaker {
     let bytesMax = writer.byteCount + 2 * max(request.bytesTarget, 1)
     let isDivisible = window.last - window.first > 1
     for place in catalog.tables.indices where numbers.contains(catalog.tables[place].number) {
-      guard let group = position.groups.first(where: { $0.name == catalog.tables[place].table.group }),
-        group.floor < window.last
-      else { continue }
-      let first = max(window.first, group.floor)
+      guard let floor = position.floor(of: catalog.tables[place].table), floor < window.last else { continue }
+      let first = max(window.first, floor)
       if try !feedRows(place, window, after: first, bytesMax: isDivisible ? bytesMax : .max) { return false }
       if catalog.tables[place].isScoped { try feedDepartures(place, window, after: first) }
     }

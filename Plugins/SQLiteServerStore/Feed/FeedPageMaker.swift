@@ -49,9 +49,8 @@ struct FeedPageMaker {
       try Self.check(position, request, connection, catalog, state)
     } else {
       position = try Self.start(request, connection, catalog, state)
-      let whole = catalog.tables.filter { table in
-        position.groups.contains { $0.isScanned && $0.name == table.table.group }
-      }
+      let position = position
+      let whole = catalog.tables.filter { position.isScanned($0.table) }
       if !whole.isEmpty { writer.full(whole.map(\.name)) }
     }
   }
@@ -63,25 +62,47 @@ struct FeedPageMaker {
   ) throws -> FeedPosition {
     var groups: [FeedPosition.Group] = []
     let trimmed = try Self.trimmed(connection)
+    let floors = try Self.floors(request.compared, connection)
     for group in request.groups where catalog.schema.groups.contains(where: { $0.name == group.name }) {
       let digest = catalog.digest(ofGroup: group.name, for: ReadScope(request.principal))
       var floor: Int64?
       if let cursor = group.cursor, group.scopeDigest == digest, cursor.number >= trimmed {
-        try connection.query(
-          "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
-          [.integer(cursor.number), .text(cursor.id.text)]
-        ) {
-          floor = $0.int64(0)
-          return false
-        }
+        floor = try Self.lastSequence(of: cursor, connection)
       }
+      // Tables that were compared are not scanned: nothing is left of some groups.
+      let others = catalog.schema.tables(inGroup: group.name).filter { floors[$0.name] == nil }
+      if others.isEmpty { floor = state.headSequence }
       groups.append(
         FeedPosition.Group(
           name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest))
     }
-    return FeedPosition(
-      start: state.head, groups: groups, scan: groups.contains(where: \.isScanned) ? (0, []) : nil,
-      fed: groups.map(\.floor).min() ?? state.headSequence)
+    let isScanned = groups.contains(where: \.isScanned) || floors.values.contains(where: \.isScanned)
+    let lowest = (groups.map(\.floor) + floors.values.map(\.sequence)).min()
+    var position = FeedPosition(
+      start: state.head, groups: groups, scan: isScanned ? (0, []) : nil, fed: lowest ?? state.headSequence)
+    position.floors = floors
+    position.ownUpTo = request.compared?.ownUpTo
+    return position
+  }
+
+  private static func floors(
+    _ compared: ComparedTables?, _ connection: SQLiteConnection
+  ) throws -> [String: FeedPosition.Floor] {
+    guard let compared else { return [:] }
+    guard let sequence = try lastSequence(of: compared.head, connection),
+      compared.head.number >= (try trimmed(connection))
+    else { throw FeedPosition.outdated("the server no longer keeps what changed since tables were compared for it") }
+    let fed = compared.fed.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: false)) }
+    let whole = compared.whole.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: true)) }
+    return Dictionary(fed + whole) { _, whole in whole }
+  }
+
+  /// The last entry of the change log that a commit covers; nil: this server did not make it.
+  private static func lastSequence(of commit: Commit, _ connection: SQLiteConnection) throws -> Int64? {
+    try connection.rows(
+      "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
+      [.integer(commit.number), .text(commit.id.text)]
+    ).first?[0].integer
   }
 
   static func trimmed(_ connection: SQLiteConnection) throws -> Int64 {
@@ -138,7 +159,7 @@ struct FeedPageMaker {
         return
       }
       let table = catalog.tables[place.table]
-      if position.groups.contains(where: { $0.isScanned && $0.name == table.table.group }) {
+      if position.isScanned(table.table), position.groups.contains(where: { $0.name == table.table.group }) {
         guard try scan(place.table, after: place.after) else { return }
       }
       position.scan = (place.table + 1, [])

@@ -20,6 +20,26 @@ struct FeedPosition {
   var scan: (table: Int, after: Key)?
   /// The last entry of the change log that was fed.
   var fed: Int64
+  /// By table: an own floor, whatever the group's is, because the device has compared the table, or gets it whole.
+  var floors: [String: Floor] = [:]
+  /// This remote's own commits up to this one are left out; nil: up to the start.
+  var ownUpTo: Int64?
+
+  struct Floor {
+    var sequence: Int64
+    /// The table is scanned, whatever its group is.
+    var isScanned: Bool
+  }
+
+  func isScanned(_ table: Table) -> Bool {
+    floors[table.name]?.isScanned ?? groups.contains { $0.isScanned && $0.name == table.group }
+  }
+
+  /// The last entry of the change log that the device has of a table; nil: it is not fed.
+  func floor(of table: Table) -> Int64? {
+    guard let group = groups.first(where: { $0.name == table.group }) else { return nil }
+    return floors[table.name]?.sequence ?? group.floor
+  }
 
   var text: String {
     let json: JSONValue = [
@@ -29,6 +49,11 @@ struct FeedPosition {
         groups.map { .array([.string($0.name), .integer($0.floor), .bool($0.isScanned), .string($0.digest)]) }),
       "scan": scan.map { .array([.integer(Int64($0.table)), .array($0.after.map { JSONValue($0) })]) } ?? .null,
       "fed": .integer(fed),
+      "floors": .array(
+        floors.sorted { $0.key < $1.key }.map {
+          .array([.string($0.key), .integer($0.value.sequence), .bool($0.value.isScanned)])
+        }),
+      "own": ownUpTo.map(JSONValue.integer) ?? .null,
     ]
     return json.text
   }
@@ -51,6 +76,13 @@ struct FeedPosition {
       groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest))
     }
     fed = try json.integer("fed")
+    for entry in try json.optionalArray("floors") ?? [] {
+      guard let items = entry.array, items.count == 3, let name = items[0].string, let sequence = items[1].integer,
+        let isScanned = items[2].bool
+      else { throw Self.malformed }
+      floors[name] = Floor(sequence: sequence, isScanned: isScanned)
+    }
+    ownUpTo = json["own"]?.integer
     if let place = try json.optionalArray("scan") {
       guard place.count == 2, let table = place[0].integer, table >= 0, let key = place[1].array else {
         throw Self.malformed

@@ -90,17 +90,19 @@ struct RecoveryQueries {
 
   // MARK: Ranges
 
-  func ranges(of name: String, after: Key?, rowsPerRange: Int, limit: Int) throws -> RangePage {
-    let table = try table(name)
-    try check(after, table)
+  func ranges(_ question: RangeQuestion, limit: Int) throws -> RangePage {
+    let table = try table(question.table)
+    try check(question.range.after, table)
+    try check(question.range.last, table)
+    let rowsPerRange = question.rowsPerRange
     let columns = table.columns.map(\.name)
     var ranges: [RangeDigest] = []
     var count = 0
     var sum: UInt64 = 0
     var last: Key = []
     var isFull = false
-    try read(table, after: after, last: nil) { row in
-      // A full range ends only where another row follows: the last one goes to the table's end.
+    try read(table, after: question.range.after, last: question.range.last) { row in
+      // A full range ends only where another row follows: the last one goes to the end of what was asked for.
       if count == rowsPerRange {
         ranges.append(RangeDigest(last: last, count: Int64(count), digest: RowDigest.text(sum)))
         (count, sum) = (0, 0)
@@ -112,8 +114,23 @@ struct RecoveryQueries {
       if count == rowsPerRange { last = table.keyPlaces.map { row.value($0) } }
       return true
     }
-    if !isFull { ranges.append(RangeDigest(last: nil, count: Int64(count), digest: RowDigest.text(sum))) }
+    if !isFull {
+      ranges.append(RangeDigest(last: question.range.last, count: Int64(count), digest: RowDigest.text(sum)))
+    }
     return RangePage(columns: columns, ranges: ranges, isLast: !isFull)
+  }
+
+  /// All rows that the principal sees, in whatever order.
+  func digest(of name: String) throws -> TableDigest {
+    let table = try table(name)
+    var count: Int64 = 0
+    var sum: UInt64 = 0
+    try read(table, inOrder: false) { row in
+      count += 1
+      sum &+= Self.digest(of: row, count: table.columns.count).value
+      return true
+    }
+    return TableDigest(table: name, count: count, digest: RowDigest.text(sum))
   }
 
   static func digest(of row: SQLiteStatement, count: Int) -> RowDigest {
@@ -134,7 +151,8 @@ struct RecoveryQueries {
 
   /// The rows that the principal sees after `after` up to `last`, in binary key order, as long as `body` answers true.
   private func read(
-    _ table: ServerTable, after: Key?, last: Key?, _ body: (SQLiteStatement) throws -> Bool
+    _ table: ServerTable, after: Key? = nil, last: Key? = nil, inOrder: Bool = true,
+    _ body: (SQLiteStatement) throws -> Bool
   ) throws {
     var conditions: [String] = []
     if let after { conditions.append(table.binaryKey("x", is: ">", after.count)) }
@@ -144,7 +162,7 @@ struct RecoveryQueries {
     let statement = try connection.cached(
       "SELECT \(table.columnList("x")) FROM \(table.sql) x"
         + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
-        + " ORDER BY \(table.binaryKeyList("x"))")
+        + (inOrder ? " ORDER BY \(table.binaryKeyList("x"))" : ""))
     try statement.bind((after ?? []) + (last ?? []) + (filter?.values ?? []))
     defer { statement.reset() }
     while try statement.step() {

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 extension SQLiteServerStore: RecoveringServerStore {
   public func trimmed() async throws -> Int64 { try await ask(ReadScope(Principal(name: ""))) { try $0.trimmed() } }
@@ -16,15 +17,19 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await ask(scope) { try $0.rows(query) }
   }
 
-  public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
-  ) async throws -> RangePage {
-    guard rowsPerRange > 0, limit > 0 else {
+  public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
+    guard question.rowsPerRange > 0, limit > 0 else {
       throw SalvorError(.usage, "A range has one row at least, and a page one range.")
     }
-    return try await ask(scope) {
-      try $0.ranges(of: table, after: key, rowsPerRange: rowsPerRange, limit: limit)
-    }
+    return try await ask(scope) { try $0.ranges(question, limit: limit) }
+  }
+
+  public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
+    let known = digests.known(table, scope)
+    let (writes, isSame) = try await writer.writes(to: table, since: known?.writes)
+    let digest = if isSame, let known { known.digest } else { try await ask(scope) { try $0.digest(of: table) } }
+    digests.keep(digest, scope, writes)
+    return digest
   }
 
   public func demandReset(_ remote: RemoteID) async throws -> Bool {

@@ -12,6 +12,12 @@ struct RecordData {
       Column("price", .real), Column("status", .text),
     ])
   static let schema = Schema(tables: [table])
+  /// The same, compared by key sets.
+  static var keySetSchema: Schema {
+    var table = table
+    table.download = .keySet
+    return Schema(tables: [table])
+  }
   /// The same, and the server tells of its changes.
   static let tellingSchema = Schema(
     groups: [Schema.Group(name: Schema.defaultGroup, serverInitiated: true)], tables: [table])

@@ -30,6 +30,7 @@ func namedSchema(_ name: String) -> Schema? {
   case "record": RecordData.schema
   case "record-telling": RecordData.tellingSchema
   case "record-member": RecordData.memberSchema
+  case "record-key-set": RecordData.keySetSchema
   case "dinesafe": DinesafeData.schema
   default: nil
   }

@@ -47,6 +47,9 @@ struct Workload: Sendable {
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "key-set", summary: "key-set download of 100,000 rows of which 10 differ") {
+      try await KeySet(rows: $0.scaled(100_000), differences: 10).run($0)
+    },
     Workload(name: "change-to-change", summary: "a change on one device until it is on another, both watching") {
       try ChangeToChange(rows: $0.scaled(100_000), changes: 100).run($0)
     },

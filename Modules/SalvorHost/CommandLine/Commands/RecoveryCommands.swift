@@ -190,6 +190,8 @@ extension Terminal {
     switch progress {
     case .uploading(let changes): self.progress("sending: \(grouped(changes)) changes")
     case .downloading(let count): self.progress("receiving: \(bytes(count))")
+    case .comparing(let table, let rows, let all):
+      self.progress("comparing \(table)", share: Double(rows) / Double(max(all, 1)))
     case .applying: self.progress("applying")
     }
   }

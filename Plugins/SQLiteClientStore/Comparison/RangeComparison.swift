@@ -4,7 +4,7 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// Compares the bases of one table with the server's ranges of keys (docs/architecture/recovery.md). Memory holds one
+/// Compares the bases of one table with the server's ranges of keys (docs/architecture/comparison.md). Memory holds one
 /// range, and the answers.
 struct RangeComparison {
   let context: StoreContext
@@ -12,11 +12,12 @@ struct RangeComparison {
   /// The slots that a row's digest is made of, in the page's order.
   private let slots: [Int]
 
-  init(_ context: StoreContext, _ name: String, _ page: RangePage) throws {
+  /// - Parameter names: the columns that a row's digest is made of, in their order.
+  init(_ context: StoreContext, _ name: String, columns names: [String]) throws {
     self.context = context
     table = try context.captured(name)
     let columns = table.columns
-    slots = try page.columns.map { column in
+    slots = try names.map { column in
       guard let slot = columns.firstIndex(where: { $0.name.lowercased() == column.lowercased() }) else {
         throw SalvorError(
           .inconsistentDownload,
@@ -50,7 +51,7 @@ struct RangeComparison {
       digests = []
     }
     try eachBase(after: after) { key, digest in
-      while let range = rest.first, let last = range.last, Self.precedes(last, key) {
+      while let range = rest.first, let last = range.last, keyPrecedes(last, key) {
         close(range)
         rest.removeFirst()
       }
@@ -61,6 +62,20 @@ struct RangeComparison {
     }
     for range in rest { close(range) }
     return found
+  }
+
+  /// Count and digest of all bases. In a transaction.
+  func digest() throws -> TableDigest {
+    try collectRowsWithRequests()
+    defer { _ = try? context.connection.execute("DELETE FROM \(bases)") }
+    var count: Int64 = 0
+    var sum: UInt64 = 0
+    try eachBase(inOrder: false) { _, digest in
+      count += 1
+      sum &+= digest
+      return true
+    }
+    return TableDigest(table: table.name, count: count, digest: RowDigest.text(sum))
   }
 
   private var bases: String { "temp.salvor_base_\(table.columns.count)" }
@@ -87,7 +102,7 @@ struct RangeComparison {
   }
 
   /// In the order of keys, whatever the columns' collations.
-  private func eachBase(after: Key?, _ body: (Key, UInt64) throws -> Bool) throws {
+  private func eachBase(after: Key? = nil, inOrder: Bool = true, _ body: (Key, UInt64) throws -> Bool) throws {
     let all = table.columns.indices
     let shown = all.map(table.tableColumn).joined(separator: ", ")
     let kept = all.map { "b.v\($0)" }.joined(separator: ", ")
@@ -103,40 +118,12 @@ struct RangeComparison {
     let sql =
       "SELECT \(shown) FROM \(quoted(table.name)) x WHERE \(later(table.tableColumn))\(table.andHasKey(table.tableColumn)) "
       + "AND NOT EXISTS (SELECT 1 FROM \(bases) b WHERE \(hasRequests)) "
-      + "UNION ALL SELECT \(kept) FROM \(bases) b WHERE b.is_there = 1 AND \(later { "b.v\($0)" }) ORDER BY \(order)"
+      + "UNION ALL SELECT \(kept) FROM \(bases) b WHERE b.is_there = 1 AND \(later { "b.v\($0)" })"
+      + (inOrder ? " ORDER BY \(order)" : "")
     try context.connection.query(sql, after ?? []) { row in
       var digest = RowDigest()
       for slot in slots { digest.add(column: slot, of: row) }
       return try body(row.values(from: 0, count: table.keyCount), digest.value)
-    }
-  }
-
-  /// SQLite's order of keys: NULL, numbers, text by bytes, blobs.
-  static func precedes(_ a: Key, _ b: Key) -> Bool {
-    for (x, y) in zip(a, b) {
-      if precedes(x, y) { return true }
-      if precedes(y, x) { return false }
-    }
-    return a.count < b.count
-  }
-
-  private static func precedes(_ a: Value, _ b: Value) -> Bool {
-    switch (a, b) {
-    case (.integer(let x), .integer(let y)): x < y
-    case (.real(let x), .real(let y)): x < y
-    case (.integer(let x), .real(let y)): Double(x) < y
-    case (.real(let x), .integer(let y)): x < Double(y)
-    case (.text(let x), .text(let y)), (.blob(let x), .blob(let y)): x.lexicographicallyPrecedes(y)
-    default: rank(a) < rank(b)
-    }
-  }
-
-  private static func rank(_ value: Value) -> Int {
-    switch value {
-    case .null: 0
-    case .integer, .real: 1
-    case .text: 2
-    case .blob: 3
     }
   }
 }

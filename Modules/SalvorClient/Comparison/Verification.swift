@@ -1,0 +1,233 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// What `SalvorClient.verify` found.
+public struct VerificationReport: Sendable {
+  public struct Table: Sendable, Hashable {
+    public var name: String
+    public var group: String
+    /// The rows that this device has from the server.
+    public var rows: Int64
+    public var serverRows: Int64
+    /// Rows with requests that wait or are in error.
+    public var dirty: Int64
+    /// Rows that differ, the dirty ones among them.
+    public var differing: Int64
+    /// The digest of the rows that this device has; the server's is the same where none differs.
+    public var digest: String
+  }
+
+  /// In the order of the schema.
+  public var tables: [Table] = []
+  public var differences: [RowDifference] = []
+  /// What was repaired; nil: nothing was asked to be, or nothing had to be.
+  public var repair: RecoveryReport?
+  /// The synchronization before.
+  public var sync = SyncReport()
+
+  /// Rows that differ, are not dirty, and were not repaired.
+  public var remaining: Int { repair == nil ? differences.count { !$0.isDirty } : 0 }
+
+  /// - Parameter values: whether values are in it, besides those of keys.
+  public func json(values: Bool) -> JSONValue {
+    [
+      "equal": .bool(remaining == 0),
+      "tables": .array(
+        tables.map { table in
+          [
+            "name": .string(table.name), "group": .string(table.group), "rows": .integer(table.rows),
+            "serverRows": .integer(table.serverRows), "dirty": .integer(table.dirty),
+            "different": .integer(table.differing), "digest": .string(table.digest),
+          ]
+        }),
+      "differences": .array(differences.map { $0.json(values: values) }),
+      "repair": repair.map(\.json) ?? .null,
+    ]
+  }
+}
+
+/// Compares every row of some tables with the server's, under a session of its own: nothing is sent, and nothing written
+/// but what is repaired (docs/architecture/comparison.md).
+struct Verification {
+  let configuration: SalvorClient.Configuration
+  let store: any RecoveringClientStore
+  let progress: @Sendable (SyncProgress) -> Void
+  var report: VerificationReport
+
+  /// - Parameter names: of the tables; their groups are synchronized.
+  mutating func run(_ names: [String], repair: Bool) async throws {
+    let session = try await store.beginSession(groups: [])
+    do {
+      guard session.upload == nil else {
+        throw SalvorError(
+          .sessionInUse, "An upload is under way whose outcome is not known. Synchronize, then verify again.")
+      }
+      try await run(names, session.state, repair: repair)
+    } catch {
+      await store.endSession()
+      throw error
+    }
+    await store.endSession()
+  }
+
+  private mutating func run(_ names: [String], _ state: ClientState, repair: Bool) async throws {
+    let tables = try await store.history().tables.filter { names.contains($0.name) }
+    var digests: [TableDigest] = []
+    for table in tables {
+      var digest = try await store.digest(of: table.name)
+      digest.isFed = true
+      digests.append(digest)
+    }
+    let offer = try await begin(digests, tables, state)
+    var questions = Questions(configuration, path: "/v1/sync/\(offer.token)", report.sync, progress)
+    let store = store
+    for offered in offer.tables {
+      guard let table = tables.first(where: { $0.name == offered.name }) else { continue }
+      var comparison = TableComparison(store: store, questions: questions)
+      try await comparison.run(
+        table.name, columns: table.travelling.map(\.name), serverCount: offered.count
+      ) { bytes, _ in try await store.keepForRehearsal(bytes) }
+      questions = comparison.questions
+    }
+    // What has changed on the server since the synchronization is no difference.
+    _ = try await questions.download([]) { bytes, _ in try await store.keepForRehearsal(bytes) }
+    report.sync = questions.report
+    progress(.applying)
+    let examination = try await store.examine(repairing: repair ? order(state) : nil)
+    report.differences = examination.differences
+    report.repair = examination.repair
+    for (table, digest) in zip(tables, digests) {
+      report.tables.append(
+        VerificationReport.Table(
+          name: table.name, group: table.group, rows: digest.count,
+          serverRows: offer.tables.first { $0.name == table.name }?.count ?? digest.count,
+          dirty: try await store.dirtyRows(of: table.name),
+          differing: Int64(report.differences.count { $0.table == table.name }), digest: digest.digest))
+    }
+  }
+
+  private mutating func begin(
+    _ digests: [TableDigest], _ tables: [Table], _ state: ClientState
+  ) async throws -> ComparisonOffer {
+    let groups = Set(tables.map(\.group))
+    let message = BeginMessage(
+      remote: state.remoteID, server: state.serverID, previous: state.previous, current: nil,
+      schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
+      groups: state.groups.filter { groups.contains($0.name) }.map {
+        BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest)
+      }, upload: .none, position: nil, history: nil, compare: digests)
+    let response = try await configuration.request(
+      "POST", "/v1/sync", message.json.bytes + [0x0A], counting: &report.sync)
+    var reader = ResponseReader(response, configuration)
+    var offer: ComparisonOffer?
+    while let event = try await reader.next() {
+      if case .control(let line) = event, let compare = line["compare"] { offer = try ComparisonOffer(compare) }
+    }
+    report.sync.bytesReceived += reader.bytesReceived
+    guard let offer else {
+      throw SalvorError(.notFound, "The server's storage module cannot compare. Use the storage \"sqlite\" there.")
+    }
+    return offer
+  }
+
+  private func order(_ state: ClientState) throws -> RecoveryOrder {
+    guard let server = state.serverID else { throw SalvorError(.failed, "The server has not said who it is.") }
+    return RecoveryOrder(
+      id: hexadecimal(configuration.random.bytes(8)), reason: .operatorRequested, strategy: Self.strategy,
+      requests: .keep, rebuild: .nothing, absence: .deleted, starts: [], groups: [], previous: state.previous,
+      shared: nil, remoteID: nil, server: server, removedShareMax: nil, keepsBeforeImages: true)
+  }
+
+  /// The name of a repair in reports.
+  static let strategy = "verify-repair"
+}
+
+extension SalvorClient {
+  /// Synchronizes, and then compares every row that this device has from the server with the server's, by digests that each
+  /// side computes from its tables. A row that something altered while Salvor's triggers were away shows as different, too.
+  ///
+  /// Rows with requests that wait or are in error are *dirty*: they are told where the row under the requests differs, and
+  /// never repaired.
+  ///
+  /// - Parameters:
+  ///   - groups: the groups to verify; nil: all that were synchronized.
+  ///   - tables: only these tables of them; nil: all.
+  ///   - repair: bring the rows that differ to the server's state, in one transaction; what it changes is kept as a backup
+  ///     (`backups`), and the report is among `recoveries`.
+  /// - Throws: what a synchronization that fails says; `usage` for names that are not there, or that were never synchronized.
+  public func verify(
+    groups: Set<String>? = nil, tables: Set<String>? = nil, repair: Bool = false,
+    progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
+  ) async throws -> VerificationReport {
+    let names = try await tablesToVerify(groups, tables)
+    let synced = await synchronize(groups: Set(names.map(\.group)), progress: progress)
+    if let error = synced.error { throw error }
+    let outcome = Outcome()
+    _ = await alone {
+      await outcome.set { try await self.verified(names.map(\.name), repair: repair, synced, progress) }
+      return SyncReport()
+    }
+    return try await outcome.get()
+  }
+
+  private func tablesToVerify(_ groups: Set<String>?, _ tables: Set<String>?) async throws -> [Table] {
+    let state = try await status().state
+    let known = try await configuration.store.history().tables
+    for group in groups ?? [] where !state.groups.contains(where: { $0.name == group }) {
+      throw SalvorError(
+        .usage,
+        "There is no synchronization group \"\(group)\". The groups are: \(state.groups.map(\.name).joined(separator: ", "))."
+      )
+    }
+    for table in tables ?? [] where !known.contains(where: { $0.name == table }) {
+      throw SalvorError(
+        .usage,
+        "There is no synchronized table \"\(table)\". The tables are: \(known.map(\.name).joined(separator: ", "))."
+      )
+    }
+    let found = known.filter { table in
+      (groups?.contains(table.group) ?? true) && (tables?.contains(table.name) ?? true)
+        && state.groups.contains { $0.name == table.group && $0.isSynchronized }
+    }
+    guard !found.isEmpty else {
+      throw SalvorError(
+        .usage, "Nothing of this was synchronized yet, so there is nothing to compare. Synchronize first.")
+    }
+    return found
+  }
+
+  private func verified(
+    _ names: [String], repair: Bool, _ synced: SyncReport, _ progress: @escaping @Sendable (SyncProgress) -> Void
+  ) async throws -> VerificationReport {
+    let store = try recoveringStore()
+    var report = VerificationReport()
+    report.sync = synced
+    var verification = Verification(configuration: configuration, store: store, progress: progress, report: report)
+    try await verification.run(names, repair: repair)
+    if verification.report.repair != nil { try await store.prune(keeping: configuration.recovery.backupsKept) }
+    return verification.report
+  }
+}
+
+/// Takes a result out of a call that gives another one.
+private actor Outcome {
+  private var result: Result<VerificationReport, any Error>?
+
+  func set(_ body: @Sendable () async throws -> VerificationReport) async {
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+  }
+
+  func get() throws -> VerificationReport {
+    guard let result else { throw CancellationError() }
+    return try result.get()
+  }
+}
+
+extension RecoveringClientStore {
+  /// Deletes all but the newest backups.
+  func prune(keeping count: Int) async throws {
+    for backup in try await backups().dropFirst(max(count, 0)) { _ = try await deleteBackup(backup.id) }
+  }
+}

@@ -1,0 +1,119 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// The questions about rows that a device asks where it compares: under a sync session's token, and under a recovery's
+/// (docs/reference/protocol.md, *Comparing*).
+extension ServerEngine {
+  /// The lines of a request's body.
+  func lines(_ request: TransportRequest, max count: Int) async throws -> [JSONValue] {
+    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let lines = body.split(separator: 0x0A, maxSplits: count + 1)
+    guard lines.count <= count else {
+      throw SalvorError(.tooLarge, "The body has more than \(count) line\(count == 1 ? "" : "s").")
+    }
+    let depth = configuration.limits.depthMax
+    return try lines.map { try JSONValue(parsing: Array($0), depthMax: depth) }
+  }
+
+  /// A body of one line.
+  func line(_ request: TransportRequest) async throws -> JSONValue {
+    guard let line = try await lines(request, max: 1).first else {
+      throw SalvorError(.malformed, "The body must be one line of JSON.")
+    }
+    return line
+  }
+
+  /// `POST …/rows`: the answer to each query goes out while the next one is asked.
+  ///
+  /// - Parameter touch: called for each piece that is answered.
+  func answerRows(
+    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore,
+    touch: @escaping @Sendable () -> Void
+  ) async throws -> TransportResponse {
+    var queries: [RowQuery] = []
+    var keys = 0
+    for line in try await lines(request, max: RecoveryLimits.queriesMax) {
+      let query = try RowQuery(line)
+      keys += query.keys.count
+      guard keys <= RecoveryLimits.keysMax else {
+        throw SalvorError(.tooLarge, "A request for rows names at most \(RecoveryLimits.keysMax) keys. Ask in parts.")
+      }
+      queries += query.parts
+    }
+    let answers = RowAnswers(queries, scope, store, touch: touch)
+    // What fails in the first one is a problem response; what fails later cuts the answer.
+    let first = try await answers.next() ?? []
+    guard let second = try await answers.next() else { return try await respond(first, request) }
+    let head = OneByOne([first, second])
+    return try respond(
+      streaming: ByteStream(next: { if let piece = await head.take() { piece } else { try await answers.next() } }),
+      request)
+  }
+
+  /// `POST …/ranges`: a line for each question. What goes over the limit of all is asked for again.
+  func answerRanges(
+    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore
+  ) async throws -> TransportResponse {
+    let questions = try await lines(request, max: RecoveryLimits.rangeQuestionsMax).map { try RangeQuestion($0) }
+    guard !questions.isEmpty else { throw SalvorError(.malformed, "The body must name the ranges' tables.") }
+    var answer: [UInt8] = []
+    var left = RecoveryLimits.rangesMax
+    for question in questions {
+      let page = try await store.ranges(question, limit: max(1, left), for: scope)
+      left -= page.ranges.count
+      answer += page.json.bytes + [0x0A]
+    }
+    return try await respond(answer, request)
+  }
+}
+
+extension RowQuery {
+  /// The same in parts whose answers are small. One with a range is small by its limit.
+  var parts: [RowQuery] {
+    let size = 256
+    guard range == nil, keys.count > size else { return [self] }
+    return stride(from: 0, to: keys.count, by: size).map { start in
+      let end = min(start + size, keys.count)
+      return RowQuery(
+        table: table, keys: Array(keys[start..<end]), digests: digests.isEmpty ? [] : Array(digests[start..<end]))
+    }
+  }
+}
+
+/// Answers queries for rows one after the other, and skips the empty answers.
+private actor RowAnswers {
+  private var queries: ArraySlice<RowQuery>
+  private let scope: ReadScope
+  private let store: any RecoveringServerStore
+  private let touch: @Sendable () -> Void
+
+  init(
+    _ queries: [RowQuery], _ scope: ReadScope, _ store: any RecoveringServerStore,
+    touch: @escaping @Sendable () -> Void
+  ) {
+    self.queries = queries[...]
+    self.scope = scope
+    self.store = store
+    self.touch = touch
+  }
+
+  /// At least a piece of this size, where there is so much.
+  private static let pieceBytes = 64 << 10
+
+  func next() async throws -> [UInt8]? {
+    var piece: [UInt8] = []
+    while piece.count < Self.pieceBytes, let query = queries.popFirst() {
+      piece += try await store.rows(matching: query, for: scope)
+    }
+    touch()
+    return piece.isEmpty ? nil : piece
+  }
+}
+
+private actor OneByOne {
+  private var pieces: ArraySlice<[UInt8]>
+  init(_ pieces: [[UInt8]]) { self.pieces = pieces[...] }
+  func take() -> [UInt8]? { pieces.popFirst() }
+}

@@ -1,0 +1,159 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What the comparison of unproven tables found becomes captured changes (semantics 3): the server's row is the base, and
+/// what the table shows is a request upon it. Rows that the server has changed since the cursor come with the download as
+/// always: which of their values another program wrote here cannot be told.
+///
+/// The pieces that say the differences and those of the feed are staged in one download; a line of the feed has a version.
+final class UnprovenCapture {
+  private let context: StoreContext
+  private let lines: StagedLines
+  private(set) var captured: Int64 = 0
+  private(set) var notices: [String] = []
+
+  private var connection: SQLiteConnection { context.connection }
+
+  init(_ context: StoreContext) {
+    self.context = context
+    lines = StagedLines(context: context)
+  }
+
+  /// Before what is staged is applied, in its transaction. Throws `mass-deletion`, naming the tables, where more than half
+  /// of a table's rows would become deletes.
+  ///
+  /// - Parameter full: tables that come whole: a change of scope, or one that the feed does not tell of. What the server has
+  ///   changed is not known of them.
+  func run(full: Set<Int64>) throws {
+    let compared = Set(
+      try connection.rows("SELECT DISTINCT compared FROM salvor_staging WHERE compared IS NOT NULL").compactMap {
+        $0[0].string
+      })
+    guard !compared.isEmpty else { return }
+    let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { table in
+      compared.contains(table.name) ? context.catalog.table(table.name) : nil
+    }
+    try UnprovenTables(context).prove(tables)
+    for table in tables where full.contains(table.number) {
+      notices.append(
+        "The table \(table.name) came whole; what was written into it while its triggers were away is not known.")
+    }
+    let looked = tables.filter { !full.contains($0.number) }
+    let known = try fed(looked)
+    defer { try? known.clear() }
+    // A child's delete before its parent's, and a parent's insert before its child's.
+    var counts: [Int64: Int64] = [:]
+    for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true, known) }
+    try guardAgainstMassDeletion(looked, counts)
+    for table in looked { counts[table.number, default: 0] += try capture(table, deletes: false, known) }
+    for table in looked {
+      guard let count = counts[table.number], count > 0 else { continue }
+      captured += count
+      notices.append(
+        "While the triggers of \(table.name) were away, \(count) of its rows were written: they wait to be sent.")
+    }
+  }
+
+  private func guardAgainstMassDeletion(_ tables: [CapturedTable], _ deletes: [Int64: Int64]) throws {
+    let names = try tables.filter { table in
+      let gone = deletes[table.number] ?? 0
+      let before = gone + (try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0)
+      return before >= RecoveryMerge.guardedRowsMin && 2 * gone > before
+    }.map(\.name).joined(separator: ", ")
+    guard !names.isEmpty else { return }
+    throw SalvorError(
+      .massDeletion,
+      "While the triggers of Salvor were away, most rows of \(names) were deleted. Nothing was changed or sent. Look at it, and recover by hand.",
+      context: ["tables": names])
+  }
+
+  /// The keys that the feed names.
+  private func fed(_ tables: [CapturedTable]) throws -> RowNames {
+    let names = try RowNames(context, "fed")
+    let numbers = Set(tables.map(\.number))
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
+      if line.version != nil, numbers.contains(line.table.number) { try names.insert(line.table, line.key) }
+    }
+    return names
+  }
+
+  // MARK: Capturing
+
+  /// The rows that are gone here, or the others.
+  ///
+  /// - Parameter known: rows that are not to be captured: those of the feed, and captured ones, which may come twice.
+  private func capture(_ table: CapturedTable, deletes: Bool, _ known: RowNames) throws -> Int64 {
+    var count: Int64 = 0
+    let index = try LogIndex(context)
+    var found: [LogEntry] = []
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) { line in
+      guard try context.currentRow(table, line.key) == nil ? deletes : !deletes else { return }
+      guard let entry = try entry(line, index), try known.insert(table, line.key) else { return }
+      found.append(entry)
+      count += 1
+      if found.count >= 1000 { try write(&found) }
+    }
+    try write(&found)
+    return count
+  }
+
+  /// Nil: there is nothing to capture. The counter is given when it is written.
+  private func entry(_ line: StagedLine, _ index: LogIndex) throws -> LogEntry? {
+    let table = line.table
+    let timeline = try index.timeline(table, line.key)
+    var entry = LogEntry(
+      seq: 0, table: table.number, operation: .insert, mask: LogMask(columns: table.columns.count),
+      values: Array(repeating: .null, count: table.columns.count))
+    for slot in table.keySlots { entry.values[slot] = line.key[slot] }
+    switch (timeline.current, line.row) {
+    case (nil, let row?):
+      // What is captured deletes it already, or it is another base.
+      guard timeline.steps.isEmpty else { return nil }
+      entry.operation = .delete
+      entry.values = row
+    case (.some, nil):
+      guard timeline.steps.isEmpty else { return nil }
+    case (.some, let row?):
+      guard let base = timeline.base else { return nil }
+      var known: Set<Int> = []
+      for case .update(let news) in timeline.steps.map(\.change) { known.formUnion(news.keys) }
+      entry.operation = .update
+      for slot in table.otherSlots where base[slot] != row[slot] && !known.contains(slot) {
+        entry.mask[slot] = true
+        entry.values[slot] = row[slot]
+      }
+      if entry.mask.isEmpty { return nil }
+    case (nil, nil): return nil
+    }
+    return entry
+  }
+
+  private func write(_ entries: inout [LogEntry]) throws {
+    guard !entries.isEmpty else { return }
+    var counter = try connection.lastCounter()
+    for place in entries.indices {
+      counter += 1
+      entries[place].seq = counter
+    }
+    try context.writeLog(entries)
+    entries = []
+  }
+}
+
+extension StoreContext {
+  /// Writes rows of the log, or writes them again.
+  func writeLog(_ entries: some Sequence<LogEntry>) throws {
+    let slots = (1...(3 + catalog.maskCount + catalog.valueCount)).map { "?\($0)" }.joined(separator: ", ")
+    let insert = try connection.cached("INSERT OR REPLACE INTO salvor_log (\(catalog.logColumns)) VALUES (\(slots))")
+    for entry in entries {
+      insert.clearBindings()
+      try insert.bind(1, entry.seq)
+      try insert.bind(2, entry.table)
+      try insert.bind(3, entry.operation.rawValue)
+      for (place, word) in entry.mask.words.enumerated() { try insert.bind(4 + place, word) }
+      try insert.bind(entry.values, from: 4 + catalog.maskCount)
+      try insert.run()
+    }
+  }
+}

@@ -1,0 +1,96 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Tables whose triggers were missing or altered (semantics 3): what was written meanwhile is not in the log. They are
+/// compared with the server before their next download (`UnprovenCapture`).
+struct UnprovenTables {
+  let context: StoreContext
+  private var connection: SQLiteConnection { context.connection }
+
+  init(_ context: StoreContext) { self.context = context }
+
+  func names() throws -> Set<String> {
+    Set(try connection.rows("SELECT name FROM salvor_unproven").compactMap { $0[0].string })
+  }
+
+  func prove(_ tables: some Sequence<CapturedTable>) throws {
+    for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
+  }
+
+  /// In a transaction. Of a group that was never synchronized every row that the log does not have is one that only this
+  /// device has: nothing need be compared.
+  ///
+  /// - Returns: such rows, which are queued inserts now.
+  @discardableResult
+  func mark(_ names: [String]) throws -> Int64 {
+    guard !names.isEmpty else { return 0 }
+    let groups = try connection.groupStates(context.schema.groups)
+    var adopted: Int64 = 0
+    for definition in context.schema.parentsFirst(context.schema.synchronized) {
+      guard let table = context.catalog.table(definition.name), names.contains(table.name) else { continue }
+      try mend(table)
+      try context.forgetDigest(of: table)
+      if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
+        try connection.run("INSERT OR IGNORE INTO salvor_unproven (name) VALUES (?1)", .text(definition.name))
+      } else {
+        adopted += try adoptRows(table)
+      }
+    }
+    return adopted
+  }
+
+  private func adoptRows(_ table: CapturedTable) throws -> Int64 {
+    let index = try LogIndex(context)
+    let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+    let condition = table.hasKey(table.tableColumn)
+    try connection.run(
+      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(keys) "
+        + "FROM \(quoted(table.name)) x WHERE NOT \(index.hasRow(of: table))"
+        + (condition.isEmpty ? "" : " AND \(condition)"))
+    return Int64(connection.changes)
+  }
+
+  // MARK: Rows whose changes do not fit any more
+
+  /// A row that was changed here, and deleted or made again while nobody looked: its changes are cut to what is left of
+  /// them. What is under way to the server stays as it is, since it may have to be sent again.
+  private func mend(_ table: CapturedTable) throws {
+    let index = try LogIndex(context)
+    let underWay =
+      try connection.state(.current) == nil ? 0 : connection.state(.uploadLast)?.integer ?? 0
+    var unfit: [(key: Key, entries: [LogEntry])] = []
+    try index.eachRow(of: table) { key in
+      let entries = try index.entries(table, key)
+      guard let first = entries.first, first.seq > underWay else { return }
+      let row = try context.currentRow(table, key)
+      if (try? RowTimeline(current: row, entries: entries, table: table)) == nil { unfit.append((key, entries)) }
+    }
+    guard !unfit.isEmpty else { return }
+    for (key, entries) in unfit {
+      if try context.currentRow(table, key) == nil {
+        // Nobody knows what the changes wrote. That the row is gone is found by comparing.
+        for entry in entries { try connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(entry.seq)) }
+      } else {
+        try append(LogOperation.insert, table, key)
+      }
+    }
+    try forgetEmptyRequests()
+    try context.noteLogChange()
+  }
+
+  private func append(_ operation: LogOperation, _ table: CapturedTable, _ key: Key) throws {
+    let slots = table.keySlots.map { "?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) VALUES (\(table.number), \(operation.rawValue), \(slots))",
+      key)
+  }
+
+  private func forgetEmptyRequests() throws {
+    for name in ["salvor_range", "salvor_request_state"] {
+      try connection.run(
+        "DELETE FROM \(name) WHERE NOT EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN first AND last AND g.op IN \(StoreContext.changeOperations))"
+      )
+    }
+  }
+}

@@ -1,0 +1,181 @@
+import SQLiteSupport
+import SalvorClient
+import SalvorModel
+import SalvorStorage
+import Testing
+
+private let tables = ["severity", "site", "visit"]
+
+@Suite("Unproven tables: what was written while the triggers were away is found, and put right (semantics 3)")
+struct UnprovenTests {
+  private func fleet(schema: String = Fleet.visits, sites: Int = 30) async throws -> (Fleet, Device) {
+    let fleet = try Fleet(schema: schema)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO severity VALUES (1, 'minor'), (2, 'crucial');
+      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(sites))
+      INSERT INTO site SELECT 's' || i, 'site ' || i, 'Toronto', i % 50 FROM n;
+      INSERT INTO visit VALUES ('v1', 's1', 'first', 1), ('v2', 's2', NULL, NULL);
+      """)
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    return (fleet, a)
+  }
+
+  /// Another program drops the triggers of a table, writes, and leaves.
+  private func withoutTriggers(_ device: Device, _ names: [String], _ sql: String) throws {
+    let connection = try device.connection()
+    for row in try connection.rows("SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'") {
+      guard let name = row[0].string, let table = row[1].string, names.contains(table) else { continue }
+      try connection.execute("DROP TRIGGER \(quoted(name))")
+    }
+    try connection.execute(sql)
+  }
+
+  @Test("inserts, updates and deletes become requests with the base as old values, and are sent with the same sync")
+  func captured() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(
+      a, ["site", "visit"],
+      """
+      UPDATE site SET name = 'written silently', seats = 1000 WHERE id = 's5';
+      DELETE FROM visit WHERE id = 'v2'; DELETE FROM site WHERE id = 's2';
+      INSERT INTO site VALUES ('new', 'made silently', NULL, 2); INSERT INTO visit VALUES ('v9', 'new', 'child', 1);
+      """)
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 5)
+    #expect(report.notices.contains { $0.contains("triggers of site were away, 3 of its rows") })
+    #expect(try fleet.serverRows("site").contains(["s5", "written silently", "Toronto", 1000]))
+    #expect(try !fleet.serverRows("site").contains { $0[0] == "s2" })
+    #expect(try fleet.serverRows("visit").contains(["v9", "new", "child", 1]))
+    try fleet.expectEqual(tables, [a])
+    let quiet = try await a.sync()
+    #expect(quiet.roundTrips == 1)
+    #expect(quiet.notices == [])
+  }
+
+  @Test("a captured change carries the server's row as the old values")
+  func oldValues() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["severity"], "UPDATE severity SET name = 'mine' WHERE id = 1")
+    let report = try await a.sync()
+    // Nobody may write this table here: the archive has both values.
+    #expect(report.refused == 1)
+    let entry = try #require(try await a.open().errorArchive().first)
+    #expect(entry.before.map(\.value) == ["minor"])
+    #expect(entry.after.map(\.value) == ["mine"])
+    try fleet.expectEqual(["site", "visit"], [a])
+  }
+
+  @Test("triggers that were away while nothing was written: the table is proven, and nothing is sent")
+  func nothingWritten() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["site"], "")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 0)
+    #expect(report.notices.contains { $0.contains("was missing or altered") })
+    #expect(try await a.sync().roundTrips == 1)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("found when the database is opened, too, and kept until the comparison is applied")
+  func foundAtOpening() async throws {
+    let (fleet, a) = try await fleet()
+    await a.close()
+    try withoutTriggers(a, ["site"], "UPDATE site SET seats = 77 WHERE id = 's3'")
+    _ = try await a.open()
+    await a.close()
+    fleet.faults.pass(2)
+    fleet.faults.inject(.loseRequest, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error != nil)
+    fleet.faults.clear()
+    await a.close()
+    let report = try await a.sync()
+    #expect(report.uploaded == 1)
+    try fleet.expectEqual(tables, [a])
+    #expect(try fleet.serverRows("site").contains(["s3", "site 3", "Toronto", 77]))
+  }
+
+  @Test("rows that the server has changed since the cursor come as always")
+  func changedOnTheServer() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["site"], "UPDATE site SET seats = 5 WHERE id IN ('s7', 's8')")
+    try fleet.serverConnection().execute(
+      "UPDATE site SET name = 'theirs' WHERE id IN ('s8', 's9'); DELETE FROM site WHERE id = 's10'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 1)
+    #expect(try fleet.serverRows("site").contains(["s7", "site 7", "Toronto", 5]))
+    #expect(try fleet.serverRows("site").contains(["s8", "theirs", "Toronto", 8]))
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("rows with requests: what was written besides becomes a request of its own; what does not fit any more goes")
+  func rowsWithRequests() async throws {
+    let (fleet, a) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 1 WHERE id IN ('s11', 's12')", "INSERT INTO site VALUES ('i1', 'x', NULL, 1)",
+      "DELETE FROM site WHERE id = 's13'")
+    try withoutTriggers(
+      a, ["site"],
+      "UPDATE site SET city = 'Ottawa' WHERE id = 's11'; DELETE FROM site WHERE id IN ('s12', 'i1'); INSERT INTO site VALUES ('s13', 'again', NULL, 9)"
+    )
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a])
+    let rows = try fleet.serverRows("site")
+    #expect(rows.contains(["s11", "site 11", "Ottawa", 1]))
+    #expect(!rows.contains { $0[0] == "s12" || $0[0] == "i1" })
+    #expect(rows.contains(["s13", "again", nil, 9]))
+  }
+
+  @Test("a table of which most rows were deleted is a person's to decide; nothing is sent or brought back before")
+  func massDeletion() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["site", "visit"], "DELETE FROM visit; DELETE FROM site WHERE id <> 's1'")
+    let report = try await a.sync()
+    #expect(report.outcome == .recoveryRequired)
+    #expect(report.recovery?.strategy == "manual")
+    #expect(report.exitCode == 5)
+    #expect(try fleet.serverRows("site").count == 30)
+    #expect(try a.rows("site").count == 1)
+    #expect(try await a.sync().outcome == .recoveryRequired)
+    let token = try await a.open().status().recovery.token
+    let recovered = await (try a.open()).recover(strategy: "recover-unsynced-changes", token: token)
+    #expect(recovered.error == nil)
+    try fleet.expectEqual(tables, [a])
+    #expect(try await a.sync().roundTrips == 1)
+  }
+
+  @Test("a group that was never synchronized: every row that is there was made here")
+  func neverSynchronized() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    _ = try await a.open()
+    await a.close()
+    try withoutTriggers(
+      a, ["site", "visit"],
+      "INSERT INTO site VALUES ('f1', 'filled', NULL, 1); INSERT INTO visit VALUES ('w1', 'f1', NULL, NULL)")
+    #expect(try await a.sync().uploaded == 2)
+    try fleet.expectEqual(tables, [a])
+    #expect(try fleet.serverRows("visit") == [["w1", "f1", nil, nil]])
+  }
+
+  @Test("a key-set table is compared anyway: while it is unproven, differences of the device's become requests")
+  func keySetTable() async throws {
+    let (fleet, a) = try await fleet(schema: KeySetTests.schema)
+    try withoutTriggers(
+      a, ["site"], "UPDATE site SET seats = 5 WHERE id = 's7'; INSERT INTO site VALUES ('k', 'made', NULL, 1)")
+    try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id = 's9'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.uploaded == 2)
+    try fleet.expectEqual(tables, [a])
+    #expect(try fleet.serverRows("site").contains(["s7", "site 7", "Toronto", 5]))
+  }
+}
