@@ -28,6 +28,14 @@ import Testing
     }
   }
 
+  @Test("random histories of flag columns converge (semantics 3, 11.4)", arguments: seeds)
+  func marks(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, isAboutFlags: true).run(seed: seed) {
+      step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
   @Test("random histories with servers that go back converge (semantics 11.4)", arguments: seeds)
   func recovers(_ seed: UInt64) async throws {
     try await RecoveryComparison(subject: memoryPair, specification: memoryPair).run(seed: seed) { step in

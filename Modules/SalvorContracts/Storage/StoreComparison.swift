@@ -13,17 +13,23 @@ public struct StoreComparison: Sendable {
   public var specification: StorePairSubject
   /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
   public var isAboutConflicts: Bool
+  /// Tables with dirty and deleted columns of the application's own.
+  public var isAboutFlags: Bool
 
-  public init(subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false) {
+  public init(
+    subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false,
+    isAboutFlags: Bool = false
+  ) {
     self.subject = subject
     self.specification = specification
     self.isAboutConflicts = isAboutConflicts
+    self.isAboutFlags = isAboutFlags
   }
 
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let settings = isAboutConflicts ? Self.conflictSettings : Self.settings
+    let settings = isAboutFlags ? Self.flagSettings : isAboutConflicts ? Self.conflictSettings : Self.settings
     let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
@@ -269,6 +275,12 @@ public struct StoreComparison: Sendable {
     Setting(
       schema: ContractSchemas.inspections(handover: true).settled(by: ContractPolicies.asked), principals: regions),
     Setting(schema: ContractSchemas.groups.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
+  ]
+
+  static let flagSettings: [Setting] = [
+    Setting(schema: ContractSchemas.marked, principals: plain(2)),
+    Setting(schema: ContractSchemas.folders, principals: plain(2)),
+    Setting(schema: ContractSchemas.marked.settled(by: ContractPolicies.serverWins), principals: plain(2)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

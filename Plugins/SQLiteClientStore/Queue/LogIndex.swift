@@ -67,6 +67,12 @@ final class LogIndex {
     return try find.step()
   }
 
+  /// An expression: the row that `alias` names by `k0`, `k1`, … has changes in the log.
+  func contains(_ alias: String, _ table: CapturedTable) -> String {
+    let keys = (0..<keyWidth).map { $0 < table.keyCount ? "i.k\($0) = \(alias).k\($0)" : "i.k\($0) = 0" }
+    return "EXISTS (SELECT 1 FROM \(name) i WHERE i.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
+  }
+
   /// Whether a change is the only one of its row.
   ///
   /// - Parameters:

@@ -39,6 +39,7 @@ struct Opening {
     opening.restoredTriggers = changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
+    try spreadMarks(catalog, changes)
     for table in schema.parentsFirst(schema.synchronized) {
       guard let captured = catalog.table(table.name), changes.newTables.contains(captured.name) else { continue }
       opening.adoptedRows += try adoptRows(captured)
@@ -49,6 +50,8 @@ struct Opening {
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
     try context.noteErrorValues()
+    // A trigger can note that the log changed, and makes no row for it.
+    if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
   }
 
@@ -74,14 +77,54 @@ struct Opening {
 
   // MARK: Rows and columns
 
-  /// Each row that no capture has seen becomes a queued insert.
+  /// Each row that no capture has seen becomes a queued insert; one with a deleted mark a delete of what the server may
+  /// have.
   private func adoptRows(_ table: CapturedTable) throws -> Int64 {
     let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
     let condition = table.hasKey(table.tableColumn)
+    let source = "FROM \(quoted(table.name)) x" + (condition.isEmpty ? "" : " WHERE \(condition)")
+    let isMarked = table.deletedFlag.map { CapturedTable.isSet($0, "x") }
+    let operation =
+      isMarked.map {
+        "CASE WHEN \($0) THEN \(LogOperation.deleteOfNothing.rawValue) ELSE \(LogOperation.insert.rawValue) END"
+      } ?? "\(LogOperation.insert.rawValue)"
     try connection.run(
-      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(columns) "
-        + "FROM \(quoted(table.name)) x" + (condition.isEmpty ? "" : " WHERE \(condition)"))
-    return Int64(connection.changes)
+      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(operation), \(columns) \(source)"
+    )
+    let count = Int64(connection.changes)
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    if let isMarked {
+      try connection.run(
+        "INSERT INTO salvor_mark (t, \(keys)) SELECT \(table.number), \(columns) FROM \(quoted(table.name)) x WHERE \(isMarked)"
+      )
+    }
+    if let dirty = table.dirtyFlag {
+      try connection.run("UPDATE \(quoted(table.name)) SET \(quoted(dirty)) = 1")
+      try connection.run("INSERT INTO salvor_dirty (t, \(keys)) SELECT \(table.number), \(columns) \(source)")
+    }
+    return count
+  }
+
+  /// Another program has kept the marks so far: rows below a marked one are marked, too.
+  private func spreadMarks(_ catalog: CaptureCatalog, _ changes: CaptureCatalog.Changes) throws {
+    let new = Set(catalog.tables.filter { changes.newTables.contains($0.name) }.map(\.number))
+    var spread = true
+    while spread {
+      spread = false
+      for table in catalog.tables where new.contains(table.number) {
+        guard let deleted = table.deletedFlag else { continue }
+        for step in table.descent where step.stays && new.contains(step.table.number) {
+          guard let mark = step.table.deletedFlag else { continue }
+          for link in step.links where link.parent == table.number {
+            try connection.run(
+              "UPDATE \(quoted(step.table.name)) AS x SET \(quoted(mark)) = 1 WHERE NOT \(CapturedTable.isSet(mark, "x")) AND EXISTS "
+                + "(SELECT 1 FROM \(quoted(table.name)) p WHERE p.\(quoted(table.columns[0].name)) = \(step.table.tableColumn(link.slot)) AND \(CapturedTable.isSet(deleted, "p")))"
+            )
+            spread = spread || connection.changes > 0
+          }
+        }
+      }
+    }
   }
 
   /// Whole rows in the log get the default of a column that is new.

@@ -191,7 +191,9 @@ public actor SQLiteClientStore: ClientStore {
       let counter = try connection.lastCounter()
       try holdAndJoin(context)
       drawn = try drawUpload(context, groups)
+      try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
+      try FlagSweep(context).setDirty()
       try returnAside(context)
       try context.keepCounter(counter)
     }
@@ -285,8 +287,10 @@ public actor SQLiteClientStore: ClientStore {
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
       try Holding(context: context).release()
+      try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
       try context.noteErrorValues()
+      try FlagSweep(context).setDirty()
       return report
     }
     try writeIdentity(context)
@@ -350,6 +354,7 @@ public actor SQLiteClientStore: ClientStore {
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
+      try FlagSweep(context).removeMarked()
       if !isEmpty {
         let apply = try DownloadApply(context, full: full)
         try apply.readStaged()
@@ -357,6 +362,7 @@ public actor SQLiteClientStore: ClientStore {
       }
       try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
+      try FlagSweep(context).run()
       return report
     }
   }
