@@ -62,8 +62,8 @@ struct CapturedTable: Sendable, Hashable {
   var deletedFlag: String?
   /// Where it has a deleted column: the tables whose rows a mark takes along, parents first.
   var descent: [MarkStep] = []
-  /// A mark on a row of another table, or on another row, may take its rows along.
-  var isBelowMarks = false
+  /// A mark takes rows of other tables along, or is on rows whose mark does: its rows stand in `salvor_marking` for a while.
+  var hasRowsOfMarks = false
 
   var key: ArraySlice<Column> { columns.prefix(keyCount) }
   var pending: String { "salvor_pending_\(number)" }

@@ -20,7 +20,7 @@ extension TriggerParts {
   /// ` AND …`: the row is none that a mark takes along or brings back right now. What the application's triggers write to
   /// such a row meanwhile belongs to the mark.
   func andNotTaken(_ key: (Int) -> String) -> String {
-    t.isBelowMarks ? " AND NOT EXISTS (SELECT 1 FROM salvor_marking m WHERE \(isRow("m", key)))" : ""
+    t.hasRowsOfMarks ? " AND NOT EXISTS (SELECT 1 FROM salvor_marking m WHERE \(isRow("m", key)))" : ""
   }
 
   /// The engine writes rows, with the application's triggers on.
@@ -80,7 +80,7 @@ extension TriggerParts {
   }
 
   private var insertOverMark: CaptureTriggers.Trigger? {
-    guard hasMark || t.isBelowMarks else { return nil }
+    guard hasMark || t.hasRowsOfMarks else { return nil }
     let isKnown = "EXISTS (SELECT 1 FROM salvor_mark s WHERE \(isRow("s", t.new)))"
     let isMarked = t.deletedFlag.map { CapturedTable.isSet($0, "NEW") + " OR " } ?? ""
     return trigger(
@@ -96,7 +96,8 @@ extension TriggerParts {
 
   /// Under another key a row is another one.
   var forgetMarksOfChangedKey: [String] {
-    (hasMark ? [forgetMark(t.old), forgetMark(t.new), noteMark] : []) + (t.dirtyFlag == nil ? [] : [noteDirty])
+    (hasMark || t.hasRowsOfMarks ? [forgetMark(t.old), forgetMark(t.new)] : []) + (hasMark ? [noteMark] : [])
+      + (t.dirtyFlag == nil ? [] : [noteDirty])
   }
 
   // MARK: A mark is set, or taken back
@@ -317,11 +318,11 @@ extension CaptureCatalog {
           else { return nil }
           return MarkStep.Link(slot: slot, parent: parent.number)
         }
-        below.insert(table.number)
+        below.formUnion([table.number, tables[place].number])
         return MarkStep(table: table, links: links, stays: step.stays)
       }
     }
-    for place in tables.indices { tables[place].isBelowMarks = below.contains(tables[place].number) }
+    for place in tables.indices { tables[place].hasRowsOfMarks = below.contains(tables[place].number) }
   }
 
   /// Beside the flag columns. No constraint and no unique index is on them: a trigger writes them under the outer
