@@ -21,6 +21,9 @@ public struct ScopeAlternative: Sendable, Hashable {
     conditions.map(\.source).filter { !$0.isFixed } + joins.flatMap(\.scope.dimensions)
   }
 
+  /// Every table besides the row's own that decides.
+  public var tables: Set<String> { joins.reduce(into: []) { $0.formUnion($1.scope.tables.union([$1.table])) } }
+
   /// Nothing of it asks for a row or for a fixed value: a reader without limits sees every row by it.
   public var isOptional: Bool {
     conditions.allSatisfy { !$0.source.isFixed } && joins.allSatisfy { $0.reference != nil && $0.scope.isOptional }

@@ -255,8 +255,8 @@ actor ServerWriter {
         let place = open.catalog.place(of: table)
       else { return (now, false) }
       let entry = open.catalog.tables[place]
-      let steps = entry.conditions.flatMap(\.steps).compactMap { open.catalog.table($0.table)?.number }
-      let numbers = Set([entry.number] + steps).sorted().map { "\($0)" }.joined(separator: ", ")
+      let deciding = entry.alternatives.flatMap(\.tables).compactMap { open.catalog.table($0)?.number }
+      let numbers = Set([entry.number] + deciding).sorted().map { "\($0)" }.joined(separator: ", ")
       let change = try open.connection.integer(
         "SELECT 1 FROM salvor_change WHERE seq > ?1 AND t IN (\(numbers)) LIMIT 1", .integer(known.sequence))
       return (now, change == nil)

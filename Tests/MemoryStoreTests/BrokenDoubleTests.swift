@@ -70,7 +70,7 @@ import Testing
     ])
   func conflictComparisonCatches(_ fault: BrokenServerStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
-    let comparison = StoreComparison(subject: broken, specification: memoryPair, isAboutConflicts: true)
+    let comparison = StoreComparison(subject: broken, specification: memoryPair, about: .conflicts)
     #expect(await Self.isCaught(withinSeeds: 40) { try await comparison.run(seed: $0) })
   }
 

@@ -22,7 +22,7 @@ import Testing
 
   @Test("random histories of conflicts converge (semantics 7, 11.4)", arguments: seeds)
   func settles(_ seed: UInt64) async throws {
-    try await StoreComparison(subject: memoryPair, specification: memoryPair, isAboutConflicts: true).run(seed: seed) {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .conflicts).run(seed: seed) {
       step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }
@@ -30,7 +30,15 @@ import Testing
 
   @Test("random histories of memberships converge, and tell no key too many (semantics 7, 11.4)", arguments: seeds)
   func moves(_ seed: UInt64) async throws {
-    try await StoreComparison(subject: memoryPair, specification: memoryPair, isAboutMembership: true).run(seed: seed) {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .membership).run(seed: seed) {
+      step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
+  @Test("random histories of flag columns converge (semantics 3, 11.4)", arguments: seeds)
+  func marks(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .flags).run(seed: seed) {
       step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }

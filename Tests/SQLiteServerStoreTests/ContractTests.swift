@@ -85,7 +85,7 @@ private let memoryClient = StoreSubject<any ClientStore> {
   func settlesAsTheSpecification(_ seed: UInt64) async throws {
     try await StoreComparison(
       subject: StorePairSubject(client: memoryClient, server: sqliteServer),
-      specification: StorePairSubject(client: memoryClient, server: memoryServer), isAboutConflicts: true
+      specification: StorePairSubject(client: memoryClient, server: memoryServer), about: .conflicts
     ).run(seed: seed) { step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }
@@ -95,7 +95,7 @@ private let memoryClient = StoreSubject<any ClientStore> {
   func movesAsTheSpecification(_ seed: UInt64) async throws {
     try await StoreComparison(
       subject: StorePairSubject(client: memoryClient, server: sqliteServer),
-      specification: StorePairSubject(client: memoryClient, server: memoryServer), isAboutMembership: true
+      specification: StorePairSubject(client: memoryClient, server: memoryServer), about: .membership
     ).run(seed: seed) { step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }

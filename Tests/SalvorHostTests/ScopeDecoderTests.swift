@@ -2,6 +2,7 @@ import SalvorHost
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
+import SalvorWire
 import Testing
 
 @Suite("scopes over join tables, alternatives and fixed values")

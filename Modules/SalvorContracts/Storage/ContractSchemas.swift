@@ -72,6 +72,54 @@ enum ContractSchemas {
       ])
   }
 
+  /// Tables with flag columns of the application's own, as an inspection's: a form, its sections, their answers. Remarks
+  /// have no such columns, the photos below them have; a client-only table hangs on the forms.
+  static let marked = Schema(tables: [
+    Table(
+      "form", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("title", .text, nullable: true)] + flagColumns, flags: bothFlags),
+    Table(
+      "section", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("form_id", .text), Column("name", .text, nullable: true)] + flagColumns,
+      references: [Reference(column: "form_id", table: "form")], flags: bothFlags),
+    Table(
+      "answer", primaryKey: ["section_id", "line"],
+      columns: [
+        Column("section_id", .text), Column("line", .integer), Column("note", .text, nullable: true),
+        Column("IsDeleted", .boolean, nullable: true),
+      ],
+      references: [Reference(column: "section_id", table: "section", onDelete: .cascade)],
+      flags: FlagColumns(deleted: "IsDeleted")),
+    Table(
+      "remark", primaryKey: ["id"],
+      columns: [
+        Column("id", .text), Column("section_id", .text, nullable: true), Column("text", .text, nullable: true),
+      ],
+      references: [Reference(column: "section_id", table: "section", onDelete: .cascade)]),
+    Table(
+      "photo", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("remark_id", .text), Column("name", .text, nullable: true)] + flagColumns,
+      references: [Reference(column: "remark_id", table: "remark", onDelete: .cascade)], flags: bothFlags),
+    Table(
+      "draft", maintained: .client, primaryKey: ["id"],
+      columns: [Column("id", .text), Column("form_id", .text, nullable: true)],
+      references: [Reference(column: "form_id", table: "form", onDelete: .setNull)]),
+  ])
+
+  /// A table that references itself, and a value that only one row may have.
+  static let folders = Schema(tables: [
+    Table(
+      "folder", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("above", .text, nullable: true), Column("label", .text, nullable: true)]
+        + flagColumns,
+      references: [Reference(column: "above", table: "folder")], unique: [["label"]], flags: bothFlags)
+  ])
+
+  private static let flagColumns = [
+    Column("IsDirty", .boolean, defaultValue: 0), Column("IsDeleted", .boolean, defaultValue: 0),
+  ]
+  private static let bothFlags = FlagColumns(dirty: "IsDirty", deleted: "IsDeleted")
+
   /// Rows that belong to the principal who reads them.
   static let diaries = Schema(tables: [
     Table(

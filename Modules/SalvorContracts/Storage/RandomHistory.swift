@@ -77,14 +77,16 @@ struct RandomHistory: Sendable {
       var table = random.pick(schema.tables)
       if isServer && table.maintained == .client { table = random.pick(schema.synchronized) }
       if !isServer && table.maintained == .server && random.chance(80) { table = random.pick(schema.tables) }
-      writes.append(write(table, &rows, mayDelete: !hasDelete))
+      writes.append(write(table, &rows, mayDelete: !hasDelete, isServer: isServer))
     }
     guard !isServer, count > 1, random.chance(40) else { return writes }
     return [.beginRequest(tag: random.chance(50) ? "tag" : nil)] + writes + [.endRequest]
   }
 
   /// `rows` follows roughly, so that later statements of one transaction meet earlier ones.
-  private mutating func write(_ table: Table, _ rows: inout [String: [Row]], mayDelete: Bool) -> ApplicationWrite {
+  private mutating func write(
+    _ table: Table, _ rows: inout [String: [Row]], mayDelete: Bool, isServer: Bool
+  ) -> ApplicationWrite {
     let present = rows[table.name] ?? []
     let kind = random.below(100)
     if present.isEmpty || kind < 35 {
@@ -97,6 +99,7 @@ struct RandomHistory: Sendable {
     }
     let row = random.pick(present)
     let key = table.key(of: row)
+    if !isServer, let flag = flag(of: table, row) { return .update(table: table.name, key: key, values: [flag]) }
     if kind < 55 && mayDelete {
       rows[table.name]?.removeAll { $0 == row }
       return .delete(table: table.name, key: key)
@@ -110,6 +113,15 @@ struct RandomHistory: Sendable {
       values.append(NamedValue(second.name, value(of: second, in: table, rows)))
     }
     return .update(table: table.name, key: key, values: values)
+  }
+
+  /// A change of the application's own flags, more often back than not. Tables without any draw nothing for it.
+  private mutating func flag(of table: Table, _ row: Row) -> NamedValue? {
+    guard table.flags != FlagColumns(), random.chance(40) else { return nil }
+    if let deleted = table.flags.deleted, random.chance(85) {
+      return NamedValue(deleted, .integer(table.isMarked(row) && random.chance(70) ? 0 : 1))
+    }
+    return table.flags.dirty.map { NamedValue($0, .integer(Int64(random.below(2)))) }
   }
 
   private mutating func value(of column: Column, in table: Table, _ rows: [String: [Row]]) -> Value {

@@ -11,30 +11,39 @@ import SalvorStorage
 public struct StoreComparison: Sendable {
   public var subject: StorePairSubject
   public var specification: StorePairSubject
-  /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
-  public var isAboutConflicts: Bool
-  /// Scopes over join tables, by several ways; and no device may be told a key that it could never see.
-  public var isAboutMembership: Bool
+  /// What the histories are about.
+  public var theme: Theme
 
-  public init(
-    subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false,
-    isAboutMembership: Bool = false
-  ) {
-    self.subject = subject
-    self.specification = specification
-    self.isAboutConflicts = isAboutConflicts
-    self.isAboutMembership = isAboutMembership
+  /// Which schemas a history is drawn from, and what is done between its steps besides writing and synchronizing.
+  public enum Theme: Sendable {
+    case everything
+    /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
+    case conflicts
+    /// Tables with dirty and deleted columns of the application's own.
+    case flags
+    /// Scopes over join tables, by several ways; and no device may be told a key that it could never see.
+    case membership
   }
 
-  private var chosenSettings: [Setting] {
-    if isAboutMembership { return Self.membershipSettings }
-    return isAboutConflicts ? Self.conflictSettings : Self.settings
+  public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
+    self.subject = subject
+    self.specification = specification
+    self.theme = theme
+  }
+
+  private var settings: [Setting] {
+    switch theme {
+    case .everything: Self.settings
+    case .conflicts: Self.conflictSettings
+    case .flags: Self.flagSettings
+    case .membership: Self.membershipSettings
+    }
   }
 
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let settings = chosenSettings
+    let settings = settings
     let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
@@ -54,7 +63,7 @@ public struct StoreComparison: Sendable {
   ) async throws {
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
-      resolves: isAboutConflicts)
+      resolves: theme == .conflicts)
     if seed % 4 == 1 {
       found.driver.refusedOneOf = 5
       wanted.driver.refusedOneOf = 5
@@ -90,7 +99,7 @@ public struct StoreComparison: Sendable {
         trace("   specification: \(wantedResult.trace)\n   subject: \(foundResult.trace)")
         try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         try await Self.compare(found, wanted)
-        if isAboutMembership {
+        if theme == .membership {
           try await witness.look(at: found)
           if case .sync(let client, _, _) = step { try witness.expectKnown(foundResult.told, by: client) }
         }
@@ -288,6 +297,12 @@ public struct StoreComparison: Sendable {
     Setting(
       schema: ContractSchemas.inspections(handover: true).settled(by: ContractPolicies.asked), principals: regions),
     Setting(schema: ContractSchemas.groups.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
+  ]
+
+  static let flagSettings: [Setting] = [
+    Setting(schema: ContractSchemas.marked, principals: plain(2)),
+    Setting(schema: ContractSchemas.folders, principals: plain(2)),
+    Setting(schema: ContractSchemas.marked.settled(by: ContractPolicies.serverWins), principals: plain(2)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

@@ -44,6 +44,7 @@ extension ClientContent {
       for key in bases.sortedKeys(of: table) {
         let name = RowName(table: table, key: key)
         if arrivals.rows[name] == nil && arrivals.departures[name] == nil {
+          followBase(name, from: bases[name], to: nil)
           bases[name] = nil
           report.deletes += 1
         }
@@ -51,10 +52,12 @@ extension ClientContent {
     }
     for (name, row) in arrivals.rows {
       report.upserts += 1
+      followBase(name, from: bases[name], to: row)
       bases[name] = row
     }
     for name in arrivals.departures.keys {
       if bases[name] != nil { report.deletes += 1 }
+      followBase(name, from: bases[name], to: nil)
       bases[name] = nil
     }
     return report

@@ -4,9 +4,9 @@ import SalvorStorage
 /// What triggers do on a device (semantics 3).
 extension ClientContent {
   /// Captures what one statement did to synchronized tables. Its changes are one request where there are several: a
-  /// cascade, a key change.
-  mutating func capture(_ changes: [RowChange]) {
-    let captured = changes.compactMap { change(for: $0) }
+  /// cascade, a key change, a deleted mark.
+  mutating func capture(_ statement: [RowChange], _ runner: inout StatementRunner) {
+    let captured = changes(of: statement, &runner)
     guard !captured.isEmpty else { return }
     if openGroup != nil {
       openGroup?.statements.append(captured)

@@ -128,6 +128,8 @@ struct ClientContent: Sendable {
   var upload: UploadStatus?
   /// The changes of the open group, each statement's together; nil: none is open.
   var openGroup: OpenGroup?
+  /// The rows that a deleted mark deleted, as long as they are marked or their delete is outstanding.
+  var marks: [RowName: Mark] = [:]
 
   var stagedDownload: String?
   var staged: [StagedChunk] = []

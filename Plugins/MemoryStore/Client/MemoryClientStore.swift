@@ -64,20 +64,24 @@ public actor MemoryClientStore: ClientStore {
     state.principal = principal
   }
 
+  /// A row that another program has marked as deleted is no row to send, but one that the server is to delete.
   private func adoptExistingRows(_ state: inout ClientContent, _ opening: inout ClientOpening) {
+    for table in state.schema.tables {
+      for row in database.existingRows[table.name] ?? [] {
+        state.view[RowName(table: table.name, key: table.key(of: row))] = row
+      }
+    }
+    state.spreadMarks()
     for table in state.schema.parentsFirst(state.schema.tables) {
       guard let rows = database.existingRows[table.name] else {
         opening.createdTables.append(table.name)
         continue
       }
-      for row in rows {
-        let name = RowName(table: table.name, key: table.key(of: row))
-        state.view[name] = row
-        guard table.maintained != .client else { continue }
-        opening.adoptedRows += 1
-        state.capture([RowChange(name: name, before: nil, after: row)])
-      }
+      guard table.maintained != .client else { continue }
+      opening.adoptedRows += Int64(rows.count)
+      for row in rows { state.adopt(RowName(table: table.name, key: table.key(of: row))) }
     }
+    state.showFlags(in: &state.view, outstanding: state.outstanding)
   }
 
   /// Applies an additive difference to every row that is kept.
@@ -335,7 +339,7 @@ public actor MemoryClientStore: ClientStore {
       switch write {
       case .beginRequest(let tag): state.beginGroup(tag: tag)
       case .endRequest: state.endGroup()
-      default: state.capture(try runner.run(write))
+      default: state.capture(try runner.run(write), &runner)
       }
     }
     state.view = runner.tables

@@ -78,7 +78,9 @@ extension ClientContent {
   private func problems(_ constraints: Constraints) -> Problems {
     let outstanding = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
     let shown = Self.shown(outstanding.map { requests[$0] }, over: bases, schema: schema)
-    return Problems(lost: shown.lost, violations: constraints.violations(in: shown.view), outstanding: outstanding)
+    // A marked row is still there for those that reference it.
+    let tables = markedRows(besides: shown.view, outstanding.map { requests[$0] }, constraints)
+    return Problems(lost: shown.lost, violations: constraints.violations(in: tables), outstanding: outstanding)
   }
 
   /// The place of the youngest request in the way of the view; nil: everything stands.
@@ -115,6 +117,7 @@ extension ClientContent {
   private mutating func showRows(_ constraints: Constraints) {
     let before = view
     var shown = Self.shown(outstanding, over: bases, schema: schema).view
+    let isThere = shown
     for table in schema.tables where table.maintained == .client {
       for (key, row) in before.rows(of: table.name) { shown[RowName(table: table.name, key: key)] = row }
     }
@@ -132,6 +135,9 @@ extension ClientContent {
         keepFlags(of: name, table, in: &shown, before: before)
       }
     }
+    let marked = markedRows(besides: isThere, outstanding, constraints)
+    for name in marked.differences(from: isThere) { shown[name] = marked[name] }
+    showFlags(in: &shown, outstanding: outstanding)
     while let (name, reference) = dangling(in: shown, constraints) {
       guard let table = schema.table(name.table), let place = table.columnIndex(reference.column) else { break }
       switch reference.onDelete {
@@ -143,6 +149,11 @@ extension ClientContent {
       }
     }
     view = shown
+    marks = marks.filter { name, mark in
+      guard let table = schema.table(name.table) else { return false }
+      if let row = view[name] { return table.isMarked(row) }
+      return outstanding.contains { $0.changes.contains { $0.counter == mark.counter } }
+    }
   }
 
   /// A client-only row whose parent is not there.
@@ -155,11 +166,14 @@ extension ClientContent {
     return nil
   }
 
-  /// Flag columns never travel: a row keeps its own.
+  /// Flag columns never travel: a row keeps its own. One that is there has no mark.
   private func keepFlags(of name: RowName, _ table: Table, in shown: inout MemoryTables, before: MemoryTables) {
     for flag in [table.flags.dirty, table.flags.deleted].compactMap({ $0 }) {
       guard let place = table.columnIndex(flag), let old = before[name] else { continue }
       shown[name]?[place] = old[place]
+    }
+    if let row = shown[name], table.isMarked(row) {
+      shown[name] = table.flagged(row, table.flags.deleted, false)
     }
   }
 }

@@ -119,7 +119,7 @@ extension ClientContent {
     for change in entry.changes {
       guard let write = try statement(change, on: runner.tables, of: kept) else { continue }
       do {
-        capture(try runner.run(write))
+        capture(try runner.run(write), &runner)
       } catch let error as SalvorError {
         throw SalvorError.cannotStand(kept, table: change.row.table, error.message)
       }
@@ -138,7 +138,7 @@ extension ClientContent {
       throw SalvorError.cannotStand(kept, table: change.row.table, "The table is not there any more.")
     }
     let values = change.columns.map { NamedValue($0.name, $0.new) }
-    let isThere = tables[change.row] != nil
+    let isThere = tables[change.row].map { !table.isMarked($0) } ?? false
     switch change.operation {
     case .insert where !isThere: return .insert(table: table.name, values: values)
     case .insert:

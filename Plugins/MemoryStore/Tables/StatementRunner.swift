@@ -39,6 +39,9 @@ struct StatementRunner {
     return changes
   }
 
+  /// What a trigger does to a row.
+  mutating func set(_ name: RowName, _ row: Row?) { tables[name] = row }
+
   private func known(_ name: String) throws -> Table {
     guard let table = constraints.schema.table(name) else {
       throw SalvorError(.storage, "There is no table \(name). Name one of the schema.", context: ["table": name])

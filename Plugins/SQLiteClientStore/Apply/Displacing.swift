@@ -129,7 +129,7 @@ extension Remaking {
   }
 
   /// The keys of the rows that have the unique values of `row`.
-  private func holders(of row: SlotRow, _ unique: CapturedTable.Unique, _ table: CapturedTable) throws -> [Key] {
+  func holders(of row: SlotRow, _ unique: CapturedTable.Unique, _ table: CapturedTable) throws -> [Key] {
     let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
     var values: [Value] = []
     var terms: [String] = []

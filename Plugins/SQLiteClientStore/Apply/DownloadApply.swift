@@ -72,6 +72,7 @@ final class DownloadApply {
     }
     try recovery?.begin(remaking)
     stream.watch = recovery?.watch
+    if !firing.isEmpty { try context.holdFlags() }
   }
 
   /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
@@ -95,11 +96,18 @@ final class DownloadApply {
   func finish(_ groups: Set<String>) throws -> ApplyReport {
     defer { connection.triggersEnabled = false }
     try leaveOutMissing(full, stream, touched, index)
+    var before: [RowRef: SlotRow?] = [:]
+    for (ref, base) in stream.bases where base.table.deletedFlag != nil {
+      before[ref] = try remaking.load(base.table, ref.key).timeline.base
+    }
     if let recovery {
       try recovery.takeBases(stream, remaking)
     } else {
       remaking.announce(stream.bases.lazy.map { ($0, $1.row) })
       for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+    }
+    for (ref, base) in stream.bases where base.table.deletedFlag != nil {
+      try remaking.followBase(base.table, ref.key, from: before[ref] ?? nil, to: base.row)
     }
     try dropStaleChildren(groups)
     try settle(remaking, proof)
@@ -113,6 +121,7 @@ final class DownloadApply {
       }
     }
     connection.triggersEnabled = false
+    try context.releaseFlags()
     try remaking.encode()
     try recovery?.finish(stream, remaking)
     try DisplacedReturn(context, index).run()

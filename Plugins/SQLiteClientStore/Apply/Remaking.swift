@@ -190,7 +190,7 @@ final class Remaking {
     guard var work = rows[ref] else { return }
     let writer = try writer(work.table)
     prepareWrite(work.table)
-    let outcome: RowWriter.Outcome
+    var outcome: RowWriter.Outcome
     switch (work.shown, work.timeline.current) {
     case (nil, nil): return
     case (.some, nil):
@@ -201,6 +201,9 @@ final class Remaking {
       return
     case (nil, let row?): outcome = try writer.insert(row, work.remains)
     case (.some, let row?): outcome = try writer.update(row)
+    }
+    if outcome == .collides, let row = work.timeline.current, try makeRoom(for: row, work.table) {
+      outcome = try work.shown == nil ? writer.insert(row, work.remains) : writer.update(row)
     }
     if outcome == .written {
       work.shown = work.timeline.current
@@ -248,6 +251,7 @@ final class Remaking {
   func stand(_ proof: ReferenceProof, basesMayBreak: Bool) throws {
     while true {
       try write()
+      try removeDanglingMarked(proof)
       let violations = try proof.violations()
       guard let youngest = try violations.compactMap({ try culprit($0) }).max() else {
         if !basesMayBreak, let violation = violations.first {
@@ -285,6 +289,7 @@ final class Remaking {
   func encode() throws {
     if hasNewBases { try context.noteLogChange() }
     for work in rows.values where work.isChanged {
+      if work.table.dirtyFlag != nil { try context.noteDirty(work.table, work.key) }
       for step in work.timeline.steps {
         if let captured = work.captured[step.seq] { try context.remember(captured, now: step) }
       }

@@ -31,6 +31,9 @@ final class RowWriter {
   private let update: SQLiteStatement?
   private let delete: SQLiteStatement
   private let remains: SQLiteStatement?
+  /// Of a table with a deleted column: writes a row over the marked one under its key; and removes that.
+  private let revive: SQLiteStatement?
+  private let deleteMarked: SQLiteStatement?
 
   init(_ table: CapturedTable, _ context: StoreContext) throws {
     self.table = table
@@ -66,6 +69,18 @@ final class RowWriter {
       ? nil
       : try connection.prepare("UPDATE \(quoted(table.name)) AS x SET \(sets) WHERE \(condition)", persistent: true)
     delete = try connection.prepare("DELETE FROM \(quoted(table.name)) AS x WHERE \(condition)", persistent: true)
+    let marked = table.rowAt(markedToo: true) { "?\($0 + 1)" }
+    revive = try table.deletedFlag.map { deleted in
+      let cleared = "\(quoted(deleted)) = 0"
+      return try context.connection.prepare(
+        "UPDATE \(quoted(table.name)) AS x SET \(sets.isEmpty ? cleared : "\(sets), \(cleared)") WHERE \(marked) AND \(CapturedTable.isSet(deleted, "x"))",
+        persistent: true)
+    }
+    deleteMarked = try table.deletedFlag.map { deleted in
+      try context.connection.prepare(
+        "DELETE FROM \(quoted(table.name)) AS x WHERE \(marked) AND \(CapturedTable.isSet(deleted, "x"))",
+        persistent: true)
+    }
     let kept = others.map(quoted) + (rowidName.map { [$0] } ?? [])
     remains =
       kept.isEmpty
@@ -89,8 +104,13 @@ final class RowWriter {
     }
   }
 
-  /// Writes `row` where there is none.
+  /// Writes `row` where there is none, or one with a deleted mark.
   func insert(_ row: SlotRow, _ kept: Remains?) throws -> Outcome {
+    if let revive {
+      try revive.bind(update == nil ? Array(row.prefix(table.keyCount)) : row)
+      let outcome = try outcome(revive)
+      if outcome != .written || connection.changes > 0 { return outcome }
+    }
     guard let kept else {
       if reserved > 0, let insertAt {
         try insertAt.bind(row)
@@ -112,6 +132,27 @@ final class RowWriter {
     guard let update else { return .written }
     try update.bind(row)
     return try outcome(update)
+  }
+
+  /// Writes columns of a row with a deleted mark.
+  func updateMarked(_ key: Key, _ values: [(slot: Int, value: Value)]) throws -> Outcome {
+    guard let deleted = table.deletedFlag else { return .written }
+    let sets = values.enumerated().map {
+      "\(quoted(table.columns[$1.slot].name)) = ?\(table.keyCount + 1 + $0)"
+    }
+    let statement = try connection.prepare(
+      "UPDATE \(quoted(table.name)) AS x SET \(sets.joined(separator: ", ")) WHERE \(table.rowAt(markedToo: true) { "?\($0 + 1)" }) "
+        + "AND \(CapturedTable.isSet(deleted, "x"))")
+    try statement.bind(key + values.map(\.value))
+    return try outcome(statement)
+  }
+
+  /// False: there is no marked row.
+  func removeMarked(_ key: Key) throws -> Bool {
+    guard let deleteMarked else { return false }
+    try deleteMarked.bind(key)
+    try deleteMarked.run()
+    return connection.changes > 0
   }
 
   /// Removes the row and answers what it takes along.

@@ -44,7 +44,9 @@ struct CaptureCatalog: Sendable, Hashable {
       if isNew { changes.newTables.append(captured.name) }
       catalog.tables.append(captured)
     }
+    try catalog.link(tables)
     try catalog.widen("salvor_log", on: connection)
+    try catalog.makeMarkTables(on: connection)
     for table in catalog.tables {
       try makePendingTable(table, on: connection)
       let triggers = CaptureTriggers(table)
@@ -106,7 +108,8 @@ struct CaptureCatalog: Sendable, Hashable {
       return CapturedTable.Action(columns: key.columns, parent: parent.name, parentColumns: columns)
     }
     let captured = CapturedTable(
-      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions)
+      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions, flags: table.flags
+    )
     return (captured, known == nil)
   }
 

@@ -50,16 +50,29 @@ extension CapturedTable {
   func keptColumn(_ slot: Int) -> String { "\(pending).v\(slot)" }
   func tableColumn(_ slot: Int) -> String { "x." + quoted(columns[slot].name) }
 
+  /// A flag column of a row is set: it has anything but NULL and zero.
+  static func isSet(_ flag: String, _ alias: String) -> String { "ifnull(\(alias).\(quoted(flag)) <> 0, 0)" }
+
+  /// ` AND …`: the row has no deleted mark; empty where the table has no such column.
+  func andUnmarked(_ alias: String = "x") -> String {
+    deletedFlag.map { " AND NOT \(Self.isSet($0, alias))" } ?? ""
+  }
+
   /// The row of the table (alias `x`) that has exactly this key. The first term of each column is for the index; the
   /// second tells apart what its collation holds equal.
-  func rowAt(_ key: (Int) -> String) -> String {
-    (0..<keyCount).map { slot in
+  ///
+  /// A row with a deleted mark is not there, since a request deletes it.
+  ///
+  /// - Parameter markedToo: the row in the table, marked or not.
+  func rowAt(markedToo: Bool = false, _ key: (Int) -> String) -> String {
+    let terms = (0..<keyCount).map { slot in
       let collation = keyCollations[slot]
       let lookup = "\(tableColumn(slot)) = \(key(slot))"
       if collation == "BINARY", !columns[slot].isUntyped { return lookup }
       return "\(tableColumn(slot)) COLLATE \(quoted(collation)) = \(key(slot)) AND "
         + same(slot, tableColumn(slot), key(slot))
-    }.joined(separator: " AND ")
+    }
+    return terms.joined(separator: " AND ") + (markedToo ? "" : andUnmarked())
   }
 
   /// The rows of the table (alias `x`) that the primary key's index holds equal to the new row.
@@ -68,7 +81,7 @@ extension CapturedTable {
       hasRowidKey
         ? "\(tableColumn(slot)) = \(new(slot))"
         : "\(tableColumn(slot)) COLLATE \(quoted(keyCollations[slot])) = \(new(slot))"
-    }.joined(separator: " AND ")
+    }.joined(separator: " AND ") + andUnmarked()
   }
 
   /// The rows of the table (alias `x`) that a unique index holds equal to the new row.
@@ -77,7 +90,7 @@ extension CapturedTable {
       "x.\(quoted($0.name)) COLLATE \(quoted($0.collation)) = NEW.\(quoted($0.name))"
     }
     // The condition names its columns bare: they are x's, the only table in sight.
-    return (parts + (unique.condition.map { ["(\($0))"] } ?? [])).joined(separator: " AND ")
+    return (parts + (unique.condition.map { ["(\($0))"] } ?? [])).joined(separator: " AND ") + andUnmarked()
   }
 
   var conflicts: [String] { [keyConflict] + uniques.map(uniqueConflict) }
@@ -99,7 +112,7 @@ extension CapturedTable {
 
   /// The row kept aside is no longer in the table.
   func isGone(_ kept: (Int) -> String) -> String {
-    "NOT EXISTS (SELECT 1 FROM \(quoted(name)) x WHERE \(rowAt(kept)))"
+    "NOT EXISTS (SELECT 1 FROM \(quoted(name)) x WHERE \(rowAt(markedToo: true, kept)))"
   }
 
   /// Of several copies of one row kept aside (alias `p`), the newest.

@@ -29,12 +29,18 @@ enum LogOperation: Int64, Sendable, Hashable {
   case cascadedDelete = 10
   /// An update that unlinked a row from a parent that was gone already, likewise.
   case cascadedUpdate = 11
+  /// A delete that a mark made and that was withdrawn by taking the mark back: no change any more. It goes when requests are
+  /// sorted.
+  case withdrawn = 12
+  /// The same, of a row that another one's mark took along: a joined delete was there.
+  case withdrawnJoined = 13
 
   /// The change is one request with the log's next row.
   var isJoined: Bool { self == .joinedDelete || self == .joinedDeleteOfNothing }
   var isUpdate: Bool { self == .update || self == .cascadedUpdate }
   var isCascaded: Bool { self == .cascadedDelete || self == .cascadedUpdate }
-  var isChange: Bool { self != .watermark && self != .open && self != .close }
+  var isWithdrawn: Bool { self == .withdrawn || self == .withdrawnJoined }
+  var isChange: Bool { self != .watermark && self != .open && self != .close && !isWithdrawn }
 }
 
 /// The triggers of one table, in the order in which they must be made: SQLite fires the newest first, and the order
@@ -63,15 +69,17 @@ struct CaptureTriggers {
     self.table = table
     let parts = TriggerParts(table)
     replacingTrigger = parts.insertReplacing
-    triggers = [
-      parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
-      parts.beforeUpdate, parts.refreshCopies, parts.update, parts.updateVictims, parts.keyChange,
-      parts.delete,
-    ].compactMap { $0 }
+    triggers =
+      [
+        parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
+        parts.beforeUpdate, parts.refreshCopies, parts.update, parts.updateVictims, parts.keyChange,
+        parts.delete,
+      ].compactMap { $0 } + parts.flagTriggers
   }
 }
 
-private struct TriggerParts {
+/// The triggers of one table; those of its flag columns are in MarkTriggers.swift.
+struct TriggerParts {
   let t: CapturedTable
   let name: String
   let log = "salvor_log"
@@ -123,37 +131,45 @@ private struct TriggerParts {
   /// The usual insert: nothing was in the way.
   var insertAlone: CaptureTriggers.Trigger {
     trigger(
-      "ai", "AFTER INSERT", when: "NOT \(hasCopies)\(t.andHasKey(t.new))",
+      "ai", "AFTER INSERT", when: "NOT \(hasCopies)\(t.andHasKey(t.new))\(t.andUnmarked("NEW"))\(andNotTaken(t.new))",
       [
         "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) VALUES (\(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)))"
-      ])
+      ] + setDirty)
   }
 
   /// With copies: which of their rows are gone is marked, and the rest is `insertReplacing`'s.
   var insertWithCopies: CaptureTriggers.Trigger {
     trigger(
-      "air", "AFTER INSERT", when: hasCopies,
+      "air", "AFTER INSERT", when: hasCopies + andNotTaken(t.new),
       [
         "UPDATE \(t.pending) SET gone = \(t.isGone(t.keptColumn))",
-        "INSERT INTO \(t.replacing) VALUES (\(values(all, t.new)))",
-      ])
+        "INSERT INTO \(t.replacing) VALUES (\(values(all, t.new))\(t.deletedFlag.map { ", " + CapturedTable.isSet($0, "NEW") } ?? ""))",
+      ] + setDirty)
   }
 
   /// Rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies of the own key
   /// belong to an outer statement, which replaces the row as it is now.
   var insertReplacing: CaptureTriggers.Trigger {
     let ownCopy = t.sameKey(t.pendingColumn, t.new)
+    // A row that is replaced by one with a deleted mark is deleted.
+    let unmarked = t.deletedFlag == nil ? "" : " AND NOT NEW.\(CapturedTable.replacingMark)"
     var statements = canHaveVictims ? [victims(besides: "NOT (\(ownCopy))", gone: "p.gone")] : []
     if !t.otherSlots.isEmpty {
       statements.append(
         logUpdate(
           from: "FROM \(t.pending) p WHERE \(ownCopy) AND \(t.pendingIsNewest) AND "
-            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new) + t.andHasKey(t.new),
+            + t.anyDiffers(t.otherSlots, t.pendingColumn, t.new) + t.andHasKey(t.new) + unmarked,
           old: t.pendingColumn))
     }
     statements.append(
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
-        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))")
+        + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))\(unmarked)")
+    if t.deletedFlag != nil {
+      statements.append(
+        logDelete(
+          .delete, t.pendingColumn,
+          from: "FROM \(t.pending) p WHERE NEW.\(CapturedTable.replacingMark) AND \(ownCopy) AND \(t.pendingIsNewest)"))
+    }
     statements.append(
       "DELETE FROM \(t.pending) WHERE id = (SELECT max(q.id) FROM \(t.pending) q WHERE \(t.sameKey({ "q.v\($0)" }, t.new))) OR gone"
     )
@@ -213,8 +229,10 @@ private struct TriggerParts {
   var update: CaptureTriggers.Trigger? {
     guard !t.otherSlots.isEmpty else { return nil }
     return trigger(
-      "au", "AFTER UPDATE", when: "\(keyIsSame) AND \(t.anyDiffers(t.otherSlots, t.old, t.new))\(t.andHasKey(t.new))",
-      [logUpdate(from: "", old: t.old)])
+      "au", "AFTER UPDATE",
+      when: "\(keyIsSame) AND \(t.anyDiffers(t.otherSlots, t.old, t.new))\(t.andHasKey(t.new))"
+        + "\(t.andUnmarked("OLD"))\(t.andUnmarked("NEW"))\(andNotTaken(t.old))",
+      [logUpdate(from: "", old: t.old)] + setDirty)
   }
 
   private var updateKind: String {
@@ -228,17 +246,18 @@ private struct TriggerParts {
   }
 
   /// The mask is written as far as the table's own columns need it.
-  func logUpdate(from: String, old: (Int) -> String) -> String {
+  func logUpdate(from: String, old: (Int) -> String, new: ((Int) -> String)? = nil) -> String {
+    let new = new ?? t.new
     let masks = (0..<t.maskCount).map { word -> String in
       let bits = t.otherSlots.filter { $0 / LogMask.bitsPerColumn == word }.map { slot -> String in
-        "((\(t.differs(slot, old(slot), t.new(slot)))) << \(slot % LogMask.bitsPerColumn))"
+        "((\(t.differs(slot, old(slot), new(slot)))) << \(slot % LogMask.bitsPerColumn))"
       }
       return CapturedTable.balanced(bits, "|")
     }
-    let olds = t.otherSlots.map { "CASE WHEN \(t.differs($0, old($0), t.new($0))) THEN \(old($0)) END" }
+    let olds = t.otherSlots.map { "CASE WHEN \(t.differs($0, old($0), new($0))) THEN \(old($0)) END" }
     let columns = ["t", "op"] + (0..<t.maskCount).map { "m\($0)" } + all.map { "v\($0)" }
     let values =
-      ["\(t.number)", from.isEmpty ? updateKind : "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(t.new)
+      ["\(t.number)", from.isEmpty ? updateKind : "\(LogOperation.update.rawValue)"] + masks + t.keySlots.map(new)
       + olds
     let head = "INSERT INTO \(log) (\(columns.joined(separator: ", "))) "
     return from.isEmpty
@@ -274,22 +293,36 @@ private struct TriggerParts {
           from:
             "FROM \(t.pending) p WHERE NOT (\(atOldKey)) AND \(t.pendingIsNewest) AND (\(atNewKey) OR (\(t.pendingConflict) AND \(t.isGone(t.pendingColumn))))"
         ),
-        logDelete(.joinedDelete, t.old, onlyJoinedWhere: t.hasKey(t.new)),
+        logDelete(.joinedDelete, t.old, onlyJoinedWhere: isThereAnew, where: andThereBefore),
         "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new))"
-          + (t.nullableKeySlots.isEmpty ? "" : " WHERE " + t.hasKey(t.new)),
+          + (isThereAnew.isEmpty ? "" : " WHERE " + isThereAnew),
         "DELETE FROM \(t.pending) WHERE NOT (\(t.sameKey(t.keptColumn, t.old))) AND (\(t.sameKey(t.keptColumn, t.new)) OR \(t.isGone(t.keptColumn)))",
-      ])
+      ] + forgetMarksOfChangedKey + setDirty)
   }
+
+  /// Of a key change: the row is there under its new key; empty where it always is.
+  private var isThereAnew: String {
+    ([t.hasKey(t.new)] + [t.andUnmarked("NEW")].map { String($0.dropFirst(" AND ".count)) }).filter { !$0.isEmpty }
+      .joined(separator: " AND ")
+  }
+
+  /// ` AND …`, likewise under its old one.
+  private var andThereBefore: String { t.andUnmarked("OLD") }
 
   // MARK: Delete
 
   var delete: CaptureTriggers.Trigger {
     trigger(
-      "ad", "AFTER DELETE", when: t.nullableKeySlots.isEmpty ? nil : t.hasKey(t.old),
+      "ad", "AFTER DELETE", when: deleteCondition,
       [
         logDelete(.delete, t.old, cascades: true),
         "DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.old))",
       ])
+  }
+
+  private var deleteCondition: String? {
+    let condition = t.andHasKey(t.old) + t.andUnmarked("OLD") + andNotTaken(t.old)
+    return condition.isEmpty ? nil : String(condition.dropFirst(" AND ".count))
   }
 
   func victims(besides: String, gone: String) -> String {
@@ -300,7 +333,7 @@ private struct TriggerParts {
 
   func logDelete(
     _ operation: LogOperation, _ value: (Int) -> String, from: String = "", onlyJoinedWhere condition: String = "",
-    cascades: Bool = false
+    where isMeant: String = "", cascades: Bool = false
   ) -> String {
     let head = "INSERT INTO \(log) (t, op, \(t.logColumns(all))) "
     var kind = "\(operation.rawValue)"
@@ -312,7 +345,9 @@ private struct TriggerParts {
     }
     let row = "\(t.number), \(kind), \(values(all, value))"
     if !from.isEmpty { return head + "SELECT \(row) \(from)\(t.andHasKey(value))" }
-    return t.nullableKeySlots.isEmpty ? head + "VALUES (\(row))" : head + "SELECT \(row) WHERE \(t.hasKey(value))"
+    let conditions = t.andHasKey(value) + isMeant
+    return conditions.isEmpty
+      ? head + "VALUES (\(row))" : head + "SELECT \(row) WHERE \(conditions.dropFirst(" AND ".count))"
   }
 
   func values(_ slots: Range<Int>, _ value: (Int) -> String) -> String {

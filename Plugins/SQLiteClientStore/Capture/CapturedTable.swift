@@ -57,14 +57,24 @@ struct CapturedTable: Sendable, Hashable {
   var uniques: [Unique]
   var generated: [String]
   var actions: [Action]
+  /// The application's own flag columns (semantics 3).
+  var dirtyFlag: String?
+  var deletedFlag: String?
+  /// Where it has a deleted column: the tables whose rows a mark takes along, parents first.
+  var descent: [MarkStep] = []
+  /// A mark takes rows of other tables along, or is on rows whose mark does: its rows stand in `salvor_marking` for a while.
+  var hasRowsOfMarks = false
 
   var key: ArraySlice<Column> { columns.prefix(keyCount) }
   var pending: String { "salvor_pending_\(number)" }
   /// A view without rows, whose trigger does what an insert that found copies in `pending` has to do.
   var replacing: String { "salvor_replacing_\(number)" }
   var replacingSQL: String {
-    "CREATE VIEW \(replacing) AS SELECT " + columns.map { "NULL AS \(quoted($0.name))" }.joined(separator: ", ")
+    let names = columns.map { quoted($0.name) } + (deletedFlag == nil ? [] : [Self.replacingMark])
+    return "CREATE VIEW \(replacing) AS SELECT " + names.map { "NULL AS \($0)" }.joined(separator: ", ")
   }
+  /// The view's column that says whether the new row has a deleted mark.
+  static let replacingMark = "salvor_mark"
   /// How many `m` columns of the log its updates use.
   var maskCount: Int { max(1, (columns.count + LogMask.bitsPerColumn - 1) / LogMask.bitsPerColumn) }
 
@@ -80,8 +90,12 @@ struct CapturedTable: Sendable, Hashable {
   }
 
   /// - Parameter slots: the captured columns' names by slot, as `salvor_column` has them.
-  init(number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action]) {
+  init(
+    number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action], flags: FlagColumns
+  ) {
     self.actions = actions
+    dirtyFlag = flags.dirty.map { shape.column($0)?.name ?? $0 }
+    deletedFlag = flags.deleted.map { shape.column($0)?.name ?? $0 }
     self.number = number
     name = shape.name
     self.keyCount = keyCount
@@ -105,6 +119,21 @@ struct CapturedTable: Sendable, Hashable {
     // SQLite lists the newest index first; a fixed order makes the triggers' text one.
     uniques.sort { $0.order < $1.order }
   }
+}
+
+/// A table whose rows a deleted mark takes along.
+struct MarkStep: Sendable, Hashable {
+  struct Link: Sendable, Hashable {
+    /// The referencing column.
+    var slot: Int
+    /// The number of the referenced table, whose key is one column.
+    var parent: Int64
+  }
+
+  var table: CapturedTable
+  var links: [Link]
+  /// The rows stay, with their own mark (`MarkDescent`).
+  var stays: Bool
 }
 
 /// Which columns an update changed: one bit per slot, in as many integers as that takes.

@@ -116,7 +116,7 @@ struct RangeComparison {
       separator: " AND ")
     let order = table.keySlots.map { "\($0 + 1) COLLATE BINARY" }.joined(separator: ", ")
     let sql =
-      "SELECT \(shown) FROM \(quoted(table.name)) x WHERE \(later(table.tableColumn))\(table.andHasKey(table.tableColumn)) "
+      "SELECT \(shown) FROM \(quoted(table.name)) x WHERE \(later(table.tableColumn))\(table.andHasKey(table.tableColumn))\(table.andUnmarked()) "
       + "AND NOT EXISTS (SELECT 1 FROM \(bases) b WHERE \(hasRequests)) "
       + "UNION ALL SELECT \(kept) FROM \(bases) b WHERE b.is_there = 1 AND \(later { "b.v\($0)" })"
       + (inOrder ? " ORDER BY \(order)" : "")

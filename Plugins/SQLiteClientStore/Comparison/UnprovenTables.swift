@@ -34,21 +34,11 @@ struct UnprovenTables {
       if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
         try connection.run("INSERT OR IGNORE INTO salvor_unproven (name) VALUES (?1)", .text(definition.name))
       } else {
-        adopted += try adoptRows(table)
+        let isLogged = try LogIndex(context).contains(table) { table.tableColumn(table.keySlots[$0]) }
+        adopted += try Adoption(connection).adopt(table, where: "NOT \(isLogged)")
       }
     }
     return adopted
-  }
-
-  private func adoptRows(_ table: CapturedTable) throws -> Int64 {
-    let index = try LogIndex(context)
-    let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
-    let condition = table.hasKey(table.tableColumn)
-    try connection.run(
-      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(keys) "
-        + "FROM \(quoted(table.name)) x WHERE NOT \(index.hasRow(of: table))"
-        + (condition.isEmpty ? "" : " AND \(condition)"))
-    return Int64(connection.changes)
   }
 
   // MARK: Rows whose changes do not fit any more

@@ -68,7 +68,7 @@ struct RowTimeline: Sendable, Hashable {
       case .deleteOfNothing, .joinedDeleteOfNothing:
         guard state == nil else { throw Self.unfit(table, entry) }
         change = .delete
-      case .watermark, .open, .close: throw Self.unfit(table, entry)
+      case .watermark, .open, .close, .withdrawn, .withdrawnJoined: throw Self.unfit(table, entry)
       }
       reversed.append(
         Step(

@@ -60,7 +60,9 @@ struct DisplacedReturn {
           guard try remaking.putBack(change.step, change.table, change.key) else { throw CannotStand() }
           try index.add(change.table, change.key, seq: change.step.seq)
         }
-        guard try remaking.writeStrictly(), try proof.violations().isEmpty else { throw CannotStand() }
+        guard try remaking.writeStrictly() else { throw CannotStand() }
+        try remaking.removeDanglingMarked(proof)
+        guard try proof.violations().isEmpty else { throw CannotStand() }
         try proof.settleClientRows()
         try proof.returnAside()
         try remaking.encode()

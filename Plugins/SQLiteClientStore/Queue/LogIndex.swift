@@ -67,9 +67,11 @@ final class LogIndex {
     return try find.step()
   }
 
-  /// The row of the table (alias `x`) has changes in the log.
-  func hasRow(of table: CapturedTable) -> String {
-    let keys = (0..<keyWidth).map { "i.k\($0) = \($0 < table.keyCount ? table.tableColumn($0) : "0")" }
+  /// An expression: the row of the table has changes in the log.
+  ///
+  /// - Parameter key: how the statement names a column of the row's key, by its place.
+  func contains(_ table: CapturedTable, key: (Int) -> String) -> String {
+    let keys = (0..<keyWidth).map { "i.k\($0) = \($0 < table.keyCount ? key($0) : "0")" }
     return "EXISTS (SELECT 1 FROM \(name) i WHERE i.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
   }
 

@@ -145,27 +145,8 @@ struct Removal {
 
   /// The rows of requests that go, on their bases and the requests that remain.
   private func makeAnew(_ inLog: [RequestRange], after counter: Int64) throws -> Remaking {
-    let touched = try TouchedRows(context)
-    let proof = try ReferenceProof(context, touched)
-    let firing = inLog.isEmpty ? [] : try DownloadApply.firingTables(context)
-    touched.recordsWritten.formUnion(firing)
-    let remaking = try Remaking(context, index: index, touched: touched) { [connection] table in
-      let fires = firing.contains(table.number)
-      if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
-    }
-    guard !inLog.isEmpty else { return remaking }
-    defer { connection.triggersEnabled = false }
-    try remaking.remove(inLog)
-    try remaking.stand(proof, basesMayBreak: true)
-    connection.triggersEnabled = true
-    try proof.settleClientRows()
-    try proof.returnAside()
-    if try connection.integer("SELECT 1 FROM salvor_log WHERE seq > ?1 LIMIT 1", .integer(counter)) != nil {
-      try remaking.undoTriggers(after: counter)
-    }
-    connection.triggersEnabled = false
-    try remaking.encode()
-    return remaking
+    guard !inLog.isEmpty else { return try Remaking(context, index: index, touched: TouchedRows(context)) }
+    return try context.makeAnew(index, after: counter) { try $0.remove(inLog) }
   }
 
   private func inOrder(_ rows: Set<RemadeRow>) -> [RemadeRow] {

@@ -61,6 +61,15 @@ extension StoreContext {
     }
   }
 
+  /// The request has lost its first change, and is named by the next. It waits.
+  func rename(_ range: RequestRange, first: Int64) throws {
+    for name in [
+      "salvor_range", "salvor_upload_excluded", "salvor_restamped", "salvor_request_note", "salvor_request_history",
+    ] {
+      try connection.run("UPDATE \(name) SET first = ?2 WHERE first = ?1", .integer(range.first), .integer(first))
+    }
+  }
+
   /// The request has left, and is not in the archive.
   func forget(_ range: RequestRange) throws {
     for name in [

@@ -66,7 +66,10 @@ struct RequestSorting {
       isOpen
       ? try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") : nil
     let end = try open.map { $0 - 1 } ?? connection.lastCounter()
-    guard end > done else { return }
+    guard end > done else {
+      try forgetWithdrawn(upTo: done)
+      return
+    }
     let (ranges, markers) = try read(from: done, to: end)
     for range in ranges {
       try connection.run(
@@ -82,6 +85,31 @@ struct RequestSorting {
     try connection.run(
       "INSERT OR REPLACE INTO salvor_met (first_seq, at) VALUES (?1, ?2)", .integer(done + 1),
       .integer(context.clock.now()))
+    try forgetWithdrawn(upTo: end)
+  }
+
+  /// Deletes whose mark was taken back leave the log, and a request that has no other change is none any more. The trigger
+  /// has noted that the log changed.
+  private func forgetWithdrawn(upTo end: Int64) throws {
+    let connection = context.connection
+    let withdrawn = try connection.rows("SELECT seq FROM salvor_withdrawn WHERE seq <= ?1", .integer(end)).compactMap {
+      $0[0].integer
+    }
+    guard !withdrawn.isEmpty else { return }
+    for seq in withdrawn {
+      let range = try context.range(of: seq)
+      let first = try connection.integer(
+        "SELECT min(seq) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
+        .integer(range.first), .integer(range.last))
+      if let first, first != range.first {
+        try context.rename(range, first: first)
+      } else if first == nil {
+        try context.forget(range)
+      }
+    }
+    try context.deleteLogRows(
+      where: "seq IN (SELECT seq FROM salvor_withdrawn WHERE seq <= ?1)", [.integer(end)], areMarkers: true)
+    try connection.run("DELETE FROM salvor_withdrawn WHERE seq <= ?1", .integer(end))
   }
 
   private func read(from start: Int64, to end: Int64) throws -> ([RequestRange], markers: Bool) {
@@ -89,6 +117,8 @@ struct RequestSorting {
     var current: (first: Int64, last: Int64)?
     var members: Set<RowRef> = []
     var group: (first: Int64, last: Int64)?
+    /// What stands directly before this belongs to the change that it is joined with.
+    var next: Int64 = 0
     var inGroup = false
     var sawMarkers = false
     func flush() {
@@ -106,6 +136,8 @@ struct RequestSorting {
       guard let operation = LogOperation(rawValue: row.int64(2)) else { return true }
       switch operation {
       case .watermark: return true
+      case .withdrawn: if !inGroup { flush() }
+      case .withdrawnJoined: if next == seq + 1 { next = seq }
       case .close:
         flush()
         inGroup = true
@@ -126,7 +158,7 @@ struct RequestSorting {
           group = (seq, group?.last ?? seq)
           return true
         }
-        if let range = current, range.first == seq + 1,
+        if let range = current, next == seq + 1,
           try operation.isJoined || (operation.isCascaded && !members.isEmpty && belongs(row, operation, to: members))
         {
           current = (seq, range.last)
@@ -134,6 +166,7 @@ struct RequestSorting {
           flush()
           current = (seq, seq)
         }
+        next = seq
         if !rules.isEmpty, [.delete, .joinedDelete, .cascadedDelete].contains(operation) {
           let entry = try context.catalog.entry(from: row)
           if let table = context.catalog.table(number: entry.table) {

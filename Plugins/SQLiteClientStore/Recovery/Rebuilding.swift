@@ -78,7 +78,7 @@ final class Rebuilding {
     let name = "temp.salvor_lost_\(table.number)"
     let columns = table.columns.indices.map { "\(table.tableColumn($0)) AS v\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition)\(table.andHasKey(table.tableColumn))"
+      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition)\(table.andHasKey(table.tableColumn))\(table.andUnmarked())"
     )
     return name
   }

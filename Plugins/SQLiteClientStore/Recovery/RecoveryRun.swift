@@ -35,6 +35,7 @@ struct RecoveryRun {
     try rebuilding?.finish()
     try context.forgetReturned(of: whole, upTo: deletes)
     try moveGroups(whole)
+    try FlagSweep(context).run()
     return try finish(merge, record, aside, apply.index)
   }
 

@@ -39,9 +39,10 @@ struct Opening {
     opening.restoredTriggers = changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
+    try spreadMarks(catalog, changes)
     for table in schema.parentsFirst(schema.synchronized) {
       guard let captured = catalog.table(table.name), changes.newTables.contains(captured.name) else { continue }
-      opening.adoptedRows += try adoptRows(captured)
+      opening.adoptedRows += try Adoption(connection).adopt(captured)
     }
     try widenHistory(catalog)
     try StoreViews.make(catalog, on: connection)
@@ -54,6 +55,8 @@ struct Opening {
     opening.adoptedRows += try UnprovenTables(context).mark(
       changes.unproven.filter { !changes.altered.contains($0) || !widened.contains($0) })
     try context.noteErrorValues()
+    // A trigger can note that the log changed, and makes no row for it.
+    if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
   }
 
@@ -79,14 +82,26 @@ struct Opening {
 
   // MARK: Rows and columns
 
-  /// Each row that no capture has seen becomes a queued insert.
-  private func adoptRows(_ table: CapturedTable) throws -> Int64 {
-    let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
-    let condition = table.hasKey(table.tableColumn)
-    try connection.run(
-      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(columns) "
-        + "FROM \(quoted(table.name)) x" + (condition.isEmpty ? "" : " WHERE \(condition)"))
-    return Int64(connection.changes)
+  /// Another program has kept the marks so far: rows below a marked one are marked, too.
+  private func spreadMarks(_ catalog: CaptureCatalog, _ changes: CaptureCatalog.Changes) throws {
+    let new = Set(catalog.tables.filter { changes.newTables.contains($0.name) }.map(\.number))
+    var spread = true
+    while spread {
+      spread = false
+      for table in catalog.tables where new.contains(table.number) {
+        guard let deleted = table.deletedFlag else { continue }
+        for step in table.descent where step.stays && new.contains(step.table.number) {
+          guard let mark = step.table.deletedFlag else { continue }
+          for link in step.links where link.parent == table.number {
+            try connection.run(
+              "UPDATE \(quoted(step.table.name)) AS x SET \(quoted(mark)) = 1 WHERE NOT \(CapturedTable.isSet(mark, "x")) AND EXISTS "
+                + "(SELECT 1 FROM \(quoted(table.name)) p WHERE p.\(quoted(table.columns[0].name)) = \(step.table.tableColumn(link.slot)) AND \(CapturedTable.isSet(deleted, "p")))"
+            )
+            spread = spread || connection.changes > 0
+          }
+        }
+      }
+    }
   }
 
   /// Whole rows in the log get the default of a column that is new.

@@ -31,7 +31,9 @@ extension SQLiteClientStore {
   /// An open group is closed and split first, as the next sync would.
   private func removed(_ removal: RequestRemoval, _ context: StoreContext) throws -> RemovalReport {
     _ = try closeOpenGroup(context)
-    return try Removal(context).run(removal)
+    let report = try Removal(context).run(removal)
+    try FlagSweep(context).run()
+    return report
   }
 
   public func retry(_ ids: Set<RequestID>?) throws -> RetryReport {
@@ -39,7 +41,9 @@ extension SQLiteClientStore {
     uploadPlan = nil
     return try context.connection.transaction {
       _ = try closeOpenGroup(context)
-      return try Retry(context).run(ids)
+      let report = try Retry(context).run(ids)
+      try FlagSweep(context).run()
+      return report
     }
   }
 
@@ -60,7 +64,9 @@ extension SQLiteClientStore {
     return try context.connection.transaction {
       _ = try closeOpenGroup(context)
       let count = try QueueOptimising(context).run()
+      try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
+      try FlagSweep(context).setDirty()
       return count
     }
   }

@@ -191,7 +191,9 @@ public actor SQLiteClientStore: ClientStore {
       let counter = try connection.lastCounter()
       try holdAndJoin(context)
       drawn = try drawUpload(context, groups)
+      try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
+      try FlagSweep(context).setDirty()
       try returnAside(context)
       try context.keepCounter(counter)
     }
@@ -286,8 +288,10 @@ public actor SQLiteClientStore: ClientStore {
         "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
         .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
       try Holding(context: context).release()
+      try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
       try context.noteErrorValues()
+      try FlagSweep(context).setDirty()
       return report
     }
     try writeIdentity(context)
@@ -354,6 +358,7 @@ public actor SQLiteClientStore: ClientStore {
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
+      try FlagSweep(context).removeMarked()
       if !isEmpty {
         let capture = UnprovenCapture(context)
         try capture.run(full: full)
@@ -365,6 +370,7 @@ public actor SQLiteClientStore: ClientStore {
       }
       try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
+      try FlagSweep(context).run()
       return report
     }
   }

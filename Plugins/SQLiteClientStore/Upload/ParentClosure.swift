@@ -199,7 +199,7 @@ struct ParentClosure {
     let key = "coalesce(\(parent.tableColumn(0)), s.value)"
     try connection.run(
       "INSERT OR IGNORE INTO \(found) (t, k0, seq, has_base) SELECT \(parent.number), \(key), s.seq, 1 FROM (\(source)) s "
-        + "LEFT JOIN \(quoted(parent.name)) x ON \(parent.tableColumn(0)) = s.value "
+        + "LEFT JOIN \(quoted(parent.name)) x ON \(parent.tableColumn(0)) = s.value\(parent.andUnmarked()) "
         + "WHERE NOT \(has(changed, parent, key)) "
         + "AND (\(parent.tableColumn(0)) IS NOT NULL OR \(has(held, parent, "s.value")))",
       values)

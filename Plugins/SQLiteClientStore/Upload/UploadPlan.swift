@@ -97,7 +97,8 @@ final class UploadPlan {
         "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq = ?1", [.integer(counter)]
       ) { row in
         let entry = try context.catalog.entry(from: row)
-        if entry.table == table.number, entry.key(table) == key { entries.append(entry) }
+        // A delete that was withdrawn meanwhile is none.
+        if entry.operation.isChange, entry.table == table.number, entry.key(table) == key { entries.append(entry) }
         return false
       }
     }

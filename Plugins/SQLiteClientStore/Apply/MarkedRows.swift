@@ -1,0 +1,64 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Rows that a request deletes and that are still in their tables, with a deleted mark (semantics 3). Nothing depends on
+/// what they hold: where one is in the way of a row that is there, or its parent is gone, it goes.
+extension Remaking {
+  /// Takes a marked row out of its table.
+  func removeMarked(_ table: CapturedTable, _ key: Key) throws {
+    prepareWrite(table)
+    if try writer(table).removeMarked(key) { try touched.removed(table, key) }
+  }
+
+  /// The base of a marked row has changed: it follows in the columns that did, and goes with its base.
+  ///
+  /// - Parameter old: the base before.
+  func followBase(_ table: CapturedTable, _ key: Key, from old: SlotRow?, to new: SlotRow?) throws {
+    guard table.deletedFlag != nil, try context.isMarked(table, key) else { return }
+    guard let new else {
+      if old != nil { try removeMarked(table, key) }
+      return
+    }
+    let slots = table.otherSlots.filter { old?[$0] != new[$0] }
+    guard !slots.isEmpty else { return }
+    prepareWrite(table)
+    let outcome = try writer(table).updateMarked(key, slots.map { ($0, new[$0]) })
+    if outcome != .written { try removeMarked(table, key) }
+  }
+
+  /// Marked rows that hold the unique values of a row make room. True: there were some.
+  func makeRoom(for row: SlotRow, _ table: CapturedTable) throws -> Bool {
+    guard table.deletedFlag != nil else { return false }
+    var found = false
+    for unique in table.uniques {
+      for key in try holders(of: row, unique, table) where try context.isMarked(table, key) {
+        try removeMarked(table, key)
+        found = true
+      }
+    }
+    return found
+  }
+
+  /// Marked rows whose parent is not there any more go.
+  func removeDanglingMarked(_ proof: ReferenceProof) throws {
+    let connection = context.connection
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
+    var again = true
+    while again {
+      again = false
+      for rule in proof.rules {
+        guard let child = rule.capturedChild, let deleted = child.deletedFlag else { continue }
+        let columns = child.keySlots.map(child.tableColumn).joined(separator: ", ")
+        let marked =
+          "salvor_mark s CROSS JOIN \(quoted(child.name)) x WHERE s.t = \(child.number) AND \(child.rowAt(markedToo: true) { "s.k\($0)" })"
+        for key in try connection.rows(
+          "SELECT \(columns) FROM \(marked) AND \(CapturedTable.isSet(deleted, "x")) AND \(rule.isDangling("x"))")
+        {
+          try removeMarked(child, key)
+          again = true
+        }
+      }
+    }
+  }
+}
