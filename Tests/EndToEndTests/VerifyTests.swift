@@ -49,7 +49,7 @@ import Testing
   @Test("Rows that were altered without triggers are named with key and columns, values only where they are asked for")
   func differences() async throws {
     // Large enough for ranges of keys.
-    let (_, device) = try await scene(sites: 3_000)
+    let (place, device) = try await scene(sites: 3_000)
     try silently(
       device,
       "UPDATE site SET name = 'altered' WHERE id = 's1000'; DELETE FROM site WHERE id = 's2000'; INSERT INTO site VALUES ('extra', 'x', 1); UPDATE visit SET photo = x'00' WHERE id = 'v1'"
@@ -75,6 +75,7 @@ import Testing
     #expect(text.out.contains("altered") && text.out.contains("site 1000"))
     #expect(!text.out.contains("v1"))
     #expect(text.err.contains("--repair"))
+    #expect(try place.server.sqlite().rows("SELECT count(*) FROM site") == [[3_000]])
   }
 
   @Test("--repair brings just those rows to the server's state, dirty ones excepted, and keeps what it changes")

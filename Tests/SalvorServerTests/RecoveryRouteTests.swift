@@ -335,7 +335,11 @@ struct RecoveryRouteTests {
     #expect(try await desk.send("POST", path + "/rows", "").status == 200)
     #expect(try await desk.send("POST", path + "/ranges", "").status == 400)
     #expect(try await desk.send("POST", path + "/ranges", #"{"table":"nothing"}"#).status == 400)
-    #expect(try await desk.send("POST", path + "/ranges", "{\"table\":\"site\"}\n{}").status == 413)
+    let questions = String(repeating: "{\"table\":\"site\"}\n", count: RecoveryLimits.rangeQuestionsMax + 1)
+    #expect(try await desk.send("POST", path + "/ranges", questions).status == 413)
+    for wrong in ["{\"table\":\"site\"}\n{}", "{\"table\":\"site\",\"rows\":0}", "{\"table\":\"site\",\"last\":7}"] {
+      #expect(try await desk.send("POST", path + "/ranges", wrong).status == 400)
+    }
     #expect(try await desk.send("POST", path + "/nothing").status == 404)
     let without = desk.begin(cursor: cursor).replacingOccurrences(of: "\"history\"", with: "\"story\"")
     #expect(try await desk.send("POST", "/v1/recovery", without).status == 400)
