@@ -141,6 +141,8 @@ public final class ServerEngine: Sendable {
       return try await receiveChunk(request, token: parts[2], index: parts[4])
     case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
       return try await processStaged(request, token: parts[2])
+    case (_, "v1", 3) where parts[1] == "blobs":
+      return try await blobs(request, parts[2])
     case ("GET", "v1", 2) where parts[1] == "events":
       return try await events(request)
     case (_, "v1", 2...) where parts[1] == "recovery":

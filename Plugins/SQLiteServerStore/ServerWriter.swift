@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The one connection that writes: opening, numbering, staging, processing, administration. Its own serial queue is the
 /// one serial place in which commits get their numbers.
@@ -207,7 +208,27 @@ actor ServerWriter {
 
   func page(_ request: PageRequest) throws -> FeedPageMaker.Outcome {
     let open = try opened()
-    return try FeedPageMaker.page(request, open.connection, open.catalog, now: options.clock.now())
+    return try FeedPageMaker.page(
+      request, open.connection, open.catalog, now: options.clock.now(),
+      blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
+  }
+
+  // MARK: Blobs
+
+  func stageBlob(
+    _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
+  ) throws -> BlobStaging.Outcome {
+    let (limits, now) = (options.limits, options.clock.now())
+    return try transaction(durable: false) { open in
+      try BlobStaging(connection: open.connection).stage(
+        part, of: reference, at: offset, for: principal, limits, now: now)
+    }
+  }
+
+  func note(_ hints: [BlobHint]) throws {
+    try transaction(durable: false) { open in
+      for hint in hints { try BlobHints(connection: open.connection).note(hint) }
+    }
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
@@ -235,7 +256,10 @@ actor ServerWriter {
   ) throws -> Answer {
     let open = try opened()
     return try open.connection.transaction(.deferred) {
-      try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, principal: principal))
+      try question(
+        RecoveryQueries(
+          connection: open.connection, catalog: open.catalog, principal: principal,
+          blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
     }
   }
 
@@ -245,6 +269,7 @@ actor ServerWriter {
     _ = try sweep()
     try transaction(durable: false) { open in
       try Trimming(connection: open.connection).run(before: milliseconds)
+      try BlobStaging(connection: open.connection).forget(before: milliseconds)
       try conflictBook(open).trim(before: milliseconds)
     }
   }
@@ -274,7 +299,9 @@ actor ServerWriter {
       serverID: open.opening.serverID, head: try CommitLog.state(connection).head,
       remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
       logEntries: try connection.integer("SELECT count(*) FROM salvor_change") ?? 0,
-      stagedBytes: try connection.integer("SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging") ?? 0,
+      stagedBytes: try connection.integer(
+        "SELECT coalesce(sum(length(bytes)), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob) FROM salvor_staging"
+      ) ?? 0,
       openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
   }
 

@@ -16,6 +16,7 @@ public enum ServerStoreContract {
     opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
     + refusedBefore
     + dependence + scope + feed + pages + changedGroups + recovering
+    + blobs
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

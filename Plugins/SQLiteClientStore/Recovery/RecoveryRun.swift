@@ -92,6 +92,7 @@ struct RecoveryRun {
       if let cursor = group.cursor { try connection.rememberCommit(cursor) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
+    try BlobStaging(context: context).finish()
     try connection.run("DELETE FROM salvor_staging")
     for name in [StateName.stagedDownload, .stagedPosition, .wentBack, .recoveryReason, .recoveryMessage] {
       try connection.setState(name, Value?.none)

@@ -46,6 +46,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_commit (number INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (number, id)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL);
+    \(BlobStaging.tables)
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL);
