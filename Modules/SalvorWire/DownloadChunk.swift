@@ -39,6 +39,8 @@ public struct DownloadChunkWriter: Sendable {
   }
 
   public var byteCount: Int { payload.count }
+  /// Bytes of the blobs that the chunk refers to.
+  public var referredBytes: Int64 { payload.referredBytes }
 
   public mutating func full(_ tables: [String]) {
     endLine()

@@ -12,6 +12,8 @@ public struct PayloadWriter: Sendable {
   public let blobs: BlobSink?
   /// The blobs that were written as references, in order.
   public private(set) var references: [BlobReference] = []
+  /// Their bytes in all.
+  public private(set) var referredBytes: Int64 = 0
 
   public init(capacity: Int = 0, blobs: BlobSink? = nil) {
     self.blobs = blobs
@@ -114,6 +116,7 @@ public struct PayloadWriter: Sendable {
   /// A blob whose bytes go another way. Written without spaces: payloads are searched for it.
   public mutating func reference(_ reference: BlobReference) {
     references.append(reference)
+    referredBytes += reference.size
     raw("{\"ref\":\"")
     bytes.append(contentsOf: reference.hash.text.utf8)
     raw("\",\"size\":")

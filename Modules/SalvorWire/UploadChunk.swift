@@ -48,7 +48,7 @@ public struct UploadChunkWriter: Sendable {
   /// Blobs that the chunk refers to, each with its change.
   public private(set) var blobs: [OutgoingBlob] = []
   /// Their bytes in all.
-  public private(set) var referredBytes: Int64 = 0
+  public var referredBytes: Int64 { payload.referredBytes }
 
   /// - Parameter blobs: makes references of large blobs; nil: each stands in the chunk.
   public init(capacity: Int = 0, blobs: BlobSink? = nil) {
@@ -135,7 +135,6 @@ public struct UploadChunkWriter: Sendable {
     try write(&payload)
     for reference in payload.references[known...] {
       blobs.append(OutgoingBlob(reference: reference, counter: lastCounter))
-      referredBytes += reference.size
     }
   }
 

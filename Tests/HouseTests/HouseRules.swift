@@ -75,7 +75,9 @@ struct HouseRules: Sendable {
       let above = modules[..<place].filter { !(engines.contains(name) && engines.contains($0)) }
       lines.append("| \(name) | \(above.isEmpty ? "nothing" : above.joined(separator: ", ")) |")
     }
-    lines.append("| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugins.joined(separator: ", ")), its own C library |")
+    lines.append(
+      "| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugins.joined(separator: ", ")), its own C library |"
+    )
     lines.append("| \(pluginList) | the above, and every plug-in |")
     lines.append("| a tool | every module, plug-in and C library |")
     lines.append("| a test | everything |")

@@ -45,7 +45,11 @@ struct BlobStaging {
 
   /// What was staged is applied.
   func finish() throws {
-    guard try connection.integer("SELECT 1 FROM salvor_blob_wanted LIMIT 1") != nil else { return }
+    // What came for a download that was given up goes, too.
+    guard
+      try connection.integer(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM salvor_blob_wanted) OR EXISTS (SELECT 1 FROM salvor_blob)") != nil
+    else { return }
     try connection.run(
       "INSERT OR REPLACE INTO salvor_blob_hint SELECT \"table\", key, \"column\", hash FROM salvor_blob_wanted")
     for table in Self.stagingTables { try connection.run("DELETE FROM \(table)") }

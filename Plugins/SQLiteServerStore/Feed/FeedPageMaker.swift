@@ -110,7 +110,14 @@ struct FeedPageMaker {
     }
   }
 
-  var isFull: Bool { writer.upserts + writer.deletes > 0 && writer.byteCount >= request.bytesTarget }
+  var isFull: Bool { writer.upserts + writer.deletes > 0 && reachesTarget }
+
+  /// Blobs count, too: each is hashed before the page can be sent.
+  private var reachesTarget: Bool {
+    writer.byteCount >= request.bytesTarget || writer.referredBytes >= Self.referredBytesMax
+  }
+
+  private static let referredBytesMax: Int64 = 64 << 20
 
   private mutating func run() throws -> Outcome {
     try scanTables()
@@ -173,7 +180,7 @@ struct FeedPageMaker {
       if isFull { return false }
       if writer.upserts == 0 || statementsTable != place { beginTable(place) }
       try writeRow(table, statement, from: 0, version: nil)
-      if writer.byteCount >= request.bytesTarget {
+      if reachesTarget {
         position.scan = (place, table.keyPlaces.map { statement.value($0) })
       }
     }
