@@ -185,10 +185,20 @@ actor ServerWriter {
       }
       return recorded
     }
+    do {
+      return try process(upload, keepingBlobs: false)
+    } catch let error as SalvorError where error.code == .blobMissing {
+      // A row that held it may have been overwritten by an earlier change of this very upload.
+      return try process(upload, keepingBlobs: true)
+    }
+  }
+
+  private func process(_ upload: ProcessRequest, keepingBlobs: Bool) throws -> UploadResults {
     let options = options
     return try transaction(durable: true) { open in
       _ = try open.log.sweep()
       _ = try open.book.registered(upload.remote)
+      if keepingBlobs { try keepBlobs(of: upload, open) }
       let processor = try UploadProcessor(
         upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
         now: options.clock.now())
@@ -199,6 +209,19 @@ actor ServerWriter {
         try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try processor.add($0) }
       }
       return try processor.finish()
+    }
+  }
+
+  /// What rows hold of the upload's blobs is staged, before a row is changed.
+  private func keepBlobs(of upload: ProcessRequest, _ open: Open) throws {
+    let lookup = BlobLookup(
+      queries: RecoveryQueries(
+        connection: open.connection, catalog: open.catalog, scope: ReadScope(upload.principal),
+        blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
+    if let chunks = upload.chunks {
+      for chunk in chunks { try lookup.keep(chunk.bytes, options.limits) }
+    } else {
+      try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try lookup.keep($0, options.limits) }
     }
   }
 
@@ -252,13 +275,13 @@ actor ServerWriter {
   }
 
   func ask<Answer>(
-    _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
+    _ scope: ReadScope, _ question: (RecoveryQueries) throws -> Answer
   ) throws -> Answer {
     let open = try opened()
     return try open.connection.transaction(.deferred) {
       try question(
         RecoveryQueries(
-          connection: open.connection, catalog: open.catalog, principal: principal,
+          connection: open.connection, catalog: open.catalog, scope: scope,
           blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
     }
   }

@@ -119,7 +119,7 @@ extension ServerState {
     if let staged = blobs[principal.name]?[reference.hash], staged.isWhole, staged.size == reference.size {
       return staged.bytes
     }
-    let scope = ScopeCheck(schema: schema, principal: principal)
+    let scope = ScopeCheck(schema: schema, scope: ReadScope(principal))
     return tables.blob(reference, in: schema.synchronized) { scope.finding($1, of: $0, in: tables) == .inside }
   }
 }

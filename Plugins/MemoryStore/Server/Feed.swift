@@ -86,7 +86,7 @@ struct Feed {
     writer = DownloadChunkWriter(blobs: blobs)
     self.state = state
     self.request = request
-    scope = ScopeCheck(schema: state.schema, principal: request.principal)
+    scope = ScopeCheck(schema: state.schema, scope: ReadScope(request.principal))
     tables = state.schema.parentsFirst(state.schema.synchronized)
     if let text = request.position {
       position = try FeedPosition(text)

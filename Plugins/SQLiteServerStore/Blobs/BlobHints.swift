@@ -62,18 +62,39 @@ struct BlobLookup {
     of reference: BlobReference, at place: BlobPlace?, _ body: (UnsafeRawBufferPointer) -> Void
   ) throws -> Source? {
     if let place, try read(reference, at: place, body) { return .row }
-    if try staging.withContent(of: reference, for: queries.principal, body) { return .staged }
+    if try staging.withContent(of: reference, for: queries.scope.principal, body) { return .staged }
     for hinted in try hints.places(reference.hash) where hinted != place {
       if try read(reference, at: hinted, body) { return .row }
     }
     return nil
   }
 
+  /// Stages what rows hold of the blobs of an upload's chunk.
+  func keep(_ chunk: [UInt8], _ limits: Limits) throws {
+    guard mentionsBlobs(chunk) else { return }
+    let collector = BlobCollector()
+    try chunk.withUnsafeBufferPointer { buffer in
+      var reader = UploadChunkReader(buffer, blobs: collector)
+      while let event = try reader.next() {
+        guard case .change = event else { continue }
+        while try reader.item() != nil {}
+      }
+    }
+    for reference in Set(collector.references) where reference.size <= limits.blobBytesMax {
+      if try staging.received(reference, for: queries.scope.principal) == reference.size { continue }
+      var content: [UInt8]?
+      for place in try hints.places(reference.hash) where content == nil {
+        _ = try read(reference, at: place) { content = Array($0) }
+      }
+      if let content { try staging.keep(content, as: reference, for: queries.scope.principal) }
+    }
+  }
+
   func needs(_ references: [BlobReference], _ limits: Limits) throws -> [BlobNeed] {
     var needs: [BlobNeed] = []
     var seen: Set<BlobHash> = []
     for reference in references where reference.size <= limits.blobBytesMax && seen.insert(reference.hash).inserted {
-      let received = try staging.received(reference, for: queries.principal)
+      let received = try staging.received(reference, for: queries.scope.principal)
       if received == reference.size { continue }
       var isHeld = false
       for place in try hints.places(reference.hash) where !isHeld {
@@ -127,7 +148,7 @@ final class UploadBlobs: BlobResolver {
       switch try lookup.withContent(of: reference, at: nil, body) {
       case .staged:
         usesStaging = true
-        try staging.markUsed(reference, for: lookup.queries.principal)
+        try staging.markUsed(reference, for: lookup.queries.scope.principal)
       case .row: break
       case nil: throw SalvorError.blobMissing(reference)
       }
@@ -144,5 +165,5 @@ final class UploadBlobs: BlobResolver {
   }
 
   /// The upload is processed.
-  func finish() throws { if usesStaging { try staging.forgetUsed(of: lookup.queries.principal) } }
+  func finish() throws { if usesStaging { try staging.forgetUsed(of: lookup.queries.scope.principal) } }
 }

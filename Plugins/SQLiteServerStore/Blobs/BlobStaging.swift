@@ -86,6 +86,14 @@ struct BlobStaging {
     return .mismatch
   }
 
+  /// Stages a blob whole, whose content is known to be right.
+  func keep(_ content: [UInt8], as reference: BlobReference, for principal: Principal) throws {
+    try remove("principal = ?1 AND hash = ?2", [.text(principal.name), .text(reference.hash.text)])
+    let id = try insert(reference, principal)
+    try add(content, to: id, at: 0)
+    try connection.run("UPDATE salvor_blob SET received = size WHERE id = ?1", .integer(id))
+  }
+
   private func insert(_ reference: BlobReference, _ principal: Principal) throws -> Int64 {
     try connection.run(
       "INSERT INTO salvor_blob (principal, hash, size, received, time) VALUES (?1, ?2, ?3, 0, 0)",

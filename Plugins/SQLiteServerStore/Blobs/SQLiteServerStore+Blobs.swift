@@ -7,7 +7,7 @@ extension SQLiteServerStore {
     of references: [BlobReference], for principal: Principal
   ) async throws -> [BlobNeed] {
     let limits = options.limits
-    return try await ask(principal) { try BlobLookup(queries: $0).needs(references, limits) }
+    return try await ask(ReadScope(principal)) { try BlobLookup(queries: $0).needs(references, limits) }
   }
 
   public func stageBlob(
@@ -22,7 +22,7 @@ extension SQLiteServerStore {
   public func blobContent(
     of reference: BlobReference, at place: BlobPlace?, for principal: Principal
   ) async throws -> [UInt8]? {
-    try await ask(principal) { queries in
+    try await ask(ReadScope(principal)) { queries in
       var content: [UInt8]?
       _ = try BlobLookup(queries: queries).withContent(of: reference, at: place) { content = Array($0) }
       return content

@@ -67,7 +67,7 @@ final class UploadProcessor {
     rows = RowReader(connection: connection, catalog: catalog)
     blobs = UploadBlobs(
       RecoveryQueries(
-        connection: connection, catalog: catalog, principal: upload.principal,
+        connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
         blobReferenceBytesMin: limits.blobReferenceBytesMin), limits)
     refusedBefore = Dictionary(
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }

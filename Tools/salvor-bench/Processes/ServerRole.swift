@@ -30,6 +30,7 @@ func namedSchema(_ name: String) -> Schema? {
   case "record": RecordData.schema
   case "record-telling": RecordData.tellingSchema
   case "dinesafe": DinesafeData.schema
+  case "image": ImageData.schema
   default: nil
   }
 }
