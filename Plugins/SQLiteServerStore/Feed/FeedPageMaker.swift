@@ -194,13 +194,11 @@ struct FeedPageMaker {
   mutating func writeRow(_ table: ServerTable, _ statement: SQLiteStatement, from first: Int, version: Int64?) throws {
     writer.beginRow(version: version)
     for column in table.columns.indices {
-      let known = writer.payload.references.count
-      writer.value(of: statement, first + column, isKey: table.keyPlaces.contains(column))
-      guard writer.payload.references.count > known, let reference = writer.payload.references.last else { continue }
-      let place = BlobPlace(
-        table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }, column: table.columns[column].name)
-      let hint = BlobHint(hash: reference.hash, place: place)
-      if try !BlobHints(connection: connection).isKnown(hint) { hints.append(hint) }
+      if statement.storageClass(first + column) == .blob {
+        try writeBlob(table, statement, from: first, column)
+      } else {
+        writer.value(of: statement, first + column)
+      }
     }
     writer.endRow()
   }
@@ -209,6 +207,18 @@ struct FeedPageMaker {
     let table = catalog.tables[place]
     writer.table(table.name, columns: table.columns.map(\.name))
     statementsTable = place
+  }
+
+  private mutating func writeBlob(
+    _ table: ServerTable, _ statement: SQLiteStatement, from first: Int, _ column: Int
+  ) throws {
+    let known = writer.payload.references.count
+    writer.value(of: statement, first + column, isKey: table.keyPlaces.contains(column))
+    guard writer.payload.references.count > known, let reference = writer.payload.references.last else { return }
+    let place = BlobPlace(
+      table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }, column: table.columns[column].name)
+    let hint = BlobHint(hash: reference.hash, place: place)
+    if try !BlobHints(connection: connection).isKnown(hint) { hints.append(hint) }
   }
 }
 
