@@ -73,10 +73,11 @@ let package = Package(
     systemLibrary(
       "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
     systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
+    plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
-    plugin("SQLiteClientStore", protocols + ["SQLiteSupport"]),
-    plugin("SQLiteServerStore", protocols + ["SQLiteSupport"]),
-    plugin("MemoryStore", protocols),
+    plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
       "HTTPClientTransport",
       [
@@ -92,12 +93,7 @@ let package = Package(
     plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
     plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
-    plugin(
-      "TokenAuthentication",
-      [
-        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
-        .target(name: "CCrypto", condition: .when(platforms: [.linux])),
-      ]),
+    plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "ContentHash"]),
     plugin(
       "WebhookValidator", protocols + [.target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("RecreateRecovery", strategyProtocols),

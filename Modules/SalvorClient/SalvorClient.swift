@@ -121,6 +121,7 @@ public actor SalvorClient {
     var isSecondRound = false
     var hasDiscarded = false
     var recoveries = 0
+    var blobFailures = 0
     while true {
       var session = SyncSession(configuration: configuration, progress: progress, report: report, met: met)
       do {
@@ -152,8 +153,13 @@ public actor SalvorClient {
         let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
+        // Whatever else went well meanwhile: a blob that is gone, missing or wrong each time ends it.
+        let isAboutBlobs = [.blobGone, .blobMissing, .blobMismatch].contains(error.code)
+        if isAboutBlobs { blobFailures += 1 }
         let attemptsMax = configuration.limits.attemptsMax * (error.code == .overloaded ? overloadedPatience : 1)
-        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax, !Task.isCancelled else {
+        guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax,
+          blobFailures < attemptsMax, !Task.isCancelled
+        else {
           // What went wrong is the error, not that it could not be noted.
           try? await noteUploadFailure(error)
           throw error

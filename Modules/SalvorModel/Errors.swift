@@ -79,6 +79,12 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case validatorUnavailable = "validator-unavailable"
   /// As many devices listen for changes as the server allows (`eventListenersMax`).
   case tooManyListeners = "too-many-listeners"
+  /// An upload refers to a blob that the server does not have from its principal: the device sends it and tries again.
+  case blobMissing = "blob-missing"
+  /// The bytes of a blob are not those of its hash; what was staged of it is emptied.
+  case blobMismatch = "blob-mismatch"
+  /// A blob that a download refers to is not in its row any more: the download is begun again.
+  case blobGone = "blob-gone"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -91,7 +97,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// Whether the same call can go through later without anything being changed.
   public var isRetryable: Bool {
     switch self {
-    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners:
+    case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners,
+      .blobMissing, .blobMismatch, .blobGone:
       true
     default: false
     }
@@ -103,10 +110,10 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .malformed, .usage, .configuration, .protocolVersion: 400
     case .unauthenticated: 401
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
-    case .notFound, .sessionUnknown: 404
+    case .notFound, .sessionUnknown, .blobGone: 404
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
-      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable:
+      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable, .blobMissing, .blobMismatch:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415

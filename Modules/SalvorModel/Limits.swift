@@ -11,6 +11,13 @@ public struct Limits: Sendable, Hashable {
   public var uploadBytesMax = 4 << 30
   /// One row's payload text.
   public var rowBytesMax = 64 << 20
+  /// From this size on a blob stands in the payload as a reference, and its bytes travel outside. Each side decides so for
+  /// what it sends, and understands both.
+  public var blobReferenceBytesMin = 32 << 10
+  /// One blob that travels outside the payload. `rowBytesMax` and `uploadBytesMax` do not count it.
+  public var blobBytesMax = 256 << 20
+  /// The blobs that one principal has sent and no upload has used yet.
+  public var blobStagingBytesMax = 16 << 30
   /// Where the payload of a chunk is cut; a longer single row makes a longer chunk.
   public var chunkBytesTarget = 256 << 10
   /// An upload up to this size goes with its begin, in one round trip.

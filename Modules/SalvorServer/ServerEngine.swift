@@ -143,6 +143,8 @@ public final class ServerEngine: Sendable {
       return try await processStaged(request, token: parts[2])
     case ("POST", "v1", 4) where parts[1] == "sync" && ["ranges", "rows", "download"].contains(parts[3]):
       return try await compare(request, token: parts[2], parts[3])
+    case (_, "v1", 3) where parts[1] == "blobs":
+      return try await blobs(request, parts[2])
     case ("GET", "v1", 2) where parts[1] == "events":
       return try await events(request)
     case (_, "v1", 2...) where parts[1] == "recovery":

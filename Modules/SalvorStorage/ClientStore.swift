@@ -7,7 +7,7 @@ import SalvorWire
 /// row = base ⊕ requests. A store keeps enough to know the base of every row with outstanding requests, and makes the
 /// touched rows anew after each of the two moves: a base changes (`apply`), a request leaves the queue (`settle`).
 /// Every method is one transaction, or none; what it throws leaves the database as it was.
-public protocol ClientStore: RequestKeeping {
+public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// Opens or makes the database and brings it in line with `setup.schema`, or, for the synchronized tables of a
   /// database that has a delivered SyncConfig, with that. Additive differences are applied; others throw
   /// `schema-refused` with every table and column named. An existing database is adopted: each row of a synchronized
@@ -215,7 +215,12 @@ public struct UploadChunk: Sendable, Hashable {
   public var changeCount: Int
   /// No chunk follows.
   public var isLast: Bool
-  public init(bytes: [UInt8], firstCounter: Int64, lastCounter: Int64, changeCount: Int, isLast: Bool) {
+  /// What the device must have sent before the chunk is processed. The server's side reads it from the payload.
+  public var blobs: [OutgoingBlob]
+  public init(
+    bytes: [UInt8], firstCounter: Int64, lastCounter: Int64, changeCount: Int, isLast: Bool, blobs: [OutgoingBlob] = []
+  ) {
+    self.blobs = blobs
     self.bytes = bytes
     self.firstCounter = firstCounter
     self.lastCounter = lastCounter

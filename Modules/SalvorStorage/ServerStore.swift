@@ -5,7 +5,7 @@ import SalvorModel
 ///
 /// Other programs read and write the real tables. What they write is numbered (`sweep`) when the store first sees it
 /// committed, in one serial place. Every method is one transaction, or none.
-public protocol ServerStore: Sendable {
+public protocol ServerStore: ServerBlobs {
   /// Opens or makes the database and brings it in line with the schema: additive differences are applied, others throw
   /// `schema-refused` naming each. An existing database is adopted: its rows are the state of commit 0. Draws the
   /// server ID once and an incarnation ID each time. Idempotent while open.
@@ -34,6 +34,10 @@ public protocol ServerStore: Sendable {
   /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
   /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
   /// changes nothing and gives the recorded results again.
+  ///
+  /// Throws `blob-missing`, and changes nothing, where it refers to a blob that is neither staged nor in a row that the
+  /// principal may read. What was staged for it is emptied. A change with a blob above `blobBytesMax` is refused, and its
+  /// bytes are not asked for.
   ///
   /// What `upload.refused` names is refused as it says, unless it is blocked by another or was settled before; what
   /// depends on it is blocked by it.

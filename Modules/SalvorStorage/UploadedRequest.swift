@@ -70,11 +70,13 @@ public struct UploadRequestReader: Sendable {
     self.tables = tables
   }
 
-  /// The requests that end in this chunk. Throws `malformed`.
-  public mutating func read(_ chunk: [UInt8]) throws -> [UploadedRequest] {
+  /// The requests that end in this chunk. Throws `malformed`, and what `blobs` throws.
+  ///
+  /// - Parameter blobs: as of `PayloadReader`.
+  public mutating func read(_ chunk: [UInt8], blobs: any BlobResolver = BlobContents()) throws -> [UploadedRequest] {
     var requests: [UploadedRequest] = []
     try chunk.withUnsafeBufferPointer { buffer in
-      var reader = UploadChunkReader(buffer)
+      var reader = UploadChunkReader(buffer, blobs: blobs)
       while let event = try reader.next() {
         switch event {
         case .shape, .context: break

@@ -33,9 +33,14 @@ public struct DownloadChunkWriter: Sendable {
   public private(set) var upserts = 0
   public private(set) var deletes = 0
 
-  public init(capacity: Int = 0) { payload = PayloadWriter(capacity: capacity) }
+  /// - Parameter blobs: makes references of large blobs; nil: each stands in the chunk.
+  public init(capacity: Int = 0, blobs: BlobSink? = nil) {
+    payload = PayloadWriter(capacity: capacity, blobs: blobs)
+  }
 
   public var byteCount: Int { payload.count }
+  /// Bytes of the blobs that the chunk refers to.
+  public var referredBytes: Int64 { payload.referredBytes }
 
   public mutating func full(_ tables: [String]) {
     endLine()
@@ -68,7 +73,8 @@ public struct DownloadChunkWriter: Sendable {
     deletes += 1
   }
 
-  public mutating func value(_ value: Value) { self.value { $0.value(value) } }
+  /// - Parameter isKey: it is a part of the row's key.
+  public mutating func value(_ value: Value, isKey: Bool = false) { self.value { $0.value(value, isKey: isKey) } }
 
   public mutating func value(_ write: (inout PayloadWriter) throws -> Void) rethrows {
     if payload.count != lineStart { payload.comma() }
@@ -139,7 +145,13 @@ public struct DownloadChunkReader: ~Copyable {
   private var inRow = false
   private var isFirstItem = true
 
-  public init(_ buffer: UnsafeBufferPointer<UInt8>) { reader = PayloadReader(buffer) }
+  /// - Parameter blobs: as of `PayloadReader`.
+  public init(_ buffer: UnsafeBufferPointer<UInt8>, blobs: (any BlobResolver)? = nil) {
+    reader = PayloadReader(buffer, blobs: blobs)
+  }
+
+  /// As of `PayloadReader`.
+  public var lastReference: BlobReference? { reader.lastReference }
 
   public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
 
@@ -147,7 +159,10 @@ public struct DownloadChunkReader: ~Copyable {
   public var offset: Int { reader.offset }
 
   public mutating func next() throws(SalvorError) -> Event? {
-    while inRow { _ = try item() }
+    while inRow {
+      inRow = try reader.nextElement(&isFirstItem)
+      if inRow { try reader.skipValue() }
+    }
     while true {
       if inLine {
         if try reader.nextElement(&isFirstRow) {

@@ -30,8 +30,14 @@ public struct PayloadReader: ~Copyable {
   public private(set) var offset = 0
   private var scratch: UnsafeMutablePointer<UInt8>
   private var scratchCapacity: Int
+  private let blobs: (any BlobResolver)?
+  /// What the last item stood for, where it was written as a reference; nil: it stood in the text.
+  public private(set) var lastReference: BlobReference?
 
-  public init(_ buffer: UnsafeBufferPointer<UInt8>) {
+  /// - Parameter blobs: gives the content of what is written as a reference, which then is a blob like any other; nil: a
+  ///   reference is malformed.
+  public init(_ buffer: UnsafeBufferPointer<UInt8>, blobs: (any BlobResolver)? = nil) {
+    self.blobs = blobs
     scratchCapacity = 256
     scratch = .allocate(capacity: scratchCapacity)
     base = buffer.baseAddress ?? UnsafePointer(scratch)
@@ -102,6 +108,7 @@ public struct PayloadReader: ~Copyable {
 
   /// A row's value (see `PayloadWriter`).
   public mutating func item() throws(SalvorError) -> Item {
+    lastReference = nil
     switch try peek() {
     case 0x22: return .text(try string())
     case 0x6E:
@@ -297,10 +304,37 @@ public struct PayloadReader: ~Copyable {
       }
     case "text": item = .text(try base64(content))
     case "blob": item = .blob(try base64(content))
+    case "ref": item = .blob(try referred(by: content))
     default: throw malformed("an unknown kind of value")
     }
     try expect(0x7D)
     return item
+  }
+
+  /// The content of a blob that the payload names by its hash.
+  private mutating func referred(
+    by digits: UnsafeBufferPointer<UInt8>
+  ) throws(SalvorError) -> UnsafeBufferPointer<UInt8> {
+    guard let hash = BlobHash(String(decoding: digits, as: UTF8.self)) else { throw malformed("not a blob's hash") }
+    try expect(0x2C)
+    guard try text() == "size" else { throw malformed("expected \"size\"") }
+    try expect(0x3A)
+    _ = try peek()
+    guard case .integer(let size) = try number(), size >= 0 else { throw malformed("not a blob's size") }
+    guard let blobs else { throw malformed("a blob cannot be referred to here") }
+    let reference = BlobReference(hash: hash, size: size)
+    var copy = UnsafeMutableBufferPointer<UInt8>(start: nil, count: 0)
+    try blobs.withContent(of: reference) { content in
+      copy = .allocate(capacity: max(256, content.count))
+      _ = copy.initialize(from: content)
+      copy = UnsafeMutableBufferPointer(start: copy.baseAddress, count: content.count)
+    }
+    guard let start = copy.baseAddress else { throw malformed("a blob has no content") }
+    scratch.deallocate()
+    scratch = start
+    scratchCapacity = max(256, copy.count)
+    lastReference = reference
+    return UnsafeBufferPointer(copy)
   }
 
   private mutating func base64(_ text: UnsafeBufferPointer<UInt8>) throws(SalvorError) -> UnsafeBufferPointer<UInt8> {

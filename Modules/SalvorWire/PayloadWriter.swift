@@ -4,11 +4,19 @@ import SalvorModel
 ///
 /// How a value is written (docs/reference/protocol.md, *Values*): NULL `null`; an integer as a number up to 2^53 and
 /// beyond it `{"integer":"9007199254740993"}`; a real as a number that always has a point or an exponent, infinities
-/// `{"real":"inf"}`; text as a string, text whose bytes are not UTF-8 `{"text":"BASE64"}`; a blob `{"blob":"BASE64"}`.
+/// `{"real":"inf"}`; text as a string, text whose bytes are not UTF-8 `{"text":"BASE64"}`; a blob `{"blob":"BASE64"}`, or,
+/// where there is a sink for large ones, `{"ref":"SHA256","size":N}`.
 public struct PayloadWriter: Sendable {
   public var bytes: [UInt8] = []
+  /// Makes references of large blobs; nil: each stands in the text.
+  public let blobs: BlobSink?
+  /// The blobs that were written as references, in order.
+  public private(set) var references: [BlobReference] = []
+  /// Their bytes in all.
+  public private(set) var referredBytes: Int64 = 0
 
-  public init(capacity: Int = 0) {
+  public init(capacity: Int = 0, blobs: BlobSink? = nil) {
+    self.blobs = blobs
     bytes.reserveCapacity(capacity)
   }
 
@@ -94,19 +102,36 @@ public struct PayloadWriter: Sendable {
     bytes.append(0x22)
   }
 
-  public mutating func blob(_ blob: UnsafeBufferPointer<UInt8>) {
+  /// - Parameter isKey: it is a part of a row's key, which always stands in the text.
+  public mutating func blob(_ blob: UnsafeBufferPointer<UInt8>, isKey: Bool = false) {
+    if let blobs, !isKey, blob.count >= blobs.bytesMin {
+      reference(BlobReference(hash: blobs.hash(UnsafeRawBufferPointer(blob)), size: Int64(blob.count)))
+      return
+    }
     raw("{\"blob\":\"")
     base64(blob)
     raw("\"}")
   }
 
-  public mutating func value(_ value: Value) {
+  /// A blob whose bytes go another way. Written without spaces: payloads are searched for it.
+  public mutating func reference(_ reference: BlobReference) {
+    references.append(reference)
+    referredBytes += reference.size
+    raw("{\"ref\":\"")
+    bytes.append(contentsOf: reference.hash.text.utf8)
+    raw("\",\"size\":")
+    number(reference.size)
+    raw("}")
+  }
+
+  /// - Parameter isKey: as in `blob`.
+  public mutating func value(_ value: Value, isKey: Bool = false) {
     switch value {
     case .null: null()
     case .integer(let x): integer(x)
     case .real(let x): real(x)
     case .text(let x): x.withUnsafeBufferPointer { text($0) }
-    case .blob(let x): x.withUnsafeBufferPointer { blob($0) }
+    case .blob(let x): x.withUnsafeBufferPointer { blob($0, isKey: isKey) }
     }
   }
 

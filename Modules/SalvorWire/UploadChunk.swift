@@ -45,7 +45,15 @@ public struct UploadChunkWriter: Sendable {
     var keys = PayloadWriter()
   }
 
-  public init(capacity: Int = 0) { payload = PayloadWriter(capacity: capacity) }
+  /// Blobs that the chunk refers to, each with its change.
+  public private(set) var blobs: [OutgoingBlob] = []
+  /// Their bytes in all.
+  public var referredBytes: Int64 { payload.referredBytes }
+
+  /// - Parameter blobs: makes references of large blobs; nil: each stands in the chunk.
+  public init(capacity: Int = 0, blobs: BlobSink? = nil) {
+    payload = PayloadWriter(capacity: capacity, blobs: blobs)
+  }
 
   /// What the chunk has so far, but for the heads of its context lines.
   public var byteCount: Int { contexts.reduce(payload.count) { $0 + $1.keys.count } }
@@ -115,15 +123,19 @@ public struct UploadChunkWriter: Sendable {
     payload.number(Int64(place))
   }
 
-  public mutating func value(_ value: Value) {
-    payload.comma()
-    payload.value(value)
+  /// - Parameter isKey: it is a part of the row's key.
+  public mutating func value(_ value: Value, isKey: Bool = false) {
+    self.value { $0.value(value, isKey: isKey) }
   }
 
   /// Appends a value through the payload writer itself, after the comma.
   public mutating func value(_ write: (inout PayloadWriter) throws -> Void) rethrows {
     payload.comma()
+    let known = payload.references.count
     try write(&payload)
+    for reference in payload.references[known...] {
+      blobs.append(OutgoingBlob(reference: reference, counter: lastCounter))
+    }
   }
 
   public mutating func endChange() { payload.raw("]") }
@@ -196,12 +208,18 @@ public struct UploadChunkReader: ~Copyable {
   private var isFirstChange = true
   private var inRow = false
 
-  public init(_ buffer: UnsafeBufferPointer<UInt8>) { reader = PayloadReader(buffer) }
+  /// - Parameter blobs: as of `PayloadReader`.
+  public init(_ buffer: UnsafeBufferPointer<UInt8>, blobs: (any BlobResolver)? = nil) {
+    reader = PayloadReader(buffer, blobs: blobs)
+  }
+
+  /// As of `PayloadReader`.
+  public var lastReference: BlobReference? { reader.lastReference }
 
   public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
 
   public mutating func next() throws(SalvorError) -> Event? {
-    while inRow { _ = try item() }
+    while inRow { try skipItem() }
     while true {
       if inChanges {
         if try reader.nextElement(&isFirstChange) { return try beginChange() }
@@ -232,6 +250,13 @@ public struct UploadChunkReader: ~Copyable {
     }
     try reader.expect(0x2C)
     return try reader.item()
+  }
+
+  private mutating func skipItem() throws(SalvorError) {
+    inRow = try !reader.take(0x5D)
+    guard inRow else { return }
+    try reader.expect(0x2C)
+    try reader.skipValue()
   }
 
   /// One line's head. Nil: it only changed the state.

@@ -9,8 +9,8 @@ extension MemoryClientStore {
       guarantees: ["the executable specification of client storage", "nothing is kept when the process ends"]),
     product: (any ClientStore).self
   ) { _, context in
-    let random = context.random, clock = context.clock
-    return { MemoryClientStore(random: random, clock: clock) }
+    let random = context.random, clock = context.clock, limits = context.limits
+    return { MemoryClientStore(random: random, clock: clock, limits: limits) }
   }
 }
 
@@ -21,7 +21,7 @@ extension MemoryServerStore {
       guarantees: ["the executable specification of server storage", "nothing is kept when the process ends"]),
     product: (any ServerStore).self
   ) { _, context in
-    let random = context.random, clock = context.clock
-    return { MemoryServerStore(random: random, clock: clock) }
+    let random = context.random, clock = context.clock, limits = context.limits
+    return { MemoryServerStore(random: random, clock: clock, limits: limits) }
   }
 }

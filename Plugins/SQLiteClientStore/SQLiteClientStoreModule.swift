@@ -16,6 +16,6 @@ extension SQLiteClientStore {
   public static let factory = ModuleFactory(descriptor, product: (any ClientStore).self) { reader, context in
     guard let path = reader.string("path") else { return nil }
     let file = context.resolve(path)
-    return { SQLiteClientStore(path: file, random: context.random, clock: context.clock) }
+    return { SQLiteClientStore(path: file, random: context.random, clock: context.clock, limits: context.limits) }
   }
 }

@@ -132,7 +132,9 @@ public final class SQLiteServerStore: ServerStore {
       let outcome =
         if let reader = nextReader() { try await reader.page(request) } else { try await writer.page(request) }
       switch outcome {
-      case .page(let page): return page
+      case .page(let page, let hints):
+        if !hints.isEmpty { try await writer.note(hints) }
+        return page
       case .unsealed(let position):
         _ = try await writer.sweep()
         if let position { request.position = position.text }

@@ -19,7 +19,9 @@ actor ServerReader {
   }
 
   func page(_ request: PageRequest) throws -> FeedPageMaker.Outcome {
-    try FeedPageMaker.page(request, try opened(), catalog, now: options.clock.now())
+    try FeedPageMaker.page(
+      request, try opened(), catalog, now: options.clock.now(),
+      blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
@@ -31,7 +33,10 @@ actor ServerReader {
   ) throws -> Answer {
     let connection = try opened()
     return try connection.transaction(.deferred) {
-      try question(RecoveryQueries(connection: connection, catalog: catalog, scope: scope))
+      try question(
+        RecoveryQueries(
+          connection: connection, catalog: catalog, scope: scope,
+          blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
     }
   }
 

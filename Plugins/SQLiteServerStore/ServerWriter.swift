@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The one connection that writes: opening, numbering, staging, processing, administration. Its own serial queue is the
 /// one serial place in which commits get their numbers.
@@ -187,10 +188,20 @@ actor ServerWriter {
       }
       return recorded
     }
+    do {
+      return try process(upload, keepingBlobs: false)
+    } catch let error as SalvorError where error.code == .blobMissing {
+      // A row that held it may have been overwritten by an earlier change of this very upload.
+      return try process(upload, keepingBlobs: true)
+    }
+  }
+
+  private func process(_ upload: ProcessRequest, keepingBlobs: Bool) throws -> UploadResults {
     let options = options
     return try transaction(durable: true) { open in
       _ = try open.log.sweep()
       _ = try open.book.registered(upload.remote)
+      if keepingBlobs { try keepBlobs(of: upload, open) }
       let processor = try UploadProcessor(
         upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
         now: options.clock.now())
@@ -204,13 +215,46 @@ actor ServerWriter {
     }
   }
 
+  /// What rows hold of the upload's blobs is staged, before a row is changed.
+  private func keepBlobs(of upload: ProcessRequest, _ open: Open) throws {
+    let lookup = BlobLookup(
+      queries: RecoveryQueries(
+        connection: open.connection, catalog: open.catalog, scope: ReadScope(upload.principal),
+        blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
+    if let chunks = upload.chunks {
+      for chunk in chunks { try lookup.keep(chunk.bytes, options.limits) }
+    } else {
+      try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try lookup.keep($0, options.limits) }
+    }
+  }
+
   func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {
     try opened().book.results(remote, sequence)
   }
 
   func page(_ request: PageRequest) throws -> FeedPageMaker.Outcome {
     let open = try opened()
-    return try FeedPageMaker.page(request, open.connection, open.catalog, now: options.clock.now())
+    return try FeedPageMaker.page(
+      request, open.connection, open.catalog, now: options.clock.now(),
+      blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
+  }
+
+  // MARK: Blobs
+
+  func stageBlob(
+    _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
+  ) throws -> BlobStaging.Outcome {
+    let (limits, now) = (options.limits, options.clock.now())
+    return try transaction(durable: false) { open in
+      try BlobStaging(connection: open.connection).stage(
+        part, of: reference, at: offset, for: principal, limits, now: now)
+    }
+  }
+
+  func note(_ hints: [BlobHint]) throws {
+    try transaction(durable: false) { open in
+      for hint in hints { try BlobHints(connection: open.connection).note(hint) }
+    }
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
@@ -238,7 +282,10 @@ actor ServerWriter {
   ) throws -> Answer {
     let open = try opened()
     return try open.connection.transaction(.deferred) {
-      try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, scope: scope))
+      try question(
+        RecoveryQueries(
+          connection: open.connection, catalog: open.catalog, scope: scope,
+          blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
     }
   }
 
@@ -269,6 +316,7 @@ actor ServerWriter {
     _ = try sweep()
     try transaction(durable: false) { open in
       try Trimming(connection: open.connection).run(before: milliseconds)
+      try BlobStaging(connection: open.connection).forget(before: milliseconds)
       try conflictBook(open).trim(before: milliseconds)
     }
   }
@@ -298,7 +346,9 @@ actor ServerWriter {
       serverID: open.opening.serverID, head: try CommitLog.state(connection).head,
       remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
       logEntries: try connection.integer("SELECT count(*) FROM salvor_change") ?? 0,
-      stagedBytes: try connection.integer("SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging") ?? 0,
+      stagedBytes: try connection.integer(
+        "SELECT coalesce(sum(length(bytes)), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob) FROM salvor_staging"
+      ) ?? 0,
       openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
   }
 

@@ -1,22 +1,6 @@
-#if canImport(CommonCrypto)
-  import CommonCrypto
+import ContentHash
 
-  func sha256(_ bytes: [UInt8]) -> [UInt8] {
-    [UInt8](unsafeUninitializedCapacity: Int(CC_SHA256_DIGEST_LENGTH)) { out, count in
-      CC_SHA256(bytes, CC_LONG(bytes.count), out.baseAddress)
-      count = Int(CC_SHA256_DIGEST_LENGTH)
-    }
-  }
-#else
-  import CCrypto
-
-  func sha256(_ bytes: [UInt8]) -> [UInt8] {
-    [UInt8](unsafeUninitializedCapacity: Int(SHA256_DIGEST_LENGTH)) { out, count in
-      SHA256(bytes, bytes.count, out.baseAddress)
-      count = Int(SHA256_DIGEST_LENGTH)
-    }
-  }
-#endif
+func sha256(_ bytes: [UInt8]) -> [UInt8] { bytes.withUnsafeBytes { ContentHash.sha256($0) } }
 
 /// Takes the same time wherever the two differ.
 func areEqual(_ a: [UInt8], _ b: [UInt8]) -> Bool {

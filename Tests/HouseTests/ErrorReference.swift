@@ -99,6 +99,11 @@ import Testing
       "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
     case .tooManyListeners:
       "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
+    case .blobMissing:
+      "An upload refers to a large value that the server does not have from this principal. The device sends it and goes on by itself."
+    case .blobMismatch: "What came of a large value is not what its hash names. It was thrown away; it is sent again."
+    case .blobGone:
+      "A large value changed at the server while it was being downloaded. The device downloads again by itself."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."

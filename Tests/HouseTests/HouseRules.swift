@@ -14,8 +14,8 @@ struct HouseRules: Sendable {
   /// Client and server meet on the wire only.
   static let engines = ["SalvorClient", "SalvorServer"]
 
-  /// The one plug-in that others may import: what the SQLite stores share.
-  static let sharedPlugin = "SQLiteSupport"
+  /// The plug-ins that others may import: what the SQLite stores share, and SHA-256.
+  static let sharedPlugins = ["SQLiteSupport", "ContentHash"]
 
   /// The one list of what is built in.
   static let pluginList = "StandardModules"
@@ -62,7 +62,7 @@ struct HouseRules: Sendable {
       return HouseRules.protocols.contains(edge.to) ? nil : "a plug-in imports protocols, never an engine"
     case (.plugin, .plugin):
       if edge.from == HouseRules.pluginList { return nil }
-      return edge.to == HouseRules.sharedPlugin ? nil : "a plug-in never imports another one"
+      return HouseRules.sharedPlugins.contains(edge.to) ? nil : "a plug-in never imports another one"
     case (.library, _): return "a system library imports nothing"
     default: return nil
     }
@@ -75,7 +75,9 @@ struct HouseRules: Sendable {
       let above = modules[..<place].filter { !(engines.contains(name) && engines.contains($0)) }
       lines.append("| \(name) | \(above.isEmpty ? "nothing" : above.joined(separator: ", ")) |")
     }
-    lines.append("| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugin), its own C library |")
+    lines.append(
+      "| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugins.joined(separator: ", ")), its own C library |"
+    )
     lines.append("| \(pluginList) | the above, and every plug-in |")
     lines.append("| a tool | every module, plug-in and C library |")
     lines.append("| a test | everything |")

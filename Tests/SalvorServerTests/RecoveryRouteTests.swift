@@ -386,6 +386,19 @@ private struct PlainStore: ServerStore {
   func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
     try await store.changedGroups(since: cursors)
   }
+  func missingBlobs(of references: [BlobReference], for principal: Principal) async throws -> [BlobNeed] {
+    try await store.missingBlobs(of: references, for: principal)
+  }
+  func stageBlob(
+    _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
+  ) async throws -> Int64 {
+    try await store.stageBlob(part, of: reference, at: offset, for: principal)
+  }
+  func blobContent(
+    of reference: BlobReference, at place: BlobPlace?, for principal: Principal
+  ) async throws -> [UInt8]? {
+    try await store.blobContent(of: reference, at: place, for: principal)
+  }
   func remotes() async throws -> [RemoteRecord] { try await store.remotes() }
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await store.deleteRemote(remote, block: block)

@@ -12,6 +12,8 @@ final class Faults: Sendable {
     case loseAnswer
     /// The answer is cut after this many body bytes.
     case cutAnswer(after: Int)
+    /// The network is sound; something else happens just before the request reaches the server.
+    case meanwhile(@Sendable () throws -> Void)
   }
 
   private let next = Mutex<[Fault]>([])
@@ -62,6 +64,9 @@ private struct FaultyTransport: ClientTransport {
     switch faults.take() {
     case nil: return try await base.send(request)
     case .loseRequest: throw lost
+    case .meanwhile(let body):
+      try body()
+      return try await base.send(request)
     case .loseAnswer:
       let response = try await base.send(request)
       _ = try await response.body.collect(upTo: Int.max)

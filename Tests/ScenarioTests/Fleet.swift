@@ -114,9 +114,11 @@ final class Fleet {
 
   /// A device with a database of its own.
   ///
-  /// - Parameter recovery: members of `client.recovery`.
+  /// - Parameters:
+  ///   - recovery: members of `client.recovery`.
+  ///   - limits: `client.limits`.
   func device(
-    _ name: String, schema: String? = nil, credentials: String? = nil, recovery: String = "",
+    _ name: String, schema: String? = nil, credentials: String? = nil, recovery: String = "", limits: String = "{}",
     adjust: @escaping @Sendable (inout SalvorClient.Configuration) -> Void = { _ in }
   ) throws -> Device {
     let schemaFile = "schema-\(name).json5"
@@ -126,7 +128,7 @@ final class Fleet {
       { schema: "\(schemaFile)",
         client: { storage: { module: "sqlite", path: "\(name).db" },
                   transport: { module: "faulty", name: "\(directory)" }, credentials: { \(credentials ?? principals) },
-                  recovery: { \(recovery) } } }
+                  recovery: { \(recovery) }, limits: \(limits) } }
       """, "\(name).json5")
     let device = Device(
       name: name, path: directory + "/\(name).db", configuration: configuration, adjust: adjust)

@@ -23,9 +23,12 @@ struct BenchOptions: Sendable {
   var directory = getenv("TMPDIR").map { String(cString: $0) } ?? "/var/tmp"
   /// The DineSafe files.
   var data = "Examples/dinesafe/data"
+  /// Image files.
+  var images = "Examples/images"
 
   static let usage = """
-    usage: salvor-bench [--only NAME]… [--quick] [--rows N] [--runs N] [--json] [--quiet] [--dir DIR] [--data DIR] [--keep]
+    usage: salvor-bench [--only NAME]… [--quick] [--rows N] [--runs N] [--json] [--quiet] [--dir DIR] [--data DIR] [--images DIR]
+                        [--keep]
            salvor-bench --list | --help
 
       --only NAME  this workload; may be given several times
@@ -36,6 +39,7 @@ struct BenchOptions: Sendable {
       --quiet      nothing on standard error while it works
       --dir DIR    where the databases are made ($TMPDIR, or /var/tmp): a disk, not a memory file system
       --data DIR   the DineSafe files (Examples/dinesafe/data)
+      --images DIR image files for blobs-796 (Examples/images, which has a few; its fetch.sh gets 796)
       --keep       leaves the databases there
       --list       the workloads
 
@@ -71,6 +75,7 @@ struct BenchOptions: Sendable {
         rowsMax = count
       case "--dir": directory = try value(argument)
       case "--data": data = try value(argument)
+      case "--images": images = try value(argument)
       case "--quick": isQuick = true
       case "--quiet": isQuiet = true
       case "--json": json = true

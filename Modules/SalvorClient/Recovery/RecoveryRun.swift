@@ -304,6 +304,17 @@ struct RecoveryRun {
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     // What the server's schema has more is added, as by any sync; a rebuild makes its tables from it.
     if what == .differences, let config, incident.facts.differences.isEmpty { try await store.adopt(config) }
+    var attempt = 1
+    while true {
+      let fetched = try await fetchRows(what, incident)
+      if try await fetchBlobs(isLastAttempt: attempt >= exchange.configuration.limits.attemptsMax) { return fetched }
+      attempt += 1
+    }
+  }
+
+  private mutating func fetchRows(
+    _ what: RecoveryStep.Fetch, _ incident: Incident
+  ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     try await store.discardStaged()
     let download = "recovery-\(journal.id)"
     let store = store
@@ -312,6 +323,18 @@ struct RecoveryRun {
     defer { exchange.report = fetching.questions.report }
     return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
+    }
+  }
+
+  /// The blobs that the rows refer to. False: one is gone, so the rows must be fetched anew; what came of blobs stays.
+  private mutating func fetchBlobs(isLastAttempt: Bool) async throws -> Bool {
+    var received = false
+    do {
+      try await BlobTransfer(configuration: exchange.configuration).fetch(
+        counting: &exchange.report, received: &received, progress: exchange.progress)
+      return true
+    } catch let error as SalvorError where error.code == .blobGone && !isLastAttempt {
+      return false
     }
   }
 

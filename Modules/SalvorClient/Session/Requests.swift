@@ -7,15 +7,17 @@ let compressionBytesMin = 512
 
 extension SalvorClient.Configuration {
   /// One exchange with the server: a problem response is thrown as the error that it tells of.
+  ///
+  /// - Parameter isBinary: a part of a blob goes either way, as it is.
   func request(
-    _ method: String, _ path: String, _ body: [UInt8], counting report: inout SyncReport
+    _ method: String, _ path: String, _ body: [UInt8], isBinary: Bool = false, counting report: inout SyncReport
   ) async throws -> TransportResponse {
     var headers = credentials
     var body = body
-    headers["content-type"] = "application/jsonl"
-    let codings = compressions.map(\.token)
+    headers["content-type"] = isBinary ? "application/octet-stream" : "application/jsonl"
+    let codings = isBinary ? [] : compressions.map(\.token)
     if !codings.isEmpty { headers["accept-encoding"] = codings.joined(separator: ", ") }
-    if body.count >= compressionBytesMin, let compression = uploadCompression {
+    if !isBinary, body.count >= compressionBytesMin, let compression = uploadCompression {
       body = try await ByteStream.bytes(body).compressed(by: compression).collect(upTo: Int.max)
       headers["content-encoding"] = compression.token
     }

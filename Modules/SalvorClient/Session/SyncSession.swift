@@ -70,8 +70,9 @@ struct SyncSession {
     do {
       try await exchange(session, groups: groups)
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
-    } catch let error as SalvorError where error.code == .inconsistentDownload {
-      // What is staged cannot be made whole any more: the next session downloads from the cursors anew.
+    } catch let error as SalvorError where error.code == .inconsistentDownload || error.code == .blobGone {
+      // What is staged cannot be made whole any more: the next session downloads from the cursors anew. Blobs that have
+      // come stay.
       try await store.discardStaged()
       throw error
     } catch let error as SalvorError where error.code == .massDeletion {
@@ -117,6 +118,7 @@ struct SyncSession {
     }
     message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
     let inline = first?.isLast == true ? first : nil
+    if let inline { try await sendBlobs(inline.blobs) }
     var response: TransportResponse
     do {
       response = try await send(message, inline)
@@ -133,7 +135,7 @@ struct SyncSession {
       if let staging = try await stagingSession(&reader) {
         report.bytesReceived += reader.bytesReceived
         try await sendChunks(staging, first: first)
-        response = try await post("/v1/sync/\(staging.token)/process", [])
+        response = try await process(staging)
       } else {
         // The upload had been processed before its acknowledgement was lost: this is the answer already.
         try await receive(&reader, session, download)
@@ -197,6 +199,18 @@ struct SyncSession {
     return try await post("/v1/sync", body)
   }
 
+  // MARK: - Blobs
+
+  private mutating func sendBlobs(_ blobs: [OutgoingBlob]) async throws {
+    if blobs.isEmpty { return }
+    try await BlobTransfer(configuration: configuration).send(blobs, counting: &report, sent: &hasMadeProgress)
+  }
+
+  private mutating func fetchBlobs() async throws {
+    try await BlobTransfer(configuration: configuration).fetch(
+      counting: &report, received: &hasMadeProgress, progress: progress)
+  }
+
   // MARK: - A large upload
 
   private struct Staging {
@@ -226,6 +240,7 @@ struct SyncSession {
       next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
     }
     while let chunk = next {
+      try await sendBlobs(chunk.blobs)
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
@@ -238,6 +253,20 @@ struct SyncSession {
       progress(.uploading(changes: changes))
       next = try await following
     }
+  }
+
+  /// Blobs of chunks that were staged by a session before this one may have been emptied since: then all are looked at.
+  private mutating func process(_ staging: Staging) async throws -> TransportResponse {
+    let path = "/v1/sync/\(staging.token)/process"
+    do {
+      return try await post(path, [])
+    } catch let error as SalvorError where error.code == .blobMissing {}
+    var counter: Int64 = 0
+    while let chunk = try await store.uploadChunk(after: counter, bytesTarget: limits.chunkBytesTarget) {
+      try await sendBlobs(chunk.blobs)
+      counter = chunk.lastCounter
+    }
+    return try await post(path, [])
   }
 
   // MARK: - The answer
@@ -304,6 +333,8 @@ struct SyncSession {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
     if stagedPieces == 0, isWhereItWas(end, session.state) { return }
+    // Pages and blobs are counted by one report.
+    try await fetchBlobs()
     progress(.applying)
     let applied = try await store.apply(end)
     report.upserts += applied.upserts

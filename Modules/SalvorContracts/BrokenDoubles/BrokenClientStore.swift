@@ -20,6 +20,8 @@ public actor BrokenClientStore: ClientStore {
     case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
     case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures
     case hidesServerRows
+    // Of blobs.
+    case forgetsBlobParts, sendsTheNewestBlob
   }
 
   let base: any ClientStore

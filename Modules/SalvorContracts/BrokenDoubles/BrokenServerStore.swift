@@ -18,6 +18,8 @@ public actor BrokenServerStore: ServerStore {
     case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
+    // Of blobs.
+    case forgetsBlobParts, leaksBlobs
     case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
   }
 

@@ -2,6 +2,7 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 import SalvorTransport
+import SalvorWire
 import Synchronization
 
 /// What happens to a device while it recovers, and when: counted over what it asks of its store and of the network.
@@ -145,6 +146,13 @@ actor StruckStore: RecoveringClientStore {
   func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
   func setDeviceSettings(_ settings: DeviceSettings) async throws { try await write().setDeviceSettings(settings) }
   func captured(after counter: Int64) async throws -> CapturedChanges { try await read().captured(after: counter) }
+  func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) async throws -> [UInt8] {
+    try await read().outgoingBlob(blob, from: offset, count: count)
+  }
+  func missingBlobs(limit: Int) async throws -> [MissingBlob] { try await read().missingBlobs(limit: limit) }
+  func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) async throws -> Int64 {
+    try await write().stageBlob(part, of: reference, at: offset)
+  }
   func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
   func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
 

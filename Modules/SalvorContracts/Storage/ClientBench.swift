@@ -141,7 +141,7 @@ struct ClientBench: Sendable {
   func payload(
     full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], version: Int64?
   ) throws -> [UInt8] {
-    var writer = DownloadChunkWriter()
+    var writer = DownloadChunkWriter(blobs: ContractBlobs.sink)
     if !full.isEmpty { writer.full(full) }
     for (name, row) in rows {
       let table = try expectSome(schema.table(name), "the table \(name)")

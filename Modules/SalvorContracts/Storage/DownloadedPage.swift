@@ -19,7 +19,7 @@ struct DownloadedPage: Sendable {
   init(_ bytes: [UInt8], schema: Schema) throws {
     var page = DownloadedPage()
     try bytes.withUnsafeBufferPointer { buffer in
-      var reader = DownloadChunkReader(buffer)
+      var reader = DownloadChunkReader(buffer, blobs: BlobCollector())
       var table = ""
       var columns: [String] = []
       while let event = try reader.next() {

@@ -41,7 +41,7 @@ enum ReadUpload {
     for chunk in chunks {
       var count = 0
       try chunk.bytes.withUnsafeBufferPointer { buffer in
-        var reader = UploadChunkReader(buffer)
+        var reader = UploadChunkReader(buffer, blobs: BlobCollector())
         while let event = try reader.next() {
           switch event {
           case .shape, .context: break
@@ -75,7 +75,7 @@ enum ReadUpload {
     var found: [ReadContext] = []
     for chunk in chunks {
       try chunk.bytes.withUnsafeBufferPointer { buffer in
-        var reader = UploadChunkReader(buffer)
+        var reader = UploadChunkReader(buffer, blobs: BlobCollector())
         while let event = try reader.next() {
           guard case .context(let table, let made, let keys) = event else { continue }
           found += keys.map { ReadContext(table: table, key: $0, made: made) }

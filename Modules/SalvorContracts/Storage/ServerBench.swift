@@ -125,7 +125,7 @@ struct Device: Sendable {
 
   /// The chunk of an upload, its counters drawn.
   mutating func chunk(_ sent: [Sent], made: Int64? = nil, isLast: Bool = true) -> UploadChunk {
-    var writer = UploadChunkWriter()
+    var writer = UploadChunkWriter(blobs: ContractBlobs.sink)
     for item in sent {
       if case .group(let members) = item {
         writer.request(first: counter + 1, last: counter + Int64(members.count), tag: "group")

@@ -21,6 +21,15 @@ public struct LimitSetting: Sendable {
     setting("uploadBytesMax", \.uploadBytesMax, 1 << 10...1 << 50, "one upload in all, after decompression"),
     setting("rowBytesMax", \.rowBytesMax, 1 << 10...1 << 31, "one row's payload text"),
     setting(
+      "blobReferenceBytesMin", \.blobReferenceBytesMin, 1 << 10...1 << 31,
+      "a blob from this size on travels outside the payload"),
+    setting(
+      "blobBytesMax", \.blobBytesMax, 1 << 10...900_000_000,
+      "one blob that travels outside the payload; `rowBytesMax` and `uploadBytesMax` do not count it"),
+    setting(
+      "blobStagingBytesMax", \.blobStagingBytesMax, 1 << 10...1 << 50,
+      "the blobs that one principal has sent and no upload has used yet"),
+    setting(
       "chunkBytesTarget", \.chunkBytesTarget, 1 << 10...1 << 31,
       "where the payload of a chunk is cut; a longer single row makes a longer chunk"),
     setting(

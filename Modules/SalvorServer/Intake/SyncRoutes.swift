@@ -68,6 +68,10 @@ extension ServerEngine {
     _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
     do {
       return try await answer(session, chunks: nil, request)
+    } catch let error as SalvorError where error.code == .blobMissing {
+      // The device sends it under this session and asks again.
+      sessions.touch(session)
+      throw error
     } catch {
       sessions.close(session)
       throw error

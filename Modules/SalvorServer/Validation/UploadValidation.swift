@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Asks every validator about one upload, in batches. It holds the requests of one chunk, a batch for each validator, and
 /// the refusals.
@@ -14,6 +15,8 @@ actor UploadValidation {
   private let remote: RemoteID
   private let principal: Principal
   private let sequence: SequenceID
+  private let store: any ServerStore
+  private let limits: Limits
   private let metrics: ServerMetrics
   private let log: @Sendable (String) -> Void
   private var reader: UploadRequestReader
@@ -26,6 +29,8 @@ actor UploadValidation {
     remote = upload.remote
     principal = upload.principal
     sequence = upload.sequence
+    store = configuration.store
+    limits = configuration.limits
     self.metrics = metrics
     log = configuration.log
     reader = UploadRequestReader(
@@ -39,13 +44,40 @@ actor UploadValidation {
   func run(chunk: @Sendable (Int) async throws -> [UInt8]?) async throws -> [Refusal] {
     var index = 0
     while let bytes = try await chunk(index) {
-      for request in try reader.read(bytes) { try await take(request) }
+      let blobs = try await self.blobs(of: bytes)
+      for request in try reader.read(bytes, blobs: blobs) { try await take(request) }
       index += 1
     }
     if let last = reader.finish() { try await take(last) }
     for place in validators.indices { try await ask(place) }
     return refusals.values.sorted { $0.counter < $1.counter }
   }
+
+  /// What the requests of a chunk that validators are asked about refer to. A device cuts its chunks so that this stays
+  /// small; one that does not is refused.
+  private func blobs(of chunk: [UInt8]) async throws -> BlobContents {
+    guard mentionsBlobs(chunk) else { return BlobContents() }
+    var ahead = reader
+    let collector = BlobCollector()
+    _ = try ahead.read(chunk, blobs: collector)
+    var blobs = BlobContents(sizeMax: Int64(limits.blobBytesMax))
+    var bytes: Int64 = 0
+    for reference in collector.references where blobs.contents[reference.hash] == nil {
+      if reference.size > blobs.sizeMax { continue }
+      bytes += reference.size
+      guard bytes <= Int64(limits.blobBytesMax) + Self.chunkBlobBytesMax else {
+        throw SalvorError(
+          .tooLarge, "A chunk refers to more bytes of blobs than validators are asked about. Send smaller chunks.")
+      }
+      guard let content = try await store.blobContent(of: reference, at: nil, for: principal) else {
+        throw SalvorError.blobMissing(reference)
+      }
+      blobs.contents[reference.hash] = content
+    }
+    return blobs
+  }
+
+  private static let chunkBlobBytesMax: Int64 = 64 << 20
 
   private func take(_ request: UploadedRequest) async throws {
     let tables = Set(request.changes.map(\.table))

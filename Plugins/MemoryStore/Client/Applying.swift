@@ -7,9 +7,10 @@ extension ClientContent {
   /// Reads download payloads, in order. A later line of a row replaces an earlier one.
   func arrivals(in payloads: [[UInt8]]) throws -> Arrivals {
     var arrivals = Arrivals()
+    let resolver = ClientBlobContents(blobs: blobs, rehearses: rehearses)
     for payload in payloads {
       try payload.withUnsafeBufferPointer { buffer in
-        var reader = DownloadChunkReader(buffer)
+        var reader = DownloadChunkReader(buffer, blobs: resolver)
         var table: Table?
         var columns: [String] = []
         while let event = try reader.next() {

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 import Synchronization
 
 /// What a remote database's file is to the SQLite store: it outlives the store that opened it, and can be copied and put
@@ -133,6 +134,10 @@ struct ClientContent: Sendable {
 
   var stagedDownload: String?
   var staged: [StagedChunk] = []
+  /// What has come of the blobs that downloads refer to.
+  var blobs: [BlobHash: StagedBlob] = [:]
+  /// A recovery is tried: blobs that are not here are zeros.
+  var rehearses = false
   var recoveryRequired: RecoveryReason?
   var recoveryMessage: String?
   /// Newest first.

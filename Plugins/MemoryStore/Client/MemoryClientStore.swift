@@ -1,3 +1,4 @@
+import ContentHash
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
@@ -9,12 +10,14 @@ public actor MemoryClientStore: ClientStore {
   let database: MemoryClientDatabase
   let random: any RandomSource
   let clock: any Clock
+  let limits: Limits
   var isOpen = false
 
   public init(
     _ database: MemoryClientDatabase = MemoryClientDatabase(), random: any RandomSource = SystemRandom(),
-    clock: any Clock = SystemClock()
+    clock: any Clock = SystemClock(), limits: Limits = Limits()
   ) {
+    self.limits = limits
     self.database = database
     self.random = random
     self.clock = clock
@@ -186,7 +189,9 @@ public actor MemoryClientStore: ClientStore {
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
-    return UploadEncoding(context: state.outgoingContext).chunk(
+    return UploadEncoding(
+      context: state.outgoingContext, schema: state.schema, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin)
+    ).chunk(
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
 
@@ -235,6 +240,7 @@ public actor MemoryClientStore: ClientStore {
     state.rememberCompared(arrivals, as: end.groups)
     state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
     state.staged = []
+    state.blobs = [:]
     state.stagedDownload = nil
     report.displaced = try state.remake(try constraints(state), afterDownload: true)
     database.state = state

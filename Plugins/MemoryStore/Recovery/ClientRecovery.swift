@@ -52,6 +52,7 @@ struct ClientRecovery {
     content.recoveryRequired = nil
     content.recoveryMessage = nil
     content.staged = []
+    content.blobs = [:]
     content.stagedDownload = nil
   }
 

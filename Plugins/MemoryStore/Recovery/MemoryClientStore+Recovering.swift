@@ -112,7 +112,8 @@ extension MemoryClientStore: RecoveringClientStore {
   public func keepForRehearsal(_ payload: [UInt8]) { database.besides.rehearsal.append(payload) }
 
   public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
-    let state = try read()
+    var state = try read()
+    state.rehearses = true
     let payloads = database.besides.rehearsal
     database.besides.rehearsal = []
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }

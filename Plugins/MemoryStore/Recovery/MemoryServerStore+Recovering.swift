@@ -1,3 +1,4 @@
+import ContentHash
 import SalvorModel
 import SalvorStorage
 import SalvorWire
@@ -25,18 +26,18 @@ extension MemoryServerStore: RecoveringServerStore {
     let state = try numbered()
     let table = try synchronized(query.table, in: state)
     let rows = visibleRows(of: table, for: scope, in: state)
-    var writer = DownloadChunkWriter()
+    var writer = DownloadChunkWriter(blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin))
     func write(_ row: Row) {
       writer.table(table.name, columns: table.travelling.map(\.name))
       writer.beginRow(version: nil)
-      for value in table.travelling(row) { writer.value(value) }
+      writer.row(row, of: table)
       writer.endRow()
     }
     for (place, key) in query.keys.enumerated() {
       guard let row = rows[key] else {
         writer.table(table.name, columns: table.travelling.map(\.name))
         writer.beginKey(.lost, version: nil)
-        for value in key { writer.value(value) }
+        for value in key { writer.value(value, isKey: true) }
         writer.endRow()
         continue
       }

@@ -1,12 +1,13 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Reads the chunks of an upload as requests, in the client's order.
 enum UploadDecoding {
-  static func requests(in chunks: [[UInt8]], schema: Schema) throws -> [Request] {
+  static func requests(in chunks: [[UInt8]], schema: Schema, blobs: any BlobResolver) throws -> [Request] {
     var reader = UploadRequestReader(schema: schema)
     var requests: [UploadedRequest] = []
-    for chunk in chunks { requests += try reader.read(chunk) }
+    for chunk in chunks { requests += try reader.read(chunk, blobs: blobs) }
     if let last = reader.finish() { requests.append(last) }
     return requests.map(Request.init)
   }

@@ -6,10 +6,19 @@ import SalvorWire
 struct UploadEncoding {
   /// The unchanged parents that go with the changes.
   let context: [ContextRow]
+  let blobs: BlobSink
+  /// The key columns of each table.
+  let keys: [String: [String]]
+
+  init(context: [ContextRow], schema: Schema, blobs: BlobSink) {
+    self.context = context
+    self.blobs = blobs
+    keys = Dictionary(schema.tables.map { ($0.name, $0.primaryKey) }) { first, _ in first }
+  }
 
   /// The chunk that follows `counter`; nil where nothing does. The same arguments give the same bytes.
   func chunk(of requests: [Request], after counter: Int64, bytesTarget: Int) -> UploadChunk? {
-    var writer = UploadChunkWriter()
+    var writer = UploadChunkWriter(blobs: blobs)
     var isLast = true
     loop: for request in requests where request.lastCounter > counter {
       var isNamed = false
@@ -32,7 +41,7 @@ struct UploadEncoding {
     let bytes = writer.finish()
     return UploadChunk(
       bytes: bytes, firstCounter: writer.firstCounter, lastCounter: writer.lastCounter,
-      changeCount: writer.changeCount, isLast: isLast)
+      changeCount: writer.changeCount, isLast: isLast, blobs: writer.blobs)
   }
 
   private func write(_ change: Change, of request: Request, to writer: inout UploadChunkWriter) {
@@ -40,10 +49,11 @@ struct UploadEncoding {
     let place = writer.place(
       of: UploadShape(table: change.row.table, operation: change.operation, columns: columns.map(\.name)))
     writer.beginChange(shape: place, stamp: request.stamp, counter: change.counter, made: change.made)
-    if change.operation != .insert { for value in change.row.key { writer.value(value) } }
+    if change.operation != .insert { for value in change.row.key { writer.value(value, isKey: true) } }
     for column in columns {
       if change.operation == .update { writer.value(column.old) }
-      writer.value(column.new)
+      writer.value(
+        column.new, isKey: change.operation == .insert && keys[change.row.table]?.contains(column.name) == true)
     }
     writer.endChange()
   }

@@ -102,9 +102,10 @@ struct Feed {
   /// Parents first.
   let tables: [Table]
   private var position: FeedPosition
-  private var writer = DownloadChunkWriter()
+  private var writer: DownloadChunkWriter
 
-  init(_ request: PageRequest, on state: ServerState) throws {
+  init(_ request: PageRequest, on state: ServerState, blobs: BlobSink) throws {
+    writer = DownloadChunkWriter(blobs: blobs)
     self.state = state
     self.request = request
     scope = ScopeCheck(schema: state.schema, scope: ReadScope(request.principal))
@@ -188,7 +189,7 @@ struct Feed {
       } else {
         writer.table(table.name, columns: table.travelling.map(\.name))
         writer.beginKey(change.isDelete ? .deleted : .left, version: change.commit)
-        for value in change.key { writer.value(value) }
+        for value in change.key { writer.value(value, isKey: true) }
         writer.endRow()
       }
       position.fed = (change.commit, change.table, change.key)
@@ -199,7 +200,7 @@ struct Feed {
   private mutating func write(_ row: Row, of table: Table, version: Int64?) {
     writer.table(table.name, columns: table.travelling.map(\.name))
     writer.beginRow(version: version)
-    for value in table.travelling(row) { writer.value(value) }
+    writer.row(row, of: table)
     writer.endRow()
   }
 

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 import Synchronization
 
 /// What a server's database file is to the SQLite store: it outlives the store that opened it, and can be copied and put
@@ -69,6 +70,8 @@ struct ServerState: Sendable {
   var settled: [Settled: Settlement] = [:]
   /// What was kept beside the server's rows, in order of the IDs.
   var conflictVersions: [ConflictVersion] = []
+  /// What principals have sent of blobs, by name.
+  var blobs: [String: [BlobHash: StagedBlob]] = [:]
   /// The last ID that a conflict version got.
   var lastConflict: Int64 = 0
 

@@ -1,3 +1,4 @@
+import ContentHash
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
@@ -9,14 +10,16 @@ public actor MemoryServerStore: ServerStore {
   let database: MemoryServerDatabase
   let random: any RandomSource
   let clock: any Clock
+  let limits: Limits
   private var opening: ServerOpening?
   /// How conflicts are settled, by table.
   private var policies: [String: any ConflictPolicy] = [:]
 
   public init(
     _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
-    clock: any Clock = SystemClock()
+    clock: any Clock = SystemClock(), limits: Limits = Limits()
   ) {
+    self.limits = limits
     self.database = database
     self.random = random
     self.clock = clock
@@ -178,7 +181,10 @@ public actor MemoryServerStore: ServerStore {
     var known = try registered(upload.remote, in: state)
     if known.record.sequence == upload.sequence, let results = known.results { return results }
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
-    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema)
+    let blobs = UploadedBlobs(principal: upload.principal, state: state, limits: limits)
+    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema, blobs: blobs)
+    var upload = upload
+    upload.refused += try blobs.tooLarge(in: chunks.map(\.bytes))
 
     var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now())
     processing.run()
@@ -214,6 +220,7 @@ public actor MemoryServerStore: ServerStore {
     known.stagedSequence = nil
     known.staged = [:]
     state.remotes[upload.remote] = known
+    for reference in blobs.used { state.blobs[upload.principal.name]?[reference.hash] = nil }
     write(state)
     return results
   }
@@ -234,7 +241,7 @@ public actor MemoryServerStore: ServerStore {
   public func page(_ request: PageRequest) throws -> FeedPage {
     let state = try swept()
     write(state)
-    var feed = try Feed(request, on: state)
+    var feed = try Feed(request, on: state, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin))
     return try feed.page()
   }
 
@@ -297,6 +304,7 @@ public actor MemoryServerStore: ServerStore {
       remote.olderSequences = remote.olderSequences.filter { $0.value >= milliseconds }
       return remote
     }
+    state.blobs = state.blobs.mapValues { $0.filter { $0.value.time >= milliseconds } }
     state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
     write(state)
   }
@@ -309,7 +317,7 @@ public actor MemoryServerStore: ServerStore {
       logEntries: state.commits.reduce(0) { $0 + ($1.tables == nil ? 0 : Int64($1.changed.count)) },
       stagedBytes: state.remotes.values.reduce(0) { sum, remote in
         sum + remote.staged.values.reduce(0) { $0 + Int64($1.bytes.count) }
-      },
+      } + state.blobs.values.reduce(0) { sum, blobs in blobs.values.reduce(sum) { $0 + Int64($1.bytes.count) } },
       openConflicts: Int64(state.conflictVersions.count { $0.state == .open }))
   }
 

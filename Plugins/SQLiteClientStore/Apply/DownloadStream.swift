@@ -26,6 +26,7 @@ final class DownloadStream {
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
   private let keyWidth: Int
+  private let blobs: StagedBlobs
 
   init(
     _ context: StoreContext, _ remaking: Remaking, _ touched: TouchedRows, onlyTables: Set<Int64>? = nil,
@@ -37,6 +38,7 @@ final class DownloadStream {
     self.onlyTables = onlyTables
     self.ahead = ahead
     self.prepareWrite = prepareWrite
+    blobs = StagedBlobs(staging: BlobStaging(context: context), rehearses: context.rehearses)
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<keyWidth).map { "?\($0 + 4)" }.joined(separator: ", ")
@@ -136,7 +138,7 @@ final class DownloadStream {
   /// Reads one chunk.
   func read(_ text: UnsafeRawBufferPointer) throws {
     let bytes = UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count)
-    var reader = DownloadChunkReader(bytes)
+    var reader = DownloadChunkReader(bytes, blobs: blobs)
     var target: Target?
     var places: [Int] = []
     while let event = try reader.next() {
@@ -219,7 +221,7 @@ final class DownloadStream {
 
   /// A row that cannot be inserted: an earlier line did, or a constraint refuses it.
   private func writeAgain(_ row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws {
-    var reader = PayloadReader(row)
+    var reader = PayloadReader(row, blobs: blobs)
     try reader.beginArray()
     var isFirst = true
     for place in places where try reader.nextElement(&isFirst) {

@@ -137,7 +137,7 @@ struct BackupFolder {
     // Who puts it back has a database that went back in time.
     try copy.transaction {
       try copy.setState(.wentBack, .integer(1))
-      try copy.run("DELETE FROM salvor_staging")
+      for table in ["salvor_staging"] + BlobStaging.stagingTables { try copy.run("DELETE FROM \(table)") }
       for name in [StateName.stagedDownload, .stagedPosition] { try copy.setState(name, Value?.none) }
     }
   }

@@ -24,7 +24,8 @@ struct BeforeImages {
     }
     let counter = try connection.lastCounter()
     let recorder = try SQLiteChangeRecorder(
-      connection, skipping: ["salvor_staging", "salvor_recovery_item", "salvor_digest"])
+      connection,
+      skipping: Set(["salvor_staging", "salvor_recovery_item", "salvor_digest"] + BlobStaging.stagingTables))
     let report = try body()
     let changeset = try recorder.changeset()
     try folder.make()
@@ -43,7 +44,11 @@ struct BeforeImages {
   /// The recorder sees neither changes of the schema, nor tables without a key, nor what virtual tables keep in memory.
   private func needsCopy(_ order: RecoveryOrder) throws -> Bool {
     if order.rebuild != .nothing { return true }
-    let bytes = try connection.integer("SELECT coalesce(sum(length(payload)), 0) FROM salvor_staging") ?? 0
+    let bytes =
+      try connection.integer(
+        "SELECT coalesce(sum(length(payload)), 0) + (SELECT coalesce(sum(size), 0) FROM salvor_blob) FROM salvor_staging"
+      )
+      ?? 0
     let changes = try connection.integer("SELECT count(*) FROM salvor_log") ?? 0
     if bytes > Self.payloadBytesMax || changes > Self.changesMax { return true }
     let virtual = try connection.integer(
@@ -85,7 +90,7 @@ struct BeforeImages {
     try context.noteLogChange()
     try prove()
     try connection.setState(.wentBack, .integer(1))
-    try connection.run("DELETE FROM salvor_staging")
+    for table in ["salvor_staging"] + BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
     for name in [StateName.stagedDownload, .stagedPosition] { try connection.setState(name, Value?.none) }
   }
 

@@ -95,6 +95,7 @@ struct RecoveryRun {
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
     try UnprovenTables(context).prove(context.tables(of: whole))
+    try BlobStaging(context: context).finish()
     try connection.run("DELETE FROM salvor_staging")
     for name in [StateName.stagedDownload, .stagedPosition, .wentBack, .recoveryReason, .recoveryMessage] {
       try connection.setState(name, Value?.none)

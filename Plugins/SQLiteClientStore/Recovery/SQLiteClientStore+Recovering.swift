@@ -99,6 +99,8 @@ extension SQLiteClientStore: RecoveringClientStore {
     let known = (context.schema, context.config, context.catalog)
     // A rebuild makes the tables anew, and is rolled back.
     defer { (context.schema, context.config, context.catalog) = known }
+    context.rehearses = true
+    defer { context.rehearses = false }
     return try connection.rolledBack {
       try connection.run("DELETE FROM salvor_staging")
       try connection.run(

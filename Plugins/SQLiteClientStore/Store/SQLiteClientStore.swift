@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The remote database in a SQLite file (semantics 2 to 5): the application's tables with capture triggers on them, and
 /// Salvor's own tables beside. See README.md.
@@ -13,12 +14,15 @@ public actor SQLiteClientStore: ClientStore {
   let path: String
   let random: any RandomSource
   let clock: any Clock
+  let limits: Limits
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
   private var lock: SessionLock?
   var quiet: QuietSession?
-  var uploadPlan: UploadPlan?
+  var uploadPlan: UploadPlan? { didSet { outgoing = nil } }
+  /// The blob of the upload that was asked for last: its parts are asked for one after the other.
+  var outgoing: (reference: BlobReference, content: [UInt8])?
   var ahead: ApplyAhead?
   var aheadNumber = 0
   /// A download whose pages could not be kept: what follows of it is of no use.
@@ -28,8 +32,13 @@ public actor SQLiteClientStore: ClientStore {
   /// Where there is no file to put it beside.
   var journalInMemory: [UInt8]?
 
-  /// - Parameter path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
-  public init(path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock()) {
+  /// - Parameters:
+  ///   - path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
+  ///   - limits: of these the store looks at `blobReferenceBytesMin`.
+  public init(
+    path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(), limits: Limits = Limits()
+  ) {
+    self.limits = limits
     self.path = path
     self.random = random
     self.clock = clock
@@ -253,14 +262,27 @@ public actor SQLiteClientStore: ClientStore {
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let context = try opened()
+    guard
+      let made = try encoded(after: counter, bytesTarget: bytesTarget, BlobSink(bytesMin: limits.blobReferenceBytesMin))
+    else { return nil }
+    // Where it cannot be written now, a download may fetch what is here.
+    if !made.hints.isEmpty {
+      try? context.connection.transaction { try BlobStaging(context: context).note(made.hints) }
+    }
+    return made.chunk
+  }
+
+  func encoded(after counter: Int64, bytesTarget: Int, _ blobs: BlobSink) throws -> UploadEncoder.Made? {
+    let context = try opened()
     guard try context.connection.state(.current) != nil, let last = try context.connection.state(.uploadLast)?.integer
     else {
       return nil
     }
     return try context.connection.transaction(.deferred) {
       let plan = try uploadPlan ?? UploadPlan(context)
-      uploadPlan = plan
-      return try UploadEncoder(context: context, plan: plan, last: last).chunk(after: counter, bytesTarget: bytesTarget)
+      if uploadPlan == nil { uploadPlan = plan }
+      return try UploadEncoder(context: context, plan: plan, last: last, blobs: blobs).chunk(
+        after: counter, bytesTarget: bytesTarget)
     }
   }
 
@@ -304,10 +326,11 @@ public actor SQLiteClientStore: ClientStore {
     if let lostDownload, lostDownload == chunk.download {
       throw SalvorError(.storage, "The first pages of this download could not be kept. Sync again.")
     }
-    if ahead?.download != chunk.download { try giveUpAhead() }
+    let refersToBlobs = mentionsBlobs(chunk.bytes)
+    if ahead?.download != chunk.download || refersToBlobs { try giveUpAhead() }
     let context = try current()
     if chunk.compared != nil { try giveUpAhead() }
-    if ahead == nil, chunk.compared == nil {
+    if ahead == nil, chunk.compared == nil, !refersToBlobs {
       ahead = try ApplyAhead.begin(context, download: chunk.download)
       if ahead != nil { watchAhead() }
     }
@@ -321,8 +344,10 @@ public actor SQLiteClientStore: ClientStore {
     try connection.transaction {
       if try connection.text(.stagedDownload) != chunk.download {
         try connection.run("DELETE FROM salvor_staging")
+        try BlobStaging(context: context).forgetWanted()
         try connection.setState(.stagedDownload, chunk.download)
       }
+      if refersToBlobs { try BlobStaging(context: context).want(chunk.bytes) }
       try connection.run(
         "INSERT INTO salvor_staging (payload, compared) VALUES (?1, ?2)", .text(chunk.bytes),
         chunk.compared.map { .text($0) } ?? .null)
@@ -338,6 +363,7 @@ public actor SQLiteClientStore: ClientStore {
 
   func clearStaging(_ context: StoreContext) throws {
     try context.connection.run("DELETE FROM salvor_staging")
+    try BlobStaging(context: context).forgetWanted()
     try context.connection.setState(.stagedDownload, Value?.none)
     try context.connection.setState(.stagedPosition, Value?.none)
   }
@@ -400,6 +426,7 @@ public actor SQLiteClientStore: ClientStore {
       if let cursor = group.cursor { try connection.rememberCommit(cursor) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
+    try BlobStaging(context: context).finish()
     try clearStaging(context)
   }
 

@@ -11,6 +11,8 @@ final class StoreContext {
   var config: SyncConfig
   var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
   private var rowQueries: [Int64: String] = [:]
+  /// A recovery is tried and rolled back: blobs that are not here are not fetched for it.
+  var rehearses = false
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,

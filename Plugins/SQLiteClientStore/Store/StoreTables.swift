@@ -51,6 +51,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_digest (name TEXT NOT NULL PRIMARY KEY, columns TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
     -- Tables whose triggers were away: they are compared before their next download.
     CREATE TABLE IF NOT EXISTS salvor_unproven (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID;
+    \(BlobStaging.tables)
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);

@@ -11,6 +11,16 @@ struct UploadEncoder {
   let plan: UploadPlan
   /// The upload's last counter.
   let last: Int64
+  let blobs: BlobSink
+
+  struct Made {
+    var chunk: UploadChunk
+    /// Where the blobs that it refers to are, as far as they are new values.
+    var hints: [(hash: BlobHash, place: BlobPlace)]
+  }
+
+  /// A chunk that refers to more than this is cut: whoever reads it may hold its blobs.
+  static let referredBytesMax: Int64 = 32 << 20
 
   /// The columns of one table on the wire.
   private struct Layout {
@@ -29,9 +39,10 @@ struct UploadEncoder {
   }
 
   /// In a read transaction. Nil: there is nothing after `counter`.
-  func chunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
+  func chunk(after counter: Int64, bytesTarget: Int) throws -> Made? {
     try plan.catchUp()
-    var writer = UploadChunkWriter(capacity: bytesTarget + 4096)
+    var writer = UploadChunkWriter(capacity: bytesTarget + 4096, blobs: blobs)
+    var hints: [(hash: BlobHash, place: BlobPlace)] = []
     var layouts: [Int64: Layout] = [:]
     var shapes: [ShapeKey: Int] = [:]
     var names = RequestNames(context)
@@ -49,7 +60,7 @@ struct UploadEncoder {
       let seq = row.int64(0)
       while let first = leftOut.first, first.last < seq { leftOut.removeFirst() }
       if let first = leftOut.first, first.first <= seq { return true }
-      if writer.changeCount > 0, writer.byteCount >= bytesTarget {
+      if writer.changeCount > 0, writer.byteCount >= bytesTarget || writer.referredBytes >= Self.referredBytesMax {
         isLast = false
         return false
       }
@@ -60,14 +71,16 @@ struct UploadEncoder {
         writer.request(first: range.first, last: range.last, tag: range.tag)
         named = range.first
       }
-      try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names)
+      try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names, &hints)
       try parents.write(upTo: seq, &writer)
       return true
     }
     guard writer.changeCount > 0 else { return nil }
     let (first, end, count) = (writer.firstCounter, writer.lastCounter, writer.changeCount)
-    return UploadChunk(
-      bytes: writer.finish(), firstCounter: first, lastCounter: end, changeCount: count, isLast: isLast)
+    let chunk = UploadChunk(
+      bytes: writer.finish(), firstCounter: first, lastCounter: end, changeCount: count, isLast: isLast,
+      blobs: writer.blobs)
+    return Made(chunk: chunk, hints: hints)
   }
 
   private func layout(_ number: Int64) throws -> Layout? {
@@ -85,7 +98,7 @@ struct UploadEncoder {
   private func write(
     _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anySeen: Bool,
     _ writer: inout UploadChunkWriter,
-    _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames
+    _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames, _ hints: inout [(hash: BlobHash, place: BlobPlace)]
   ) throws {
     let table = layout.table
     let firstValue = 3 + context.catalog.maskCount
@@ -104,7 +117,15 @@ struct UploadEncoder {
       writer.beginChange(shape: place, stamp: stamp, counter: seq, made: made)
     }
     func writeKey() {
-      for slot in 0..<table.keyCount { writer.value { $0.value(of: row, firstValue + slot) } }
+      for slot in 0..<table.keyCount { writer.value { $0.value(of: row, firstValue + slot, isKey: true) } }
+    }
+    func writeNew(_ slot: Int, _ write: (inout PayloadWriter) -> Void) {
+      let known = writer.blobs.count
+      writer.value(write)
+      guard writer.blobs.count > known, let blob = writer.blobs.last else { return }
+      let key = row.values(from: firstValue, count: table.keyCount)
+      hints.append(
+        (blob.reference.hash, BlobPlace(table: table.name, key: key, column: table.columns[slot].name)))
     }
     switch operation {
     case .insert, .insertOverRow:
@@ -112,10 +133,12 @@ struct UploadEncoder {
       if plan.mayRepeat(hash) {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
         guard case .insert(let new) = step.change else { throw plan.unfit(table) }
-        for slot in layout.slots { writer.value(new[slot]) }
+        for slot in layout.slots { writeNew(slot) { $0.value(new[slot], isKey: slot < table.keyCount) } }
       } else {
         try withCurrent(row, firstValue, layout) { current in
-          for slot in layout.slots { writer.value { $0.value(of: current, slot) } }
+          for slot in layout.slots {
+            writeNew(slot) { $0.value(of: current, slot, isKey: slot < table.keyCount) }
+          }
         }
       }
     case .update, .cascadedUpdate:
@@ -129,13 +152,13 @@ struct UploadEncoder {
         guard case .update(let news) = captured.change else { throw plan.unfit(table) }
         for slot in slots {
           writer.value(captured.before?[slot] ?? .null)
-          writer.value(news[slot] ?? .null)
+          writeNew(slot) { $0.value(news[slot] ?? .null) }
         }
       } else {
         try withCurrent(row, firstValue, layout) { current in
           for slot in slots {
             writer.value { $0.value(of: row, firstValue + slot) }
-            writer.value { $0.value(of: current, slot) }
+            writeNew(slot) { $0.value(of: current, slot) }
           }
         }
       }
@@ -159,12 +182,14 @@ struct UploadEncoder {
 
 extension PayloadWriter {
   /// Writes a column of a statement's current row, from where SQLite has it.
-  mutating func value(of row: SQLiteStatement, _ column: Int) {
+  ///
+  /// - Parameter isKey: it is a part of the row's key.
+  mutating func value(of row: SQLiteStatement, _ column: Int, isKey: Bool = false) {
     switch row.type(column) {
     case SQLITE_INTEGER: integer(row.int64(column))
     case SQLITE_FLOAT: real(row.double(column))
     case SQLITE_TEXT: row.withText(column) { text($0.bindMemory(to: UInt8.self)) }
-    case SQLITE_BLOB: row.withBlob(column) { blob($0.bindMemory(to: UInt8.self)) }
+    case SQLITE_BLOB: row.withBlob(column) { blob($0.bindMemory(to: UInt8.self), isKey: isKey) }
     default: null()
     }
   }

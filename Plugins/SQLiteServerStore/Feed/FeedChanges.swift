@@ -142,12 +142,11 @@ extension FeedPageMaker {
       beginTable(place)
       if statement.int64(1) == 1 {
         writer.beginKey(.deleted, version: version)
-        for key in 0..<table.keyCount { writer.value(of: statement, 2 + key) }
+        for key in 0..<table.keyCount { writer.value(of: statement, 2 + key, isKey: true) }
+        writer.endRow()
       } else {
-        writer.beginRow(version: version)
-        for column in table.columns.indices { writer.value(of: statement, columns + column) }
+        try writeRow(table, statement, from: columns, version: version)
       }
-      writer.endRow()
       if writer.byteCount > bytesMax { return false }
     }
     return true
@@ -176,7 +175,7 @@ extension FeedPageMaker {
     while try statement.step() {
       beginTable(place)
       writer.beginKey(statement.int64(1) == 1 ? .deleted : .left, version: window.number(of: statement.int64(0)))
-      for key in 0..<table.keyCount { writer.value(of: statement, 2 + key) }
+      for key in 0..<table.keyCount { writer.value(of: statement, 2 + key, isKey: true) }
       writer.endRow()
     }
   }

@@ -1,3 +1,4 @@
+import ContentHash
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
@@ -7,7 +8,8 @@ import SalvorWire
 /// then what the change log says. Runs inside one read transaction, so a page is one snapshot.
 struct FeedPageMaker {
   enum Outcome {
-    case page(FeedPage)
+    /// With the rows of blobs that it refers to, where they were not noted before.
+    case page(FeedPage, hints: [BlobHint])
     /// Other programs have committed what has no number yet: sweep, then go on from here.
     case unsealed(FeedPosition?)
   }
@@ -21,28 +23,31 @@ struct FeedPageMaker {
   let state: CommitLog.State
   /// By place in the catalog; a table without one is seen whole.
   let filters: [ScopeFilter?]
+  private var hints: [BlobHint] = []
 
   static func page(
-    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, now: Int64
+    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, now: Int64, blobReferenceBytesMin: Int
   ) throws -> Outcome {
     try connection.transaction(.deferred) {
       let state = try CommitLog.state(connection)
       // A download begins at a head that covers everything committed.
       if request.position == nil && !state.isSealed { return .unsealed(nil) }
-      var maker = try FeedPageMaker(request, connection, catalog, state, now)
+      var maker = try FeedPageMaker(
+        request, connection, catalog, state, now, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
       return try maker.run()
     }
   }
 
   private init(
-    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State, _ now: Int64
+    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State, _ now: Int64,
+    blobs: BlobSink
   ) throws {
     self.connection = connection
     self.catalog = catalog
     self.request = request
     self.state = state
     self.now = now
-    writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096)
+    writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: blobs)
     filters = catalog.tables.map { ScopeFilter($0, ReadScope(request.principal), catalog) }
     if let text = request.position {
       position = try FeedPosition(text)
@@ -127,7 +132,14 @@ struct FeedPageMaker {
     }
   }
 
-  var isFull: Bool { writer.upserts + writer.deletes > 0 && writer.byteCount >= request.bytesTarget }
+  var isFull: Bool { writer.upserts + writer.deletes > 0 && reachesTarget }
+
+  /// Blobs count, too: each is hashed before the page can be sent.
+  private var reachesTarget: Bool {
+    writer.byteCount >= request.bytesTarget || writer.referredBytes >= Self.referredBytesMax
+  }
+
+  private static let referredBytesMax: Int64 = 64 << 20
 
   private mutating func run() throws -> Outcome {
     try scanTables()
@@ -135,11 +147,11 @@ struct FeedPageMaker {
       try feedChanges()
       if position.fed >= state.headSequence {
         // What is committed but has no number yet may be in what was sent: it belongs to this download.
-        if state.isSealed { return .page(lastPage()) }
+        if state.isSealed { return .page(lastPage(), hints: hints) }
         if writer.upserts + writer.deletes == 0 && request.position != nil { return .unsealed(position) }
       }
     }
-    return .page(FeedPage(bytes: writer.finish(), position: position.text, groups: nil))
+    return .page(FeedPage(bytes: writer.finish(), position: position.text, groups: nil), hints: hints)
   }
 
   private mutating func lastPage() -> FeedPage {
@@ -186,14 +198,11 @@ struct FeedPageMaker {
         + " ORDER BY \(table.keyList("x"))")
     try statement.bind(after + (filter?.values ?? []))
     defer { statement.reset() }
-    let count = table.columns.count
     while try statement.step() {
       if isFull { return false }
       if writer.upserts == 0 || statementsTable != place { beginTable(place) }
-      writer.beginRow(version: nil)
-      for column in 0..<count { writer.value(of: statement, column) }
-      writer.endRow()
-      if writer.byteCount >= request.bytesTarget {
+      try writeRow(table, statement, from: 0, version: nil)
+      if reachesTarget {
         position.scan = (place, table.keyPlaces.map { statement.value($0) })
       }
     }
@@ -202,23 +211,50 @@ struct FeedPageMaker {
 
   private var statementsTable: Int?
 
+  /// A row whose travelling columns are the statement's from `first` on.
+  mutating func writeRow(_ table: ServerTable, _ statement: SQLiteStatement, from first: Int, version: Int64?) throws {
+    writer.beginRow(version: version)
+    for column in table.columns.indices {
+      if statement.storageClass(first + column) == .blob {
+        try writeBlob(table, statement, from: first, column)
+      } else {
+        writer.value(of: statement, first + column)
+      }
+    }
+    writer.endRow()
+  }
+
   mutating func beginTable(_ place: Int) {
     let table = catalog.tables[place]
     writer.table(table.name, columns: table.columns.map(\.name))
     statementsTable = place
   }
+
+  private mutating func writeBlob(
+    _ table: ServerTable, _ statement: SQLiteStatement, from first: Int, _ column: Int
+  ) throws {
+    let known = writer.payload.references.count
+    writer.value(of: statement, first + column, isKey: table.keyPlaces.contains(column))
+    guard writer.payload.references.count > known, let reference = writer.payload.references.last else { return }
+    let place = BlobPlace(
+      table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }, column: table.columns[column].name)
+    let hint = BlobHint(hash: reference.hash, place: place)
+    if try !BlobHints(connection: connection).isKnown(hint) { hints.append(hint) }
+  }
 }
 
 extension DownloadChunkWriter {
   /// Writes a column of a statement's current row, without a copy in between.
-  mutating func value(of row: SQLiteStatement, _ column: Int) {
+  ///
+  /// - Parameter isKey: it is a part of the row's key.
+  mutating func value(of row: SQLiteStatement, _ column: Int, isKey: Bool = false) {
     value { payload in
       switch row.storageClass(column) {
       case .null: payload.null()
       case .integer: payload.integer(row.int64(column))
       case .real: payload.real(row.double(column))
       case .text: row.withText(column) { payload.text($0.bindMemory(to: UInt8.self)) }
-      case .blob: row.withBlob(column) { payload.blob($0.bindMemory(to: UInt8.self)) }
+      case .blob: row.withBlob(column) { payload.blob($0.bindMemory(to: UInt8.self), isKey: isKey) }
       }
     }
   }

@@ -9,7 +9,12 @@ import SalvorWire
 /// next value overwrites: they are copied aside.
 struct RowItems {
   private(set) var items: [PayloadReader.Item] = []
+  /// Blobs that travelled outside the payload are not counted.
   private(set) var byteCount = 0
+  /// Of the largest blob, wherever it travelled.
+  private(set) var blobBytes: Int64 = 0
+  /// Those that travelled outside, each with its item.
+  private(set) var references: [(item: Int, reference: BlobReference)] = []
   private var copies: [UnsafeMutableBufferPointer<UInt8>] = []
   private let chunk: UnsafeBufferPointer<UInt8>
 
@@ -19,13 +24,21 @@ struct RowItems {
     items.removeAll(keepingCapacity: true)
     release()
     byteCount = 0
+    blobBytes = 0
+    references.removeAll(keepingCapacity: true)
     while let item = try reader.item() {
       switch item {
       case .text(let bytes):
         byteCount += bytes.count
         items.append(.text(kept(bytes)))
       case .blob(let bytes):
-        byteCount += bytes.count
+        if let reference = reader.lastReference {
+          references.append((items.count, reference))
+          blobBytes = max(blobBytes, reference.size)
+        } else {
+          byteCount += bytes.count
+          blobBytes = max(blobBytes, Int64(bytes.count))
+        }
         items.append(.blob(kept(bytes)))
       default:
         byteCount += 8
@@ -88,6 +101,11 @@ extension ShapePlan {
     if row.byteCount > limits.rowBytesMax {
       return RefusalText(
         .tooLarge, "The row of \(table.name) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
+    }
+    if row.blobBytes > limits.blobBytesMax {
+      return RefusalText(
+        .tooLarge,
+        "A blob of \(table.name) has \(row.blobBytes) bytes, more than \(limits.blobBytesMax). Make it smaller.")
     }
     for (item, target) in zip(row.items, targets) {
       guard let target, !item.isStored(by: target.type) else { continue }

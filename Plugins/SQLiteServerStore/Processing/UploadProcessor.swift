@@ -26,6 +26,7 @@ final class UploadProcessor {
   private let book: RemoteBook
   private let rows: RowReader
   private let decision: BlockDecision
+  private let blobs: UploadBlobs
   /// What a validator has refused.
   private let refusedBefore: [RequestID: RefusalText]
 
@@ -64,6 +65,10 @@ final class UploadProcessor {
     self.limits = limits
     self.now = now
     rows = RowReader(connection: connection, catalog: catalog)
+    blobs = UploadBlobs(
+      RecoveryQueries(
+        connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
+        blobReferenceBytesMin: limits.blobReferenceBytesMin), limits)
     refusedBefore = Dictionary(
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
     ) { first, _ in first }
@@ -101,6 +106,7 @@ final class UploadProcessor {
       refused: try ServerRows(rows, upload.principal).joined(to: tally))
     try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
+    try blobs.finish()
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
   }
@@ -198,7 +204,7 @@ final class UploadProcessor {
   private func read(
     _ chunk: UnsafeBufferPointer<UInt8>, _ single: Single, _ finished: (StagedRequest) throws -> Void
   ) throws {
-    var reader = UploadChunkReader(chunk)
+    var reader = UploadChunkReader(chunk, blobs: blobs)
     var row = RowItems(chunk)
     defer { row.release() }
     var shapes: [ShapePlan] = []
@@ -216,6 +222,7 @@ final class UploadProcessor {
         let plan = shapes[place]
         try row.read(&reader)
         guard plan.fits(row.items.count, catalog) else { throw reader.malformed("a row does not have its shape") }
+        if !row.references.isEmpty { try note(row, plan) }
         if let group = reading.group, counter > group.last {
           reading.group = nil
           try finished(group)
@@ -234,6 +241,16 @@ final class UploadProcessor {
           try finished(group)
         }
       }
+    }
+  }
+
+  /// Where the row's blobs will stand, if its request is accepted.
+  private func note(_ row: RowItems, _ plan: ShapePlan) throws {
+    guard let place = plan.place, !plan.hasUnknownColumns else { return }
+    let key = plan.keyItems.map { row.items[$0].value }
+    for (item, reference) in row.references {
+      guard let column = plan.targets[item], reference.size <= limits.blobBytesMax else { continue }
+      try blobs.note(reference, at: BlobPlace(table: catalog.tables[place].name, key: key, column: column.name))
     }
   }
 

@@ -1,3 +1,4 @@
+import ContentHash
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
@@ -9,6 +10,8 @@ struct RecoveryQueries {
   let connection: SQLiteConnection
   let catalog: Catalog
   let scope: ReadScope
+  /// A blob from this size on goes as a reference.
+  let blobReferenceBytesMin: Int
 
   func trimmed() throws -> Int64 { try FeedPageMaker.trimmed(connection) }
 
@@ -33,7 +36,7 @@ struct RecoveryQueries {
   func rows(_ query: RowQuery) throws -> [UInt8] {
     let table = try table(query.table)
     for key in query.keys { try check(key, table) }
-    var answer = Answer(table: table)
+    var answer = Answer(table: table, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
     var unseen = Set(query.keys.indices)
     if let range = query.range {
       try check(range.after, table)
@@ -64,15 +67,18 @@ struct RecoveryQueries {
 
   private struct Answer {
     let table: ServerTable
-    private var writer = DownloadChunkWriter()
+    private var writer: DownloadChunkWriter
 
-    init(table: ServerTable) { self.table = table }
+    init(table: ServerTable, blobs: BlobSink) {
+      self.table = table
+      writer = DownloadChunkWriter(blobs: blobs)
+    }
 
     mutating func add(_ row: SQLiteStatement, unless digest: String?) {
       if let digest, RecoveryQueries.digest(of: row, count: table.columns.count).text == digest { return }
       begin()
       writer.beginRow(version: nil)
-      for column in table.columns.indices { writer.value(of: row, column) }
+      for column in table.columns.indices { writer.value(of: row, column, isKey: table.keyPlaces.contains(column)) }
       writer.endRow()
     }
 
@@ -171,7 +177,7 @@ struct RecoveryQueries {
   }
 
   /// False: there is no such row, or the principal does not see it.
-  private func read(_ table: ServerTable, key: Key, _ body: (SQLiteStatement) -> Void) throws -> Bool {
+  func read(_ table: ServerTable, key: Key, _ body: (SQLiteStatement) -> Void) throws -> Bool {
     let filter = ScopeFilter(table, scope, catalog)
     let condition = filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""
     // The key's parameters are numbered; the filter's follow them.

@@ -46,7 +46,7 @@ extension SQLiteServerStore: RecoveringServerStore {
       of: options.path, to: path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
   }
 
-  private func ask<Answer: Sendable>(
+  func ask<Answer: Sendable>(
     _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
   ) async throws -> Answer {
     if let reader = nextReader() { return try await reader.ask(scope, question) }

@@ -39,6 +39,7 @@ enum ServerDDL {
       last INTEGER NOT NULL, changes INTEGER NOT NULL, is_last INTEGER NOT NULL, bytes BLOB NOT NULL,
       PRIMARY KEY (remote, chunk));
     \(conflict)
+    \(BlobStaging.tables)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.

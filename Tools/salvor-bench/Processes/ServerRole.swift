@@ -32,6 +32,7 @@ func namedSchema(_ name: String) -> Schema? {
   case "record-member": RecordData.memberSchema
   case "record-key-set": RecordData.keySetSchema
   case "dinesafe": DinesafeData.schema
+  case "image": ImageData.schema
   default: nil
   }
 }

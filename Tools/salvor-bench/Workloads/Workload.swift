@@ -69,6 +69,9 @@ struct Workload: Sendable {
     Workload(name: "revert-100k", summary: "one request taken out of a queue of 100,000, and of one of 100") {
       try await Revert(rows: $0.scaled(100_000), queues: (few: 100, many: $0.scaled(100_000))).run($0)
     },
+    Workload(name: "blobs-796", summary: "796 images from a device over the server to another") {
+      try Images(name: "blobs-796", count: 796).run($0)
+    },
     Workload(name: "capture", summary: "what the triggers cost an application's writes") {
       try await Capture(rows: $0.scaled(100_000), transactions: $0.scaled(20_000)).run($0)
     },

@@ -1,0 +1,142 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// Moves the blobs that travel outside the payload (docs/architecture/blobs.md). Every call goes on where the one before
+/// it was cut: what the other side has of a blob is asked, not remembered.
+struct BlobTransfer {
+  let configuration: SalvorClient.Configuration
+
+  private var store: any ClientStore { configuration.store }
+  private var limits: Limits { configuration.limits }
+  /// What a device that is killed fetches again of a blob.
+  private static let partBytes = 1 << 20
+  /// Blobs that the store is asked about at a time.
+  private static let missingMax = 100
+
+  // MARK: Upload
+
+  /// Sends those of an upload's blobs that the server lacks.
+  ///
+  /// - Parameter sent: set once a part has reached the server.
+  func send(_ blobs: [OutgoingBlob], counting report: inout SyncReport, sent: inout Bool) async throws {
+    var rest = blobs[...]
+    while !rest.isEmpty {
+      var batch: [BlobHash: OutgoingBlob] = [:]
+      for blob in rest.prefix(BlobLimits.missingMax) { batch[blob.reference.hash] = blob }
+      rest = rest.dropFirst(BlobLimits.missingMax)
+      for need in try await missing(batch.values.map(\.reference), counting: &report) {
+        guard let blob = batch[need.reference.hash], blob.reference == need.reference else {
+          throw SalvorError(.malformed, "The server asks for a blob that this upload does not refer to.")
+        }
+        try await send(blob, from: need.received, counting: &report, sent: &sent)
+      }
+    }
+  }
+
+  private func missing(
+    _ references: [BlobReference], counting report: inout SyncReport
+  ) async throws -> [BlobNeed] {
+    let question: JSONValue = ["blobs": .array(references.map(\.json))]
+    let response = try await configuration.request(
+      "POST", "/v1/blobs/missing", question.bytes + [0x0A], counting: &report)
+    let answer = try await response.body.collect(upTo: limits.chunkBytesMax)
+    report.bytesReceived += Int64(answer.count)
+    return try JSONValue(parsing: answer).array("blobs").map { entry in
+      BlobNeed(reference: try BlobReference(entry), received: try entry.integer("have"))
+    }
+  }
+
+  private func send(
+    _ blob: OutgoingBlob, from start: Int64, counting report: inout SyncReport, sent: inout Bool
+  ) async throws {
+    let (hash, size) = (blob.reference.hash, blob.reference.size)
+    var offset = start
+    while offset < size {
+      let part = try await store.outgoingBlob(blob, from: offset, count: limits.chunkBytesMax)
+      let response = try await configuration.request(
+        "PUT", "/v1/blobs/\(hash)?size=\(size)&offset=\(offset)", part, isBinary: true, counting: &report)
+      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      offset += Int64(part.count)
+      sent = true
+    }
+  }
+
+  // MARK: Download
+
+  /// Fetches the blobs that what is staged refers to. Throws `blob-gone` where one is not there any more.
+  ///
+  /// - Parameter received: set once a part has come.
+  func fetch(
+    counting report: inout SyncReport, received: inout Bool, progress: @Sendable (SyncProgress) -> Void
+  ) async throws {
+    while true {
+      let missing = try await store.missingBlobs(limit: Self.missingMax)
+      if missing.isEmpty { return }
+      for blob in missing {
+        try await fetch(blob, counting: &report, received: &received)
+        progress(.downloading(bytes: report.bytesReceived))
+      }
+    }
+  }
+
+  private func fetch(
+    _ blob: MissingBlob, counting report: inout SyncReport, received: inout Bool
+  ) async throws {
+    let (reference, place) = (blob.reference, blob.place)
+    guard reference.size <= limits.blobBytesMax else {
+      throw SalvorError(
+        .tooLarge,
+        "A value of \(place.table).\(place.column) has \(reference.size) bytes, more than this device takes (blobBytesMax \(limits.blobBytesMax)).",
+        context: ["table": place.table, "column": place.column])
+    }
+    let path =
+      "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"
+      + "&table=\(percentEncoded(place.table))&key=\(percentEncoded(place.keyText))"
+      + "&column=\(percentEncoded(place.column))"
+    let response = try await configuration.request("GET", path, [], isBinary: true, counting: &report)
+    let parts = PartSource(response.body, partBytes: Self.partBytes)
+    var offset = blob.received
+    while let part = await parts.next() {
+      report.bytesReceived += Int64(part.count)
+      try await store.stageBlob(part, of: reference, at: offset)
+      offset += Int64(part.count)
+      received = true
+    }
+    if let failure = await parts.failure { throw failure }
+    guard offset == reference.size else {
+      throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
+    }
+  }
+}
+
+/// A body in parts of one size. One that is cut gives what came of it first.
+private actor PartSource {
+  private let body: ByteStream
+  private let partBytes: Int
+  private var rest: [UInt8] = []
+  private var isAtEnd = false
+  private(set) var failure: (any Error)?
+
+  init(_ body: ByteStream, partBytes: Int) {
+    self.body = body
+    self.partBytes = partBytes
+  }
+
+  func next() async -> [UInt8]? {
+    while !isAtEnd, rest.count < partBytes {
+      do {
+        if let piece = try await body.next() { rest += piece } else { isAtEnd = true }
+      } catch {
+        failure = error
+        isAtEnd = true
+      }
+    }
+    if isAtEnd { await body.close() }
+    guard !rest.isEmpty else { return nil }
+    let part = Array(rest.prefix(partBytes))
+    rest.removeFirst(part.count)
+    return part
+  }
+}

@@ -1,0 +1,28 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The faults of blobs.
+extension BrokenClientStore {
+  public func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) async throws -> [UInt8] {
+    let content = try await base.outgoingBlob(blob, from: offset, count: count)
+    guard fault == .sendsTheNewestBlob else { return content }
+    for table in try await base.history().tables {
+      for value in try await base.rows(of: table.name).joined() {
+        if case .blob(let newest) = value { return Array(newest.dropFirst(Int(offset)).prefix(count)) }
+      }
+    }
+    return content
+  }
+
+  public func missingBlobs(limit: Int) async throws -> [MissingBlob] {
+    try await base.missingBlobs(limit: limit).map { blob in
+      MissingBlob(
+        reference: blob.reference, place: blob.place, received: fault == .forgetsBlobParts ? 0 : blob.received)
+    }
+  }
+
+  public func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) async throws -> Int64 {
+    try await base.stageBlob(part, of: reference, at: offset)
+  }
+}

@@ -1,0 +1,112 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// Blobs that travel outside the payload (docs/reference/protocol.md, *Blobs*). A principal learns of a blob only where it
+/// has sent it, or may read a row that holds it.
+extension ServerEngine {
+  func blobs(_ request: TransportRequest, _ name: String) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    if request.method == "POST", name == "missing" { return try await missingBlobs(request, principal) }
+    guard let hash = BlobHash(name), let place = try BlobAddress(request.path, hash) else {
+      throw SalvorError(
+        .malformed,
+        "A blob's path is /v1/blobs/SHA256?size=BYTES&offset=BYTES, and &table=NAME&key=JSON&column=NAME to read one.")
+    }
+    switch request.method {
+    case "PUT": return try await receiveBlob(request, place, principal)
+    case "GET": return try await sendBlob(place, principal)
+    default: throw SalvorError(.notFound, "A blob is read with GET and sent with PUT.")
+    }
+  }
+
+  /// `POST /v1/blobs/missing`: which of these blobs the device must send, and how much of each is staged.
+  private func missingBlobs(_ request: TransportRequest, _ principal: Principal) async throws -> TransportResponse {
+    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    let entries = try JSONValue(parsing: body).array("blobs")
+    guard entries.count <= BlobLimits.missingMax else {
+      throw SalvorError(.tooLarge, "One question names at most \(BlobLimits.missingMax) blobs.")
+    }
+    let needs = try await configuration.store.missingBlobs(
+      of: try entries.map { try BlobReference($0) }, for: principal)
+    let list = needs.map { need -> JSONValue in
+      [
+        "ref": .string(need.reference.hash.text), "size": .integer(need.reference.size),
+        "have": .integer(need.received),
+      ]
+    }
+    return json(["blobs": .array(list)])
+  }
+
+  /// `PUT /v1/blobs/HASH?size=N&offset=N`: one part, as it is.
+  private func receiveBlob(
+    _ request: TransportRequest, _ address: BlobAddress, _ principal: Principal
+  ) async throws -> TransportResponse {
+    let part = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    _ = try await configuration.store.stageBlob(part, of: address.reference, at: address.offset, for: principal)
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+
+  /// `GET /v1/blobs/HASH?size=N&offset=N&table=…&key=…&column=…`: the bytes from the offset on.
+  private func sendBlob(_ address: BlobAddress, _ principal: Principal) async throws -> TransportResponse {
+    guard
+      let content = try await configuration.store.blobContent(
+        of: address.reference, at: address.place, for: principal)
+    else {
+      throw SalvorError(
+        .blobGone, "There is no such blob any more, or none that may be read. Begin the download again.")
+    }
+    guard address.offset <= Int64(content.count) else {
+      throw SalvorError(.malformed, "The offset lies beyond the blob's end.")
+    }
+    let rest = content.count - Int(address.offset)
+    return TransportResponse(
+      status: 200, headers: ["content-type": "application/octet-stream"],
+      body: BlobPieces(content, from: Int(address.offset)).stream, contentLength: rest)
+  }
+}
+
+/// What a path says of a blob.
+private struct BlobAddress {
+  var reference: BlobReference
+  var offset: Int64
+  var place: BlobPlace?
+
+  /// Nil where something of it is not well formed.
+  init?(_ path: String, _ hash: BlobHash) throws {
+    let query = queryParameters(path)
+    guard let size = query["size"].flatMap({ Int64($0) }), size >= 0,
+      let offset = Int64(query["offset"] ?? "0"), offset >= 0
+    else { return nil }
+    reference = BlobReference(hash: hash, size: size)
+    self.offset = offset
+    guard let table = query["table"], let key = query["key"], let column = query["column"] else { return }
+    guard
+      let place = BlobPlace(
+        table: percentDecoded(table), keyText: percentDecoded(key), column: percentDecoded(column))
+    else { return nil }
+    self.place = place
+  }
+}
+
+/// Hands a blob out piece by piece: the transport holds a few of them.
+private actor BlobPieces {
+  private let content: [UInt8]
+  private var offset: Int
+  private static let pieceBytes = 256 << 10
+
+  init(_ content: [UInt8], from offset: Int) {
+    self.content = content
+    self.offset = offset
+  }
+
+  nonisolated var stream: ByteStream { ByteStream(next: { await self.next() }, close: {}) }
+
+  private func next() -> [UInt8]? {
+    guard offset < content.count else { return nil }
+    let end = min(content.count, offset + Self.pieceBytes)
+    defer { offset = end }
+    return Array(content[offset..<end])
+  }
+}

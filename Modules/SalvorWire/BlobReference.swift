@@ -1,0 +1,182 @@
+import SalvorModel
+
+/// The SHA-256 of a blob's bytes: its name between device and server (docs/architecture/blobs.md).
+public struct BlobHash: Sendable, Hashable, CustomStringConvertible {
+  /// 64 hexadecimal digits, small letters.
+  public let text: String
+
+  /// Nil unless `text` is 64 hexadecimal digits in small letters.
+  public init?(_ text: String) {
+    guard text.utf8.count == 64,
+      text.utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
+    else { return nil }
+    self.text = text
+  }
+
+  /// - Parameter digest: the 32 bytes.
+  public init(digest: some Sequence<UInt8>) { text = hexadecimal(digest) }
+
+  public var description: String { text }
+}
+
+/// A blob as a payload names it when its bytes travel outside.
+public struct BlobReference: Sendable, Hashable {
+  public var hash: BlobHash
+  /// Bytes.
+  public var size: Int64
+
+  public init(hash: BlobHash, size: Int64) {
+    self.hash = hash
+    self.size = size
+  }
+}
+
+/// A blob that an upload refers to, and the change of which it is an old or a new value.
+public struct OutgoingBlob: Sendable, Hashable {
+  public var reference: BlobReference
+  public var counter: Int64
+
+  public init(reference: BlobReference, counter: Int64) {
+    self.reference = reference
+    self.counter = counter
+  }
+}
+
+/// A column of a row that holds, or held, a blob.
+public struct BlobPlace: Sendable, Hashable {
+  public var table: String
+  public var key: Key
+  public var column: String
+
+  public init(table: String, key: Key, column: String) {
+    self.table = table
+    self.key = key
+    self.column = column
+  }
+}
+
+/// Makes references of the blobs of a payload that are large.
+public struct BlobSink: Sendable {
+  /// A blob of at least so many bytes becomes a reference.
+  public var bytesMin: Int
+  /// SHA-256. A store may take note of the bytes; they are there for the call only.
+  public var hash: @Sendable (UnsafeRawBufferPointer) -> BlobHash
+
+  public init(bytesMin: Int, hash: @escaping @Sendable (UnsafeRawBufferPointer) -> BlobHash) {
+    self.bytesMin = bytesMin
+    self.hash = hash
+  }
+}
+
+/// Gives the bytes of what a payload refers to.
+public protocol BlobResolver {
+  /// Calls `body` once with the whole content, which is there for the call only. Throws `blob-missing` where it is not
+  /// there.
+  func withContent(
+    of reference: BlobReference, _ body: (UnsafeRawBufferPointer) -> Void
+  ) throws(SalvorError)
+}
+
+/// Takes note of what a payload refers to; the values are empty blobs.
+public final class BlobCollector: BlobResolver {
+  public private(set) var references: [BlobReference] = []
+
+  public init() {}
+
+  public func withContent(of reference: BlobReference, _ body: (UnsafeRawBufferPointer) -> Void) {
+    references.append(reference)
+    body(UnsafeRawBufferPointer(start: nil, count: 0))
+  }
+}
+
+/// Blobs in memory.
+public struct BlobContents: BlobResolver, Sendable {
+  public var contents: [BlobHash: [UInt8]] = [:]
+  /// A larger one is empty: what it belongs to is refused anyway.
+  public var sizeMax: Int64
+
+  public init(sizeMax: Int64 = .max) { self.sizeMax = sizeMax }
+
+  public func withContent(
+    of reference: BlobReference, _ body: (UnsafeRawBufferPointer) -> Void
+  ) throws(SalvorError) {
+    if reference.size > sizeMax { return body(UnsafeRawBufferPointer(start: nil, count: 0)) }
+    guard let content = contents[reference.hash], Int64(content.count) == reference.size else {
+      throw .blobMissing(reference)
+    }
+    content.withUnsafeBytes { body($0) }
+  }
+}
+
+extension SalvorError {
+  public static func blobMissing(_ reference: BlobReference) -> SalvorError {
+    SalvorError(
+      .blobMissing,
+      "The bytes of a blob (\(reference.size) of them) that a row refers to are not here. Send them, then try again.",
+      context: ["blob": reference.hash.text])
+  }
+
+  public static func blobMismatch(_ reference: BlobReference) -> SalvorError {
+    SalvorError(
+      .blobMismatch,
+      "What came of a blob (\(reference.size) bytes) is not what its hash names. It was thrown away: send it again.",
+      context: ["blob": reference.hash.text])
+  }
+}
+
+/// Whether a payload may refer to blobs: nothing else in one is written as `{"ref":`.
+public func mentionsBlobs(_ payload: some Sequence<UInt8>) -> Bool {
+  let found = payload.withContiguousStorageIfAvailable { bytes in
+    var place = 0
+    while place + 7 <= bytes.count {
+      if bytes[place] == 0x7B, bytes[place + 1] == 0x22, bytes[place + 2] == 0x72, bytes[place + 3] == 0x65,
+        bytes[place + 4] == 0x66, bytes[place + 5] == 0x22, bytes[place + 6] == 0x3A
+      {
+        return true
+      }
+      place += 1
+    }
+    return false
+  }
+  return found ?? mentionsBlobs(Array(payload))
+}
+
+/// What a download payload refers to, each with the row and column that it is for.
+///
+/// - Parameter primaryKey: the key columns of a table; nil where it is unknown.
+public func placedBlobs(
+  inDownload payload: [UInt8], primaryKey: (String) -> [String]?
+) throws -> [(reference: BlobReference, place: BlobPlace)] {
+  guard mentionsBlobs(payload) else { return [] }
+  var found: [(reference: BlobReference, place: BlobPlace)] = []
+  try payload.withUnsafeBufferPointer { buffer in
+    var reader = DownloadChunkReader(buffer, blobs: BlobCollector())
+    var (table, columns, keyPlaces) = ("", [String](), [Int]())
+    while let event = try reader.next() {
+      switch event {
+      case .full, .key: continue
+      case .table(let name, let names):
+        (table, columns) = (name, names)
+        keyPlaces = (primaryKey(name) ?? []).compactMap { key in
+          names.firstIndex { $0.lowercased() == key.lowercased() }
+        }
+      case .row:
+        var place = 0
+        var key: [Int: Value] = [:]
+        var references: [(BlobReference, String)] = []
+        while let item = try reader.item() {
+          if let reference = reader.lastReference, place < columns.count {
+            references.append((reference, columns[place]))
+          } else if keyPlaces.contains(place) {
+            key[place] = item.value
+          }
+          place += 1
+        }
+        for (reference, column) in references {
+          found.append((reference, BlobPlace(table: table, key: keyPlaces.compactMap { key[$0] }, column: column)))
+        }
+      }
+    }
+  }
+  return found
+}
