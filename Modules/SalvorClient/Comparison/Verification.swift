@@ -82,20 +82,19 @@ struct Verification {
     }
     let offer = try await begin(digests, tables, state)
     var questions = Questions(configuration, path: "/v1/sync/\(offer.token)", report.sync, progress)
-    let store = store
+    let kept = KeptAnswers(store)
     for offered in offer.tables {
       guard let table = tables.first(where: { $0.name == offered.name }) else { continue }
       var comparison = TableComparison(store: store, questions: questions)
       try await comparison.run(
         table.name, columns: table.travelling.map(\.name), serverCount: offered.count
-      ) { bytes, _ in try await store.keepForRehearsal(bytes) }
+      ) { bytes, _ in try await kept.keep(bytes) }
       questions = comparison.questions
     }
     // What has changed on the server since the synchronization is no difference.
-    _ = try await questions.download([]) { bytes, _ in try await store.keepForRehearsal(bytes) }
+    _ = try await questions.download([]) { bytes, _ in try await kept.keep(bytes) }
     report.sync = questions.report
-    progress(.applying)
-    let examination = try await store.examine(repairing: repair ? order(state) : nil)
+    let examination = try await examine(kept, repairing: repair ? order(state) : nil)
     report.differences = examination.differences
     report.repair = examination.repair
     for (table, digest) in zip(tables, digests) {
@@ -105,6 +104,25 @@ struct Verification {
           serverRows: offer.tables.first { $0.name == table.name }?.count ?? digest.count,
           dirty: try await store.dirtyRows(of: table.name),
           differing: Int64(report.differences.count { $0.table == table.name }), digest: digest.digest))
+    }
+  }
+
+  private mutating func examine(_ kept: KeptAnswers, repairing order: RecoveryOrder?) async throws -> Examination {
+    guard await kept.referToBlobs else {
+      progress(.applying)
+      return try await store.examine(repairing: order)
+    }
+    do {
+      var received = false
+      try await BlobTransfer(configuration: configuration).fetch(
+        counting: &report.sync, received: &received, progress: progress)
+      progress(.applying)
+      let examination = try await store.examine(repairing: order)
+      if examination.repair == nil { try await store.discardStaged() }
+      return examination
+    } catch {
+      try await store.discardStaged()
+      throw error
     }
   }
 
@@ -142,6 +160,21 @@ struct Verification {
 
   /// The name of a repair in reports.
   static let strategy = "verify-repair"
+}
+
+/// The server's answers. Those that refer to blobs are staged, too: staging says which of them are missing.
+private actor KeptAnswers {
+  private let store: any RecoveringClientStore
+  private(set) var referToBlobs = false
+
+  init(_ store: any RecoveringClientStore) { self.store = store }
+
+  func keep(_ payload: [UInt8]) async throws {
+    try await store.keepForRehearsal(payload)
+    guard mentionsBlobs(payload) else { return }
+    referToBlobs = true
+    try await store.stage(StagedChunk(download: "verification", bytes: payload, position: ""))
+  }
 }
 
 extension SalvorClient {

@@ -37,7 +37,8 @@ struct StagedLines {
   private func each(
     _ text: UnsafeBufferPointer<UInt8>, _ full: ([String]) throws -> Void, _ body: (StagedLine) throws -> Void
   ) throws {
-    var reader = DownloadChunkReader(text)
+    let blobs = StagedBlobs(staging: BlobStaging(context: context), rehearses: context.rehearses)
+    var reader = DownloadChunkReader(text, blobs: blobs)
     var table: CapturedTable?
     var slots: [Int?] = []
     var defaults: SlotRow = []
