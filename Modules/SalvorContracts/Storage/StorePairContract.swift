@@ -5,7 +5,7 @@ import SalvorStorage
 public enum StorePairContract {
   public typealias Case = ContractCase<StorePairSubject>
 
-  public static let cases: [Case] = converging + cutting + refusing + scoping + recovering
+  public static let cases: [Case] = converging + cutting + refusing + scoping + recovering + flags
 
   static func on(
     _ schema: Schema, clients: Int = 2, parameters: [[String: [Value]]] = [], _ name: String, rule: String,

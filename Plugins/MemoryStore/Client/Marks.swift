@@ -154,50 +154,26 @@ extension ClientContent {
 
   // MARK: What is shown
 
-  /// The marked rows of the view that stay in it: an outstanding request deletes them, or a row that stays references them. Of
-  /// two in each other's way, or where a row is in the way that is there, the marked one goes.
+  /// The marked rows of the view that stay in it: an outstanding request deletes them. Of two in each other's way, or where
+  /// a row is in the way that is there, the marked one goes.
   func markedRows(besides shown: MemoryTables, _ outstanding: [Request], _ constraints: Constraints) -> MemoryTables {
     var last: [RowName: SalvorModel.Operation] = [:]
     for change in outstanding.flatMap(\.changes) { last[change.row] = change.operation }
     var marked: Set<RowName> = []
-    var idle: Set<RowName> = []
     var all = shown
     for table in schema.synchronized where table.flags.deleted != nil {
       for (key, row) in view.rows(of: table.name) where table.isMarked(row) {
         let name = RowName(table: table.name, key: key)
-        guard shown[name] == nil else { continue }
-        if last[name] == .delete { marked.insert(name) } else { idle.insert(name) }
+        guard shown[name] == nil, last[name] == .delete else { continue }
+        marked.insert(name)
         all[name] = row
       }
     }
-    for name in idle.subtracting(referenced(idle, in: all)) { all[name] = nil }
-    marked.formUnion(idle)
     while let name = inTheWay(marked, constraints.violations(in: all)) {
       marked.remove(name)
       all[name] = nil
     }
     return all
-  }
-
-  /// Of these rows, those that rows besides them reference, and what they reference.
-  private func referenced(_ names: Set<RowName>, in tables: MemoryTables) -> Set<RowName> {
-    var found: Set<RowName> = []
-    while true {
-      let more = names.subtracting(found).filter { name in
-        schema.synchronized.contains { child in
-          child.references.contains { reference in
-            guard reference.table == name.table, !reference.soft else { return false }
-            return tables.rows(of: child.name).contains { key, row in
-              let other = RowName(table: child.name, key: key)
-              return (found.contains(other) || !names.contains(other))
-                && [child.value(reference.column, of: row)] == name.key
-            }
-          }
-        }
-      }
-      if more.isEmpty { return found }
-      found.formUnion(more)
-    }
   }
 
   private func inTheWay(_ marked: Set<RowName>, _ violations: Set<Violation>) -> RowName? {

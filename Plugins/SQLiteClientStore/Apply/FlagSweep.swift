@@ -19,60 +19,37 @@ struct FlagSweep {
 
   // MARK: Marked rows
 
-  /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically, unless a row that stays
-  /// references them; marks of rows that are there are forgotten.
+  /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically; marks of rows that are there
+  /// are forgotten.
   func removeMarked() throws {
     guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
     let index = try LogIndex(context)
-    var idle: [RowRef: CapturedTable] = [:]
+    var going: [(table: CapturedTable, key: Key)] = []
     for table in context.catalog.tables {
       let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
-      for row in try connection.rows("SELECT DISTINCT \(keys) FROM salvor_mark WHERE t = ?1", .integer(table.number)) {
+      for row in try connection.rows(
+        "SELECT DISTINCT \(keys) FROM salvor_mark WHERE t = ?1 ORDER BY \(keys)", .integer(table.number))
+      {
         let isMarked = try context.isMarked(table, row)
         let isOutstanding = try index.mayContain(table, row)
-        if isMarked {
-          if !isOutstanding { idle[RowRef(table: table.number, key: row)] = table }
-          continue
-        }
+        if isMarked, isOutstanding { continue }
         // A row that went at once comes back from its delete.
         if isOutstanding, try connection.rows(context.rowQuery(table), row).isEmpty { continue }
-        try forget(table, row)
+        if isMarked { going.append((table, row)) }
+        try connection.run(
+          "DELETE FROM salvor_mark WHERE t = \(table.number) AND "
+            + table.keySlots.map { "k\($0) = ?\($0 + 1)" }.joined(separator: " AND "), row)
       }
     }
-    try connection.run("DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
-    guard !idle.isEmpty else { return }
+    try connection.run(
+      "DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
+    guard !going.isEmpty else { return }
     let counter = try connection.lastCounter()
     let remaking = try context.makeAnew(index, after: counter) { remaking in
-      let rules = try ReferenceProof(context, remaking.touched).rules
-      while let referenced = try idle.keys.first(where: { try isReferenced($0, besides: idle, rules) }) {
-        idle[referenced] = nil
-      }
-      for (ref, table) in idle {
-        try remaking.removeMarked(table, ref.key)
-        try forget(table, ref.key)
-      }
+      for (table, key) in going { try remaking.removeMarked(table, key) }
     }
     try context.keepCounter(counter)
     try remaking.touched.clear()
-  }
-
-  private func forget(_ table: CapturedTable, _ key: Key) throws {
-    try connection.run(
-      "DELETE FROM salvor_mark WHERE t = \(table.number) AND "
-        + table.keySlots.map { "k\($0) = ?\($0 + 1)" }.joined(separator: " AND "), key)
-  }
-
-  private func isReferenced(
-    _ ref: RowRef, besides idle: [RowRef: CapturedTable], _ rules: [ReferenceProof.Rule]
-  ) throws -> Bool {
-    for rule in rules where rule.capturedParent?.number == ref.table && rule.childColumns.count == 1 {
-      guard let child = rule.capturedChild, rule.parentColumnsAreKey else { continue }
-      let columns = child.keySlots.map(child.tableColumn).joined(separator: ", ")
-      let children = try connection.rows(
-        "SELECT \(columns) FROM \(quoted(child.name)) x WHERE x.\(quoted(rule.childColumns[0])) = ?1", ref.key)
-      if children.contains(where: { idle[RowRef(table: child.number, key: $0)] == nil }) { return true }
-    }
-    return false
   }
 
   // MARK: Dirty columns
@@ -82,6 +59,7 @@ struct FlagSweep {
     guard context.catalog.tables.contains(where: { $0.dirtyFlag != nil }),
       try connection.integer("SELECT 1 FROM salvor_dirty LIMIT 1") != nil
     else { return }
+    try connection.run("DELETE FROM salvor_dirty WHERE t NOT IN (SELECT id FROM salvor_table)")
     let index = try LogIndex(context)
     for table in context.catalog.tables {
       guard let dirty = table.dirtyFlag else { continue }
