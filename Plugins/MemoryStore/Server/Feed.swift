@@ -11,6 +11,8 @@ struct FeedPosition {
     var scopeDigest: String
   }
 
+  /// The digest of the synchronized tables when the download began.
+  var schema: String
   /// M0: the head when the download began.
   var start: Int64
   var groups: [Group]
@@ -21,6 +23,7 @@ struct FeedPosition {
 
   var text: String {
     let json: JSONValue = [
+      "schema": .string(schema),
       "start": .integer(start),
       "groups": .array(
         groups.map {
@@ -32,7 +35,8 @@ struct FeedPosition {
     return json.text
   }
 
-  init(start: Int64, groups: [Group]) {
+  init(schema: String, start: Int64, groups: [Group]) {
+    self.schema = schema
     self.start = start
     self.groups = groups
     scan = groups.contains { $0.cursor == nil } ? (0, []) : nil
@@ -41,6 +45,7 @@ struct FeedPosition {
 
   init(_ text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
+    schema = try json.string("schema")
     start = try json.integer("start")
     groups = try json.array("groups").map { group in
       let cursor = try group.integer("cursor")
@@ -89,6 +94,9 @@ struct Feed {
     tables = state.schema.parentsFirst(state.schema.synchronized)
     if let text = request.position {
       position = try FeedPosition(text)
+      guard position.schema == SyncConfig(state.schema).digest else {
+        throw Self.outdated("the server's schema has changed since it began")
+      }
       for group in position.groups where scope.digest(ofGroup: group.name) != group.scopeDigest {
         throw Self.outdated("the scope changed meanwhile")
       }
@@ -106,7 +114,7 @@ struct Feed {
   private static func start(_ request: PageRequest, on state: ServerState, scope: ScopeCheck) -> FeedPosition {
     let groups = request.groups.filter { group in state.schema.groups.contains { $0.name == group.name } }
     return FeedPosition(
-      start: state.head.number,
+      schema: SyncConfig(state.schema).digest, start: state.head.number,
       groups: groups.map { group in
         let digest = scope.digest(ofGroup: group.name)
         var cursor: Int64?

@@ -18,14 +18,16 @@ struct Opening {
     try StoreTables.migrate(connection)
     try settleIdentity(setup)
     let delivered = try deliveredConfig()
-    let schema = delivered?.schema(clientTables: clientTables(setup.schema, besides: delivered)) ?? setup.schema
+    let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
-    return try bringInLine(schema, delivered ?? SyncConfig(schema))
+    return try bringInLine(schema, own: setup.schema, delivered ?? SyncConfig(schema))
   }
 
   /// The tables as the schema says, captured.
-  func bringInLine(_ schema: Schema, _ config: SyncConfig) throws -> (StoreContext, ClientOpening) {
+  func bringInLine(_ schema: Schema, own: Schema, _ config: SyncConfig) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
+    var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
+    try following.run()
     let comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     try comparison.check()
     for addition in comparison.additions {
@@ -36,7 +38,8 @@ struct Opening {
     }
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
-    opening.restoredTriggers = changes.restoredTriggers
+    // Those of a table that was renamed are made anew on purpose.
+    opening.restoredTriggers = following.hasChanged ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
     for table in schema.parentsFirst(schema.synchronized) {
@@ -47,7 +50,7 @@ struct Opening {
     try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
-      connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
+      connection, random: random, clock: clock, schema: schema, own: own, config: config, catalog: catalog)
     try context.noteErrorValues()
     return (context, opening)
   }
@@ -125,11 +128,6 @@ struct Opening {
 
   // MARK: SyncConfig
 
-  private func clientTables(_ schema: Schema, besides config: SyncConfig?) -> [Table] {
-    let delivered = Set(config?.entries.map { $0.table.name.lowercased() } ?? [])
-    return schema.tables.filter { !delivered.contains($0.name.lowercased()) }
-  }
-
   /// The SyncConfig that the server delivered; nil: none yet.
   private func deliveredConfig() throws -> SyncConfig? {
     guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else {
@@ -175,21 +173,37 @@ struct Opening {
     try connection.setState(.configDelivered, .integer(delivered ? 1 : 0))
   }
 
-  /// Takes a delivered SyncConfig. Destructive differences throw `schema-incompatible`.
+  /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`.
   func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> StoreContext {
-    let schema = config.schema(clientTables: context.schema.tables)
-    for table in context.schema.synchronized where schema.table(table.name)?.maintained ?? .client == .client {
+    let schema = config.schema(own: context.own)
+    for table in context.schema.synchronized {
+      let now = schema.tables.table(formerly: table.name)
+      if schema.dropped.contains(table.name) || now?.maintained ?? .client != .client { continue }
       throw SalvorError(
         .schemaIncompatible,
         "The server does not synchronize the table \(table.name) any more. Recover, or change the server's schema.",
         context: ["table": table.name])
     }
     do {
-      let (adopted, _) = try bringInLine(schema, config)
+      let groups = Dictionary(
+        uniqueKeysWithValues: context.catalog.tables.map { ($0.number, context.group(of: $0.number)) })
+      let (adopted, _) = try bringInLine(schema, own: context.own, config)
       try write(config, delivered: true)
+      try noteMoves(from: groups, adopted)
+      try UploadChoice(context: adopted).leaveOutUnsendable()
       return adopted
     } catch let error as SalvorError where error.code == .schemaRefused {
       throw SalvorError(.schemaIncompatible, error.message, context: error.context)
+    }
+  }
+
+  /// What waits of a table that is in another group from here on was made on its former group's rows.
+  private func noteMoves(from groups: [Int64: String], _ context: StoreContext) throws {
+    for table in context.catalog.tables {
+      guard let group = groups[table.number], group != context.group(of: table.number) else { continue }
+      try connection.run(
+        "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),
+        .integer(try connection.lastCounter()), .text(group))
     }
   }
 }

@@ -392,8 +392,13 @@ public actor SQLiteClientStore: ClientStore {
   public func adopt(_ config: SyncConfig) throws {
     let context = try opened()
     let opening = Opening(connection: context.connection, random: random, clock: clock)
-    self.context = try context.connection.transaction { try opening.adopt(config, context) }
+    let current = try context.connection.text(.current)
+    let adopted = try context.connection.transaction { try opening.adopt(config, context) }
+    self.context = adopted
     uploadPlan = nil
+    quiet = nil
+    // Nothing of the upload could be sent: it was taken back.
+    if try adopted.connection.text(.current) != current { try writeIdentity(adopted) }
     checkedSchema = try context.connection.schemaVersion()
   }
 
@@ -430,7 +435,7 @@ public actor SQLiteClientStore: ClientStore {
         },
       commits: try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC").compactMap { row in
         row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
-      }, tables: context.schema.synchronized)
+      }, tables: context.config.entries.map(\.table))
   }
 
   public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
@@ -475,8 +480,8 @@ public actor SQLiteClientStore: ClientStore {
     var state = ClientState(
       remoteID: remote, principal: try connection.text(.principal) ?? "", serverID: try connection.identifier(.server),
       previous: try connection.identifier(.previous), current: try connection.identifier(.current),
-      groups: try connection.groupStates(context.schema.groups), schemaVersion: context.schema.version,
-      configDigest: SyncConfig(context.schema).digest, stagedDownload: try connection.text(.stagedDownload),
+      groups: try connection.groupStates(context.config.groups), schemaVersion: context.config.schemaVersion,
+      configDigest: context.config.digest, stagedDownload: try connection.text(.stagedDownload),
       stagedPosition: try connection.text(.stagedPosition),
       recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
       recoveryMessage: try connection.text(.recoveryMessage),

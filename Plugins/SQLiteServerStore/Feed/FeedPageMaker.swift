@@ -80,7 +80,8 @@ struct FeedPageMaker {
           name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest))
     }
     return FeedPosition(
-      start: state.head, groups: groups, scan: groups.contains(where: \.isScanned) ? (0, []) : nil,
+      schema: catalog.fingerprint, start: state.head, groups: groups,
+      scan: groups.contains(where: \.isScanned) ? (0, []) : nil,
       fed: groups.map(\.floor).min() ?? state.headSequence)
   }
 
@@ -92,6 +93,9 @@ struct FeedPageMaker {
     _ position: FeedPosition, _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog,
     _ state: CommitLog.State
   ) throws {
+    guard position.schema == catalog.fingerprint else {
+      throw FeedPosition.outdated("the server's schema has changed since it began")
+    }
     let id = try connection.scalar(
       "SELECT id FROM salvor_commit WHERE number = ?1", .integer(position.start.number))?.string
     guard id == position.start.id.text, position.fed <= state.lastSequence else {

@@ -17,6 +17,8 @@ struct Catalog: Sendable {
   let scopeWidth: Int
   /// A foreign key is checked at COMMIT only: a statement that breaks it does not fail by itself.
   let hasDeferrableForeignKeys: Bool
+  /// Another one wherever a download's position would mean other tables or columns.
+  let fingerprint: String
   private let places: [String: Int]
   private let placesByNumber: [Int64: Int]
 
@@ -40,6 +42,8 @@ struct Catalog: Sendable {
           .map { ChildReference(table: place, reference: $0) }
       }
     }
+    fingerprint = SalvorStorage.digest(
+      tables.flatMap { table in Array("\(table.number) \(table.name) \(table.columns.map(\.name))\n".utf8) })
     logWidth = Self.logWidth(of: tables)
     scopeWidth = Self.scopeWidth(of: tables)
   }
