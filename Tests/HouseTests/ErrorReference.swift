@@ -99,6 +99,8 @@ import Testing
       "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
     case .tooManyListeners:
       "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
+    case .capturePaused:
+      "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."

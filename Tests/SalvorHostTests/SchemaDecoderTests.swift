@@ -132,7 +132,9 @@ struct SchemaDecoderTests {
       ),
       (
         "{vresion: 2, tables: {a: {primaryKey: 'x', columns: {x: 'text'}}}}",
-        ["s:1: vresion: is not a key here; allowed: version, parameters, groups, tables; did you mean \"version\"?"]
+        [
+          "s:1: vresion: is not a key here; allowed: version, parameters, groups, tables, dropped; did you mean \"version\"?"
+        ]
       ),
       (
         "{version: 0, tables: {a: {primaryKey: 'x', columns: {x: 'text'}}}}",
@@ -326,7 +328,7 @@ struct SchemaDecoderTests {
       ),
       (
         "conlficts: 'client-wins'",
-        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers; did you mean \"conflicts\"?"
+        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers, renamedFrom, dropped; did you mean \"conflicts\"?"
       ),
     ])
   func mistakes(keys: String, expected: String) {
@@ -363,7 +365,9 @@ struct SchemaDecoderTests {
           "columns.x: is the type \"txt\"; allowed: text, integer, real, blob, boolean, timestamp, json; did you mean \"text\"?"
         ]
       ),
-      ("primaryKey: 'x'", "x: 1", ["columns.x: must be a string, found a whole number"]),
+      (
+        "primaryKey: 'x'", "x: 1", ["columns.x: must be a column's type or an object { type: … }, found a whole number"]
+      ),
       ("primaryKey: []", "", ["primaryKey: names no column", "columns: has no column"]),
       (
         "primaryKey: 'x'", "x: 'text', X: 'text'",

@@ -45,14 +45,15 @@ extension ServerStoreContract {
       try await bench.expectRows("memo", [["n1", "c", .null]])
     },
     on(
-      ContractSchemas.notes(conflicts: "keep-versions"), "conflict versions are resolved under the new names",
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
+      "conflict versions are resolved under the new names",
       rule: "decision 12, renamedFrom"
     ) { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
       var anna = try await bench.device()
       try await bench.write(.update("note", ["n1"], ["title": "theirs"]))
       _ = try await anna.upload(.update("note", ["n1"], [("title", "a", "mine")]))
-      try await bench.evolve(to: ContractSchemas.memos.settled(by: "keep-versions"))
+      try await bench.evolve(to: ContractSchemas.memos.settled(by: ContractPolicies.keepVersions))
       let kept = try await bench.store.conflicts(after: 0, limit: 10, state: .open)
       try expectEqual(kept.map(\.table), ["memo"], "the table of the version")
       let id = try expectSome(kept.first, "a conflict version").id

@@ -141,6 +141,7 @@ struct DroppedColumn {
     try connection.run("UPDATE salvor_log SET \(masks) WHERE t = ?1 AND op IN \(updates)", .integer(captured.number))
     try connection.run(
       "DELETE FROM salvor_column WHERE t = ?1 AND slot = ?2", .integer(captured.number), .integer(Int64(slot)))
+    try connection.closePausedSlot(captured.number, slot, of: count)
     // One step over the others: they would meet on the way.
     try connection.run(
       "UPDATE salvor_column SET slot = -slot WHERE t = ?1 AND slot > ?2", .integer(captured.number),

@@ -20,7 +20,15 @@ struct Opening {
     let delivered = try deliveredConfig()
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
-    return try bringInLine(schema, own: setup.schema, delivered ?? SyncConfig(schema))
+    let config = delivered ?? SyncConfig(schema)
+    if try connection.pausedSince() != nil {
+      // A migration is under way: the tables are what they are, and are nobody's business until it ends.
+      let context = StoreContext(
+        connection, random: random, clock: clock, schema: schema, own: setup.schema, config: config,
+        catalog: try CaptureCatalog.asTheyAre(on: connection))
+      return (context, ClientOpening())
+    }
+    return try bringInLine(schema, own: setup.schema, config)
   }
 
   /// The tables as the schema says, captured.
@@ -53,6 +61,15 @@ struct Opening {
       connection, random: random, clock: clock, schema: schema, own: own, config: config, catalog: catalog)
     try context.noteErrorValues()
     return (context, opening)
+  }
+
+  /// Ends a migration of the application's own. In a transaction, with triggers off.
+  func resume(_ context: StoreContext) throws -> (StoreContext, CaptureResumption) {
+    let (resumed, opening) = try bringInLine(context.schema, own: context.own, context.config)
+    var resumption = try CapturePause(context: resumed).end()
+    resumption.inserts += opening.adoptedRows
+    resumption.added = opening.createdTables + opening.addedColumns
+    return (resumed, resumption)
   }
 
   private func settleIdentity(_ setup: ClientSetup) throws {

@@ -16,7 +16,7 @@ public actor SQLiteClientStore: ClientStore {
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
-  private var lock: SessionLock?
+  var lock: SessionLock?
   var quiet: QuietSession?
   var uploadPlan: UploadPlan?
   var ahead: ApplyAhead?
@@ -86,10 +86,24 @@ public actor SQLiteClientStore: ClientStore {
     checkedSchema = -1
   }
 
-  /// For all but the steps of a download: what is applied ahead makes room first.
+  /// For all but the steps of a download: what is applied ahead makes room first. Throws `capture-paused` during a
+  /// migration of the application's own.
   func opened() throws -> StoreContext {
+    let context = try openedEvenPaused()
+    guard try context.connection.pausedSince() == nil else { throw Self.paused }
+    return context
+  }
+
+  func openedEvenPaused() throws -> StoreContext {
     try giveUpAhead()
     return try current()
+  }
+
+  private static var paused: SalvorError {
+    SalvorError(
+      .capturePaused,
+      "Capture is paused for a migration of the application's own (salvor status says since when). End it with salvor capture resume."
+    )
   }
 
   func current() throws -> StoreContext {
@@ -447,7 +461,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   public func status() throws -> ClientStatus {
-    let context = try opened()
+    let context = try openedEvenPaused()
     let connection = context.connection
     // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
     return try connection.rolledBack {
@@ -468,6 +482,7 @@ public actor SQLiteClientStore: ClientStore {
         state: try state(context), queued: changes - joined - inError, inError: inError,
         displaced: try archived(.displaced), kept: try archived(.kept))
       status.upload = try connection.uploadStatus(now: clock.now())
+      status.capturePausedSince = try connection.pausedSince()
       return status
     }
   }
