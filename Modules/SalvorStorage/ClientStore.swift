@@ -165,13 +165,19 @@ public struct GroupState: Sendable, Hashable {
   public var cursor: Commit?
   /// The scope that the cursor holds for, as the server named it (`FeedEnd.scopeDigest`).
   public var scopeDigest: String?
+  /// The subscriptions that the cursor was made with, those that matter for the group, as the server named them.
+  public var subscriptions: ResolvedSubscriptions
   /// Milliseconds since 1970; nil: never.
   public var lastSync: Int64?
   public var isSynchronized: Bool { cursor != nil }
-  public init(name: String, cursor: Commit? = nil, scopeDigest: String? = nil, lastSync: Int64? = nil) {
+  public init(
+    name: String, cursor: Commit? = nil, scopeDigest: String? = nil,
+    subscriptions: ResolvedSubscriptions = ResolvedSubscriptions(), lastSync: Int64? = nil
+  ) {
     self.name = name
     self.cursor = cursor
     self.scopeDigest = scopeDigest
+    self.subscriptions = subscriptions
     self.lastSync = lastSync
   }
 }

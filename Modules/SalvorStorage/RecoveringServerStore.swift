@@ -5,18 +5,18 @@ public protocol RecoveringServerStore: ServerStore {
   /// The number below which tombstones are no longer kept.
   func trimmed() async throws -> Int64
 
-  /// The scope digests of groups for a principal, as a download's end names them.
-  func scopes(of groups: [String], for principal: Principal) async throws -> [String: String]
+  /// The scope digests of groups, as a download's end names them.
+  func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String]
 
-  /// How many rows of these groups the principal sees.
-  func rowCount(of groups: [String], for principal: Principal) async throws -> Int64
+  /// How many rows of these groups are in the scope.
+  func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64
 
-  /// Answers a query with a download payload: each row that the principal sees and whose digest is another than the one
+  /// Answers a query with a download payload: each row of the scope whose digest is another than the one
   /// given, `lost` for each named key without such a row, and the rows of the query's range that were not named.
-  func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8]
+  func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8]
 
-  /// Digests of up to `limit` ranges of `rowsPerRange` rows of a table that the principal sees, after a key.
-  func ranges(of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal) async throws
+  /// Digests of up to `limit` ranges of `rowsPerRange` rows of a table in the scope, after a key.
+  func ranges(of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope) async throws
     -> RangePage
 
   /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.

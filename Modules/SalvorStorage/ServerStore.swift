@@ -245,20 +245,28 @@ public struct ProcessRequest: Sendable {
 public struct PageRequest: Sendable {
   public var remote: RemoteID
   public var principal: Principal
-  /// The groups to feed with the client's cursor and scope digest, as it has them. Used where `position` is nil.
+  /// What the device subscribes to now; nil: each group goes on with the subscriptions that its cursor was made with.
+  public var subscriptions: ResolvedSubscriptions?
+  /// The groups to feed with the client's cursor, scope digest and subscriptions, as it has them: the same on each page of
+  /// a download.
   public var groups: [GroupState]
   /// Where to go on; nil at the start of a download.
   public var position: String?
   public var bytesTarget: Int
   public init(
-    remote: RemoteID, principal: Principal, groups: [GroupState], position: String?, bytesTarget: Int
+    remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions? = nil, groups: [GroupState],
+    position: String?, bytesTarget: Int
   ) {
     self.remote = remote
     self.principal = principal
+    self.subscriptions = subscriptions
     self.groups = groups
     self.position = position
     self.bytesTarget = bytesTarget
   }
+
+  /// The scope in which the groups stand when the download is applied.
+  public func scope(of group: GroupState) -> ReadScope { ReadScope(principal, subscriptions ?? group.subscriptions) }
 }
 
 public struct FeedPage: Sendable {

@@ -27,11 +27,11 @@ actor ServerReader {
   }
 
   func ask<Answer>(
-    _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
+    _ scope: ReadScope, _ question: (RecoveryQueries) throws -> Answer
   ) throws -> Answer {
     let connection = try opened()
     return try connection.transaction(.deferred) {
-      try question(RecoveryQueries(connection: connection, catalog: catalog, principal: principal))
+      try question(RecoveryQueries(connection: connection, catalog: catalog, scope: scope))
     }
   }
 

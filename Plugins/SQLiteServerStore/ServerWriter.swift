@@ -231,11 +231,11 @@ actor ServerWriter {
   }
 
   func ask<Answer>(
-    _ principal: Principal, _ question: (RecoveryQueries) throws -> Answer
+    _ scope: ReadScope, _ question: (RecoveryQueries) throws -> Answer
   ) throws -> Answer {
     let open = try opened()
     return try open.connection.transaction(.deferred) {
-      try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, principal: principal))
+      try question(RecoveryQueries(connection: open.connection, catalog: open.catalog, scope: scope))
     }
   }
 

@@ -18,7 +18,7 @@ import Testing
       columns: [Column("site_id", .text), Column("line", .integer), Column("weight", .real, nullable: true)]),
   ])
 
-  private let anna = Principal(name: "anna")
+  private let anna = ReadScope(Principal(name: "anna"))
 
   private func desk(_ statements: String) async throws -> ServerDesk {
     let desk = try await ServerDesk(Self.schema)
@@ -138,7 +138,7 @@ import Testing
     #expect(try await desk.store.rowCount(of: [], for: anna) == 0)
     let scopes = try await desk.store.scopes(of: ["default", "unknown"], for: anna)
     #expect(Array(scopes.keys) == ["default"])
-    let berta = try await desk.store.scopes(of: ["default"], for: Principal(name: "berta"))
+    let berta = try await desk.store.scopes(of: ["default"], for: ReadScope(Principal(name: "berta")))
     #expect(scopes["default"] != berta["default"])
   }
 }

@@ -13,23 +13,23 @@ extension BrokenServerStore: RecoveringServerStore {
     }
   }
 
-  private func falsified(_ principal: Principal) -> Principal {
-    var principal = principal
-    if fault == .answersOutOfScope { principal.parameters = [:] }
-    return principal
+  private func falsified(_ scope: ReadScope) -> ReadScope {
+    var scope = scope
+    if fault == .answersOutOfScope { scope.principal.parameters = [:] }
+    return scope
   }
 
   public func trimmed() async throws -> Int64 { fault == .forgetsTrimming ? 0 : try await recovering.trimmed() }
 
-  public func scopes(of groups: [String], for principal: Principal) async throws -> [String: String] {
-    try await recovering.scopes(of: groups, for: falsified(principal))
+  public func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String] {
+    try await recovering.scopes(of: groups, for: falsified(scope))
   }
 
-  public func rowCount(of groups: [String], for principal: Principal) async throws -> Int64 {
-    try await recovering.rowCount(of: groups, for: falsified(principal))
+  public func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64 {
+    try await recovering.rowCount(of: groups, for: falsified(scope))
   }
 
-  public func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8] {
+  public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
     var query = query
     switch fault {
     case .answersEveryRow: query.digests = []
@@ -37,24 +37,25 @@ extension BrokenServerStore: RecoveringServerStore {
     case .comparesDigestsAcrossScopes where !query.digests.isEmpty:
       // What differs is answered as the principal sees it; what is equal is not answered, whoever may see it.
       let all = try await recovering.rows(
-        matching: RowQuery(table: query.table, keys: query.keys, digests: query.digests), for: Principal(name: ""))
-      if all.isEmpty { return try await rangeOnly(query, for: principal) }
+        matching: RowQuery(table: query.table, keys: query.keys, digests: query.digests),
+        for: ReadScope(Principal(name: "")))
+      if all.isEmpty { return try await rangeOnly(query, for: scope) }
     default: break
     }
-    let answer = try await recovering.rows(matching: query, for: falsified(principal))
+    let answer = try await recovering.rows(matching: query, for: falsified(scope))
     return fault == .forgetsLostKeys ? answer.lines { !$0.contains("\"lost\":[[") } : answer
   }
 
   /// The rows of the range, the named ones left out.
-  private func rangeOnly(_ query: RowQuery, for principal: Principal) async throws -> [UInt8] {
-    try await recovering.rows(matching: query, for: principal).lines { !$0.contains("\"lost\":[[") }
+  private func rangeOnly(_ query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
+    try await recovering.rows(matching: query, for: scope).lines { !$0.contains("\"lost\":[[") }
   }
 
   public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
   ) async throws -> RangePage {
     var page = try await recovering.ranges(
-      of: table, after: key, rowsPerRange: rowsPerRange, limit: limit, for: falsified(principal))
+      of: table, after: key, rowsPerRange: rowsPerRange, limit: limit, for: falsified(scope))
     switch fault {
     case .endsRangesEarly: page.isLast = true
     case .digestsCounts:

@@ -95,7 +95,8 @@ struct RecoveryDriver: Sendable {
       var after: Key?
       var isLast = false
       while !isLast {
-        let page = try await server.ranges(of: table.name, after: after, rowsPerRange: 2, limit: 2, for: principal)
+        let page = try await server.ranges(
+          of: table.name, after: after, rowsPerRange: 2, limit: 2, for: ReadScope(principal))
         for query in try await client.differences(from: page, after: after, of: table.name) { try await ask(query) }
         after = page.ranges.last?.last
         isLast = page.isLast
@@ -104,7 +105,7 @@ struct RecoveryDriver: Sendable {
   }
 
   private mutating func ask(_ query: RowQuery) async throws {
-    let bytes = try await server.rows(matching: query, for: principal)
+    let bytes = try await server.rows(matching: query, for: ReadScope(principal))
     answered += try DownloadedPage(bytes, schema: schema).items
     try await stage(bytes)
   }
@@ -117,7 +118,7 @@ struct RecoveryDriver: Sendable {
   ///
   /// - Parameter head: where compared groups start; nil: every group comes whole.
   private func feed(_ starts: [GroupStart], from head: Commit?) async throws -> [GroupState] {
-    let scopes = try await server.scopes(of: starts.map(\.name), for: principal)
+    let scopes = try await server.scopes(of: starts.map(\.name), for: ReadScope(principal))
     let groups = starts.map { start in
       GroupState(name: start.name, cursor: head.map { start.commit ?? $0 }, scopeDigest: scopes[start.name])
     }

@@ -50,9 +50,9 @@ extension ServerStoreContract {
       for parameters in [["region": [.text("EU")]], ["region": [.text("US")]], [:]] as [[String: [Value]]] {
         let device = try await bench.device(parameters.isEmpty ? "anna" : "bert", parameters: parameters)
         let wanted = Dictionary(device.groups.map { ($0.name, $0.scopeDigest) }) { first, _ in first }
-        let found = try await bench.recovering.scopes(of: device.groups.map(\.name), for: device.principal)
+        let found = try await bench.recovering.scopes(of: device.groups.map(\.name), for: ReadScope(device.principal))
         try expectEqual(found.mapValues { .some($0) }, wanted, "the scopes")
-        let one = try await bench.recovering.scopes(of: ["inspections"], for: device.principal)
+        let one = try await bench.recovering.scopes(of: ["inspections"], for: ReadScope(device.principal))
         try expectEqual(
           one.mapValues { .some($0) }, wanted.filter { $0.key == "inspections" }, "the scope of one group")
       }
@@ -64,10 +64,11 @@ extension ServerStoreContract {
       try await bench.writeRegions()
       let store = try bench.recovering
       let all = ["reference", "inspections"]
-      try expectEqual(try await store.rowCount(of: all, for: Principal(name: "anna")), 8, "all rows")
-      try expectEqual(try await store.rowCount(of: all, for: ServerBench.europe), 5, "the rows of a region")
-      try expectEqual(try await store.rowCount(of: ["inspections"], for: ServerBench.europe), 4, "one group's rows")
-      try expectEqual(try await store.rowCount(of: [], for: ServerBench.europe), 0, "no group's rows")
+      try expectEqual(try await store.rowCount(of: all, for: ReadScope(Principal(name: "anna"))), 8, "all rows")
+      try expectEqual(try await store.rowCount(of: all, for: ReadScope(ServerBench.europe)), 5, "the rows of a region")
+      try expectEqual(
+        try await store.rowCount(of: ["inspections"], for: ReadScope(ServerBench.europe)), 4, "one group's rows")
+      try expectEqual(try await store.rowCount(of: [], for: ReadScope(ServerBench.europe)), 0, "no group's rows")
     },
     recovering(
       ContractSchemas.notes(), "recovery: a reset that the operator demands stays until this very demand is settled",
@@ -322,7 +323,7 @@ extension ServerBench {
     _ query: RowQuery, as principal: Principal = Principal(name: "anna"), rows: [Row], lost: [Key],
     file: String = #fileID, line: Int = #line
   ) async throws {
-    let page = try DownloadedPage(try await recovering.rows(matching: query, for: principal), schema: schema)
+    let page = try DownloadedPage(try await recovering.rows(matching: query, for: ReadScope(principal)), schema: schema)
     try expectEqual(page.full, [], "tables that come whole", file: file, line: line)
     try expectEqual(Set(page.items.map(\.table)).subtracting([query.table]), [], "other tables", file: file, line: line)
     var replica = Replica(schema)
@@ -346,7 +347,7 @@ extension ServerBench {
       var columns: [String] = []
       while true {
         let page = try await recovering.ranges(
-          of: name, after: after, rowsPerRange: rowsPerRange, limit: limit, for: principal)
+          of: name, after: after, rowsPerRange: rowsPerRange, limit: limit, for: ReadScope(principal))
         try expect(page.ranges.count <= limit, "a page holds at most the limit", file: file, line: line)
         found += page.ranges
         columns = page.columns

@@ -140,8 +140,8 @@ extension ServerEngine {
   ) async throws -> RecoveryFacts {
     let groups = configuration.schema.groups.map(\.name)
     let trimmed = try await store.trimmed()
-    let scopes = try await store.scopes(of: groups, for: principal)
-    let rows = try await store.rowCount(of: groups, for: principal)
+    let scopes = try await store.scopes(of: groups, for: ReadScope(principal))
+    let rows = try await store.rowCount(of: groups, for: ReadScope(principal))
     return RecoveryFacts(
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
@@ -192,7 +192,7 @@ extension ServerEngine {
     }
     let page = try await store.ranges(
       of: try line.string("table"), after: key, rowsPerRange: RecoveryLimits.rowsPerRange,
-      limit: RecoveryLimits.rangesMax, for: principal)
+      limit: RecoveryLimits.rangesMax, for: ReadScope(principal))
     return try await respond(page.json.bytes + [0x0A], request)
   }
 
@@ -285,7 +285,7 @@ private actor RowAnswers {
   func next() async throws -> [UInt8]? {
     var piece: [UInt8] = []
     while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: principal)
+      piece += try await store.rows(matching: query, for: ReadScope(principal))
     }
     touch()
     return piece.isEmpty ? nil : piece

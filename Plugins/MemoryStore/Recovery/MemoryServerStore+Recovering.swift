@@ -8,23 +8,23 @@ extension MemoryServerStore: RecoveringServerStore {
     try read().trimmed
   }
 
-  public func scopes(of groups: [String], for principal: Principal) throws -> [String: String] {
-    let scope = ScopeCheck(schema: try read().schema, principal: principal)
-    let known = groups.filter { group in scope.schema.groups.contains { $0.name == group } }
-    return Dictionary(known.map { ($0, scope.digest(ofGroup: $0)) }) { first, _ in first }
+  public func scopes(of groups: [String], for scope: ReadScope) throws -> [String: String] {
+    let check = ScopeCheck(schema: try read().schema, scope: scope)
+    let known = groups.filter { group in check.schema.groups.contains { $0.name == group } }
+    return Dictionary(known.map { ($0, check.digest(ofGroup: $0)) }) { first, _ in first }
   }
 
-  public func rowCount(of groups: [String], for principal: Principal) throws -> Int64 {
+  public func rowCount(of groups: [String], for scope: ReadScope) throws -> Int64 {
     let state = try read()
-    let scope = ScopeCheck(schema: state.schema, principal: principal)
+    let check = ScopeCheck(schema: state.schema, scope: scope)
     let tables = state.schema.synchronized.filter { groups.contains($0.group) }
-    return Int64(scope.visible(tables, in: state.tables).count)
+    return Int64(check.visible(tables, in: state.tables).count)
   }
 
-  public func rows(matching query: RowQuery, for principal: Principal) throws -> [UInt8] {
+  public func rows(matching query: RowQuery, for scope: ReadScope) throws -> [UInt8] {
     let state = try numbered()
     let table = try synchronized(query.table, in: state)
-    let rows = visibleRows(of: table, for: principal, in: state)
+    let rows = visibleRows(of: table, for: scope, in: state)
     var writer = DownloadChunkWriter()
     func write(_ row: Row) {
       writer.table(table.name, columns: table.travelling.map(\.name))
@@ -52,11 +52,11 @@ extension MemoryServerStore: RecoveringServerStore {
   }
 
   public func ranges(
-    of name: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+    of name: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
   ) throws -> RangePage {
     let state = try numbered()
     let table = try synchronized(name, in: state)
-    let rows = visibleRows(of: table, for: principal, in: state)
+    let rows = visibleRows(of: table, for: scope, in: state)
     let start = RowQuery.Range(after: key, last: nil)
     var rest = rows.keys.sorted(by: keyPrecedes).filter { start.contains($0) }[...]
     var page = RangePage(columns: table.travelling.map(\.name), ranges: [], isLast: false)
@@ -103,8 +103,8 @@ extension MemoryServerStore: RecoveringServerStore {
     return table
   }
 
-  private func visibleRows(of table: Table, for principal: Principal, in state: ServerState) -> [Key: Row] {
-    let scope = ScopeCheck(schema: state.schema, principal: principal)
-    return state.tables.rows(of: table.name).filter { scope.finding($0.value, of: table, in: state.tables) == .inside }
+  private func visibleRows(of table: Table, for scope: ReadScope, in state: ServerState) -> [Key: Row] {
+    let check = ScopeCheck(schema: state.schema, scope: scope)
+    return state.tables.rows(of: table.name).filter { check.finding($0.value, of: table, in: state.tables) == .inside }
   }
 }

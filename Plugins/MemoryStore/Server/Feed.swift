@@ -90,7 +90,7 @@ struct Feed {
   init(_ request: PageRequest, on state: ServerState) throws {
     self.state = state
     self.request = request
-    scope = ScopeCheck(schema: state.schema, principal: request.principal)
+    scope = ScopeCheck(schema: state.schema, scope: ReadScope(request.principal))
     tables = state.schema.parentsFirst(state.schema.synchronized)
     if let text = request.position {
       position = try FeedPosition(text)

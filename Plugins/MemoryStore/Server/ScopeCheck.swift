@@ -7,7 +7,9 @@ struct ScopeCheck: Sendable {
   enum Finding: Sendable { case inside, outside, parentMissing }
 
   let schema: Schema
-  let principal: Principal
+  let scope: ReadScope
+
+  private var principal: Principal { scope.principal }
 
   func finding(_ row: Row, of table: Table, in tables: MemoryTables) -> Finding {
     for condition in schema.scopeConditions(of: table) {

@@ -46,7 +46,7 @@ struct UploadProcessing {
     self.time = time
     self.requests = requests
     refusedBefore = Dictionary(upload.refused.map { ($0.id, $0) }) { first, _ in first }
-    scope = ScopeCheck(schema: state.schema, principal: upload.principal)
+    scope = ScopeCheck(schema: state.schema, scope: ReadScope(upload.principal))
     constraints = try Constraints(state.schema, softForeignKeys: true)
     dependence = Dependence(requests, on: state.tables, schema: state.schema)
     tables = state.tables
@@ -190,7 +190,7 @@ struct UploadProcessing {
     }
     let conflict = Conflict(
       table: table, key: change.row.key, operation: change.operation, columns: conflictColumns(change),
-      server: named(present, of: table), request: deciding, remote: remote, principal: scope.principal.name,
+      server: named(present, of: table), request: deciding, remote: remote, principal: scope.scope.principal.name,
       time: time, made: change.made)
     switch policy.answer(in: table, { conflict }) {
     case .failed(let message): return (.conflictPolicy, message)
@@ -231,7 +231,8 @@ struct UploadProcessing {
     return ConflictVersion(
       id: 0, first: 0, table: table.name, key: change.row.key, request: request,
       client: ConflictVersion.ClientSide(
-        remote: remote, principal: scope.principal.name, time: time, made: change.made, operation: change.operation,
+        remote: remote, principal: scope.scope.principal.name, time: time, made: change.made,
+        operation: change.operation,
         columns: conflictColumns(change)),
       server: server)
   }

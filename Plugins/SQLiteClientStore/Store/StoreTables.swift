@@ -50,7 +50,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL);
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);
     CREATE TABLE IF NOT EXISTS salvor_subscription (target TEXT NOT NULL, parameter TEXT NOT NULL, value, PRIMARY KEY (target, parameter)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
@@ -59,6 +59,11 @@ enum StoreTables {
   static func migrate(_ connection: SQLiteConnection) throws {
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
+    }
+    if try connection.tableShape("salvor_sync_config")?.column("key_query") == nil {
+      try connection.execute(
+        "ALTER TABLE salvor_sync_config ADD COLUMN dirty_query TEXT; ALTER TABLE salvor_sync_config ADD COLUMN key_query TEXT"
+      )
     }
     // What a displaced request depends on is looked at anew each time.
     if try connection.tableShape("salvor_archive")?.column("needs") != nil {

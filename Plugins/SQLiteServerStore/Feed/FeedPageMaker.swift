@@ -43,7 +43,7 @@ struct FeedPageMaker {
     self.state = state
     self.now = now
     writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096)
-    filters = catalog.tables.map { ScopeFilter($0, request.principal, catalog) }
+    filters = catalog.tables.map { ScopeFilter($0, ReadScope(request.principal), catalog) }
     if let text = request.position {
       position = try FeedPosition(text)
       try Self.check(position, request, connection, catalog, state)
@@ -64,7 +64,7 @@ struct FeedPageMaker {
     var groups: [FeedPosition.Group] = []
     let trimmed = try Self.trimmed(connection)
     for group in request.groups where catalog.schema.groups.contains(where: { $0.name == group.name }) {
-      let digest = catalog.digest(ofGroup: group.name, for: request.principal)
+      let digest = catalog.digest(ofGroup: group.name, for: ReadScope(request.principal))
       var floor: Int64?
       if let cursor = group.cursor, group.scopeDigest == digest, cursor.number >= trimmed {
         try connection.query(
@@ -104,7 +104,8 @@ struct FeedPageMaker {
     guard position.start.number >= (try trimmed(connection)) else {
       throw FeedPosition.outdated("the server no longer keeps what changed since it began")
     }
-    for group in position.groups where group.digest != catalog.digest(ofGroup: group.name, for: request.principal) {
+    for group in position.groups
+    where group.digest != catalog.digest(ofGroup: group.name, for: ReadScope(request.principal)) {
       throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile")
     }
   }

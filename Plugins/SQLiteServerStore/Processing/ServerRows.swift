@@ -55,7 +55,7 @@ struct ServerRows {
   }
 
   private func statement(_ table: ServerTable) -> (sql: String, values: [Value]) {
-    let filter = ScopeFilter(table, principal, rows.catalog)
+    let filter = ScopeFilter(table, ReadScope(principal), rows.catalog)
     var sql = "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })"
     if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
     return (sql, filter?.values ?? [])

@@ -93,7 +93,7 @@ final class ShapePlan {
     contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }
     readDependence(table, shape)
     guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
-    try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, principal, catalog))
+    try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, ReadScope(principal), catalog))
   }
 
   /// Whether a row array of `count` items has this shape. Nobody knows that of an unknown table's.

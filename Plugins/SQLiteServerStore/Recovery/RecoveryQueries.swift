@@ -8,19 +8,19 @@ import SalvorWire
 struct RecoveryQueries {
   let connection: SQLiteConnection
   let catalog: Catalog
-  let principal: Principal
+  let scope: ReadScope
 
   func trimmed() throws -> Int64 { try FeedPageMaker.trimmed(connection) }
 
   func scopes(of groups: [String]) -> [String: String] {
     let known = groups.filter { name in catalog.schema.groups.contains { $0.name == name } }
-    return Dictionary(known.map { ($0, catalog.digest(ofGroup: $0, for: principal)) }) { first, _ in first }
+    return Dictionary(known.map { ($0, catalog.digest(ofGroup: $0, for: scope)) }) { first, _ in first }
   }
 
   func rowCount(of groups: [String]) throws -> Int64 {
     var count: Int64 = 0
     for table in catalog.tables where groups.contains(table.table.group) {
-      let filter = ScopeFilter(table, principal, catalog)
+      let filter = ScopeFilter(table, scope, catalog)
       let condition = filter.map { " WHERE " + $0.sql { "x.\(quoted($0))" } } ?? ""
       count +=
         try connection.integer("SELECT count(*) FROM \(table.sql) x\(condition)", filter?.values ?? []) ?? 0
@@ -139,7 +139,7 @@ struct RecoveryQueries {
     var conditions: [String] = []
     if let after { conditions.append(table.binaryKey("x", is: ">", after.count)) }
     if let last { conditions.append(table.binaryKey("x", is: "<=", last.count)) }
-    let filter = ScopeFilter(table, principal, catalog)
+    let filter = ScopeFilter(table, scope, catalog)
     if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
     let statement = try connection.cached(
       "SELECT \(table.columnList("x")) FROM \(table.sql) x"
@@ -154,7 +154,7 @@ struct RecoveryQueries {
 
   /// False: there is no such row, or the principal does not see it.
   private func read(_ table: ServerTable, key: Key, _ body: (SQLiteStatement) -> Void) throws -> Bool {
-    let filter = ScopeFilter(table, principal, catalog)
+    let filter = ScopeFilter(table, scope, catalog)
     let condition = filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""
     // The key's parameters are numbered; the filter's follow them.
     let statement = try connection.cached(

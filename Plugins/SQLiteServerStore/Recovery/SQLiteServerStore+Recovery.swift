@@ -2,27 +2,27 @@ import SalvorModel
 import SalvorStorage
 
 extension SQLiteServerStore: RecoveringServerStore {
-  public func trimmed() async throws -> Int64 { try await ask(Principal(name: "")) { try $0.trimmed() } }
+  public func trimmed() async throws -> Int64 { try await ask(ReadScope(Principal(name: ""))) { try $0.trimmed() } }
 
-  public func scopes(of groups: [String], for principal: Principal) async throws -> [String: String] {
-    try await ask(principal) { $0.scopes(of: groups) }
+  public func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String] {
+    try await ask(scope) { $0.scopes(of: groups) }
   }
 
-  public func rowCount(of groups: [String], for principal: Principal) async throws -> Int64 {
-    try await ask(principal) { try $0.rowCount(of: groups) }
+  public func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64 {
+    try await ask(scope) { try $0.rowCount(of: groups) }
   }
 
-  public func rows(matching query: RowQuery, for principal: Principal) async throws -> [UInt8] {
-    try await ask(principal) { try $0.rows(query) }
+  public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
+    try await ask(scope) { try $0.rows(query) }
   }
 
   public func ranges(
-    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for principal: Principal
+    of table: String, after key: Key?, rowsPerRange: Int, limit: Int, for scope: ReadScope
   ) async throws -> RangePage {
     guard rowsPerRange > 0, limit > 0 else {
       throw SalvorError(.usage, "A range has one row at least, and a page one range.")
     }
-    return try await ask(principal) {
+    return try await ask(scope) {
       try $0.ranges(of: table, after: key, rowsPerRange: rowsPerRange, limit: limit)
     }
   }
@@ -42,10 +42,10 @@ extension SQLiteServerStore: RecoveringServerStore {
   }
 
   private func ask<Answer: Sendable>(
-    _ principal: Principal, _ question: @Sendable (RecoveryQueries) throws -> Answer
+    _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
   ) async throws -> Answer {
-    if let reader = nextReader() { return try await reader.ask(principal, question) }
-    return try await writer.ask(principal, question)
+    if let reader = nextReader() { return try await reader.ask(scope, question) }
+    return try await writer.ask(scope, question)
   }
 }
 

@@ -58,10 +58,10 @@ struct Catalog: Sendable {
   func place(number: Int64) -> Int? { placesByNumber[number] }
   func table(_ name: String) -> ServerTable? { places[name].map { tables[$0] } }
 
-  /// The scope of a group for a principal, and the generations of its tables: where it changes, the group is fed whole.
-  func digest(ofGroup group: String, for principal: Principal) -> String {
+  /// The scope of a group, and the generations of its tables: where it changes, the group is fed whole.
+  func digest(ofGroup group: String, for scope: ReadScope) -> String {
     let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
-    let digest = principal.scopeDigest(of: members.flatMap(\.conditions))
+    let digest = scope.principal.scopeDigest(of: members.flatMap(\.conditions))
     let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
     return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
   }

@@ -37,8 +37,9 @@ struct ScopeFilter {
   private let parts: [(condition: ScopeCondition, place: Int, allowed: [Value])]
   private let catalog: Catalog
 
-  /// Nil: the principal may see every row.
-  init?(_ table: ServerTable, _ principal: Principal, _ catalog: Catalog) {
+  /// Nil: every row is in the scope.
+  init?(_ table: ServerTable, _ scope: ReadScope, _ catalog: Catalog) {
+    let principal = scope.principal
     let parts = table.conditions.enumerated().compactMap { place, condition in
       principal.allowedValues(condition.source).map { (condition, place, $0) }
     }

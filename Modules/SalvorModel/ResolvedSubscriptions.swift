@@ -1,0 +1,27 @@
+/// The subscriptions of a device as a server reads them: parameter values only, personalization keys already replaced by
+/// theirs (semantics 1, docs/decisions/0009-subscriptions.md).
+public struct ResolvedSubscriptions: Sendable, Hashable {
+  /// By target, the name of a table or a group: the parameter values of each of its subscriptions, which are alternatives.
+  /// One without values covers everything that the principal may see; a target without subscriptions brings nothing;
+  /// what is no target brings everything that the principal may see.
+  public var targets: [String: Set<[String: Value]>]
+
+  public init(_ targets: [String: Set<[String: Value]>] = [:]) {
+    self.targets = targets
+  }
+
+  public var isEmpty: Bool { targets.isEmpty }
+
+  /// Those of these targets alone.
+  public func only(_ names: Set<String>) -> ResolvedSubscriptions {
+    ResolvedSubscriptions(targets.filter { names.contains($0.key) })
+  }
+
+  /// The alternatives for the rows of a table by its own columns; nil: neither the table nor its group is a target.
+  public func alternatives(forTable table: Table) -> Set<[String: Value]>? {
+    switch (targets[table.name], targets[table.group]) {
+    case (nil, nil): nil
+    case (let one, let other): (one ?? []).union(other ?? [])
+    }
+  }
+}
