@@ -42,12 +42,17 @@ extension SyncConfig {
     var all = groups
     if own.version > schemaVersion {
       for place in tables.indices {
-        if let mine = own.table(tables[place].name) { tables[place].add(mine) }
+        let table = tables[place]
+        // The application may still call it by a former name.
+        let mine = own.table(table.name) ?? own.tables.first { table.renamedFrom.contains($0.name) }
+        if let mine { tables[place].add(mine) }
       }
       let known = tables
       for table in own.synchronized where !delivered.contains(table.name.lowercased()) {
-        // Under its former name the server has it.
-        guard !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } }) else { continue }
+        // The server has it under its former name or its new one, or has dropped it.
+        guard known.table(formerly: table.name) == nil, !dropped.contains(table.name),
+          !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } })
+        else { continue }
         tables.append(table)
         if !all.contains(where: { $0.name == table.group }),
           let group = own.groups.first(where: { $0.name == table.group })
@@ -68,10 +73,13 @@ extension SyncConfig {
 extension Table {
   /// Takes the columns of a later version that can be added.
   fileprivate mutating func add(_ later: Table) {
-    guard maintained != .client, later.maintained != .client, later.primaryKey == primaryKey else { return }
+    guard maintained != .client, later.maintained != .client,
+      later.primaryKey.map({ column(formerly: $0)?.name }) == primaryKey
+    else { return }
     for column in later.columns
     where !columns.contains(where: { $0.name.lowercased() == column.name.lowercased() })
-      && !column.renamedFrom.contains(where: { columnIndex($0) != nil }) && !dropped.contains(column.name)
+      && self.column(formerly: column.name) == nil && !dropped.contains(column.name)
+      && !column.renamedFrom.contains(where: { columnIndex($0) != nil })
     {
       guard column.nullable || column.defaultValue != nil else { continue }
       guard column.name != later.flags.dirty, column.name != later.flags.deleted else { continue }

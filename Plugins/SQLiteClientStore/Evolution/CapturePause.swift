@@ -38,6 +38,33 @@ struct CapturePause {
 
   // MARK: Resuming
 
+  /// A table or column that the migration took away without a declared rule would count as empty: it is refused by name.
+  func refuseLosses() throws {
+    var missing: [String] = []
+    for row in try connection.rows("SELECT id, name FROM salvor_table ORDER BY id") {
+      guard let number = row[0].integer, let name = row[1].string,
+        try connection.tableShape(Self.aside(number)) != nil, !context.schema.dropped.contains(name)
+      else { continue }
+      let definition = context.schema.tables.table(formerly: name)
+      let names = [definition?.name ?? name] + (definition?.renamedFrom ?? [])
+      guard let shape = try names.lazy.compactMap({ try connection.tableShape($0) }).first else {
+        missing.append(name)
+        continue
+      }
+      for column in try connection.rows("SELECT name FROM salvor_column WHERE t = ?1", .integer(number)) {
+        guard let old = column[0].string, definition?.hasDropped(old) != true else { continue }
+        let now = definition?.column(formerly: old)
+        let names = [now?.name ?? old] + (now?.renamedFrom ?? [])
+        if !names.contains(where: { shape.column($0) != nil }) { missing.append("\(name).\(old)") }
+      }
+    }
+    guard let first = missing.first else { return }
+    throw SalvorError(
+      .schemaRefused,
+      "\(missing.joined(separator: ", ")) is not there any more, and the schema declares no rule for it (renamedFrom, dropped). Put it back, or give the server the schema that declares it and sync before the migration. Capture stays paused.",
+      context: ["table": first])
+  }
+
   /// After the tables were brought in line: every row that is another than it was is a change.
   func end() throws -> CaptureResumption {
     var resumption = CaptureResumption()

@@ -65,6 +65,7 @@ struct Opening {
 
   /// Ends a migration of the application's own. In a transaction, with triggers off.
   func resume(_ context: StoreContext) throws -> (StoreContext, CaptureResumption) {
+    try CapturePause(context: context).refuseLosses()
     let (resumed, opening) = try bringInLine(context.schema, own: context.own, context.config)
     var resumption = try CapturePause(context: resumed).end()
     resumption.inserts += opening.adoptedRows
