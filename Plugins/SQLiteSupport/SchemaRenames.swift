@@ -19,7 +19,8 @@ public struct SchemaRenames: Sendable, Hashable {
   public var isEmpty: Bool { steps.isEmpty }
 
   public init(_ schema: Schema, in connection: SQLiteConnection) throws {
-    for table in schema.tables {
+    for table in schema.tables
+    where !table.renamedFrom.isEmpty || table.columns.contains(where: { !$0.renamedFrom.isEmpty }) {
       var shape = try connection.tableShape(table.name)
       if shape == nil {
         for name in table.renamedFrom.reversed() where schema.table(name) == nil {

@@ -29,7 +29,11 @@ extension SalvorClient {
   }
 
   /// Begins a migration; `resumeCapture` ends it, in this process or another. Answers since when, in milliseconds since 1970.
-  public func pauseCapture() async throws -> Int64 { try await migratingStore().pauseCapture() }
+  /// A synchronization that runs is waited for.
+  public func pauseCapture() async throws -> Int64 {
+    await waitForRunning()
+    return try await migratingStore().pauseCapture()
+  }
 
   public func resumeCapture() async throws -> CaptureResumption { try await migratingStore().resumeCapture() }
 
@@ -40,7 +44,8 @@ extension SalvorClient {
   ///
   /// - Parameter discarding: false throws `usage` while there are requests that the server does not have.
   public func detach(discarding: Bool = false) async throws -> DetachmentPlan {
-    try await migratingStore().detach(discarding: discarding)
+    await waitForRunning()
+    return try await migratingStore().detach(discarding: discarding)
   }
 
   private func migratingStore() async throws -> any MigratingClientStore {

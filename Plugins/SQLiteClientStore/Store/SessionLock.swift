@@ -36,6 +36,8 @@ final class SessionLock {
     file = opened
   }
 
+  var isTaken: Bool { file >= 0 }
+
   func release() {
     guard file >= 0 else { return }
     // Not by closing alone: a process that is being started may hold a copy of the descriptor for a moment.

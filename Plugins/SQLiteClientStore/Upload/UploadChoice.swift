@@ -45,7 +45,10 @@ struct UploadChoice {
     let connection = context.connection
     guard try connection.state(.current) != nil, let last = try connection.state(.uploadLast)?.integer else { return }
     for request in try Unsendable(context: context).requests() where request.first <= last { try leaveOut(request) }
-    guard try lastWaiting(upTo: last) == nil else { return }
+    if let left = try lastWaiting(upTo: last) {
+      try connection.setState(.uploadLast, .integer(left))
+      return
+    }
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.setState(.current, Value?.none)
     try connection.forgetUpload()
