@@ -77,6 +77,11 @@ public actor SalvorClient {
     return report
   }
 
+  /// Until no synchronization runs.
+  func waitForRunning() async {
+    while let running { _ = await running.value }
+  }
+
   var recovering: (any RecoveringClientStore)? { configuration.store as? any RecoveringClientStore }
 
   private func run(groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void) async -> SyncReport {

@@ -85,6 +85,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case blobMismatch = "blob-mismatch"
   /// A blob that a download refers to is not in its row any more: the download is begun again.
   case blobGone = "blob-gone"
+  /// The application migrates its tables: nothing is read or written until capture is resumed.
+  case capturePaused = "capture-paused"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -127,7 +129,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused: 2
     case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

@@ -10,12 +10,17 @@ public struct Schema: Sendable, Hashable {
   public var groups: [Group]
   /// In the order of the file.
   public var tables: [Table]
+  /// Tables that earlier versions of the schema had, and that are gone on purpose.
+  public var dropped: [String]
 
-  public init(version: Int64 = 1, parameters: [Parameter] = [], groups: [Group] = [], tables: [Table]) {
+  public init(
+    version: Int64 = 1, parameters: [Parameter] = [], groups: [Group] = [], tables: [Table], dropped: [String] = []
+  ) {
     self.version = version
     self.parameters = parameters
     self.groups = groups
     self.tables = tables
+    self.dropped = dropped
     for table in tables where table.maintained != .client && !self.groups.contains(where: { $0.name == table.group }) {
       self.groups.append(Group(name: table.group))
     }
@@ -94,12 +99,17 @@ public struct Column: Sendable, Hashable {
   public var nullable: Bool
   /// `nil`: no default. `.null` is never a default; a nullable column without one starts as NULL anyway.
   public var defaultValue: Value?
+  /// What earlier versions of the schema called it, oldest first.
+  public var renamedFrom: [String]
 
-  public init(_ name: String, _ type: ColumnType, nullable: Bool = false, defaultValue: Value? = nil) {
+  public init(
+    _ name: String, _ type: ColumnType, nullable: Bool = false, defaultValue: Value? = nil, renamedFrom: [String] = []
+  ) {
     self.name = name
     self.type = type
     self.nullable = nullable
     self.defaultValue = defaultValue
+    self.renamedFrom = renamedFrom
   }
 }
 
@@ -191,6 +201,10 @@ public struct Table: Sendable, Hashable {
   public var handover: Bool
   /// The application's own triggers fire when Salvor writes rows on the device.
   public var applicationTriggers: Bool
+  /// What earlier versions of the schema called it, oldest first.
+  public var renamedFrom: [String]
+  /// Columns that earlier versions of the schema had, and that are gone on purpose.
+  public var dropped: [String]
 
   public init(
     _ name: String, maintained: Maintained = .dual, group: String = Schema.defaultGroup,
@@ -198,7 +212,7 @@ public struct Table: Sendable, Hashable {
     scope: [ScopeColumn] = [], scopeAlternatives: [[ScopeColumn]] = [], unique: [[String]] = [],
     check: [String] = [],
     conflicts: String = Table.defaultConflicts, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
-    handover: Bool = false, applicationTriggers: Bool = true
+    handover: Bool = false, applicationTriggers: Bool = true, renamedFrom: [String] = [], dropped: [String] = []
   ) {
     self.name = name
     self.maintained = maintained
@@ -216,6 +230,8 @@ public struct Table: Sendable, Hashable {
     self.sameKeyRule = sameKey
     self.handover = handover
     self.applicationTriggers = applicationTriggers
+    self.renamedFrom = renamedFrom
+    self.dropped = dropped
   }
 
   public func columnIndex(_ name: String) -> Int? { columns.firstIndex { $0.name == name } }

@@ -65,8 +65,9 @@ public final class ServerEngine: Sendable {
   let validations: ValidationTable
   let events: EventHub
   let identity: ServerIdentity
-  /// Digests of device schemas that were found to differ additively only, so that they are compared once.
-  let compatibleDigests = Mutex<Set<String>>([])
+  /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
+  /// before it uploads.
+  let compatibleDigests = Mutex<[String: Bool]>([:])
   public let metrics = ServerMetrics()
 
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.

@@ -314,6 +314,8 @@ public struct ClientStatus: Sendable, Hashable {
   public var kept: Int64
   /// The upload whose outcome is not known yet; nil: none is under way.
   public var upload: UploadStatus?
+  /// Since when capture is paused for a migration of the application's own, in milliseconds since 1970; nil: it is not.
+  public var capturePausedSince: Int64?
   /// What is under way beside the database; stores leave it as it is.
   public var recovery = RecoveryStatus()
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {

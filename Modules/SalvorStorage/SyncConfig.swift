@@ -10,6 +10,8 @@ public struct SyncConfig: Sendable, Hashable {
   /// The synchronized tables, in the order in which rows are inserted (parents first); rows are deleted in the reverse
   /// order.
   public var entries: [Entry]
+  /// Tables that are gone on purpose (`Schema.dropped`).
+  public var dropped: [String]
 
   public struct Entry: Sendable, Hashable {
     public var table: Table
@@ -36,6 +38,7 @@ public struct SyncConfig: Sendable, Hashable {
     schemaVersion = schema.version
     groups = schema.groups
     parameters = schema.parameters
+    dropped = schema.dropped
     let ordered = schema.parentsFirst(schema.synchronized)
     entries = ordered.enumerated().map { place, table in
       let columns = table.travelling.map { quoted($0.name) }
@@ -94,14 +97,8 @@ public struct SyncConfig: Sendable, Hashable {
     var parts = entries.map { TableDefinition.json($0.table) }
     let telling = groups.filter(\.serverInitiated).map(\.name).sorted()
     if !telling.isEmpty { parts.append(["serverInitiated": .array(telling.map(JSONValue.string))]) }
+    if !dropped.isEmpty { parts.append(["dropped": .array(dropped.map(JSONValue.string))]) }
     return SalvorStorage.digest(JSONValue.array(parts).bytes)
-  }
-
-  /// The schema of a database: the delivered tables, and the client-only ones of the application's own.
-  public func schema(clientTables: [Table]) -> Schema {
-    Schema(
-      version: schemaVersion, parameters: parameters, groups: groups,
-      tables: entries.map(\.table) + clientTables.filter { $0.maintained == .client })
   }
 
   public var json: JSONValue {
@@ -109,6 +106,7 @@ public struct SyncConfig: Sendable, Hashable {
       "schemaVersion": .integer(schemaVersion),
       "groups": .array(groups.map { ["name": .string($0.name), "serverInitiated": .bool($0.serverInitiated)] }),
       "parameters": .array(parameters.map { ["name": .string($0.name), "type": .string($0.type.rawValue)] }),
+      "dropped": .array(dropped.map(JSONValue.string)),
       "tables": .array(
         entries.map { entry in
           [
@@ -141,6 +139,11 @@ public struct SyncConfig: Sendable, Hashable {
         throw SalvorError(.malformed, "A parameter of the SyncConfig has an unknown type.")
       }
       parameters.append(Schema.Parameter(name: try parameter.string("name"), type: type))
+    }
+    dropped = []
+    for name in try json.optionalArray("dropped") ?? [] {
+      guard let name = name.string else { throw SalvorError(.malformed, "A dropped table has no name.") }
+      dropped.append(name)
     }
     entries = []
     for entry in try json.array("tables") {

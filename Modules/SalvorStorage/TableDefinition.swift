@@ -28,6 +28,8 @@ public enum TableDefinition {
     add("sameKey", table.sameKeyRule.map { .string($0.rawValue) })
     if table.handover { add("handover", true) }
     if !table.applicationTriggers { add("applicationTriggers", false) }
+    add("renamedFrom", list(table.renamedFrom.map(JSONValue.string)))
+    add("dropped", list(table.dropped.map(JSONValue.string)))
     return .object(members)
   }
 
@@ -37,6 +39,9 @@ public enum TableDefinition {
     ]
     if column.nullable { members.append(.init("nullable", true)) }
     if let value = column.defaultValue { members.append(.init("default", JSONValue(value))) }
+    if !column.renamedFrom.isEmpty {
+      members.append(.init("renamedFrom", .array(column.renamedFrom.map(JSONValue.string))))
+    }
     return .object(members)
   }
 
@@ -92,7 +97,7 @@ public enum TableDefinition {
       columns.append(
         Column(
           try column.string("name"), try raw(column, "type"), nullable: column["nullable"]?.bool ?? false,
-          defaultValue: defaultValue))
+          defaultValue: defaultValue, renamedFrom: try strings(column["renamedFrom"] ?? [])))
     }
     var references: [Reference] = []
     for reference in try json.optionalArray("references") ?? [] {
@@ -117,7 +122,8 @@ public enum TableDefinition {
       conflicts: try json.string("conflicts"),
       flags: FlagColumns(dirty: try json.optionalString("dirtyFlag"), deleted: try json.optionalString("deletedFlag")),
       sameKey: json["sameKey"] == nil ? nil : try raw(json, "sameKey"), handover: json["handover"]?.bool ?? false,
-      applicationTriggers: json["applicationTriggers"]?.bool ?? true)
+      applicationTriggers: json["applicationTriggers"]?.bool ?? true,
+      renamedFrom: try strings(json["renamedFrom"] ?? []), dropped: try strings(json["dropped"] ?? []))
   }
 
   private static func unknown(_ key: String) -> SalvorError {

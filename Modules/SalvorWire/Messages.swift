@@ -38,6 +38,9 @@ public struct BeginMessage: Sendable, Hashable {
     }
   }
 
+  /// What `history-needed` says (`need`) where the device must take the server's SyncConfig before it uploads.
+  public static let needsAdoption = "adoption"
+
   public var version: Int64
   public var remote: RemoteID
   public var server: ServerID?

@@ -104,6 +104,8 @@ import Testing
     case .blobMismatch: "What came of a large value is not what its hash names. It was thrown away; it is sent again."
     case .blobGone:
       "A large value changed at the server while it was being downloaded. The device downloads again by itself."
+    case .capturePaused:
+      "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."

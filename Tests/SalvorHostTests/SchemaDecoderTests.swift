@@ -132,7 +132,9 @@ struct SchemaDecoderTests {
       ),
       (
         "{vresion: 2, tables: {a: {primaryKey: 'x', columns: {x: 'text'}}}}",
-        ["s:1: vresion: is not a key here; allowed: version, parameters, groups, tables; did you mean \"version\"?"]
+        [
+          "s:1: vresion: is not a key here; allowed: version, parameters, groups, tables, dropped; did you mean \"version\"?"
+        ]
       ),
       (
         "{version: 0, tables: {a: {primaryKey: 'x', columns: {x: 'text'}}}}",
@@ -329,7 +331,7 @@ struct SchemaDecoderTests {
       ),
       (
         "conlficts: 'client-wins'",
-        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers; did you mean \"conflicts\"?"
+        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, handover, applicationTriggers, renamedFrom, dropped; did you mean \"conflicts\"?"
       ),
     ])
   func mistakes(keys: String, expected: String) {
@@ -366,7 +368,9 @@ struct SchemaDecoderTests {
           "columns.x: is the type \"txt\"; allowed: text, integer, real, blob, boolean, timestamp, json; did you mean \"text\"?"
         ]
       ),
-      ("primaryKey: 'x'", "x: 1", ["columns.x: must be a string, found a whole number"]),
+      (
+        "primaryKey: 'x'", "x: 1", ["columns.x: must be a column's type or an object { type: … }, found a whole number"]
+      ),
       ("primaryKey: []", "", ["primaryKey: names no column", "columns: has no column"]),
       (
         "primaryKey: 'x'", "x: 'text', X: 'text'",
@@ -511,5 +515,47 @@ struct SchemaDecoderTests {
       ).map { $0.split(separator: ":")[2] } == [
         " parameters.p", " tables.a.columns.b", " tables.b.primaryKey", " tables.c.columns",
       ])
+  }
+
+  @Test("renamedFrom and dropped: a name or a list, for tables and columns")
+  func evolution() throws {
+    let result = decode(
+      """
+      { tables: { orders: { renamedFrom: ["bill", "order"], primaryKey: "id",
+          columns: { id: "text", total: { type: "real? = 0.5", renamedFrom: "sum" } }, dropped: ["note"] } },
+        dropped: ["customer"] }
+      """)
+    #expect(render(result.diagnostics) == "")
+    let schema = try #require(result.schema)
+    #expect(schema.dropped == ["customer"])
+    #expect(schema.tables[0].renamedFrom == ["bill", "order"])
+    #expect(schema.tables[0].dropped == ["note"])
+    #expect(
+      schema.tables[0].columns[1]
+        == Column("total", .real, nullable: true, defaultValue: .real(0.5), renamedFrom: ["sum"]))
+    let config = SyncConfig(schema)
+    #expect(try SyncConfig(config.json) == config)
+    #expect(config.digest != SyncConfig(Schema(version: 1, tables: schema.tables)).digest)
+  }
+
+  @Test("a former name is no present one, and leads to one thing only")
+  func contradictoryEvolution() {
+    let found = report(
+      tables: """
+        a: { renamedFrom: "b", primaryKey: "id", columns: { id: "text", x: { type: "text", renamedFrom: ["id", "y"] } } },
+        b: { primaryKey: "id", columns: { id: "text", z: { type: "text", renamedForm: "y" } }, dropped: ["z", "id"] },
+        c: { renamedFrom: ["d", "D"], primaryKey: "id", columns: { id: "text", q: 3 } },
+        """, #"dropped: ["d", "a", "e", "e"], "#)
+    for part in [
+      #"tables.a.renamedFrom: names the table "b", which is there"#,
+      #"tables.a.columns.x.renamedFrom: names the column "id", which is there"#,
+      #"did you mean "renamedFrom"?"#, #"tables.b.dropped: names the column "z", which is there"#,
+      #"tables.b.dropped: names the column "id""#, #"tables.c.renamedFrom: holds "D" twice"#,
+      "tables.c.columns.q: must be a column's type or an object",
+      #"dropped: names "d", which "c" was renamed from"#, #"dropped: names the table "a", which is there"#,
+      #"dropped: holds "e" twice"#,
+    ] {
+      #expect(found.contains { $0.contains(part) }, "\(part) in \(found.joined(separator: "\n"))")
+    }
   }
 }

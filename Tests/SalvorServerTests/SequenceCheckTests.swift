@@ -113,21 +113,26 @@ struct HistoryCheckTests {
   private func differences(_ change: (inout Table) -> Void, deviceVersion: Int64 = 1) -> [String] {
     var new = base
     change(&new)
-    return destructiveDifferences(device: [base], deviceVersion: deviceVersion, server: [new], serverVersion: 1)
+    return compare([base], deviceVersion: deviceVersion, with: [new]).destructive
+  }
+
+  private func compare(
+    _ device: [Table], deviceVersion: Int64 = 1, with server: [Table], dropped: [String] = []
+  ) -> SchemaDifferences {
+    SchemaDifferences(
+      device: device, deviceVersion: deviceVersion, server: server, dropped: dropped, serverVersion: 1)
   }
 
   @Test("a new nullable or defaulted column and a new table are additive")
   func additive() {
     #expect(differences { $0.columns.append(Column("b", .text, nullable: true)) } == [])
     #expect(differences { $0.columns.append(Column("b", .integer, defaultValue: 0)) } == [])
-    #expect(
-      destructiveDifferences(
-        device: [], deviceVersion: 1, server: [base], serverVersion: 1) == [])
+    #expect(compare([], with: [base]) == SchemaDifferences())
   }
 
   @Test("dropped tables and columns, other types and keys and a new NOT NULL are destructive, and named")
   func destructive() {
-    #expect(destructiveDifferences(device: [base], deviceVersion: 1, server: [], serverVersion: 1).count == 1)
+    #expect(compare([base], with: []).destructive.count == 1)
     #expect(differences { $0.columns.remove(at: 1) } == ["table t, column a: dropped or renamed"])
     #expect(differences { $0.columns[1].type = .text } == ["table t, column a: was integer, is text"])
     #expect(differences { $0.columns[1].nullable = false }.count == 1)
@@ -138,6 +143,33 @@ struct HistoryCheckTests {
   @Test("what a newer device has and the server has not yet is no destructive difference")
   func newerDevice() {
     #expect(differences({ $0.columns.remove(at: 1) }, deviceVersion: 2) == [])
+  }
+
+  @Test("with a declared rule a rename or drop is followed, once the device has adopted it")
+  func declared() {
+    var renamed = base
+    renamed.name = "u"
+    renamed.renamedFrom = ["s", "t"]
+    renamed.columns[1] = Column("b", .integer, nullable: true, renamedFrom: ["a"])
+    var found = compare([base], with: [renamed])
+    #expect(found.destructive == [] && found.needsAdoption)
+    renamed.columns[1].type = .text
+    #expect(compare([base], with: [renamed]).destructive == ["table t, column a: was integer, is text"])
+    var less = base
+    less.columns.remove(at: 1)
+    less.dropped = ["a"]
+    found = compare([base], with: [less])
+    #expect(found.destructive == [] && found.needsAdoption)
+    found = compare([base], with: [], dropped: ["t"])
+    #expect(found.destructive == [] && found.needsAdoption)
+  }
+
+  @Test("a device that has renamed what the server still calls by its old name is told so")
+  func renamedTooEarly() {
+    var later = base
+    later.name = "u"
+    later.renamedFrom = ["t"]
+    #expect(compare([later], deviceVersion: 2, with: [base]).destructive.count == 1)
   }
 }
 

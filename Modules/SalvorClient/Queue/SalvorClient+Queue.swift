@@ -59,7 +59,7 @@ extension SalvorClient {
   @discardableResult
   public func reapply(_ kept: RequestID) async throws -> RequestID? { try await openStore().reapply(kept) }
 
-  private func openStore() async throws -> any ClientStore {
+  func openStore() async throws -> any ClientStore {
     if !isOpen { try await open() }
     return configuration.store
   }

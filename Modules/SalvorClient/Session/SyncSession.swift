@@ -59,7 +59,7 @@ struct SyncSession {
 
   private mutating func runSession(groups: Set<String>?) async throws {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
-    let session = try await store.beginSession(groups: groups)
+    var session = try await store.beginSession(groups: groups)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {
@@ -68,7 +68,14 @@ struct SyncSession {
       return
     }
     do {
-      try await exchange(session, groups: groups)
+      do {
+        try await exchange(session, groups: groups)
+      } catch let error as SalvorError where error.needsAdoption {
+        try await adoptFirst(session)
+        await store.endSession()
+        session = try await store.beginSession(groups: groups)
+        try await exchange(session, groups: groups)
+      }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
     } catch let error as SalvorError where error.code == .inconsistentDownload || error.code == .blobGone {
       // What is staged cannot be made whole any more: the next session downloads from the cursors anew. Blobs that have
@@ -122,11 +129,8 @@ struct SyncSession {
     var response: TransportResponse
     do {
       response = try await send(message, inline)
-    } catch let error as SalvorError where error.code == .historyNeeded {
-      let history = try await store.history()
-      message.history = BeginMessage.History(
-        sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
-        tables: .array(history.tables.map(TableDefinition.json)))
+    } catch let error as SalvorError where error.code == .historyNeeded && !error.needsAdoption {
+      message.history = try await history()
       response = try await send(message, inline)
     }
     if let inline { progress(.uploading(changes: Int64(inline.changeCount))) }
@@ -144,6 +148,37 @@ struct SyncSession {
     }
     var reader = ResponseReader(response, configuration)
     try await receive(&reader, session, download)
+  }
+
+  /// A declared rule, or what the device knows of and the server does not yet, changes what the device uploads: its
+  /// SyncConfig is fetched and adopted alone, and the same upload is sent as it is then.
+  private mutating func adoptFirst(_ session: ClientSession) async throws {
+    var message = begin(session, groups: [])
+    message.current = nil
+    message.position = nil
+    if !downloads { message.server = nil }
+    // The server has just compared the tables, but may have been started anew since.
+    message.history = try await history()
+    var reader = ResponseReader(try await send(message, nil), configuration)
+    defer { report.bytesReceived += reader.bytesReceived }
+    while let event = try await reader.next() {
+      guard case .control(let line) = event else { continue }
+      if let session = line["session"] { try await meet(session) }
+      if let config = line["config"] { try await take(try SyncConfig(config), session) }
+    }
+  }
+
+  private func history() async throws -> BeginMessage.History {
+    let history = try await store.history()
+    return BeginMessage.History(
+      sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
+      tables: .array(history.tables.map(TableDefinition.json)))
+  }
+
+  private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
+    try await store.adopt(config)
+    hasNewGroups =
+      hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
   }
 
   private func closure(_ groups: Set<String>?) async throws -> Set<String>? {
@@ -292,9 +327,7 @@ struct SyncSession {
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
-            let config = try SyncConfig(config)
-            try await store.adopt(config)
-            hasNewGroups = config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
+            try await take(try SyncConfig(config), session)
           } else if let next = line["position"]?.string {
             position = next
             try await store.stage(StagedChunk(download: download, bytes: page, position: position))
@@ -385,4 +418,9 @@ struct SyncSession {
   private mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
     try await configuration.request("POST", path, body, counting: &report)
   }
+}
+
+extension SalvorError {
+  /// The server wants its SyncConfig to be adopted before anything is uploaded.
+  fileprivate var needsAdoption: Bool { code == .historyNeeded && context["need"] == BeginMessage.needsAdoption }
 }

@@ -9,7 +9,7 @@ public enum ClientStoreContract {
 
   public static let cases: [Case] =
     opening + capture + sessions + context + settling + applying + displacing + retrying + watching
-    + recovering + archiving + flags + blobs
+    + recovering + archiving + flags + blobs + evolving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

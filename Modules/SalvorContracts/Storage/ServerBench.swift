@@ -7,7 +7,7 @@ struct ServerBench: Sendable {
   let database: StoreSubject<any ServerStore>.Database
   private let restorable: RestorableDatabase<any ServerStore>?
   private(set) var store: any ServerStore
-  let schema: Schema
+  private(set) var schema: Schema
   private(set) var opening: ServerOpening
 
   init(_ subject: StoreSubject<any ServerStore>, _ schema: Schema) async throws {
@@ -23,6 +23,22 @@ struct ServerBench: Sendable {
     await store.close()
     store = try await database()
     opening = try await store.open(ContractPolicies.setup(schema ?? self.schema))
+  }
+
+  /// The server starts with another version of its schema, which holds from here on.
+  mutating func evolve(to schema: Schema) async throws {
+    self.schema = schema
+    try await restart()
+  }
+
+  /// The device with the tables of now: what it knew of its history stays, its replica begins empty.
+  func following(_ device: Device) -> Device {
+    var later = Device(self, principal: device.principal)
+    later.remote = device.remote
+    later.groups = device.groups
+    later.sequence = device.sequence
+    later.counter = device.counter
+    return later
   }
 
   /// Copies the database to a slot.

@@ -34,6 +34,7 @@ struct SchemaCheck {
       checkScope(table)
     }
     checkInheritance()
+    checkEvolution()
   }
 
   // MARK: Reporting

@@ -70,10 +70,11 @@ public struct SchemaDecoder: Sendable {
     } else {
       reader.report("tables", "is missing; give an object of tables: { NAME: { primaryKey: …, columns: { … } } }")
     }
+    let dropped = reader.strings("dropped", default: [])
     let hasGroups = reader.has("groups")
     reader.reportUnknownKeys()
 
-    let schema = Schema(version: version, parameters: parameters, groups: groups, tables: tables)
+    let schema = Schema(version: version, parameters: parameters, groups: groups, tables: tables, dropped: dropped)
     let places = SourcePlaces(root: value, file: file, path: path)
     var check = SchemaCheck(
       schema: schema, declaredGroups: hasGroups ? groups.map(\.name) : nil, limits: limits, source: places)

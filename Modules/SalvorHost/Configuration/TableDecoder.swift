@@ -30,12 +30,15 @@ struct TableDecoder {
     let sameKey = sameKey(&reader)
     let handover = reader.boolean("handover", default: false)
     let applicationTriggers = reader.choice("applicationTriggers", among: ["on", "off"], default: "on") != "off"
+    let renamedFrom = formerNames(&reader)
+    let dropped = reader.strings("dropped", default: [])
     return Decoded(
       table: Table(
         name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
         references: references, scope: scope.all, scopeAlternatives: scope.any, unique: unique, check: check,
         conflicts: conflicts, flags: flags,
-        sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers),
+        sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers, renamedFrom: renamedFrom,
+        dropped: dropped),
       conflictPolicy: policy)
   }
 
@@ -92,16 +95,47 @@ struct TableDecoder {
     }
     var columns: [Column] = []
     for name in list.names() {
-      guard let text = list.string(name) else { continue }
-      do throws(ColumnDeclaration.Failure) {
-        let column = try ColumnDeclaration(text)
-        columns.append(Column(name, column.type, nullable: column.nullable, defaultValue: column.defaultValue))
-      } catch {
-        list.report(name, error.message)
+      guard let value = list.value(name) else { continue }
+      switch value.content {
+      case .string(let text):
+        if let column = column(name, text, reportingTo: &list, name) { columns.append(column) }
+      case .object:
+        guard var entry = list.object(name) else { continue }
+        let former = formerNames(&entry)
+        if let text = entry.string("type"), var column = column(name, text, reportingTo: &entry, "type") {
+          column.renamedFrom = former
+          columns.append(column)
+        }
+        list.finish(child: entry)
+      default:
+        list.report(name, "must be a column's type or an object { type: … }, found \(value.kindName)")
       }
     }
     reader.finish(child: list)
     return columns
+  }
+
+  private func column(_ name: String, _ text: String, reportingTo reader: inout OptionReader, _ key: String) -> Column?
+  {
+    do throws(ColumnDeclaration.Failure) {
+      let column = try ColumnDeclaration(text)
+      return Column(name, column.type, nullable: column.nullable, defaultValue: column.defaultValue)
+    } catch {
+      reader.report(key, error.message)
+      return nil
+    }
+  }
+
+  /// A name, or a list of names, oldest first.
+  private func formerNames(_ reader: inout OptionReader) -> [String] {
+    guard let value = reader.value("renamedFrom") else { return [] }
+    switch value.content {
+    case .string(let name): return [name]
+    case .array: return reader.strings("renamedFrom", default: [])
+    default:
+      reader.report("renamedFrom", "must be a name or a list of names, found \(value.kindName)")
+      return []
+    }
   }
 
   private func references(_ reader: inout OptionReader) -> [Reference] {

@@ -40,7 +40,7 @@ extension ServerEngine {
     case .parted(let shared): throw parting(message, admission, shared)
     case .historyNeeded(let what): throw historyNeeded(what)
     }
-    begin.sendsConfig = try checkSchema(message)
+    begin.sendsConfig = try checkSchema(message, answersAgain: begin.answersAgain)
     return begin
   }
 
@@ -139,32 +139,39 @@ extension ServerEngine {
   }
 
   /// Whether the device needs the SyncConfig.
-  private func checkSchema(_ message: BeginMessage) throws -> Bool {
+  private func checkSchema(_ message: BeginMessage, answersAgain: Bool) throws -> Bool {
     if message.schemaDigest == config.digest { return false }
-    if compatibleDigests.withLock({ $0.contains(message.schemaDigest) }) { return true }
-    let differences = try schemaDifferences(message)
-    guard differences.isEmpty else {
-      let list = differences.joined(separator: "; ")
-      log(refused: message, stored: nil, reason: .schemaIncompatible)
-      throw SalvorError(
-        .schemaIncompatible,
-        "The server's schema has changed in a way that this database cannot follow: \(list).",
-        context: ["reason": RecoveryReason.schemaIncompatible.rawValue])
+    let needsAdoption: Bool
+    if let known = compatibleDigests.withLock({ $0[message.schemaDigest] }) {
+      needsAdoption = known
+    } else {
+      let differences = try schemaDifferences(message)
+      guard differences.destructive.isEmpty else {
+        let list = differences.destructive.joined(separator: "; ")
+        log(refused: message, stored: nil, reason: .schemaIncompatible)
+        throw SalvorError(
+          .schemaIncompatible,
+          "The server's schema has changed in a way that this database cannot follow: \(list).",
+          context: ["reason": RecoveryReason.schemaIncompatible.rawValue])
+      }
+      needsAdoption = differences.needsAdoption
+      compatibleDigests.withLock { digests in
+        if digests.count >= 1000 { digests = [:] }
+        digests[message.schemaDigest] = needsAdoption
+      }
     }
-    compatibleDigests.withLock { digests in
-      if digests.count >= 1000 { digests = [] }
-      digests.insert(message.schemaDigest)
-    }
+    // What was processed before is answered as it was; nothing else is taken in names that are not this schema's.
+    if needsAdoption, message.upload != .none, !answersAgain { throw historyNeeded(BeginMessage.needsAdoption) }
     return true
   }
 
-  /// The destructive differences between the device's schema and this server's, each named.
-  func schemaDifferences(_ message: BeginMessage) throws -> [String] {
-    if message.schemaDigest == config.digest { return [] }
+  /// How the device's schema differs from this server's.
+  func schemaDifferences(_ message: BeginMessage) throws -> SchemaDifferences {
+    if message.schemaDigest == config.digest { return SchemaDifferences() }
     guard let tables = message.history?.tables.array else { throw historyNeeded("tables") }
-    return destructiveDifferences(
+    return SchemaDifferences(
       device: try tables.map { try TableDefinition.table($0) }, deviceVersion: message.schemaVersion,
-      server: config.entries.map(\.table), serverVersion: config.schemaVersion)
+      server: config.entries.map(\.table), dropped: config.dropped, serverVersion: config.schemaVersion)
   }
 
   func historyNeeded(_ what: String) -> SalvorError {

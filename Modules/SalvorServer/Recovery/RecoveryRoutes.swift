@@ -99,7 +99,7 @@ extension ServerEngine {
 
   private func finding(_ message: BeginMessage, _ admission: Admission) async throws -> Finding {
     var finding = Finding(
-      shared: admission.lastShared, differences: try schemaDifferences(message), label: "")
+      shared: admission.lastShared, differences: try schemaDifferences(message).destructive, label: "")
     var isParted = false
     if case .reset(let replaced) = checkServer(known: message.server, own: identity.server) {
       finding.reason = replaced

@@ -117,7 +117,9 @@ extension ClientContent {
     guard columns.count == values.count, table.primaryKey.allSatisfy(columns.contains) else {
       throw SalvorError(.malformed, "A downloaded row of \(table.name) does not have its columns. Sync again.")
     }
-    var row = table.columns.map { $0.defaultValue ?? .null }
+    let key = table.primaryKey.compactMap { name in columns.firstIndex(of: name).map { values[$0] } }
+    // What does not come is not the server's: it stays as it is.
+    var row = bases[RowName(table: table.name, key: key)] ?? table.columns.map { $0.defaultValue ?? .null }
     for (name, value) in zip(columns, values) {
       guard let place = table.columnIndex(name) else {
         throw SalvorError(

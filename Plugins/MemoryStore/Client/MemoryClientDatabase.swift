@@ -90,6 +90,10 @@ public final class MemoryClientDatabase: Sendable {
 /// Everything in a remote database.
 struct ClientContent: Sendable {
   var schema: Schema
+  /// The application's own, as it was opened with.
+  var own: Schema
+  /// What the server synchronizes, as far as it is known.
+  var config: SyncConfig
   var principal: String
   var remoteID: RemoteID
   var serverID: ServerID?

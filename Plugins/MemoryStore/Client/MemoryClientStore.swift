@@ -33,21 +33,15 @@ public actor MemoryClientStore: ClientStore {
     _ = try Constraints(setup.schema, softForeignKeys: false)
     if var state = database.state {
       try belong(&state, to: setup.principal)
-      var schema = setup.schema
-      if state.isConfigDelivered {
-        let delivered = state.schema.synchronized
-        schema = state.schema
-        schema.tables =
-          delivered
-          + setup.schema.tables.filter { table in
-            table.maintained == .client && !delivered.contains { $0.name == table.name }
-          }
-      }
+      if !state.isConfigDelivered { state.config = SyncConfig(setup.schema) }
+      state.own = setup.schema
+      let schema = state.isConfigDelivered ? state.config.schema(own: setup.schema) : setup.schema
       opening = try bringInLine(&state, schema, code: .schemaRefused)
       database.state = state
     } else {
       var state = ClientContent(
-        schema: setup.schema, principal: setup.principal, remoteID: setup.remoteID ?? RemoteID(from: random),
+        schema: setup.schema, own: setup.schema, config: SyncConfig(setup.schema), principal: setup.principal,
+        remoteID: setup.remoteID ?? RemoteID(from: random),
         stamp: RequestStamp(from: random))
       adoptExistingRows(&state, &opening)
       state.noteTime(clock.now())
@@ -89,6 +83,7 @@ public actor MemoryClientStore: ClientStore {
 
   /// Applies an additive difference to every row that is kept.
   private func bringInLine(_ state: inout ClientContent, _ schema: Schema, code: ErrorCode) throws -> ClientOpening {
+    state.follow(schema)
     let mustStay = code == .schemaIncompatible ? state.schema.synchronized.map(\.name) : []
     let difference = try SchemaDifference(from: state.schema, to: schema, mustStay: mustStay, code: code)
     difference.apply(to: &state.bases)
@@ -251,11 +246,14 @@ public actor MemoryClientStore: ClientStore {
 
   public func adopt(_ config: SyncConfig) throws {
     var state = try read()
-    let schema = config.schema(clientTables: state.schema.tables)
+    let schema = config.schema(own: state.own)
+    let current = state.current
     _ = try Constraints(schema, softForeignKeys: false)
     _ = try bringInLine(&state, schema, code: .schemaIncompatible)
     state.isConfigDelivered = true
-    database.state = state
+    state.config = config
+    state.leaveOutUnsendable()
+    if state.current == current { database.state = state } else { writeIdentity(&state) }
   }
 
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
@@ -272,7 +270,7 @@ public actor MemoryClientStore: ClientStore {
     let state = try read()
     return ClientHistory(
       olderSequences: state.olderSequences, incarnations: state.incarnations, commits: state.commits,
-      tables: state.schema.synchronized)
+      tables: state.config.entries.map(\.table))
   }
 
   public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
@@ -312,8 +310,8 @@ public actor MemoryClientStore: ClientStore {
     var state = ClientState(
       remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
       previous: content.previous, current: content.current,
-      groups: content.schema.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
-      schemaVersion: content.schema.version, configDigest: SyncConfig(content.schema).digest,
+      groups: content.config.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
+      schemaVersion: content.config.schemaVersion, configDigest: content.config.digest,
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,
       isOlderThanIdentityFile: (database.identityFile?.stamp ?? 0) > content.identityStamp)

@@ -10,14 +10,16 @@ extension ClientContent {
     holdBack()
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
+    let unsendable = unsendable(waiting.map { requests[$0] })
     let wanted = waiting.indices.filter { place in
-      requests[waiting[place]].changes.contains { change in
-        groups.map { $0.contains(schema.table(change.row.table)?.group ?? "") } ?? true
-      }
+      !unsendable.contains(place)
+        && requests[waiting[place]].changes.contains { change in
+          groups.map { $0.contains(schema.table(change.row.table)?.group ?? "") } ?? true
+        }
     }
     let chosen = dependence.needs(of: Set(wanted)).sorted().map { waiting[$0] }
     for index in chosen { requests[index].state = .sent }
-    return chosen.map { requests[$0] }
+    return chosen.map { known(requests[$0]) }
   }
 
   /// Accepted requests leave the queue and the bases take their effect; refused ones stay in their rows as archive

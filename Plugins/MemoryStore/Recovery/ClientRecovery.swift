@@ -59,7 +59,8 @@ struct ClientRecovery {
   /// The tables, made anew: they are empty, and what is staged is all that they get.
   private mutating func makeAnew() {
     if let config = order.config {
-      content.schema = config.schema(clientTables: content.schema.tables)
+      content.schema = config.schema(own: content.own)
+      content.config = config
       content.isConfigDelivered = true
     }
     content.bases = MemoryTables()

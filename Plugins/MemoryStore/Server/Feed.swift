@@ -11,6 +11,8 @@ struct FeedPosition {
     var scopeDigest: String
   }
 
+  /// The digest of the synchronized tables when the download began.
+  var schema: String
   /// M0: the head when the download began.
   var start: Int64
   var groups: [Group]
@@ -27,6 +29,7 @@ struct FeedPosition {
 
   var text: String {
     let json: JSONValue = [
+      "schema": .string(schema),
       "start": .integer(start),
       "groups": .array(
         groups.map {
@@ -40,7 +43,8 @@ struct FeedPosition {
     return json.text
   }
 
-  init(start: Int64, groups: [Group], compared: ComparedTables?) {
+  init(schema: String, start: Int64, groups: [Group], compared: ComparedTables?) {
+    self.schema = schema
     self.start = start
     self.groups = groups
     if let compared {
@@ -60,6 +64,7 @@ struct FeedPosition {
 
   init(_ text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
+    schema = try json.string("schema")
     start = try json.integer("start")
     groups = try json.array("groups").map { group in
       let cursor = try group.integer("cursor")
@@ -112,6 +117,9 @@ struct Feed {
     tables = state.schema.parentsFirst(state.schema.synchronized)
     if let text = request.position {
       position = try FeedPosition(text)
+      guard position.schema == SyncConfig(state.schema).digest else {
+        throw Self.outdated("the server's schema has changed since it began")
+      }
       for group in position.groups where scope.digest(ofGroup: group.name) != group.scopeDigest {
         throw Self.outdated("the scope changed meanwhile")
       }
@@ -129,7 +137,7 @@ struct Feed {
   private static func start(_ request: PageRequest, on state: ServerState, scope: ScopeCheck) -> FeedPosition {
     let groups = request.groups.filter { group in state.schema.groups.contains { $0.name == group.name } }
     return FeedPosition(
-      start: state.head.number,
+      schema: SyncConfig(state.schema).digest, start: state.head.number,
       groups: groups.map { group in
         let digest = scope.digest(ofGroup: group.name)
         var cursor: Int64?

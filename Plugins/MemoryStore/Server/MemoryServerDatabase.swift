@@ -79,9 +79,11 @@ struct ServerState: Sendable {
     var id: RequestID
     var effect: [Request.Effect]
 
-    init(_ request: Request) {
-      id = request.id
-      effect = request.effect
+    init(_ request: Request) { self.init(id: request.id, effect: request.effect) }
+
+    init(id: RequestID, effect: [Request.Effect]) {
+      self.id = id
+      self.effect = effect
     }
   }
 

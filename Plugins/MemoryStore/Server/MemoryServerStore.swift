@@ -38,7 +38,9 @@ public actor MemoryServerStore: ServerStore {
       opening.createdTables = setup.schema.tables.map(\.name).filter { database.existingRows[$0] == nil }
       opening.adoptedRows = database.existingRows.values.reduce(0) { $0 + Int64($1.count) }
     } else {
-      let difference = try SchemaDifference(from: state.schema, to: setup.schema, code: .schemaRefused)
+      state.follow(setup.schema)
+      let difference = try SchemaDifference(
+        from: state.schema, to: setup.schema, mustStay: state.schema.synchronized.map(\.name), code: .schemaRefused)
       difference.apply(to: &state.tables)
       for index in state.commits.indices {
         if var tables = state.commits[index].tables {

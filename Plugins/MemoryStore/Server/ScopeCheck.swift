@@ -38,7 +38,7 @@ struct ScopeCheck: Sendable {
     let tables = schema.tables(inGroup: group)
     return SalvorStorage.digest(
       Array(
-        tables.map { "\($0.name) " + principal.scopeDigest(of: [schema.scopeAlternatives(of: $0)]) }
+        tables.map { "\($0.origin) " + principal.scopeDigest(of: [schema.scopeAlternatives(of: $0)]) }
           .joined(separator: "\n").utf8))
   }
 }

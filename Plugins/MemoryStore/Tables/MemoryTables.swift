@@ -29,6 +29,13 @@ struct MemoryTables: Sendable, Equatable {
     rows[table] = rows[table]?.mapValues(change)
   }
 
+  mutating func remove(_ table: String) { rows[table] = nil }
+
+  mutating func move(_ table: String, to name: String) {
+    rows[name] = rows[table]
+    rows[table] = nil
+  }
+
   /// The rows that are not the same in both.
   func differences(from other: MemoryTables) -> Set<RowName> {
     var names: Set<RowName> = []

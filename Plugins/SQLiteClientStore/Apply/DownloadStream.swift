@@ -23,6 +23,8 @@ final class DownloadStream {
   private let history: SQLiteStatement
   /// By table: the version of rows that come without one.
   var comparedVersions: [Int64: Int64] = [:]
+  /// Columns that do not come, since the server does not know them yet.
+  private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
   private let keyWidth: Int
@@ -39,6 +41,7 @@ final class DownloadStream {
     self.ahead = ahead
     self.prepareWrite = prepareWrite
     blobs = StagedBlobs(staging: BlobStaging(context: context), rehearses: context.rehearses)
+    additions = context.additions
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<keyWidth).map { "?\($0 + 4)" }.joined(separator: ", ")
@@ -266,6 +269,7 @@ final class DownloadStream {
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     let key = Array(row.prefix(target.table.keyCount))
+    if let own = additions.slots[target.table.number] { try keepOwn(&row, own, target.table, key) }
     if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
     watch?.countLine()
     if try remaking.index.mayContain(target.table, key) {
@@ -289,6 +293,14 @@ final class DownloadStream {
     } catch let error as SalvorError where error.isConstraintViolation {
       try remaking.postpone(target.table, key, row)
     }
+  }
+
+  /// What the device has in columns of its own stays as it is.
+  private func keepOwn(_ row: inout SlotRow, _ slots: [Int], _ table: CapturedTable, _ key: Key) throws {
+    let known =
+      try remaking.index.mayContain(table, key)
+      ? remaking.load(table, key).timeline.base : context.currentRow(table, key)
+    for slot in slots { row[slot] = known?[slot] ?? context.defaultValue(table, slot) }
   }
 
   private func depart(_ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {

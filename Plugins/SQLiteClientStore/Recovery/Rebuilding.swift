@@ -28,7 +28,7 @@ final class Rebuilding {
     try showBases()
     for place in before.indices { before[place].lost = try saveLost(before[place].table) }
     let config = order.config ?? context.config
-    let schema = order.config?.schema(clientTables: context.schema.tables) ?? context.schema
+    let schema = order.config?.schema(own: context.own) ?? context.schema
     let objects = try dropTables(schema)
     try makeTables(schema, config, objects)
     merge.rebuilt = Set(before.map(\.table.name) + context.catalog.tables.map(\.name))
@@ -115,7 +115,7 @@ final class Rebuilding {
       // One that names what is not there any more cannot come back.
       do { try connection.execute(sql) } catch let error as SalvorError where error.code == .storage {}
     }
-    let (adopted, _) = try opening.bringInLine(schema, config)
+    let (adopted, _) = try opening.bringInLine(schema, own: context.own, config)
     if order.config != nil { try opening.write(config, delivered: true) }
     context.schema = adopted.schema
     context.config = adopted.config

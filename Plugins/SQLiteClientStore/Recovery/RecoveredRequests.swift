@@ -26,7 +26,7 @@ final class RecoveredRequests {
     self.record = record
     self.merge = merge
     self.index = index
-    names = RequestNames(context)
+    names = try RequestNames(context)
     func counters(_ sql: String) throws -> Set<Int64> {
       Set(try context.connection.rows(sql).compactMap { $0[0].integer })
     }

@@ -172,7 +172,7 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   // MARK: Journal
 
-  private var journalPath: String { path + ".salvor-recovery" }
+  var journalPath: String { path + ".salvor-recovery" }
 
   public func journal() throws -> [UInt8]? { isFile ? DurableFile.read(journalPath) : journalInMemory }
 

@@ -18,14 +18,28 @@ struct Opening {
     try StoreTables.migrate(connection)
     try settleIdentity(setup)
     let delivered = try deliveredConfig()
-    let schema = delivered?.schema(clientTables: clientTables(setup.schema, besides: delivered)) ?? setup.schema
+    let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
-    return try bringInLine(schema, delivered ?? SyncConfig(schema))
+    let config = delivered ?? SyncConfig(schema)
+    if try connection.pausedSince() != nil {
+      // A migration is under way: the tables are what they are, and are nobody's business until it ends.
+      let context = StoreContext(
+        connection, random: random, clock: clock, schema: schema, own: setup.schema, config: config,
+        catalog: try CaptureCatalog.asTheyAre(on: connection))
+      return (context, ClientOpening())
+    }
+    return try bringInLine(schema, own: setup.schema, config)
   }
 
   /// The tables as the schema says, captured.
-  func bringInLine(_ schema: Schema, _ config: SyncConfig) throws -> (StoreContext, ClientOpening) {
+  ///
+  /// - Parameter resumes: triggers were taken away on purpose, and what was written meanwhile is found by their snapshot.
+  func bringInLine(
+    _ schema: Schema, own: Schema, _ config: SyncConfig, resumes: Bool = false
+  ) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
+    var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
+    try following.run()
     let comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     try comparison.check()
     for addition in comparison.additions {
@@ -36,7 +50,8 @@ struct Opening {
     }
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
-    opening.restoredTriggers = changes.restoredTriggers
+    // Those of a table that was renamed are made anew on purpose.
+    opening.restoredTriggers = following.hasChanged ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
     try spreadMarks(catalog, changes)
@@ -48,16 +63,30 @@ struct Opening {
     try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
-      connection, random: random, clock: clock, schema: schema, config: config, catalog: catalog)
+      connection, random: random, clock: clock, schema: schema, own: own, config: config, catalog: catalog)
     // New columns alter the triggers, too.
     let widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
-    opening.adoptedRows += try UnprovenTables(context).mark(
-      changes.unproven.filter { !changes.altered.contains($0) || !widened.contains($0) })
+    if !resumes {
+      opening.adoptedRows += try UnprovenTables(context).mark(
+        changes.unproven.filter { table in
+          !changes.altered.contains(table) || !(following.hasChanged || widened.contains(table))
+        })
+    }
     try context.noteErrorValues()
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
+  }
+
+  /// Ends a migration of the application's own. In a transaction, with triggers off.
+  func resume(_ context: StoreContext) throws -> (StoreContext, CaptureResumption) {
+    try CapturePause(context: context).refuseLosses()
+    let (resumed, opening) = try bringInLine(context.schema, own: context.own, context.config, resumes: true)
+    var resumption = try CapturePause(context: resumed).end()
+    resumption.inserts += opening.adoptedRows
+    resumption.added = opening.createdTables + opening.addedColumns
+    return (resumed, resumption)
   }
 
   private func settleIdentity(_ setup: ClientSetup) throws {
@@ -145,11 +174,6 @@ struct Opening {
 
   // MARK: SyncConfig
 
-  private func clientTables(_ schema: Schema, besides config: SyncConfig?) -> [Table] {
-    let delivered = Set(config?.entries.map { $0.table.name.lowercased() } ?? [])
-    return schema.tables.filter { !delivered.contains($0.name.lowercased()) }
-  }
-
   /// The SyncConfig that the server delivered; nil: none yet.
   private func deliveredConfig() throws -> SyncConfig? {
     guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else {
@@ -196,21 +220,37 @@ struct Opening {
     try connection.setState(.configDelivered, .integer(delivered ? 1 : 0))
   }
 
-  /// Takes a delivered SyncConfig. Destructive differences throw `schema-incompatible`.
+  /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`.
   func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> StoreContext {
-    let schema = config.schema(clientTables: context.schema.tables)
-    for table in context.schema.synchronized where schema.table(table.name)?.maintained ?? .client == .client {
+    let schema = config.schema(own: context.own)
+    for table in context.schema.synchronized {
+      let now = schema.tables.table(formerly: table.name)
+      if schema.dropped.contains(table.name) || now?.maintained ?? .client != .client { continue }
       throw SalvorError(
         .schemaIncompatible,
         "The server does not synchronize the table \(table.name) any more. Recover, or change the server's schema.",
         context: ["table": table.name])
     }
     do {
-      let (adopted, _) = try bringInLine(schema, config)
+      let groups = Dictionary(
+        uniqueKeysWithValues: context.catalog.tables.map { ($0.number, context.group(of: $0.number)) })
+      let (adopted, _) = try bringInLine(schema, own: context.own, config)
       try write(config, delivered: true)
+      try noteMoves(from: groups, adopted)
+      try UploadChoice(context: adopted).leaveOutUnsendable()
       return adopted
     } catch let error as SalvorError where error.code == .schemaRefused {
       throw SalvorError(.schemaIncompatible, error.message, context: error.context)
+    }
+  }
+
+  /// What waits of a table that is in another group from here on was made on its former group's rows.
+  private func noteMoves(from groups: [Int64: String], _ context: StoreContext) throws {
+    for table in context.catalog.tables {
+      guard let group = groups[table.number], group != context.group(of: table.number) else { continue }
+      try connection.run(
+        "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),
+        .integer(try connection.lastCounter()), .text(group))
     }
   }
 }

@@ -18,7 +18,7 @@ public actor SQLiteClientStore: ClientStore {
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
-  private var lock: SessionLock?
+  var lock: SessionLock?
   var quiet: QuietSession?
   var uploadPlan: UploadPlan? { didSet { outgoing = nil } }
   /// The blob of the upload that was asked for last: its parts are asked for one after the other.
@@ -95,10 +95,24 @@ public actor SQLiteClientStore: ClientStore {
     checkedSchema = -1
   }
 
-  /// For all but the steps of a download: what is applied ahead makes room first.
+  /// For all but the steps of a download: what is applied ahead makes room first. Throws `capture-paused` during a
+  /// migration of the application's own.
   func opened() throws -> StoreContext {
+    let context = try openedEvenPaused()
+    guard try context.connection.pausedSince() == nil else { throw Self.paused }
+    return context
+  }
+
+  func openedEvenPaused() throws -> StoreContext {
     try giveUpAhead()
     return try current()
+  }
+
+  private static var paused: SalvorError {
+    SalvorError(
+      .capturePaused,
+      "Capture is paused for a migration of the application's own (salvor status says since when). End it with salvor capture resume."
+    )
   }
 
   func current() throws -> StoreContext {
@@ -433,8 +447,13 @@ public actor SQLiteClientStore: ClientStore {
   public func adopt(_ config: SyncConfig) throws {
     let context = try opened()
     let opening = Opening(connection: context.connection, random: random, clock: clock)
-    self.context = try context.connection.transaction { try opening.adopt(config, context) }
+    let current = try context.connection.text(.current)
+    let adopted = try context.connection.transaction { try opening.adopt(config, context) }
+    self.context = adopted
     uploadPlan = nil
+    quiet = nil
+    // Nothing of the upload could be sent: it was taken back.
+    if try adopted.connection.text(.current) != current { try writeIdentity(adopted) }
     checkedSchema = try context.connection.schemaVersion()
   }
 
@@ -471,7 +490,7 @@ public actor SQLiteClientStore: ClientStore {
         },
       commits: try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC").compactMap { row in
         row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
-      }, tables: context.schema.synchronized)
+      }, tables: context.config.entries.map(\.table))
   }
 
   public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
@@ -483,7 +502,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   public func status() throws -> ClientStatus {
-    let context = try opened()
+    let context = try openedEvenPaused()
     let connection = context.connection
     // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
     return try connection.rolledBack {
@@ -504,6 +523,7 @@ public actor SQLiteClientStore: ClientStore {
         state: try state(context), queued: changes - joined - inError, inError: inError,
         displaced: try archived(.displaced), kept: try archived(.kept))
       status.upload = try connection.uploadStatus(now: clock.now())
+      status.capturePausedSince = try connection.pausedSince()
       return status
     }
   }
@@ -516,8 +536,8 @@ public actor SQLiteClientStore: ClientStore {
     var state = ClientState(
       remoteID: remote, principal: try connection.text(.principal) ?? "", serverID: try connection.identifier(.server),
       previous: try connection.identifier(.previous), current: try connection.identifier(.current),
-      groups: try connection.groupStates(context.schema.groups), schemaVersion: context.schema.version,
-      configDigest: SyncConfig(context.schema).digest, stagedDownload: try connection.text(.stagedDownload),
+      groups: try connection.groupStates(context.config.groups), schemaVersion: context.config.schemaVersion,
+      configDigest: context.config.digest, stagedDownload: try connection.text(.stagedDownload),
       stagedPosition: try connection.text(.stagedPosition),
       recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
       recoveryMessage: try connection.text(.recoveryMessage),

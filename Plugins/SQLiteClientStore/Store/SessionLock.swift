@@ -12,7 +12,9 @@ final class SessionLock {
   private let path: String
   private var file: Int32 = -1
 
-  init(database: String) { path = database + ".salvor-lock" }
+  init(database: String) { path = Self.path(of: database) }
+
+  static func path(of database: String) -> String { database + ".salvor-lock" }
 
   deinit { release() }
 
@@ -33,6 +35,8 @@ final class SessionLock {
     }
     file = opened
   }
+
+  var isTaken: Bool { file >= 0 }
 
   func release() {
     guard file >= 0 else { return }

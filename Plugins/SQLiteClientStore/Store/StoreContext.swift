@@ -8,6 +8,8 @@ final class StoreContext {
   let random: any RandomSource
   let clock: any Clock
   var schema: Schema
+  /// The application's own schema, as it was opened with.
+  let own: Schema
   var config: SyncConfig
   var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
   private var rowQueries: [Int64: String] = [:]
@@ -15,13 +17,15 @@ final class StoreContext {
   var rehearses = false
 
   init(
-    _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, config: SyncConfig,
+    _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, own: Schema,
+    config: SyncConfig,
     catalog: CaptureCatalog
   ) {
     self.connection = connection
     self.random = random
     self.clock = clock
     self.schema = schema
+    self.own = own
     self.config = config
     self.catalog = catalog
   }

@@ -22,6 +22,8 @@ enum StateName: String {
   case recoveryReason, recoveryMessage
   /// The identity file was newer once; until an upload is settled.
   case wentBack
+  /// Capture is paused for a migration of the application's own, since when.
+  case pausedSince
   /// The SyncConfig came from the server, and its head (groups, parameters).
   case configDelivered, configHead
 }

@@ -9,6 +9,8 @@ enum StoreTables {
     -- Which stamp the requests from a counter on have, and at which commit the group's rows stood then.
     CREATE TABLE IF NOT EXISTS salvor_stamp (first_seq INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_epoch (grp TEXT NOT NULL, first_seq INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (grp, first_seq)) WITHOUT ROWID;
+    -- Tables that were in another group up to a counter: the rows stood at that group's commit.
+    CREATE TABLE IF NOT EXISTS salvor_former_group (t INTEGER NOT NULL, until_seq INTEGER NOT NULL, grp TEXT NOT NULL, PRIMARY KEY (t, until_seq)) WITHOUT ROWID;
     -- Requests of several changes, and tagged ones; every other log row is a request of its own.
     CREATE TABLE IF NOT EXISTS salvor_range (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT);
     -- Refused and blocked requests: their changes are still in the log, and in their rows.

@@ -30,7 +30,8 @@ enum StoreViews {
       (SELECT count(DISTINCT first) FROM salvor_archive WHERE state = 'kept') AS kept,
       (SELECT value FROM salvor_state WHERE name = 'uploadSince') AS upload_since,
       (SELECT value FROM salvor_state WHERE name = 'uploadFailures') AS upload_failures,
-      (SELECT value FROM salvor_state WHERE name = 'uploadError') AS upload_error
+      (SELECT value FROM salvor_state WHERE name = 'uploadError') AS upload_error,
+      (SELECT value FROM salvor_state WHERE name = 'pausedSince') AS capture_paused_since
     """
 
   private static let stamp =

@@ -240,11 +240,14 @@ private struct ParentReference {
 /// The context that goes with an upload's changes, met in their order.
 struct ContextCursor {
   private let catalog: CaptureCatalog
+  /// Tables that the server does not know yet.
+  private let unknown: Set<Int64>
   private let statement: SQLiteStatement
   private var hasRow: Bool
 
   init(_ context: StoreContext, after counter: Int64) throws {
     catalog = context.catalog
+    unknown = context.additions.tables
     statement = try context.connection.prepare(
       "SELECT seq, t, made, key FROM salvor_upload_context WHERE seq > ?1 ORDER BY seq, t, key")
     try statement.bind(1, counter)
@@ -254,7 +257,7 @@ struct ContextCursor {
   /// Writes the parents that go with the change `counter`, or went with none before it.
   mutating func write(upTo counter: Int64, _ writer: inout UploadChunkWriter) throws {
     while hasRow, statement.int64(0) <= counter {
-      if let table = catalog.table(number: statement.int64(1)) {
+      if let table = catalog.table(number: statement.int64(1)), !unknown.contains(table.number) {
         writer.context(table: table.name, made: statement.int64(2), key: [statement.value(3)])
       }
       hasRow = try statement.step()

@@ -9,9 +9,13 @@ struct UploadChoice {
   /// In a transaction. Writes what is left out; answers the upload's last counter, nil where nothing waits.
   func choose(_ groups: Set<String>?) throws -> Int64? {
     try context.connection.run("DELETE FROM salvor_upload_excluded")
+    let unsendable = try Unsendable(context: context).requests()
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
-    guard let groups, !names.isSubset(of: groups) else { return try lastWaiting() }
-    let inError = try inError()
+    guard let groups, !names.isSubset(of: groups) else {
+      for request in unsendable { try leaveOut(request) }
+      return try lastWaiting()
+    }
+    let inError = try inError().union(unsendable.map(\.first))
     let dependence = try DependenceLookup(context, where: { !inError.contains($0.first) })
     var wanted: [RequestRange] = []
     try eachWaiting(inError) { request, table in
@@ -23,11 +27,31 @@ struct UploadChoice {
     try eachWaiting(inError) { request, _ in
       guard request.first <= last, leftOut?.first != request.first, chosen.holding(request.first) == nil else { return }
       leftOut = request
-      try context.connection.run(
-        "INSERT INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(request.first),
-        .integer(request.last))
+      try leaveOut(request)
     }
+    for request in unsendable where request.first <= last { try leaveOut(request) }
     return last
+  }
+
+  private func leaveOut(_ request: RequestRange) throws {
+    try context.connection.run(
+      "INSERT OR IGNORE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(request.first),
+      .integer(request.last))
+  }
+
+  /// After a SyncConfig: what the upload under way cannot say to this server waits for a later one. Where nothing is left of
+  /// it, it is taken back: the server has said that it was not processed.
+  func leaveOutUnsendable() throws {
+    let connection = context.connection
+    guard try connection.state(.current) != nil, let last = try connection.state(.uploadLast)?.integer else { return }
+    for request in try Unsendable(context: context).requests() where request.first <= last { try leaveOut(request) }
+    if let left = try lastWaiting(upTo: last) {
+      try connection.setState(.uploadLast, .integer(left))
+      return
+    }
+    try connection.run("DELETE FROM salvor_upload_excluded")
+    try connection.setState(.current, Value?.none)
+    try connection.forgetUpload()
   }
 
   /// First counters.
@@ -48,12 +72,13 @@ struct UploadChoice {
     }
   }
 
-  private func lastWaiting() throws -> Int64? {
+  private func lastWaiting(upTo end: Int64 = .max) throws -> Int64? {
     var leftOut = try context.leftOut()[...]
     var last: Int64?
     // From the newest back: the first change that is not in error ends the upload.
     try context.connection.query(
-      "SELECT seq FROM salvor_log WHERE op IN \(StoreContext.changeOperations) ORDER BY seq DESC"
+      "SELECT seq FROM salvor_log WHERE seq <= ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq DESC",
+      [.integer(end)]
     ) { row in
       let seq = row.int64(0)
       while let range = leftOut.last, range.first > seq { leftOut.removeLast() }

@@ -45,7 +45,7 @@ struct UploadEncoder {
     var hints: [(hash: BlobHash, place: BlobPlace)] = []
     var layouts: [Int64: Layout] = [:]
     var shapes: [ShapeKey: Int] = [:]
-    var names = RequestNames(context)
+    var names = try RequestNames(context)
     var leftOut = try context.leftOut().filter { $0.last > counter }[...]
     var isLast = true
     var ranges = try RangeCursor(context, after: counter)
@@ -84,9 +84,9 @@ struct UploadEncoder {
   }
 
   private func layout(_ number: Int64) throws -> Layout? {
-    guard let table = context.catalog.table(number: number), let definition = context.schema.table(table.name) else {
-      return nil
-    }
+    // What the server does not know yet is not said to it.
+    guard let table = context.catalog.table(number: number), let definition = context.config.entry(table.name)?.table
+    else { return nil }
     let names = definition.travelling.map(\.name)
     let slots = names.compactMap { name in table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
     return Layout(
@@ -103,7 +103,7 @@ struct UploadEncoder {
     let table = layout.table
     let firstValue = 3 + context.catalog.maskCount
     let stamp = try names.stamp(of: seq)
-    let made = try names.made(seq, layout.group)
+    let made = try names.made(seq, table.number, layout.group)
     let hash = rowHash(row, table: 1, firstKey: firstValue, count: table.keyCount)
     func begin(_ kind: Operation, _ mask: LogMask?, _ columns: @autoclosure () -> [String]) {
       let key = ShapeKey(table: table.number, operation: kind, mask: mask)
@@ -201,8 +201,18 @@ struct RequestNames {
   private var stamp: RequestStamp?
   private var stampEnd: Int64 = 0
   private var numbers: [String: (number: Int64, end: Int64)] = [:]
+  /// Of tables that moved to another group, by number: up to which counter they were in which.
+  private let former: [Int64: [(until: Int64, group: String)]]
 
-  init(_ context: StoreContext) { self.context = context }
+  init(_ context: StoreContext) throws {
+    self.context = context
+    var former: [Int64: [(until: Int64, group: String)]] = [:]
+    for row in try context.connection.rows("SELECT t, until_seq, grp FROM salvor_former_group ORDER BY t, until_seq") {
+      guard let number = row[0].integer, let until = row[1].integer, let group = row[2].string else { continue }
+      former[number, default: []].append((until, group))
+    }
+    self.former = former
+  }
 
   mutating func stamp(of counter: Int64) throws -> RequestStamp {
     if let stamp, counter < stampEnd { return stamp }
@@ -218,7 +228,12 @@ struct RequestNames {
     return found
   }
 
-  mutating func made(_ counter: Int64, _ group: String) throws -> Int64 {
+  /// The commit that the rows of a table stood at, which is in `group` now, when the change was made.
+  mutating func made(_ counter: Int64, _ table: Int64, _ group: String) throws -> Int64 {
+    try made(counter, former[table]?.first { counter <= $0.until }?.group ?? group)
+  }
+
+  private mutating func made(_ counter: Int64, _ group: String) throws -> Int64 {
     if let known = numbers[group], counter < known.end { return known.number }
     let number = try context.made(counter, group: group)
     let end =

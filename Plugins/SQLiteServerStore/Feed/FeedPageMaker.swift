@@ -84,7 +84,8 @@ struct FeedPageMaker {
     let isScanned = groups.contains(where: \.isScanned) || floors.values.contains(where: \.isScanned)
     let lowest = (groups.map(\.floor) + floors.values.map(\.sequence)).min()
     var position = FeedPosition(
-      start: state.head, groups: groups, scan: isScanned ? (0, []) : nil, fed: lowest ?? state.headSequence)
+      schema: catalog.fingerprint, start: state.head, groups: groups, scan: isScanned ? (0, []) : nil,
+      fed: lowest ?? state.headSequence)
     position.floors = floors
     position.ownUpTo = request.compared?.ownUpTo
     return position
@@ -118,6 +119,9 @@ struct FeedPageMaker {
     _ position: FeedPosition, _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog,
     _ state: CommitLog.State
   ) throws {
+    guard position.schema == catalog.fingerprint else {
+      throw FeedPosition.outdated("the server's schema has changed since it began")
+    }
     let id = try connection.scalar(
       "SELECT id FROM salvor_commit WHERE number = ?1", .integer(position.start.number))?.string
     guard id == position.start.id.text, position.fed <= state.lastSequence else {

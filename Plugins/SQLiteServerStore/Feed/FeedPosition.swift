@@ -13,6 +13,8 @@ struct FeedPosition {
     var digest: String
   }
 
+  /// `Catalog.fingerprint` when the download began.
+  var schema: String
   /// The head when the download began.
   var start: Commit
   var groups: [Group]
@@ -43,6 +45,7 @@ struct FeedPosition {
 
   var text: String {
     let json: JSONValue = [
+      "schema": .string(schema),
       "start": .integer(start.number),
       "id": .string(start.id.text),
       "groups": .array(
@@ -58,7 +61,8 @@ struct FeedPosition {
     return json.text
   }
 
-  init(start: Commit, groups: [Group], scan: (table: Int, after: Key)?, fed: Int64) {
+  init(schema: String, start: Commit, groups: [Group], scan: (table: Int, after: Key)?, fed: Int64) {
+    self.schema = schema
     self.start = start
     self.groups = groups
     self.scan = scan
@@ -67,6 +71,8 @@ struct FeedPosition {
 
   init(_ text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
+    // A position of an earlier build has none, and fits no schema.
+    schema = try json.optionalString("schema") ?? ""
     start = Commit(number: try json.integer("start"), id: try json.identifier("id"))
     groups = []
     for entry in try json.array("groups") {

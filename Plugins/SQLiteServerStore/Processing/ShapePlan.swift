@@ -40,11 +40,14 @@ final class ShapePlan {
   ) throws {
     operation = shape.operation
     seed = RowHash(table: shape.table)
-    var contentSeed = seed
-    contentSeed.add(([shape.operation.rawValue] + shape.columns).map { Value.text(Array($0.utf8)) })
-    self.contentSeed = contentSeed
     let place = catalog.place(of: shape.table)
     self.place = place
+    // Under the oldest names: a request that was settled is known again whatever was renamed since.
+    let definition = place.map { catalog.tables[$0].table }
+    var contentSeed = RowHash(table: definition?.origin ?? shape.table)
+    let origins = shape.columns.map { name in definition?.column(formerly: name)?.origin ?? name }
+    contentSeed.add(([shape.operation.rawValue] + origins).map { Value.text(Array($0.utf8)) })
+    self.contentSeed = contentSeed
     guard let place else {
       columns = []
       hasUnknownColumns = false

@@ -21,6 +21,8 @@ struct Catalog: Sendable {
   let scopeWidth: Int
   /// A foreign key is checked at COMMIT only: a statement that breaks it does not fail by itself.
   let hasDeferrableForeignKeys: Bool
+  /// Another one wherever a download's position would mean other tables or columns.
+  let fingerprint: String
   private let places: [String: Int]
   private let placesByNumber: [Int64: Int]
 
@@ -47,6 +49,8 @@ struct Catalog: Sendable {
     }
     scopeOrder = Self.scopeOrder(of: tables, places)
     scopeSources = Set(tables.flatMap(\.edges).compactMap { places[$0.table] }.map { tables[$0].number })
+    fingerprint = SalvorStorage.digest(
+      tables.flatMap { table in Array("\(table.number) \(table.name) \(table.columns.map(\.name))\n".utf8) })
     logWidth = Self.logWidth(of: tables)
     scopeWidth = Self.scopeWidth(of: tables)
   }

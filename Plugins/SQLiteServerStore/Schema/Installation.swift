@@ -16,7 +16,8 @@ struct Installation {
   private(set) var opening: ServerOpening
   private(set) var catalog: Catalog?
 
-  private struct Known {
+  /// What the database has of a table that was synchronized before.
+  struct Known {
     var number: Int64
     var generation: Int64
     var columns: [String]
@@ -30,7 +31,8 @@ struct Installation {
     let schema = setup.schema
     // Client-only tables are none of the server's.
     self.schema = Schema(
-      version: schema.version, parameters: schema.parameters, groups: schema.groups, tables: schema.synchronized)
+      version: schema.version, parameters: schema.parameters, groups: schema.groups, tables: schema.synchronized,
+      dropped: schema.dropped)
     self.random = random
     self.clock = clock
     opening = ServerOpening(serverID: ServerID(from: random), incarnation: IncarnationID(from: random))
@@ -43,7 +45,9 @@ struct Installation {
     if !isNew { try refuseLaterFormat() }
     try connection.execute(ServerDDL.fixed)
     try ServerDDL.renew(connection)
-    let known = try knownTables()
+    var evolution = ServerEvolution(connection: connection, schema: schema)
+    let known = try evolution.run(try knownTables())
+    notices += evolution.notices
     let added = try applyDifferences(known)
     let tables = try makeCatalogTables(known, isNew: isNew, added: added)
     try identify(isNew: isNew)
@@ -106,17 +110,19 @@ struct Installation {
     // A column of an adopted table that no schema ever named is the application's own and stays so.
     comparison.refusals.removeAll { refusal in
       guard let column = refusal.column, let table = schema.table(refusal.table) else { return false }
+      if table.hasDropped(column) { return true }
       return !table.columns.contains { $0.name.lowercased() == column.lowercased() } && !column.contains(", ")
         && known[refusal.table]?.columns.contains(column) != true
     }
     // One that the operator has dropped in the database, too, is meant to be gone: devices find it out (semantics 6).
     let dropped = try known.keys.filter { name in
-      try !schema.tables.contains { $0.name == name } && connection.tableShape(name) != nil
+      try !schema.tables.contains { $0.name == name } && !schema.dropped.contains(name)
+        && connection.tableShape(name) != nil
     }.sorted()
     if let first = dropped.first {
       throw SalvorError(
         .schemaRefused,
-        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, or drop the table in the database.",
+        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
         context: ["table": first])
     }
     try comparison.check()
@@ -192,9 +198,9 @@ struct Installation {
           WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE)
         """, .text(table.name), .text(name))
       let isRowid = table.table.primaryKey == [name]
-      guard covered == 0, !isRowid, let place = table.table.columnIndex(name) else { continue }
-      try connection.execute(
-        "CREATE INDEX IF NOT EXISTS salvor_reference_\(table.number)_\(place) ON \(table.sql) (\(quoted(name)))")
+      guard covered == 0, !isRowid, table.table.columnIndex(name) != nil else { continue }
+      let index = quoted("salvor_reference_\(table.number)_\(name)")
+      try connection.execute("CREATE INDEX IF NOT EXISTS \(index) ON \(table.sql) (\(quoted(name)))")
     }
   }
 

@@ -21,6 +21,10 @@ extension Command {
       "queue      \(grouped(status.queued)) waiting, \(grouped(status.inError)) in error, "
         + "\(grouped(status.displaced)) displaced, \(grouped(status.kept)) kept")
     if let upload = status.upload { terminal.print("upload     \(uploadText(upload, on: terminal))") }
+    if let since = status.capturePausedSince {
+      terminal.print(
+        "capture    \(terminal.red("paused")) since \(timestamp(since)); salvor capture resume ends it")
+    }
     terminal.print("recovery   \(recoveryText(status, on: terminal))")
     terminal.print("")
     terminal.table(
@@ -90,6 +94,7 @@ extension ClientStatus {
       "displaced": .integer(displaced),
       "kept": .integer(kept),
       "upload": upload.map(\.json) ?? .null,
+      "capturePausedSince": capturePausedSince.map(JSONValue.integer) ?? .null,
       "groups": .array(
         state.groups.map { group in
           [

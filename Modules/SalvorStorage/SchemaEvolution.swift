@@ -1,0 +1,90 @@
+import SalvorModel
+
+// How a schema leads on from earlier versions of itself (docs/decisions/0012-declared-schema-evolution.md): additions
+// need no rule, renames and drops a declared one (`renamedFrom`, `dropped`).
+
+extension Table {
+  /// The oldest name that is known of it: the same whatever it was renamed to since.
+  public var origin: String { renamedFrom.first ?? name }
+
+  /// The column that an earlier version of the schema had under `name`; nil: there is none.
+  public func column(formerly name: String) -> Column? {
+    columns.first { $0.name == name } ?? columns.first { $0.renamedFrom.contains(name) }
+  }
+
+  /// Earlier columns that are gone on purpose.
+  public func hasDropped(_ name: String) -> Bool {
+    dropped.contains { $0.lowercased() == name.lowercased() } && column(formerly: name) == nil
+  }
+}
+
+extension Column {
+  /// The oldest name that is known of it.
+  public var origin: String { renamedFrom.first ?? name }
+}
+
+extension [Table] {
+  /// The table that an earlier version of the schema had under `name`; nil: there is none.
+  public func table(formerly name: String) -> Table? {
+    first { $0.name == name } ?? first { $0.renamedFrom.contains(name) }
+  }
+}
+
+extension SyncConfig {
+  /// The tables of a device: those that the server delivered, and of the application's `own` schema the client-only ones.
+  ///
+  /// Where `own` is a later version than the server's, also what it adds: columns and tables that the server will know one
+  /// day. Their changes wait until then. Names that `own` has given to the server's tables and columns are not taken
+  /// over, and drops neither: these come with the server.
+  public func schema(own: Schema) -> Schema {
+    let delivered = Set(entries.map { $0.table.name.lowercased() })
+    var tables = entries.map(\.table)
+    var all = groups
+    if own.version > schemaVersion {
+      for place in tables.indices {
+        let table = tables[place]
+        // The application may still call it by a former name.
+        let mine = own.table(table.name) ?? own.tables.first { table.renamedFrom.contains($0.name) }
+        if let mine { tables[place].add(mine) }
+      }
+      let known = tables
+      for table in own.synchronized where !delivered.contains(table.name.lowercased()) {
+        // The server has it under its former name or its new one, or has dropped it.
+        guard known.table(formerly: table.name) == nil, !dropped.contains(table.name),
+          !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } })
+        else { continue }
+        tables.append(table)
+        if !all.contains(where: { $0.name == table.group }),
+          let group = own.groups.first(where: { $0.name == table.group })
+        {
+          all.append(group)
+        }
+      }
+      // A reference to a table that is not here stands in nobody's way.
+      let names = Set(tables.map(\.name) + own.tables.filter { $0.maintained == .client }.map(\.name))
+      for place in tables.indices { tables[place].references.removeAll { !names.contains($0.table) } }
+    }
+    tables += own.tables.filter { $0.maintained == .client && !delivered.contains($0.name.lowercased()) }
+    return Schema(
+      version: schemaVersion, parameters: parameters, groups: all, tables: tables, dropped: dropped)
+  }
+}
+
+extension Table {
+  /// Takes the columns of a later version that can be added.
+  fileprivate mutating func add(_ later: Table) {
+    guard maintained != .client, later.maintained != .client,
+      later.primaryKey.map({ column(formerly: $0)?.name }) == primaryKey
+    else { return }
+    for column in later.columns
+    where !columns.contains(where: { $0.name.lowercased() == column.name.lowercased() })
+      && self.column(formerly: column.name) == nil && !dropped.contains(column.name)
+      && !column.renamedFrom.contains(where: { columnIndex($0) != nil })
+    {
+      guard column.nullable || column.defaultValue != nil else { continue }
+      guard column.name != later.flags.dirty, column.name != later.flags.deleted else { continue }
+      columns.append(column)
+      references += later.references.filter { $0.column == column.name }
+    }
+  }
+}

@@ -1,0 +1,149 @@
+import SalvorModel
+import SalvorStorage
+
+/// The declared rules of a schema carry requests along: under their new names; what they say of a dropped table or column
+/// is kept in the archive.
+extension ClientContent {
+  static let dropReason = "schema-dropped"
+
+  /// After it `schema` has the names and columns of `after`, as far as it had them.
+  mutating func follow(_ after: Schema) {
+    let names = DeclaredNames(from: schema, to: after)
+    guard !names.isEmpty else { return }
+    keepDropped(names)
+    requests = requests.map(names.renamed)
+    let statements = (openGroup?.statements ?? []).map { stripped($0, names).map(names.renamed) }
+    openGroup?.statements = statements
+    outgoing = outgoing.map { stripped($0, names) }.filter { !$0.changes.isEmpty }.map(names.renamed)
+    outgoingContext = outgoingContext.filter { !names.droppedTables.contains($0.row.table) }.map { parent in
+      var parent = parent
+      parent.row = names.row(parent.row)
+      return parent
+    }
+    baseChanges = baseChanges.filter { !names.droppedTables.contains($0.row.table) }.map { change in
+      var change = change
+      change.row = names.row(change.row)
+      return change
+    }
+    settings.subscriptions = Dictionary(
+      settings.subscriptions.map { (names.table($0.key), $0.value) }, uniquingKeysWith: { first, _ in first })
+    names.apply(to: &bases, of: schema, keepsTables: false)
+    names.apply(to: &view, of: schema, keepsTables: false)
+    names.apply(to: &aside, of: schema, keepsTables: false)
+    names.apply(to: &schema)
+    if outgoing.isEmpty, current != nil { takeUploadBack() }
+  }
+
+  /// What requests say of what goes becomes entries of their own; what is left of them stays.
+  private mutating func keepDropped(_ names: DeclaredNames) {
+    var kept: [Request] = []
+    func keep(_ change: Change, _ message: String) {
+      counter += 1
+      var change = change
+      change.counter = counter
+      var request = Request(stamp: stamp, changes: [change], state: .kept)
+      request.refusal = Request.Refused(reason: Self.dropReason, status: nil, message: message)
+      kept.append(request)
+    }
+    func keep(_ changes: [Change], isArchived: Bool) {
+      for change in changes {
+        if names.droppedTables.contains(change.row.table), !isArchived {
+          keep(change, "The table \(change.row.table) was dropped from the schema.")
+        }
+        for column in names.droppedColumns[change.row.table] ?? [] {
+          guard let said = change.column(column), change.operation != .delete,
+            change.operation == .update || !said.new.isNull
+          else { continue }
+          var rest = change
+          rest.operation = .update
+          rest.columns = [said]
+          keep(rest, "The column \(change.row.table).\(column) was dropped from the schema.")
+        }
+      }
+    }
+    keep(openGroup?.statements.flatMap { $0 } ?? [], isArchived: false)
+    for place in requests.indices {
+      let request = requests[place]
+      keep(request.changes, isArchived: request.state == .displaced || request.state == .kept)
+      if request.state == .displaced, request.changes.contains(where: { names.droppedTables.contains($0.row.table) }) {
+        requests[place].state = .kept
+        requests[place].stateBefore = nil
+        requests[place].refusal = Request.Refused(
+          reason: Self.dropReason, status: nil, message: "A table of the request was dropped from the schema.")
+      }
+      requests[place] = stripped(requests[place], names)
+    }
+    requests.removeAll { $0.changes.isEmpty }
+    requests += kept
+  }
+
+  /// Without what goes; entries of the archive keep the changes of tables that are gone.
+  private func stripped(_ request: Request, _ names: DeclaredNames) -> Request {
+    var request = request
+    request.changes = stripped(request.changes, names, keepsTables: request.state == .kept)
+    return request
+  }
+
+  private func stripped(_ changes: [Change], _ names: DeclaredNames, keepsTables: Bool = false) -> [Change] {
+    changes.compactMap { change in
+      if names.droppedTables.contains(change.row.table) { return keepsTables ? change : nil }
+      guard let gone = names.droppedColumns[change.row.table] else { return change }
+      var change = change
+      change.columns.removeAll { gone.contains($0.name) }
+      return change.operation == .update && change.columns.isEmpty ? nil : change
+    }
+  }
+
+  /// The server has said that it was not processed.
+  mutating func takeUploadBack() {
+    for place in requests.indices where [.sent, .unknownOutcome].contains(requests[place].state) {
+      requests[place].state = .queued
+    }
+    outgoing = []
+    outgoingContext = []
+    current = nil
+    upload = nil
+  }
+}
+
+/// What the device's schema has and the server's SyncConfig does not (`SyncConfig.schema(own:)`).
+extension ClientContent {
+  private func isUnknown(_ change: Change) -> Bool {
+    guard let known = config.entries.first(where: { $0.table.name == change.row.table })?.table else { return true }
+    guard change.operation != .delete, let table = schema.table(change.row.table) else { return false }
+    return change.columns.contains { column in
+      guard known.columnIndex(column.name) == nil else { return false }
+      let value = table.columnIndex(column.name).flatMap { table.columns[$0].defaultValue } ?? .null
+      return change.operation == .update || column.new != value
+    }
+  }
+
+  /// Of requests in order, the places of those that the server cannot be told yet, and of those that depend on them.
+  func unsendable(_ waiting: [Request]) -> Set<Int> {
+    let roots = waiting.indices.filter { waiting[$0].changes.contains(where: isUnknown) }
+    if roots.isEmpty { return [] }
+    return Dependence(waiting, on: bases, schema: schema).dependents(of: Set(roots))
+  }
+
+  /// What of a request the server knows.
+  func known(_ request: Request) -> Request {
+    var request = request
+    for place in request.changes.indices {
+      let change = request.changes[place]
+      guard let known = config.entries.first(where: { $0.table.name == change.row.table })?.table else { continue }
+      request.changes[place].columns.removeAll { known.columnIndex($0.name) == nil }
+    }
+    return request
+  }
+
+  /// After a SyncConfig: what the upload under way cannot say to this server waits for a later one.
+  mutating func leaveOutUnsendable() {
+    guard current != nil else { return }
+    let left = unsendable(outgoing)
+    for place in left {
+      if let index = requests.firstIndex(where: { $0.id == outgoing[place].id }) { requests[index].state = .queued }
+    }
+    outgoing = outgoing.indices.filter { !left.contains($0) }.map { known(outgoing[$0]) }
+    if outgoing.isEmpty { takeUploadBack() }
+  }
+}

@@ -1,0 +1,192 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// A column that the schema has dropped: what waits in it goes to the archive, its slot closes, and the column goes. What
+/// requests change besides stays.
+struct DroppedColumn {
+  let context: StoreContext
+  let table: Table
+  let column: String
+  private var connection: SQLiteConnection { context.connection }
+
+  /// Answers what a person should know.
+  func drop(_ archive: inout SchemaArchive) throws -> [String] {
+    let before = archive.count
+    if let captured = context.catalog.table(table.name),
+      let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.lowercased() })
+    {
+      // The key stays what it is: the comparison refuses such a schema by name.
+      guard slot >= captured.keyCount else { return [] }
+      let retired = try retire(captured)
+      try keepWaiting(captured, slot, retired, &archive)
+      try keepArchived(captured, slot, retired, &archive)
+      try closeSlot(captured, slot)
+    }
+    var notices: [String] = []
+    if archive.count > before {
+      notices.append(
+        "\(table.name).\(column) was dropped from the schema: \(archive.count - before) waiting values are in the archive."
+      )
+    }
+    return try notices + dropColumn()
+  }
+
+  private var message: String { "The column \(table.name).\(column) was dropped from the schema." }
+
+  /// A table that the archive's entries belong to: with the slots as they were.
+  private func retire(_ captured: CapturedTable) throws -> CapturedTable {
+    let number =
+      try connection.integer(
+        "SELECT 1 + max(coalesce((SELECT max(id) FROM salvor_table), 0), coalesce((SELECT max(t) FROM salvor_column), 0))"
+      )
+      ?? 1
+    try connection.run(
+      "INSERT INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(number), .text(table.name),
+      .integer(Int64(captured.keyCount)))
+    try connection.run(
+      "INSERT INTO salvor_column (t, slot, name) SELECT ?1, slot, name FROM salvor_column WHERE t = ?2",
+      .integer(number), .integer(captured.number))
+    return CapturedTable(
+      retired: number, name: table.name, slots: captured.columns.map(\.name), keyCount: captured.keyCount)
+  }
+
+  private func step(_ value: Value, _ slot: Int, before: SlotRow?) -> RowTimeline.Step {
+    RowTimeline.Step(seq: 0, change: .update([slot: value]), isJoined: false, before: before, after: nil)
+  }
+
+  // MARK: The log
+
+  private func keepWaiting(
+    _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
+  ) throws {
+    let index = try LogIndex(context)
+    var gone: [Int64] = []
+    var values: [(seq: Int64, key: Key, step: RowTimeline.Step)] = []
+    try index.eachRow(of: captured) { key in
+      for change in try index.timeline(captured, key).steps {
+        switch change.change {
+        case .insert(let row) where !row[slot].isNull:
+          values.append((change.seq, key, step(row[slot], slot, before: nil)))
+        case .update(let news):
+          guard let value = news[slot] else { break }
+          values.append((change.seq, key, step(value, slot, before: change.before)))
+          if news.count == 1 { gone.append(change.seq) }
+        case .insert, .delete: break
+        }
+      }
+    }
+    for value in values.sorted(by: { $0.seq < $1.seq }) {
+      try archive.keep(value.step, retired, value.key, message, context)
+    }
+    try context.takeOut(gone)
+  }
+
+  // MARK: The archive
+
+  private func keepArchived(
+    _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
+  ) throws {
+    for row in try connection.rows(
+      "SELECT seq, slots, key, before, after, op, first, last FROM salvor_archive WHERE t = ?1 ORDER BY seq",
+      .integer(captured.number))
+    {
+      var slots = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
+      var before = try unpayload(row[3])
+      var after = try unpayload(row[4])
+      if let place = slots.firstIndex(of: slot) {
+        if place < after.count, !after[place].isNull || row[5].string == Operation.update.rawValue {
+          let old = place < before.count ? before[place] : .null
+          var seen = SlotRow(repeating: .null, count: captured.columns.count)
+          seen[slot] = old
+          try archive.keep(step(after[place], slot, before: seen), retired, try unpayload(row[2]), message, context)
+        }
+        slots.remove(at: place)
+        if place < before.count { before.remove(at: place) }
+        if place < after.count { after.remove(at: place) }
+      }
+      if slots.isEmpty {
+        try connection.run("DELETE FROM salvor_archive WHERE seq = ?1", row[0])
+        if try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1", row[6]) == nil {
+          try context.forget(RequestRange(first: row[6].integer ?? 0, last: row[7].integer ?? 0))
+        }
+        continue
+      }
+      let text = slots.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
+      try connection.run(
+        "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4 WHERE seq = ?1", row[0], .text(text),
+        .text(payload(before)), .text(payload(after)))
+    }
+  }
+
+  // MARK: The slot
+
+  /// The slots after it move up by one, in the log and what belongs to it.
+  private func closeSlot(_ captured: CapturedTable, _ slot: Int) throws {
+    try closeSeen(captured, slot)
+    let count = captured.columns.count
+    var sets = (slot..<count).map { "v\($0) = " + ($0 + 1 < count ? "v\($0 + 1)" : "NULL") }
+    let bits = LogMask.bitsPerColumn
+    for word in (slot / bits)..<captured.maskCount {
+      let low = word == slot / bits ? slot % bits : 0
+      let kept = "(coalesce(m\(word), 0) & \((Int64(1) << Int64(low)) - 1))"
+      let moved = "((coalesce(m\(word), 0) >> \(low + 1)) << \(low))"
+      let carried = word + 1 < captured.maskCount ? " | ((coalesce(m\(word + 1), 0) & 1) << \(bits - 1))" : ""
+      sets.append("m\(word) = \(kept) | \(moved)\(carried)")
+    }
+    let updates = "(\(LogOperation.update.rawValue), \(LogOperation.cascadedUpdate.rawValue))"
+    let values = sets.filter { $0.hasPrefix("v") }.joined(separator: ", ")
+    try connection.run("UPDATE salvor_log SET \(values) WHERE t = ?1", .integer(captured.number))
+    let masks = sets.filter { $0.hasPrefix("m") }.joined(separator: ", ")
+    try connection.run("UPDATE salvor_log SET \(masks) WHERE t = ?1 AND op IN \(updates)", .integer(captured.number))
+    try connection.run(
+      "DELETE FROM salvor_column WHERE t = ?1 AND slot = ?2", .integer(captured.number), .integer(Int64(slot)))
+    try connection.closePausedSlot(captured.number, slot, of: count)
+    // One step over the others: they would meet on the way.
+    try connection.run(
+      "UPDATE salvor_column SET slot = -slot WHERE t = ?1 AND slot > ?2", .integer(captured.number),
+      .integer(Int64(slot)))
+    try connection.run(
+      "UPDATE salvor_column SET slot = -slot - 1 WHERE t = ?1 AND slot < 0", .integer(captured.number))
+  }
+
+  /// What requests saw: of an update its slots' values, of a delete the whole row.
+  private func closeSeen(_ captured: CapturedTable, _ slot: Int) throws {
+    var entries: [LogEntry] = []
+    try connection.query(
+      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE t = ?1 AND seq IN (SELECT seq FROM salvor_seen)",
+      [.integer(captured.number)]
+    ) { row in
+      entries.append(try context.catalog.entry(from: row))
+      return true
+    }
+    for entry in entries {
+      let slots =
+        entry.operation.isUpdate ? entry.mask.slots(below: captured.columns.count) : Array(captured.columns.indices)
+      guard let place = slots.firstIndex(of: slot),
+        let text = try connection.scalar("SELECT before FROM salvor_seen WHERE seq = ?1", .integer(entry.seq))
+      else { continue }
+      var values = try unpayload(text)
+      guard place < values.count else { continue }
+      values.remove(at: place)
+      try connection.run(
+        "UPDATE salvor_seen SET before = ?2 WHERE seq = ?1", .integer(entry.seq), .text(payload(values)))
+    }
+  }
+
+  // MARK: The table
+
+  /// A column that SQLite does not take out by itself (a key, a constraint, an index or a trigger names it) goes when the
+  /// table is made anew.
+  private func dropColumn() throws -> [String] {
+    connection.clearStatementCache()
+    do {
+      try connection.savepoint("salvor_column") {
+        try connection.execute("ALTER TABLE \(quoted(table.name)) DROP COLUMN \(quoted(column))")
+      }
+      return []
+    } catch let error as SalvorError where error.code == .storage {
+      return try context.rebuild(table)
+    }
+  }
+}

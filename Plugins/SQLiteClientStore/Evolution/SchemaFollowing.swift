@@ -1,0 +1,162 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Carries a remote database along with the declared rules of its schema (`renamedFrom`, `dropped`): tables and columns get
+/// their new names or go, and the requests that wait or are in the archive go with them. In the transaction that brings the
+/// database in line with the schema.
+///
+/// The log, the archive and the versions name tables and columns by number and slot (`salvor_table`, `salvor_column`): a
+/// rename leaves them as they are.
+struct SchemaFollowing {
+  let connection: SQLiteConnection
+  let random: any RandomSource
+  let clock: any Clock
+  let schema: Schema
+
+  /// Something was renamed or dropped; the triggers of those tables are gone.
+  private(set) var hasChanged = false
+  /// Requests that went to the archive.
+  private(set) var keptCount: Int64 = 0
+  /// What a person should know: names only.
+  private(set) var notices: [String] = []
+
+  init(_ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema) {
+    self.connection = connection
+    self.random = random
+    self.clock = clock
+    self.schema = schema
+  }
+
+  private var hasRules: Bool {
+    !schema.dropped.isEmpty
+      || schema.tables.contains { table in
+        !table.renamedFrom.isEmpty || !table.dropped.isEmpty || table.columns.contains { !$0.renamedFrom.isEmpty }
+      }
+  }
+
+  mutating func run() throws {
+    guard hasRules, try connection.tableShape("salvor_table") != nil else { return }
+    let renames = try SchemaRenames(schema, in: connection)
+    let drops = try droppedColumns(before: renames)
+    let tables = try droppedTables()
+    if !renames.isEmpty || !drops.isEmpty || !tables.isEmpty {
+      // What was captured up to here is sorted with the tables as they are.
+      try RequestSorting(try known()).sort()
+      connection.clearStatementCache()
+      hasChanged = true
+    }
+    for step in renames.steps { try removeCapture(of: step.column == nil ? step.old : step.table) }
+    try renames.apply(to: connection)
+    try renameInCatalog()
+    if !drops.isEmpty || !tables.isEmpty { try drop(drops, tables) }
+    // Written anew with the names of now.
+    if hasChanged { try connection.run("DELETE FROM salvor_error_value") }
+  }
+
+  // MARK: Renames
+
+  /// What the catalogue has under former names: also where the application has renamed its table itself.
+  private mutating func renameInCatalog() throws {
+    for table in schema.tables where try connection.tableShape(table.name) != nil {
+      for old in table.renamedFrom where schema.table(old) == nil {
+        try connection.run(
+          "UPDATE salvor_table SET name = ?1 WHERE name = ?2 COLLATE NOCASE AND NOT EXISTS (SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE)",
+          .text(table.name), .text(old))
+        if connection.changes > 0 { hasChanged = true }
+        try connection.run(
+          "UPDATE OR IGNORE salvor_subscription SET target = ?1 WHERE target = ?2", .text(table.name), .text(old))
+      }
+      for column in table.columns {
+        for old in column.renamedFrom where table.columnIndex(old) == nil {
+          try connection.run(
+            """
+            UPDATE salvor_column SET name = ?1 WHERE name = ?2 COLLATE NOCASE
+              AND t = (SELECT id FROM salvor_table WHERE name = ?3 COLLATE NOCASE)
+              AND NOT EXISTS (SELECT 1 FROM salvor_column o WHERE o.t = salvor_column.t AND o.name = ?1 COLLATE NOCASE)
+            """, .text(column.name), .text(old), .text(table.name))
+          if connection.changes > 0 { hasChanged = true }
+        }
+      }
+    }
+  }
+
+  /// The triggers of a table, and the view beside it: SQLite would rewrite them, and they are made anew.
+  private func removeCapture(of name: String) throws {
+    for row in try connection.rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'salvor\\_%' ESCAPE '\\'",
+      .text(name))
+    {
+      if let trigger = row[0].string { try connection.execute("DROP TRIGGER \(quoted(trigger))") }
+    }
+    if let number = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(name)) {
+      try connection.execute("DROP VIEW IF EXISTS salvor_replacing_\(number)")
+    }
+  }
+
+  // MARK: Drops
+
+  /// Columns that are gone on purpose and are still there: the table's new name, and the column's.
+  private func droppedColumns(before renames: SchemaRenames) throws -> [(table: Table, column: String)] {
+    var found: [(Table, String)] = []
+    for table in schema.synchronized where !table.dropped.isEmpty {
+      let name = renames.steps.first { $0.table == table.name && $0.column == nil }?.old ?? table.name
+      guard let shape = try connection.tableShape(name) else { continue }
+      for column in table.dropped where table.hasDropped(column) {
+        if let there = shape.column(column) { found.append((table, there.name)) }
+      }
+    }
+    return found
+  }
+
+  private func droppedTables() throws -> [String] {
+    try schema.dropped.filter { name in
+      try schema.table(name) == nil
+        && connection.integer("SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(name)) != nil
+    }
+  }
+
+  private mutating func drop(_ columns: [(table: Table, column: String)], _ tables: [String]) throws {
+    let counter = try connection.lastCounter()
+    var archive = SchemaArchive(connection: connection, counter: counter)
+    for (table, column) in columns {
+      try removeCapture(of: table.name)
+      notices += try DroppedColumn(context: try known(), table: table, column: column).drop(&archive)
+    }
+    for name in tables {
+      try removeCapture(of: name)
+      notices += try DroppedTable(context: try known(), name: name).drop(&archive)
+    }
+    keptCount = archive.count
+    let context = try known()
+    try context.noteLogChange()
+    try context.keepCounter(max(counter, archive.counter))
+  }
+
+  /// The tables that are captured, as the database has them at this moment.
+  private func known() throws -> StoreContext {
+    StoreContext(
+      connection, random: random, clock: clock, schema: schema, own: schema, config: SyncConfig(schema),
+      catalog: try CaptureCatalog.asTheyAre(on: connection))
+  }
+}
+
+extension CaptureCatalog {
+  /// What `salvor_table` and `salvor_column` say of the tables that are there, with the columns that they have.
+  static func asTheyAre(on connection: SQLiteConnection) throws -> CaptureCatalog {
+    var catalog = CaptureCatalog()
+    for row in try connection.rows("SELECT id, name FROM salvor_table ORDER BY id") {
+      guard let number = row[0].integer, let name = row[1].string, let shape = try connection.tableShape(name) else {
+        continue
+      }
+      let slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
+        .compactMap { $0[0].string }
+      catalog.tables.append(
+        CapturedTable(number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: []))
+    }
+    let columns = try connection.tableShape("salvor_log")?.columns.map(\.name) ?? []
+    catalog.valueCount = max(1, columns.count { $0.hasPrefix("v") })
+    catalog.maskCount = max(1, columns.count { $0.hasPrefix("m") })
+    return catalog
+  }
+}

@@ -1,0 +1,127 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Carries a database along with the declared rules of its schema (`renamedFrom`, `dropped`): tables and columns get their
+/// new names, and so does what Salvor keeps under the old ones; what is dropped stays where it is, and is synchronized no
+/// more.
+struct ServerEvolution {
+  let connection: SQLiteConnection
+  let schema: Schema
+  private(set) var notices: [String] = []
+  private var hasChanged = false
+
+  init(connection: SQLiteConnection, schema: Schema) {
+    self.connection = connection
+    self.schema = schema
+  }
+
+  /// Answers what is known of the tables under their new names.
+  mutating func run(_ known: [String: Installation.Known]) throws -> [String: Installation.Known] {
+    let renames = try SchemaRenames(schema, in: connection)
+    let carried = try carry(known)
+    for name in schema.dropped where schema.table(name) == nil {
+      guard let table = known[name] else { continue }
+      try dropTriggers(table.number)
+    }
+    for step in renames.steps {
+      guard let table = carried[step.table] ?? known[step.old] else { continue }
+      try dropTriggers(table.number)
+    }
+    try renames.apply(to: connection)
+    for step in renames.steps {
+      hasChanged = true
+      notices.append(
+        step.column.map { "\(step.table).\(step.old) was renamed to \(step.table).\($0)." }
+          ?? "\(step.old) was renamed to \(step.table).")
+    }
+    for table in schema.tables { try setAside(table, carried[table.name]) }
+    // A half-sent upload has the names of before: its device sends it anew.
+    if hasChanged { try connection.run("DELETE FROM salvor_staging") }
+    return carried
+  }
+
+  /// The same facts under the new names, in the database, too.
+  private mutating func carry(_ known: [String: Installation.Known]) throws -> [String: Installation.Known] {
+    var carried: [String: Installation.Known] = [:]
+    for (name, var facts) in known {
+      guard let table = schema.tables.table(formerly: name), known[table.name] == nil || table.name == name else {
+        carried[name] = facts
+        continue
+      }
+      var names: [(old: String, new: String)] = []
+      facts.columns = facts.columns.map { column in
+        let new = table.column(formerly: column)?.name ?? column
+        if new != column { names.append((column, new)) }
+        return new
+      }
+      if table.name != name {
+        try connection.run(
+          "UPDATE salvor_table SET name = ?1 WHERE t = ?2", .text(table.name), .integer(facts.number))
+      }
+      if table.name != name || !names.isEmpty {
+        hasChanged = true
+        try renameConflicts(from: name, to: table.name, names)
+      }
+      carried[table.name] = facts
+    }
+    return carried
+  }
+
+  private func dropTriggers(_ number: Int64) throws {
+    for row in try connection.rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?1", .text("salvor_\(number)_*"))
+    {
+      if let name = row[0].string { try connection.execute("DROP TRIGGER \(quoted(name))") }
+    }
+  }
+
+  /// Conflict versions name their table and columns.
+  private func renameConflicts(from old: String, to new: String, _ columns: [(old: String, new: String)]) throws {
+    let names = Dictionary(columns.map { ($0.old, $0.new) }) { first, _ in first }
+    for row in try connection.rows(
+      #"SELECT id, seen, client, server FROM salvor_conflict WHERE "table" = ?1"#, .text(old))
+    {
+      let texts = try row[1...].map { value -> Value in
+        guard let text = value.string, case .object(let members) = try JSONValue(parsing: Array(text.utf8)) else {
+          return value
+        }
+        return .text(JSONValue.object(members.map { JSONValue.Member(names[$0.key] ?? $0.key, $0.value) }).text)
+      }
+      try connection.run(
+        #"UPDATE salvor_conflict SET "table" = ?2, seen = ?3, client = ?4, server = ?5 WHERE id = ?1"#,
+        [row[0], .text(new)] + texts)
+    }
+  }
+
+  /// A dropped column stays in its table, unless every new row would need a value for it: then its values move to a table
+  /// of their own, with the keys.
+  private mutating func setAside(_ table: Table, _ known: Installation.Known?) throws {
+    guard let shape = try connection.tableShape(table.name) else { return }
+    for column in shape.columns where table.hasDropped(column.name) {
+      if known?.columns.contains(column.name) == true {
+        hasChanged = true
+        notices.append("\(table.name).\(column.name) was dropped from the schema: it stays, and is not synchronized.")
+      }
+      guard column.notNull, column.defaultSQL == nil else { continue }
+      let aside = "salvor_dropped_\(table.name)_\(column.name)"
+      if let number = known?.number { try dropTriggers(number) }
+      do {
+        try connection.execute(
+          """
+          CREATE TABLE \(quoted(aside)) AS SELECT \(quotedList(table.primaryKey + [column.name])) FROM \(quoted(table.name));
+          ALTER TABLE \(quoted(table.name)) DROP COLUMN \(quoted(column.name));
+          """)
+      } catch let error as SalvorError where error.code == .storage {
+        throw SalvorError(
+          .schemaRefused,
+          "\(table.name).\(column.name) is dropped, but new rows need a value for it, and it cannot be taken out of the table: \(error.message) Drop it in the database.",
+          context: ["table": table.name, "column": column.name])
+      }
+      notices.append(
+        "\(table.name).\(column.name) was dropped from the schema. New rows have no value for it: its values are in \(aside)."
+      )
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import SalvorModel
+import SalvorStorage
+
+/// Makes a table anew as the schema has it, with its rows: for what `ALTER TABLE` does not do, such as a column that a
+/// foreign key or a UNIQUE constraint holds (lang_altertable.html, *Making Other Kinds Of Table Schema Changes*).
+///
+/// In a transaction of a connection with foreign keys off. Other tables' references to it stay as they are. The table's own
+/// indexes and triggers come back, but for those that name what is not there any more.
+public struct TableRebuild {
+  private let connection: SQLiteConnection
+  private let ddl: TableDDL
+  private static let name = "salvor_rebuilt"
+
+  public init(_ connection: SQLiteConnection, _ ddl: TableDDL) {
+    self.connection = connection
+    self.ddl = ddl
+  }
+
+  /// - Parameter isOurs: triggers and indexes that somebody else makes anew, by name.
+  /// - Returns: the names of the indexes and triggers that could not come back.
+  public func run(_ table: Table, in schema: Schema, isOurs: (String) -> Bool) throws -> [String] {
+    guard let shape = try connection.tableShape(table.name) else { return [] }
+    let objects = try connection.rows(
+      "SELECT name, sql, type FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL AND tbl_name = ?1 COLLATE NOCASE ORDER BY rowid",
+      .text(table.name))
+    let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
+    // References of other tables, and triggers and views that name the table, stay as they are written.
+    _ = try connection.pragma("legacy_alter_table", "ON")
+    defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
+    var made = table
+    made.name = Self.name
+    let columns = quotedList(table.columns.map(\.name).filter { shape.column($0) != nil })
+    connection.clearStatementCache()
+    try connection.execute(ddl.createTable(made, in: schema))
+    try connection.execute(
+      "INSERT INTO \(Self.name) (\(columns)) SELECT \(columns) FROM \(quoted(table.name)); DROP TABLE \(quoted(table.name)); "
+        + "ALTER TABLE \(Self.name) RENAME TO \(quoted(table.name))")
+    var lost: [String] = []
+    for object in objects {
+      guard let name = object[0].string, let sql = object[1].string, !isOurs(name) else { continue }
+      if try !bringBack(sql, of: table) { lost.append(name) }
+    }
+    return lost
+  }
+
+  /// SQLite finds out only when a trigger would fire that it names what is not there.
+  private func bringBack(_ sql: String, of table: Table) throws -> Bool {
+    do {
+      try connection.savepoint("salvor_object") {
+        try connection.execute(sql)
+        try connection.withTriggers(true) {
+          let name = quoted(table.name)
+          let columns = quotedList(table.columns.map(\.name))
+          let first = quoted(table.columns[0].name)
+          for statement in [
+            "INSERT INTO \(name) (\(columns)) SELECT \(columns) FROM \(name)", "UPDATE \(name) SET \(first) = \(first)",
+            "DELETE FROM \(name)",
+          ] { _ = try connection.prepare("EXPLAIN \(statement)") }
+        }
+      }
+      return true
+    } catch let error as SalvorError where error.code == .storage {
+      return false
+    }
+  }
+}

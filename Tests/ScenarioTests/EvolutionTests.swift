@@ -1,0 +1,302 @@
+import SalvorModel
+import SalvorStorage
+import Testing
+
+@Suite("Schema evolution without a reset: devices of every version go on")
+struct EvolutionTests {
+  /// `Fleet.visits`, one version on: what is added stands at the places where it would in a file that people write.
+  private static let added = """
+    {
+      version: 2,
+      parameters: { city: "text" },
+      groups: { reference: {}, visits: {}, media: {} },
+      tables: {
+        severity: { maintained: "server", group: "reference", primaryKey: "id",
+                    columns: { id: "integer", name: "text" } },
+        site: { maintained: "dual", group: "visits", primaryKey: "id",
+                columns: { id: "text", stars: "integer = 3", name: "text", city: "text?", seats: "integer = 0" } },
+        photo: { maintained: "dual", group: "media", primaryKey: "id",
+                 columns: { id: "text", visit_id: "text?", city: "text?" },
+                 references: { visit_id: "visit" }, scope: { city: "parameter:city" } },
+        visit: { maintained: "dual", group: "visits", primaryKey: "id",
+                 columns: { id: "text", site_id: "text", note: "text?", severity_id: "integer?" },
+                 references: { site_id: { table: "site", onDelete: "cascade" }, severity_id: "severity" } },
+        draft: { maintained: "client", primaryKey: "id", columns: { id: "text", body: "text?" } },
+      },
+    }
+    """
+
+  /// `Fleet.visits` with another name for `site`, for its column `name` and for `visit.site_id`; `visit.note` is gone.
+  private static let renamed = """
+    {
+      version: 2,
+      groups: { reference: {}, visits: {} },
+      tables: {
+        severity: { maintained: "server", group: "reference", primaryKey: "id",
+                    columns: { id: "integer", name: "text" } },
+        place: { renamedFrom: "site", maintained: "dual", group: "visits", primaryKey: "id",
+                 columns: { id: "text", title: { type: "text", renamedFrom: "name" }, city: "text?",
+                            seats: "integer = 0" } },
+        visit: { maintained: "dual", group: "visits", primaryKey: "id",
+                 columns: { id: "text", place_id: { type: "text", renamedFrom: "site_id" }, severity_id: "integer?" },
+                 references: { place_id: { table: "place", onDelete: "cascade" }, severity_id: "severity" },
+                 dropped: ["note"] },
+        draft: { maintained: "client", primaryKey: "id", columns: { id: "text", body: "text?" } },
+      },
+    }
+    """
+
+  private func fleet(_ names: [String] = ["a", "b"]) async throws -> (Fleet, [Device]) {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO severity VALUES (1, 'minor');
+      INSERT INTO site VALUES ('s1', 'Harbour Kitchen', 'Toronto', 40), ('s2', 'Corner Bakery', NULL, 12);
+      INSERT INTO visit VALUES ('v1', 's1', 'floor wet', 1), ('v2', 's2', NULL, NULL);
+      """)
+    let devices = try names.map { try fleet.device($0) }
+    for device in devices { #expect(try await device.sync().error == nil) }
+    return (fleet, devices)
+  }
+
+  private func change(_ fleet: Fleet, to schema: String) async throws {
+    fleet.schemaText = schema
+    try await fleet.restart()
+  }
+
+  @Test(
+    "a table, a column in the middle, a group and a parameter are added: older devices take them with their next sync")
+  func additions() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await a.write(
+      "UPDATE site SET name = 'mine' WHERE id = 's1'", "INSERT INTO site (id, name) VALUES ('s3', 'new')")
+    try await change(fleet, to: Self.added)
+    try fleet.serverConnection().execute("INSERT INTO photo VALUES ('p1', 'v1', 'Toronto')")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0 && report.uploaded == 2)
+    #expect(try await b.sync().error == nil)
+    #expect(
+      try a.connection().rows("SELECT id, name, stars FROM site ORDER BY id") == [
+        ["s1", "mine", 3], ["s2", "Corner Bakery", 3], ["s3", "new", 3],
+      ])
+    try fleet.expectEqual(["photo", "visit"], devices)
+    // The application of before still writes what it knows.
+    try await b.write("INSERT INTO site (id, name) VALUES ('s4', 'older')", "UPDATE site SET seats = 1 WHERE id = 's2'")
+    try await a.write("UPDATE site SET stars = 5 WHERE id = 's2'", "INSERT INTO photo VALUES ('p2', 'v2', NULL)")
+    for device in [a, b, a] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0)
+    }
+    for device in devices {
+      #expect(
+        try device.connection().rows("SELECT id, seats, stars FROM site ORDER BY id")
+          == fleet.serverConnection().rows("SELECT id, seats, stars FROM site ORDER BY id"))
+    }
+    #expect(
+      try fleet.serverConnection().rows("SELECT seats, stars FROM site WHERE id IN ('s2', 's4') ORDER BY id") == [
+        [1, 5], [0, 3],
+      ])
+  }
+
+  @Test("a new column of a large table brings its default without the rows")
+  func additionsAreCheap() async throws {
+    let (fleet, devices) = try await fleet(["a"])
+    try fleet.serverConnection().execute(
+      "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO site (id, name) SELECT 'n' || i, 'site ' || i FROM n"
+    )
+    #expect(try await devices[0].sync().upserts == 2000)
+    try await change(fleet, to: Self.added)
+    let report = try await devices[0].sync()
+    #expect(report.error == nil)
+    #expect(report.upserts == 0)
+    #expect(try devices[0].connection().integer("SELECT count(*) FROM site WHERE stars = 3") == 2002)
+  }
+
+  @Test("renames and drops with a declared rule carry queued and archived requests along")
+  func renames() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try fleet.serverConnection().execute("CREATE UNIQUE INDEX one ON site (city)")
+    try await a.write("UPDATE site SET city = 'Toronto' WHERE id = 's2'")
+    #expect(try await a.sync().refused == 1)
+    try await a.write(
+      "UPDATE site SET name = 'mine' WHERE id = 's1'",
+      "UPDATE visit SET note = 'lost', severity_id = NULL WHERE id = 'v1'",
+      "UPDATE visit SET note = 'only' WHERE id = 'v2'", "INSERT INTO site (id, name) VALUES ('s3', 'new')",
+      "INSERT INTO visit (id, site_id, note) VALUES ('v3', 's3', 'kept')")
+    try await change(fleet, to: Self.renamed)
+    try fleet.serverConnection().execute("UPDATE place SET seats = 99 WHERE id = 's1'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.refused == 0)
+    #expect(report.uploaded == 4)
+    #expect(try await b.sync().error == nil)
+    let client = try await a.open()
+    let archive = try await client.errorArchive()
+    #expect(
+      archive.map { "\($0.state.rawValue) \($0.reason ?? "") \($0.table) \($0.key) \($0.after)" }.sorted() == [
+        #"kept schema-dropped visit [v1] [SalvorStorage.NamedValue(name: "note", value: lost)]"#,
+        #"kept schema-dropped visit [v2] [SalvorStorage.NamedValue(name: "note", value: only)]"#,
+        #"kept schema-dropped visit [v3] [SalvorStorage.NamedValue(name: "note", value: kept)]"#,
+        #"refused constraint place [s2] [SalvorStorage.NamedValue(name: "city", value: Toronto)]"#,
+      ])
+    #expect(
+      try fleet.serverRows("place").filter { $0[0] != "s2" } == [
+        ["s1", "mine", "Toronto", 99], ["s3", "new", nil, 0],
+      ])
+    #expect(
+      try a.rows("visit") == [["v1", "s1", nil], ["v2", "s2", nil], ["v3", "s3", nil]])
+    try fleet.expectEqual(["place"], [b])
+    // The values of before stay on the server.
+    #expect(try fleet.serverConnection().rows("SELECT note FROM visit WHERE id = 'v1'") == [["floor wet"]])
+    try fleet.serverConnection().execute("DROP INDEX one")
+    _ = try await client.retry(nil)
+    #expect(try await a.sync().uploaded == 1)
+    #expect(try await b.sync().error == nil)
+    try fleet.expectEqual(["place"], devices)
+    // A restart of both sides changes nothing, and needs no more to be declared than before.
+    await a.close()
+    try await fleet.restart()
+    #expect(try await a.sync().uploaded == 0)
+    try fleet.expectEqual(["place"], devices)
+  }
+
+  @Test(
+    "an upload whose acknowledgement was lost before a rename is not applied a second time", arguments: [false, true])
+  func unknownOutcome(isProcessed: Bool) async throws {
+    let (fleet, devices) = try await fleet()
+    let a = devices[0]
+    try await a.write(
+      "UPDATE site SET name = 'mine' WHERE id = 's1'", "INSERT INTO site (id, name) VALUES ('s3', 'new')")
+    let cut: Faults.Fault = isProcessed ? .loseAnswer : .loseRequest
+    fleet.faults.inject(cut, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error?.code == .unreachable)
+    fleet.faults.clear()
+    try await change(fleet, to: Self.renamed)
+    if isProcessed { try fleet.serverConnection().execute("UPDATE place SET title = 'theirs' WHERE id = 's1'") }
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0 && report.conflicts == 0)
+    #expect(report.uploaded == 2)
+    #expect(try await devices[1].sync().error == nil)
+    try fleet.expectEqual(["place"], devices)
+    #expect(try fleet.serverRows("place")[0][1] == (isProcessed ? "theirs" : "mine"))
+  }
+
+  @Test("an upload in chunks that a new schema interrupts goes on under the new names")
+  func interruptedUpload() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a") {
+      $0.limits.singleRoundTripBytesMax = 0
+      $0.limits.chunkBytesTarget = 1024
+    }
+    #expect(try await a.sync().error == nil)
+    try await a.write(
+      "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO site (id, name) SELECT 'n' || i, 'site ' || i FROM n"
+    )
+    fleet.faults.pass(4)
+    fleet.faults.inject(.loseRequest, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error?.code == .unreachable)
+    fleet.faults.clear()
+    try await change(fleet, to: Self.renamed)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0)
+    #expect(report.uploaded == 300)
+    try fleet.expectEqual(["place"], [a])
+    #expect(try fleet.serverRows("place").count == 300)
+  }
+
+  @Test("a download that a new schema interrupts is whole afterwards")
+  func interruptedDownload() async throws {
+    let (fleet, _) = try await fleet([])
+    try fleet.serverConnection().execute(
+      "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO site (id, name) SELECT 'n' || i, hex(randomblob(20)) FROM n"
+    )
+    let a = try fleet.device("a")
+    fleet.faults.inject(.cutAnswer(after: 500_000), .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error?.code == .unreachable)
+    fleet.faults.clear()
+    try await change(fleet, to: Self.renamed)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["place"], [a])
+  }
+
+  @Test("a device of a later version than its server: its additions wait, and go up once the server knows them")
+  func laterDevice() async throws {
+    let (fleet, devices) = try await fleet(["b"])
+    let a = try fleet.device("a", schema: Self.added)
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('s3', 'plain')",
+      "INSERT INTO site (id, name, stars) VALUES ('s4', 'rated', 5)",
+      "INSERT INTO visit (id, site_id) VALUES ('v4', 's4')", "INSERT INTO photo VALUES ('p1', NULL, 'Toronto')")
+    let first = try await a.sync()
+    #expect(first.error == nil && first.refused == 0)
+    #expect(first.uploaded == 1)
+    let second = try await a.sync()
+    #expect(second.error == nil && second.uploaded == 0 && second.refused == 0)
+    #expect(
+      try a.connection().rows("SELECT id, stars FROM site ORDER BY id") == [
+        ["s1", 3], ["s2", 3], ["s3", 3], ["s4", 5],
+      ])
+    #expect(try await devices[0].sync().error == nil)
+    #expect(try devices[0].rows("site") == fleet.serverRows("site"))
+    // An update of the server's to a row of which the device has changed what only it knows.
+    try await a.write("UPDATE site SET stars = 1 WHERE id = 's1'")
+    try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id = 's1'")
+    #expect(try await a.sync().error == nil)
+    #expect(try a.connection().rows("SELECT name, stars FROM site WHERE id = 's1'") == [["theirs", 1]])
+    try await change(fleet, to: Self.added)
+    let third = try await a.sync()
+    #expect(third.error == nil && third.refused == 0)
+    #expect(third.uploaded == 4)
+    #expect(try await devices[0].sync().error == nil)
+    let all = "SELECT id, name, stars FROM site ORDER BY id"
+    for device in devices + [a] {
+      #expect(try device.connection().rows(all) == fleet.serverConnection().rows(all))
+    }
+    try fleet.expectEqual(["visit", "photo"], devices + [a])
+  }
+
+  @Test("a table moves to another group: what waits of it goes up, and rows stay in step")
+  func movedTable() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await a.write("DELETE FROM visit WHERE id = 'v1'", "UPDATE visit SET note = 'mine' WHERE id = 'v2'")
+    var text = Fleet.visits.replacing("version: 1", with: "version: 2")
+    text = text.replacing(
+      #"visit: { maintained: "dual", group: "visits""#, with: #"visit: { maintained: "dual", group: "later""#)
+    text = text.replacing("visits: {} }", with: "visits: {}, later: {} }")
+    try await change(fleet, to: text)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0)
+    #expect(report.uploaded == 2)
+    #expect(try await b.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], devices)
+    // A delete that waited over the move, of a row that nobody changed meanwhile.
+    try await b.write("DELETE FROM visit WHERE id = 'v2'")
+    #expect(try await b.sync().refused == 0)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], devices)
+  }
+
+  @Test("without a declared rule a dropped column is schema-incompatible by name, and nothing is touched")
+  func undeclared() async throws {
+    let (fleet, devices) = try await fleet(["a"])
+    let a = devices[0]
+    try await a.write("UPDATE visit SET note = 'mine' WHERE id = 'v1'")
+    await fleet.stop()
+    // As an operator does, who must take away the triggers that name the column.
+    let connection = try fleet.serverConnection()
+    for row in try connection.rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'visit'") {
+      try connection.execute("DROP TRIGGER \(quoted(row[0].string ?? ""))")
+    }
+    try connection.execute("ALTER TABLE visit DROP COLUMN note")
+    fleet.schemaText = Fleet.visits.replacing(", note: \"text?\"", with: "")
+    try await fleet.start()
+    let report = try await a.sync()
+    #expect(report.recovery?.reason == .schemaIncompatible || report.error?.code == .schemaIncompatible)
+    #expect(try a.connection().rows("SELECT note FROM visit WHERE id = 'v1'") == [["mine"]])
+  }
+}
