@@ -96,14 +96,14 @@ public indirect enum JSONValue: Sendable, Hashable {
   }
 
   /// A row's value, in the payload's own way of writing (`PayloadWriter`).
-  public init(_ value: Value) {
+  public init(_ value: SalvorModel.Value) {
     var writer = PayloadWriter()
     writer.value(value)
     self = (try? JSONValue(parsing: writer.bytes)) ?? .null
   }
 
   /// Back from `init(_: Value)`; nil where this is no row's value.
-  public var rowValue: Value? {
+  public var rowValue: SalvorModel.Value? {
     let bytes = bytes
     return bytes.withUnsafeBufferPointer { buffer in
       var reader = PayloadReader(buffer)

@@ -51,13 +51,15 @@ extension SalvorClient {
 
   /// Makes failed requests wait again, under new IDs; nil: all of them.
   @discardableResult
-  public func retry(_ entries: Set<RequestID>? = nil) async throws -> RetryReport { try await openStore().retry(entries) }
+  public func retry(_ entries: Set<RequestID>? = nil) async throws -> RetryReport {
+    try await openStore().retry(entries)
+  }
 
   /// Does again what a kept entry did. Nil: the rows were so already. Throws `not-found` and `cannot-stand`.
   @discardableResult
   public func reapply(_ kept: RequestID) async throws -> RequestID? { try await openStore().reapply(kept) }
 
-  private func openStore() async throws -> any ClientStore {
+  func openStore() async throws -> any ClientStore {
     if !isOpen { try await open() }
     return configuration.store
   }

@@ -24,14 +24,15 @@ struct RecoveryExchange {
   /// What the server knows of the parting, and what it synchronizes where that differs from the device's tables.
   mutating func facts(_ status: ClientStatus, _ history: ClientHistory) async throws -> (RecoveryFacts, SyncConfig?) {
     let state = status.state
-    let message = BeginMessage(
+    var message = BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: state.current,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
-      groups: state.groups.map { BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest) },
+      groups: state.groups.map { BeginMessage.Group($0) },
       upload: .none, position: nil,
       history: BeginMessage.History(
         sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
         tables: .array(history.tables.map(TableDefinition.json))))
+    message.subscriptions = try await subscriptions()
     var reader = try await post("/v1/recovery", [message.json])
     guard case .control(let line) = try await reader.next() else { throw Self.unexpected }
     let facts = try RecoveryFacts(line)
@@ -41,6 +42,11 @@ struct RecoveryExchange {
     }
     report.bytesReceived += reader.bytesReceived
     return (facts, config)
+  }
+
+  /// What the device subscribes to now.
+  func subscriptions() async throws -> ResolvedSubscriptions {
+    try await configuration.store.deviceSettings().resolved(configuration.schema.parameters).subscriptions
   }
 
   /// Calls `sink` with the payload that answers the questions.
@@ -107,11 +113,17 @@ struct RecoveryExchange {
   }
 
   /// The feed from the groups' cursors to the head. Answers with the groups as they are then.
+  ///
+  /// - Parameter subscriptions: nil: each group goes on with its own.
   mutating func download(
-    _ groups: [GroupState], _ facts: RecoveryFacts, _ sink: ([UInt8], String) async throws -> Void
+    _ groups: [GroupState], subscriptions: ResolvedSubscriptions?, _ facts: RecoveryFacts,
+    _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> [GroupState] {
-    let names = groups.map { BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest) }
-    let question: JSONValue = ["groups": .array(names.map(\.json)), "position": .null]
+    var members: [JSONValue.Member] = [
+      .init("groups", .array(groups.map { BeginMessage.Group($0).json })), .init("position", .null),
+    ]
+    if let subscriptions { members.append(.init("subscriptions", subscriptions.json)) }
+    let question = JSONValue.object(members)
     var reader = try await post("/v1/recovery/\(facts.token)/download", [question])
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []

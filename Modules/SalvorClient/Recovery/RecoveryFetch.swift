@@ -37,7 +37,8 @@ struct RecoveryFetch {
       let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
       // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
       let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
-      let groups = try await exchange.download(wanted.map { GroupState(name: $0) }, facts, sink)
+      let groups = try await exchange.download(
+        wanted.map { GroupState(name: $0) }, subscriptions: try await exchange.subscriptions(), facts, sink)
       return ([], groups)
     }
   }
@@ -60,10 +61,14 @@ struct RecoveryFetch {
       try await exchange.rows(queries, facts, sink)
       place = next
     }
+    // What has been subscribed to since is brought by the next sync: here both sides mean the same rows.
+    let had = Dictionary(status.state.groups.map { ($0.name, $0.subscriptions) }) { first, _ in first }
     let groups = try await exchange.download(
       starts.map { start in
-        GroupState(name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name])
-      }, facts, sink)
+        GroupState(
+          name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name],
+          subscriptions: had[start.name] ?? ResolvedSubscriptions())
+      }, subscriptions: nil, facts, sink)
     return (starts, groups)
   }
 

@@ -80,12 +80,15 @@ struct SyncSession {
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
     var message = begin(session, groups: try await closure(groups))
+    try await name(subscriptions: &message)
     if !downloads {
       // A recovery uploads to whichever server there is now: it knows what has parted.
       message.groups = []
+      message.subscriptions = nil
       message.server = nil
     }
-    let download = downloadName(message.groups)
+    let download = downloadName(message)
+    message.position = resumption(session.state, download)
     if session.state.stagedDownload != nil, message.position == nil { try await store.discardStaged() }
     var first: UploadChunk?
     if session.upload != nil {
@@ -136,25 +139,33 @@ struct SyncSession {
   private func begin(_ session: ClientSession, groups: Set<String>?) -> BeginMessage {
     let state = session.state
     let groups = state.groups.filter { groups?.contains($0.name) ?? true }.map {
-      BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest)
+      BeginMessage.Group($0)
     }
     return BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
-      position: resumption(state, groups), history: nil)
+      position: nil, history: nil)
+  }
+
+  /// What the device subscribes to now, where it does or did: the server brings the difference.
+  private mutating func name(subscriptions message: inout BeginMessage) async throws {
+    let wanted = try await store.deviceSettings().resolved(configuration.schema.parameters)
+    report.notices += wanted.notices.filter { !report.notices.contains($0) }
+    let isNamed = !wanted.subscriptions.isEmpty || message.groups.contains { !$0.subscriptions.isEmpty }
+    message.subscriptions = isNamed ? wanted.subscriptions : nil
   }
 
   /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
-  private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
-    guard state.stagedDownload == downloadName(groups), let position = state.stagedPosition, !position.isEmpty else {
+  private func resumption(_ state: ClientState, _ download: String) -> String? {
+    guard state.stagedDownload == download, let position = state.stagedPosition, !position.isEmpty else {
       return nil
     }
     return position
   }
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
-  private func downloadName(_ groups: [BeginMessage.Group]) -> String {
-    digest(JSONValue.array(groups.map(\.json)).bytes)
+  private func downloadName(_ message: BeginMessage) -> String {
+    digest(JSONValue.array(message.groups.map(\.json) + [message.subscriptions?.json].compactMap { $0 }).bytes)
   }
 
   private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
@@ -278,13 +289,15 @@ struct SyncSession {
     }
   }
 
-  private func end(_ line: JSONValue) throws -> DownloadEnd {
+  private mutating func end(_ line: JSONValue) throws -> DownloadEnd {
     var groups: [GroupState] = []
     for entry in try line.array("groups") {
       var group = try GroupState(entry)
       group.lastSync = configuration.clock.now()
       groups.append(group)
     }
+    let notices = line["notices"]?.array?.compactMap(\.string) ?? []
+    report.notices += notices.filter { !report.notices.contains($0) }
     return DownloadEnd(groups: groups)
   }
 

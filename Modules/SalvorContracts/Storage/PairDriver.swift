@@ -123,8 +123,11 @@ struct PairDriver: Sendable {
     let states = state.groups.filter { group in
       !schema.tables(inGroup: group.name).isEmpty && (wanted?.contains(group.name) ?? true)
     }
-    // The name says for which cursors and groups the download is: one for others is not gone on with.
-    let name = states.map { "\($0.name) \($0.cursor.map { "\($0.number)" } ?? "whole")" }.joined(separator: ", ")
+    let subscriptions = try await client.deviceSettings().resolved(schema.parameters).subscriptions
+    // The name says for which cursors, groups and subscriptions the download is: one for others is not gone on with.
+    let name =
+      states.map { "\($0.name) \($0.cursor.map { "\($0.number)" } ?? "whole")" }.joined(separator: ", ")
+      + (subscriptions.isEmpty ? "" : ", " + subscriptions.json.text)
     var position = state.stagedDownload == name && state.stagedPosition != "" ? state.stagedPosition : nil
     if position == nil { try await client.discardStaged() }
     while true {
@@ -132,7 +135,7 @@ struct PairDriver: Sendable {
       do {
         page = try await server.page(
           PageRequest(
-            remote: remote, principal: principal, groups: states, position: position,
+            remote: remote, principal: principal, subscriptions: subscriptions, groups: states, position: position,
             bytesTarget: downloadBytesTarget))
       } catch let error as SalvorError where error.code == .inconsistentDownload && position != nil {
         try await client.discardStaged()
@@ -218,25 +221,74 @@ struct PairBench: Sendable {
     try expect(quiet.results == nil, "a quiet sync uploads nothing", file: file, line: line)
     try expectEqual(quiet.items, [], "what a quiet sync is fed", file: file, line: line)
     let client = clients[index]
+    let subscriptions = try await client.store.deviceSettings().resolved(schema.parameters).subscriptions
     let archive = try await client.store.requests(in: [.refused, .blocked], after: nil, limit: 100_000)
+    let kept = subscriptions.isEmpty ? [:] : try await ancestors(of: archive, on: client.store)
     for table in schema.synchronized {
       var found: [Key: Row] = [:]
       for row in try await client.store.rows(of: table.name) { found[table.key(of: row)] = row }
       var wanted: [Key: Row] = [:]
-      for row in try await scoped(table, client.principal) { wanted[table.key(of: row)] = row }
+      for row in try await scoped(table, client.principal, subscriptions) { wanted[table.key(of: row)] = row }
       for entry in archive where entry.table == table.name {
         found[entry.key] = nil
         wanted[entry.key] = nil
       }
+      for key in kept[table.name] ?? [] where wanted[key] == nil { found[key] = nil }
       try expectEqual(found, wanted, "\(table.name) on client \(index), after a quiet sync", file: file, line: line)
     }
   }
 
-  /// The server's rows of a table that a principal may read.
-  private func scoped(_ table: Table, _ principal: Principal) async throws -> [Row] {
+  /// The keys of the rows that those of the archive reference, upwards: they stay with them though nothing covers them.
+  private func ancestors(of archive: [QueuedRequest], on store: any ClientStore) async throws -> [String: Set<Key>] {
+    var tables: [String: [Row]] = [:]
+    for table in schema.synchronized { tables[table.name] = try await store.rows(of: table.name) }
+    var found: [String: Set<Key>] = [:]
+    var open = archive.map { (table: $0.table, key: $0.key) }
+    while let (name, key) = open.popLast() {
+      guard let table = schema.table(name), let row = tables[name]?.first(where: { table.key(of: $0) == key }) else {
+        continue
+      }
+      for reference in table.references {
+        let parent: Key = [row[table.columnIndex(reference.column) ?? 0]]
+        if found[reference.table, default: []].insert(parent).inserted { open.append((reference.table, parent)) }
+      }
+    }
+    return found
+  }
+
+  /// Whether subscriptions cover a row: its table's own columns are as one of them says, and so are those of every row
+  /// whose scope it inherits.
+  private func isCovered(
+    _ row: Row, of table: Table, _ subscriptions: ResolvedSubscriptions, _ tables: [String: [Row]]
+  ) -> Bool {
+    let named = [subscriptions.targets[table.name], subscriptions.targets[table.group]].compactMap { $0 }
+    let own = table.scope.filter { if case .parameter = $0.source { true } else { false } }
+    if !named.isEmpty && !own.isEmpty {
+      let isChosen = named.contains { alternatives in
+        alternatives.contains { values in
+          own.allSatisfy { scope in
+            guard case .parameter(let name) = scope.source, let value = values[name] else { return true }
+            return row[table.columnIndex(scope.column) ?? 0] == value
+          }
+        }
+      }
+      if !isChosen { return false }
+    }
+    return table.references.filter(\.inheritsScope).allSatisfy { reference in
+      guard let parent = schema.table(reference.table), let place = table.columnIndex(reference.column),
+        let found = tables[parent.name]?.first(where: { parent.key(of: $0) == [row[place]] })
+      else { return false }
+      return isCovered(found, of: parent, subscriptions, tables)
+    }
+  }
+
+  /// The server's rows of a table that a principal may read and subscriptions cover.
+  private func scoped(
+    _ table: Table, _ principal: Principal, _ subscriptions: ResolvedSubscriptions
+  ) async throws -> [Row] {
     var tables: [String: [Row]] = [:]
     for table in schema.synchronized { tables[table.name] = try await server.store.rows(of: table.name) }
-    return (tables[table.name] ?? []).filter { row in
+    return (tables[table.name] ?? []).filter { isCovered($0, of: table, subscriptions, tables) }.filter { row in
       schema.scopeConditions(of: table).allSatisfy { condition in
         guard let allowed = principal.allowedValues(condition.source) else { return true }
         var table = table

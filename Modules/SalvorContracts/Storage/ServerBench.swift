@@ -81,6 +81,8 @@ struct Device: Sendable {
   var stamp = RequestStamp(from: SystemRandom())
   var sequence: SequenceID?
   var counter: Int64 = 0
+  /// What it subscribes to; nil: to nothing, and it never did.
+  var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
   var replica: Replica
   /// The pages of the last download.
@@ -103,7 +105,8 @@ struct Device: Sendable {
     while true {
       let page = try await store.page(
         PageRequest(
-          remote: remote, principal: principal, groups: groups, position: position, bytesTarget: bytesTarget))
+          remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
+          bytesTarget: bytesTarget))
       pages.append(try DownloadedPage(page.bytes, schema: schema))
       position = page.position
       try expect((page.groups == nil) == (position != nil), "the last page, and no other, must carry the groups")

@@ -8,7 +8,7 @@ extension ServerStoreContract {
   static let recovering: [Case] = [declaration] + facts + answers + comparing + clones
 
   /// A case for stores that recover.
-  private static func recovering(
+  static func recovering(
     _ schema: Schema, _ name: String, rule: String,
     _ body: @escaping @Sendable (inout ServerBench) async throws -> Void
   ) -> Case {
@@ -282,7 +282,7 @@ extension ServerStoreContract {
 
 extension ServerBench {
   /// The store as one that recovers.
-  fileprivate var recovering: any RecoveringServerStore {
+  var recovering: any RecoveringServerStore {
     get throws { try expectSome(store as? any RecoveringServerStore, "the store as a RecoveringServerStore") }
   }
 

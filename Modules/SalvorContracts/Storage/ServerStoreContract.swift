@@ -15,7 +15,7 @@ public enum ServerStoreContract {
   public static let cases: [Case] =
     opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
     + refusedBefore
-    + dependence + scope + feed + pages + changedGroups + recovering
+    + dependence + scope + feed + pages + subscribing + changedGroups + recovering
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

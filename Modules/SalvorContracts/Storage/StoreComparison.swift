@@ -13,17 +13,24 @@ public struct StoreComparison: Sendable {
   public var specification: StorePairSubject
   /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
   public var isAboutConflicts: Bool
+  /// Tables that are chosen by parameters, and devices that change what they subscribe to.
+  public var isAboutSubscriptions: Bool
 
-  public init(subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false) {
+  public init(
+    subject: StorePairSubject, specification: StorePairSubject, isAboutConflicts: Bool = false,
+    isAboutSubscriptions: Bool = false
+  ) {
     self.subject = subject
     self.specification = specification
     self.isAboutConflicts = isAboutConflicts
+    self.isAboutSubscriptions = isAboutSubscriptions
   }
 
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let settings = isAboutConflicts ? Self.conflictSettings : Self.settings
+    let settings =
+      isAboutSubscriptions ? Self.subscriptionSettings : isAboutConflicts ? Self.conflictSettings : Self.settings
     let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
@@ -43,7 +50,7 @@ public struct StoreComparison: Sendable {
   ) async throws {
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
-      resolves: isAboutConflicts)
+      resolves: isAboutConflicts, subscribes: isAboutSubscriptions)
     if seed % 4 == 1 {
       found.driver.refusedOneOf = 5
       wanted.driver.refusedOneOf = 5
@@ -141,6 +148,7 @@ public struct StoreComparison: Sendable {
       } catch let error as SalvorError { return Outcome(summary: "\(error.code.rawValue): \(chosen.summary)") }
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()
+    case .choose(let client, let settings): try await bench.clients[client].store.setDeviceSettings(settings)
     }
     return Outcome(summary: "done")
   }
@@ -269,6 +277,13 @@ public struct StoreComparison: Sendable {
     Setting(
       schema: ContractSchemas.inspections(handover: true).settled(by: ContractPolicies.asked), principals: regions),
     Setting(schema: ContractSchemas.groups.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
+  ]
+
+  static let subscriptionSettings: [Setting] = [
+    Setting(schema: ContractSchemas.inspections, principals: regions),
+    Setting(schema: ContractSchemas.places, principals: regions),
+    Setting(schema: ContractSchemas.inspections(handover: true), principals: regions),
+    Setting(schema: ContractSchemas.places.settled(by: ContractPolicies.keepVersions), principals: plain(2)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

@@ -23,7 +23,7 @@ public enum Tool {
   static let commands: [Command] = [
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .queueShow, .queueWithdraw, .errors,
     .errorsShow,
-    .errorsDelete, .errorsRetry, .recover, .backups, .backupsRestore,
+    .errorsDelete, .errorsRetry, .subscribe, .unsubscribe, .subscriptions, .recover, .backups, .backupsRestore,
     .backupsDelete, .remotes, .remotesList, .remotesShow, .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
     .conflictsResolve, .serverStats, .serverBackup,

@@ -25,9 +25,8 @@ extension ServerEngine {
     }
     let message = session.begin.message
     let pages = PageSource(
-      engine: self, remote: session.remote, principal: session.principal,
-      groups: message.groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: message.position, touch: { [sessions] in sessions.touch(session) },
+      engine: self, remote: session.remote, principal: session.principal, subscriptions: message.subscriptions,
+      groups: message.groups.map(\.state), position: message.position, touch: { [sessions] in sessions.touch(session) },
       finished: { [sessions] in sessions.close(session) })
     return try await answer(head.bytes, pages, request)
   }
@@ -107,20 +106,23 @@ actor PageSource {
   private let touch: @Sendable () -> Void
   /// Nothing more will be sent.
   nonisolated let finished: @Sendable () -> Void
+  private let subscriptions: ResolvedSubscriptions?
   private let groups: [GroupState]
   private var position: String?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
 
   init(
-    engine: ServerEngine, remote: RemoteID, principal: Principal, groups: [GroupState], position: String?,
-    touch: @escaping @Sendable () -> Void, finished: @escaping @Sendable () -> Void
+    engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
+    groups: [GroupState], position: String?, touch: @escaping @Sendable () -> Void,
+    finished: @escaping @Sendable () -> Void
   ) {
     self.engine = engine
     self.remote = remote
     self.principal = principal
     self.touch = touch
     self.finished = finished
+    self.subscriptions = subscriptions
     self.groups = groups
     self.position = position
   }
@@ -174,7 +176,7 @@ actor PageSource {
   func nextPage() async throws -> Piece {
     let page = try await engine.configuration.store.page(
       PageRequest(
-        remote: remote, principal: principal, groups: groups, position: position,
+        remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
         bytesTarget: engine.configuration.limits.chunkBytesTarget))
     var bytes = page.bytes
     let line: JSONValue
@@ -183,11 +185,45 @@ actor PageSource {
       line = ["position": .string(next)]
     } else {
       isFinished = true
-      line = ["end": ["groups": .array((page.groups ?? []).map(\.json))]]
+      var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]
+      let notices = subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []
+      if !notices.isEmpty { end.append(.init("notices", .array(notices.map(JSONValue.string)))) }
+      line = ["end": .object(end)]
     }
     bytes += line.bytes
     bytes.append(0x0A)
     return Piece(bytes: bytes, isLast: page.position == nil)
+  }
+}
+
+extension BeginMessage.Group {
+  /// As the device has it.
+  var state: GroupState {
+    GroupState(name: name, cursor: cursor, scopeDigest: scope, subscriptions: subscriptions)
+  }
+}
+
+extension Principal {
+  /// What of these subscriptions brings nothing, because the principal may not see it or nobody knows the target; for the
+  /// person on the device.
+  fileprivate func notices(on subscriptions: ResolvedSubscriptions, in schema: Schema) -> [String] {
+    var notices: [String] = []
+    for (target, alternatives) in subscriptions.targets.sorted(by: { $0.key < $1.key }) {
+      guard schema.groups.contains(where: { $0.name == target }) || schema.table(target) != nil else {
+        notices.append("The server knows no table or group \(target): what is subscribed to there brings nothing.")
+        continue
+      }
+      var refused: Set<String> = []
+      for values in alternatives {
+        for (name, value) in values where parameters[name].map({ !$0.contains(value) }) ?? false {
+          refused.insert("\(name) = \(JSONValue(value).text)")
+        }
+      }
+      notices += refused.sorted().map {
+        "Your credential does not allow \($0): the subscription of \(target) to it brings nothing."
+      }
+    }
+    return notices
   }
 }
 

@@ -23,7 +23,7 @@ extension ServerEngine {
     guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
     case ("POST", "rows"): return try await answerRows(request, recovery, principal, store)
-    case ("POST", "ranges"): return try await answerRanges(request, principal, store)
+    case ("POST", "ranges"): return try await answerRanges(request, recovery, principal, store)
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
     case ("POST", "end"): return try await end(request, recovery, store)
@@ -68,7 +68,7 @@ extension ServerEngine {
       throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
     }
     try sessions.giveWay(to: message)
-    let recovery = try open(message.remote, principal)
+    let recovery = try open(message, principal)
     do {
       let admission = try await admission(of: message, principal: principal)
       let finding = try await finding(message, admission)
@@ -89,8 +89,9 @@ extension ServerEngine {
     }
   }
 
-  private func open(_ remote: RemoteID, _ principal: Principal) throws -> RecoveryTable.Recovery {
-    switch recoveries.open(remote, principal: principal.name) {
+  private func open(_ message: BeginMessage, _ principal: Principal) throws -> RecoveryTable.Recovery {
+    let remote = message.remote
+    switch recoveries.open(remote, principal: principal.name, subscriptions: message.subscriptionsByGroup) {
     case .open(let recovery, _): return recovery
     case .comeBack(let delay, let isFirst):
       if isFirst {
@@ -140,8 +141,13 @@ extension ServerEngine {
   ) async throws -> RecoveryFacts {
     let groups = configuration.schema.groups.map(\.name)
     let trimmed = try await store.trimmed()
-    let scopes = try await store.scopes(of: groups, for: ReadScope(principal))
-    let rows = try await store.rowCount(of: groups, for: ReadScope(principal))
+    var scopes: [String: String] = [:]
+    var rows: Int64 = 0
+    for group in groups {
+      let scope = recovery.scope(ofGroup: group, for: principal)
+      scopes.merge(try await store.scopes(of: [group], for: scope)) { first, _ in first }
+      rows += try await store.rowCount(of: [group], for: scope)
+    }
     return RecoveryFacts(
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
@@ -167,7 +173,11 @@ extension ServerEngine {
       }
       queries += query.parts
     }
-    let answers = RowAnswers(queries, principal, store) { [recoveries] in recoveries.touch(recovery.token) }
+    let answers = RowAnswers(queries, store) { [configuration] query in
+      recovery.scope(ofTable: query.table, in: configuration.schema, for: principal)
+    } touch: { [recoveries] in
+      recoveries.touch(recovery.token)
+    }
     // What fails in the first one is a problem response; what fails later cuts the answer.
     let first = try await answers.next() ?? []
     guard let second = try await answers.next() else { return try await respond(first, request) }
@@ -179,7 +189,8 @@ extension ServerEngine {
 
   /// `POST /v1/recovery/TOKEN/ranges`
   private func answerRanges(
-    _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
+    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
+    _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
     let line = try await line(request)
     let key = try line.optionalArray("after").map { items in
@@ -190,9 +201,10 @@ extension ServerEngine {
         return value
       }
     }
+    let table = try line.string("table")
     let page = try await store.ranges(
-      of: try line.string("table"), after: key, rowsPerRange: RecoveryLimits.rowsPerRange,
-      limit: RecoveryLimits.rangesMax, for: ReadScope(principal))
+      of: table, after: key, rowsPerRange: RecoveryLimits.rowsPerRange,
+      limit: RecoveryLimits.rangesMax, for: recovery.scope(ofTable: table, in: configuration.schema, for: principal))
     return try await respond(page.json.bytes + [0x0A], request)
   }
 
@@ -204,10 +216,11 @@ extension ServerEngine {
     let list = try line.array("groups")
     guard list.count <= 1000 else { throw SalvorError(.tooLarge, "A download names at most 1000 groups.") }
     let groups = try list.map { try BeginMessage.Group($0) }
+    let subscriptions = try line["subscriptions"].map { try ResolvedSubscriptions($0) }
     let pages = PageSource(
       engine: self, remote: RemoteID(from: configuration.random), principal: principal,
-      groups: groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: try line.optionalString("position"), touch: { [recoveries] in recoveries.touch(recovery.token) },
+      subscriptions: subscriptions, groups: groups.map(\.state), position: try line.optionalString("position"),
+      touch: { [recoveries] in recoveries.touch(recovery.token) },
       finished: {})
     return try await answer(sessionLine(principal, []).bytes + [0x0A], pages, request)
   }
@@ -249,6 +262,26 @@ extension ServerEngine {
   }
 }
 
+extension BeginMessage {
+  /// What each group is compared and counted with in a recovery: what its cursor was made with, or for one that was never
+  /// synchronized what it is to be.
+  fileprivate var subscriptionsByGroup: [String: ResolvedSubscriptions] {
+    Dictionary(groups.map { ($0.name, $0.cursor == nil ? subscriptions ?? $0.subscriptions : $0.subscriptions) }) {
+      first, _ in first
+    }
+  }
+}
+
+extension RecoveryTable.Recovery {
+  fileprivate func scope(ofGroup group: String, for principal: Principal) -> ReadScope {
+    ReadScope(principal, subscriptions[group] ?? ResolvedSubscriptions())
+  }
+
+  fileprivate func scope(ofTable table: String, in schema: Schema, for principal: Principal) -> ReadScope {
+    scope(ofGroup: schema.table(table)?.group ?? "", for: principal)
+  }
+}
+
 extension RowQuery {
   /// The same in parts whose answers are small. One with a range is small by its limit.
   var parts: [RowQuery] {
@@ -265,16 +298,16 @@ extension RowQuery {
 /// Answers queries for rows one after the other, and skips the empty answers.
 private actor RowAnswers {
   private var queries: ArraySlice<RowQuery>
-  private let principal: Principal
+  private let scope: @Sendable (RowQuery) -> ReadScope
   private let store: any RecoveringServerStore
   private let touch: @Sendable () -> Void
 
   init(
-    _ queries: [RowQuery], _ principal: Principal, _ store: any RecoveringServerStore,
+    _ queries: [RowQuery], _ store: any RecoveringServerStore, scope: @escaping @Sendable (RowQuery) -> ReadScope,
     touch: @escaping @Sendable () -> Void
   ) {
     self.queries = queries[...]
-    self.principal = principal
+    self.scope = scope
     self.store = store
     self.touch = touch
   }
@@ -285,7 +318,7 @@ private actor RowAnswers {
   func next() async throws -> [UInt8]? {
     var piece: [UInt8] = []
     while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: ReadScope(principal))
+      piece += try await store.rows(matching: query, for: scope(query))
     }
     touch()
     return piece.isEmpty ? nil : piece

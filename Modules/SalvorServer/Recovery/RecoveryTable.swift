@@ -11,13 +11,18 @@ final class RecoveryTable: Sendable {
     let token: String
     let remote: RemoteID
     let principal: String
+    /// By group, what its rows are compared with.
+    let subscriptions: [String: ResolvedSubscriptions]
     /// The number of recoveries begun before it.
     let number: Int64
 
-    init(token: String, remote: RemoteID, principal: String, number: Int64) {
+    init(
+      token: String, remote: RemoteID, principal: String, subscriptions: [String: ResolvedSubscriptions], number: Int64
+    ) {
       self.token = token
       self.remote = remote
       self.principal = principal
+      self.subscriptions = subscriptions
       self.number = number
     }
   }
@@ -62,7 +67,9 @@ final class RecoveryTable: Sendable {
     self.random = random
   }
 
-  func open(_ remote: RemoteID, principal: String) -> Opening {
+  func open(
+    _ remote: RemoteID, principal: String, subscriptions: [String: ResolvedSubscriptions] = [:]
+  ) -> Opening {
     let now = clock.now()
     let token = hexadecimal(random.bytes(16))
     let lot = random.bytes(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
@@ -73,7 +80,8 @@ final class RecoveryTable: Sendable {
       state.waiting[remote] = nil
       let own = state.recoveries.values.map(\.recovery).filter { $0.remote == remote }.sorted { $0.number < $1.number }
       for oldest in own.dropLast(Self.perRemoteMax - 1) { state.recoveries[oldest.token] = nil }
-      let recovery = Recovery(token: token, remote: remote, principal: principal, number: state.begun)
+      let recovery = Recovery(
+        token: token, remote: remote, principal: principal, subscriptions: subscriptions, number: state.begun)
       state.begun += 1
       state.recoveries[token] = Entry(recovery: recovery, lastSeen: now)
       return .open(recovery, underWay: others.count + 1)

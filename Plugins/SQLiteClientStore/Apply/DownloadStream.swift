@@ -23,6 +23,7 @@ final class DownloadStream {
   private let history: SQLiteStatement
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
+  let leaving: LeavingRows
   private let keyWidth: Int
 
   init(
@@ -35,6 +36,7 @@ final class DownloadStream {
     self.onlyTables = onlyTables
     self.ahead = ahead
     self.prepareWrite = prepareWrite
+    leaving = try LeavingRows(context, remaking.index)
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<keyWidth).map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<keyWidth).map { "?\($0 + 4)" }.joined(separator: ", ")
@@ -99,7 +101,8 @@ final class DownloadStream {
             "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
-        isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
+        isPlain: leaving.isEmpty && table.uniques.isEmpty && !remaking.index.tables.contains(table.number)
+          && onlyTables == nil
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
     targets[name] = target
@@ -262,6 +265,7 @@ final class DownloadStream {
     let key = Array(row.prefix(target.table.keyCount))
     if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
     watch?.countLine()
+    try leaving.forget(target.table, key)
     if try remaking.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       try touched.written(target.table, key)
@@ -287,6 +291,12 @@ final class DownloadStream {
 
   private func depart(_ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
     if onlyTables == nil, let version { try remember(target.table, key, version, departure) }
+    if departure == .dropped, watch == nil {
+      // Of the second pass: the first one has decided.
+      if try onlyTables == nil ? leaving.take(target.table, key) : leaving.contains(target.table, key) { return false }
+    } else {
+      try leaving.forget(target.table, key)
+    }
     if let watch, try watch.holds(target.table, key, departure) {
       try touched.written(target.table, key)
       return false
@@ -310,12 +320,19 @@ final class DownloadStream {
 
   /// A row that does not come with a table that comes whole.
   func leaveOut(_ table: CapturedTable, _ key: Key) throws {
+    // It stays until its changes are sent, whatever else comes.
+    if watch == nil, try leaving.contains(table, key) { return }
     let target = try target(table.name)
     prepareWrite(table)
     if try depart(target, key, .lost, nil) { report.deletes += 1 }
   }
 
-  /// A row that the server has lost and no request needs.
+  /// Rows that no subscription covers, and that nothing keeps any more.
+  func removeLeaving(_ references: ReferenceProof) throws {
+    try leaving.sweep(references) { try removeLost($0, $1) }
+  }
+
+  /// A row that goes although no line says so: the server has lost it and no request needs it, or nothing keeps it.
   func removeLost(_ table: CapturedTable, _ key: Key) throws {
     let target = try target(table.name)
     prepareWrite(table)
@@ -325,7 +342,7 @@ final class DownloadStream {
   private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, _ departure: Departure?) throws {
     try history.bind(1, table.number)
     try history.bind(2, version)
-    try history.bind(3, Int64(departure == nil ? 0 : departure == .left ? 2 : 1))
+    try history.bind(3, Int64(departure == nil ? 0 : departure == .left || departure == .dropped ? 2 : 1))
     for place in 0..<keyWidth {
       if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
     }

@@ -27,12 +27,16 @@ extension FeedPageMaker {
   private static var ownRangesMax: Int { 100 }
   private static var entriesMax: Int64 { 8192 }
 
+  /// Subscriptions narrow what the device sees: it may have written what it does not, and is told so.
+  private var tellsOwn: Bool { filters.contains { $0?.hasChoices == true } }
+
   mutating func feedChanges() throws {
+    let tellsOwn = tellsOwn
     var entries = min(max(Int64(request.bytesTarget) / 64, 1), 64)
     while position.fed < state.headSequence && !isFull {
-      let window = try window(of: entries)
+      let window = try window(of: entries, passesOwn: !tellsOwn)
       // Nothing but what this device sent.
-      if window.own.count == 1, window.own[0].first <= window.first, window.own[0].last >= window.last {
+      if !tellsOwn, window.own.count == 1, window.own[0].first <= window.first, window.own[0].last >= window.last {
         position.fed = window.last
         continue
       }
@@ -51,7 +55,7 @@ extension FeedPageMaker {
     }
   }
 
-  private func window(of entries: Int64) throws -> Window {
+  private func window(of entries: Int64, passesOwn: Bool) throws -> Window {
     var window = Window(first: position.fed, last: min(position.fed + entries, state.headSequence))
     var previous = window.first
     try connection.query(
@@ -79,7 +83,7 @@ extension FeedPageMaker {
       return true
     }
     // A long upload of one's own is passed over in one step.
-    if let own = window.own.first, own.first <= window.first, own.last > window.last, window.own.count == 1 {
+    if passesOwn, let own = window.own.first, own.first <= window.first, own.last > window.last, window.own.count == 1 {
       window.last = own.last
     }
     return window
@@ -103,7 +107,8 @@ extension FeedPageMaker {
       else { continue }
       let first = max(window.first, group.floor)
       if try !feedRows(place, window, after: first, bytesMax: isDivisible ? bytesMax : .max) { return false }
-      if catalog.tables[place].isScoped { try feedDepartures(place, window, after: first) }
+      if catalog.tables[place].isScoped { try feedDepartures(place, window, after: first, hadFilter(place, group)) }
+      if filters[place]?.hasChoices == true { try feedOwnOutside(place, window, after: first) }
     }
     return true
   }
@@ -148,30 +153,85 @@ extension FeedPageMaker {
     return true
   }
 
-  /// Keys of rows that this principal could see and now cannot: deleted, or moved out of the scope.
-  private mutating func feedDepartures(_ place: Int, _ window: Window, after first: Int64) throws {
+  /// The filter of what the group showed when its cursor was made, where that was something else; `.some(nil)`: all.
+  private func hadFilter(_ place: Int, _ group: FeedPosition.Group) -> ScopeFilter?? {
+    guard group.had != nil, let scope = scopes[group.name] else { return .none }
+    return .some(ScopeFilter(catalog.tables[place], scope.had, catalog))
+  }
+
+  /// Where the device may have had a row, as `salvor_gone` has it.
+  private func wasSeen(_ filter: ScopeFilter?, _ had: ScopeFilter??) -> (sql: String, values: [Value]) {
+    guard let filter else { return ("", []) }
+    guard let had else { return (" AND " + filter.sqlForGone("g"), filter.values) }
+    guard let had else { return ("", []) }
+    return (" AND (\(filter.sqlForGone("g")) OR \(had.sqlForGone("g")))", filter.values + had.values)
+  }
+
+  /// What the row `x` is to a device that does not see it: whether it is outside of the subscriptions alone.
+  private func isDropped(_ place: Int) -> (sql: String, values: [Value]) {
+    guard filters[place]?.hasChoices == true else { return ("0", []) }
+    guard let allowed = ScopeFilter(catalog.tables[place], ReadScope(request.principal), catalog) else {
+      return ("1", [])
+    }
+    return ("(\(allowed.sql { "x.\(quoted($0))" })) IS TRUE", allowed.values)
+  }
+
+  /// Keys of rows that this device could see and now cannot: deleted, or moved out of the scope.
+  private mutating func feedDepartures(
+    _ place: Int, _ window: Window, after first: Int64, _ had: ScopeFilter??
+  ) throws {
     let table = catalog.tables[place]
     let others = others(window)
     let filter = filters[place]
+    let seen = wasSeen(filter, had), dropped = isDropped(place)
     // Who could see where the row was; or one device that holds what the server does not.
-    let was =
-      " AND (g.remote = ? OR g.remote IS NULL" + (filter.map { " AND " + $0.sqlForGone("g") } ?? "") + ")"
+    let was = " AND (g.remote = ? OR g.remote IS NULL\(seen.sql))"
     let key = "x.\(quoted(table.table.primaryKey[0]))"
     let isOut = filter.map { " OR (\($0.sql { "x.\(quoted($0))" })) IS NOT TRUE" } ?? ""
     let statement = try connection.cached(
-      "SELECT c.seq, c.deleted AND \(key) IS NULL, \(table.logKey("c")) "
+      "SELECT c.seq, CASE WHEN \(key) IS NULL THEN c.deleted WHEN \(dropped.sql) THEN 2 ELSE 0 END, \(table.logKey("c")) "
         + "FROM (SELECT max(g.seq) AS seq, g.deleted AS deleted, \(table.logKey("g")) FROM salvor_gone g "
         + "WHERE g.seq > ? AND g.seq <= ? AND g.t = \(table.number)\(others.sql)\(was) "
         + "GROUP BY \(table.logKey("g"))) c "
         + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) WHERE \(key) IS NULL\(isOut) ORDER BY c.seq")
     try statement.bind(
-      [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)]
-        + (filter?.values ?? []) + (filter?.values ?? []))
+      dropped.values + [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)]
+        + seen.values + (filter?.values ?? []))
+    try writeKeys(place, window, statement)
+  }
+
+  /// Keys of rows that this device wrote and that no subscription of it covers. A row that it deleted itself is none.
+  private mutating func feedOwnOutside(_ place: Int, _ window: Window, after first: Int64) throws {
+    guard !window.own.isEmpty, let filter = filters[place] else { return }
+    let table = catalog.tables[place]
+    let dropped = isDropped(place)
+    let key = "x.\(quoted(table.table.primaryKey[0]))"
+    let own = window.own.map { _ in "seq > ? AND seq <= ?" }.joined(separator: " OR ")
+    let statement = try connection.cached(
+      "SELECT c.seq, CASE WHEN \(key) IS NULL THEN 1 WHEN \(dropped.sql) THEN 2 ELSE 0 END, \(table.logKey("c")) "
+        + "FROM (SELECT max(seq) AS seq, op, \(table.logKey()) FROM salvor_change "
+        + "WHERE seq > ? AND seq <= ? AND t = \(table.number) AND (\(own)) GROUP BY \(table.logKey())) c "
+        + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) "
+        + "WHERE c.op <> \(LogOperation.delete) AND (\(filter.sql { "x.\(quoted($0))" })) IS NOT TRUE ORDER BY c.seq")
+    try statement.bind(
+      dropped.values + [.integer(first), .integer(window.last)]
+        + window.own.flatMap { [.integer($0.first), .integer($0.last)] } + filter.values)
+    try writeKeys(place, window, statement)
+  }
+
+  /// Rows of: entry, how it went (0 left, 1 deleted, 2 dropped), key.
+  private mutating func writeKeys(_ place: Int, _ window: Window, _ statement: SQLiteStatement) throws {
     defer { statement.reset() }
     while try statement.step() {
       beginTable(place)
-      writer.beginKey(statement.int64(1) == 1 ? .deleted : .left, version: window.number(of: statement.int64(0)))
-      for key in 0..<table.keyCount { writer.value(of: statement, 2 + key) }
+      let departure: Departure =
+        switch statement.int64(1) {
+        case 1: .deleted
+        case 2: .dropped
+        default: .left
+        }
+      writer.beginKey(departure, version: window.number(of: statement.int64(0)))
+      for key in 0..<catalog.tables[place].keyCount { writer.value(of: statement, 2 + key) }
       writer.endRow()
     }
   }

@@ -19,8 +19,16 @@ struct FeedPageMaker {
   var writer: DownloadChunkWriter
   var position: FeedPosition
   let state: CommitLog.State
-  /// By place in the catalog; a table without one is seen whole.
+  /// By group.
+  let scopes: [String: GroupScope]
+  /// The filter of what is wanted, by place in the catalog; a table without one is seen whole.
   let filters: [ScopeFilter?]
+
+  /// What a group is to show, and what it showed when its cursor was made.
+  struct GroupScope {
+    var wanted: ReadScope
+    var had: ReadScope
+  }
 
   static func page(
     _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, now: Int64
@@ -43,12 +51,16 @@ struct FeedPageMaker {
     self.state = state
     self.now = now
     writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096)
-    filters = catalog.tables.map { ScopeFilter($0, ReadScope(request.principal), catalog) }
+    let scopes = Self.scopes(request, catalog)
+    self.scopes = scopes
+    filters = catalog.tables.map { table in
+      scopes[table.table.group].flatMap { ScopeFilter(table, $0.wanted, catalog) }
+    }
     if let text = request.position {
       position = try FeedPosition(text)
-      try Self.check(position, request, connection, catalog, state)
+      try Self.check(position, scopes, connection, catalog, state)
     } else {
-      position = try Self.start(request, connection, catalog, state)
+      position = try Self.start(request, scopes, connection, catalog, state)
       let whole = catalog.tables.filter { table in
         position.groups.contains { $0.isScanned && $0.name == table.table.group }
       }
@@ -56,17 +68,33 @@ struct FeedPageMaker {
     }
   }
 
-  /// Groups whose cursor this server made and still keeps, in the scope that the principal has now, go on from it; the
-  /// others are scanned.
+  private static func scopes(_ request: PageRequest, _ catalog: Catalog) -> [String: GroupScope] {
+    let known = request.groups.filter { group in catalog.schema.groups.contains { $0.name == group.name } }
+    return Dictionary(
+      known.map { group in
+        (
+          group.name,
+          GroupScope(
+            wanted: request.scope(of: group), had: ReadScope(request.principal, group.subscriptions))
+        )
+      }
+    ) { first, _ in first }
+  }
+
+  /// Groups whose cursor this server made and still keeps, in the scope that it was made with, go on from it; the others
+  /// are scanned.
   private static func start(
-    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State
+    _ request: PageRequest, _ scopes: [String: GroupScope], _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ state: CommitLog.State
   ) throws -> FeedPosition {
     var groups: [FeedPosition.Group] = []
     let trimmed = try Self.trimmed(connection)
-    for group in request.groups where catalog.schema.groups.contains(where: { $0.name == group.name }) {
-      let digest = catalog.digest(ofGroup: group.name, for: ReadScope(request.principal))
+    for group in request.groups {
+      guard let scope = scopes[group.name] else { continue }
+      let digest = catalog.digest(ofGroup: group.name, for: scope.wanted)
+      let had = catalog.digest(ofGroup: group.name, for: scope.had)
       var floor: Int64?
-      if let cursor = group.cursor, group.scopeDigest == digest, cursor.number >= trimmed {
+      if let cursor = group.cursor, group.scopeDigest == had, cursor.number >= trimmed {
         try connection.query(
           "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
           [.integer(cursor.number), .text(cursor.id.text)]
@@ -77,10 +105,11 @@ struct FeedPageMaker {
       }
       groups.append(
         FeedPosition.Group(
-          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest))
+          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest,
+          had: floor == nil || had == digest ? nil : had))
     }
     return FeedPosition(
-      start: state.head, groups: groups, scan: groups.contains(where: \.isScanned) ? (0, []) : nil,
+      start: state.head, groups: groups, scan: groups.contains { $0.isScanned || $0.had != nil } ? (0, []) : nil,
       fed: groups.map(\.floor).min() ?? state.headSequence)
   }
 
@@ -89,7 +118,7 @@ struct FeedPageMaker {
   }
 
   private static func check(
-    _ position: FeedPosition, _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ position: FeedPosition, _ scopes: [String: GroupScope], _ connection: SQLiteConnection, _ catalog: Catalog,
     _ state: CommitLog.State
   ) throws {
     let id = try connection.scalar(
@@ -100,9 +129,10 @@ struct FeedPageMaker {
     guard position.start.number >= (try trimmed(connection)) else {
       throw FeedPosition.outdated("the server no longer keeps what changed since it began")
     }
-    for group in position.groups
-    where group.digest != catalog.digest(ofGroup: group.name, for: ReadScope(request.principal)) {
-      throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile")
+    for group in position.groups {
+      guard let scope = scopes[group.name], group.digest == catalog.digest(ofGroup: group.name, for: scope.wanted),
+        group.had.map({ $0 == catalog.digest(ofGroup: group.name, for: scope.had) }) ?? true
+      else { throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile") }
     }
   }
 
@@ -124,8 +154,11 @@ struct FeedPageMaker {
   private mutating func lastPage() -> FeedPage {
     FeedPage(
       bytes: writer.finish(), position: nil,
-      groups: position.groups.map {
-        GroupState(name: $0.name, cursor: state.head, scopeDigest: $0.digest, lastSync: now)
+      groups: position.groups.map { group in
+        GroupState(
+          name: group.name, cursor: state.head, scopeDigest: group.digest,
+          subscriptions: scopes[group.name]?.wanted.subscriptions(ofGroup: group.name, in: catalog.schema)
+            ?? ResolvedSubscriptions(), lastSync: now)
       })
   }
 
@@ -133,15 +166,20 @@ struct FeedPageMaker {
 
   private mutating func scanTables() throws {
     while let place = position.scan {
-      guard place.table < catalog.tables.count else {
+      let (number, isDropping) = place.step.quotientAndRemainder(dividingBy: 2)
+      guard number < catalog.tables.count else {
         position.scan = nil
         return
       }
-      let table = catalog.tables[place.table]
-      if position.groups.contains(where: { $0.isScanned && $0.name == table.table.group }) {
-        guard try scan(place.table, after: place.after) else { return }
+      let group = catalog.tables[number].table.group
+      if let found = position.groups.first(where: { $0.name == group }) {
+        if found.had != nil {
+          guard try scanDifference(number, isDropping: isDropping == 1, after: place.after) else { return }
+        } else if found.isScanned, isDropping == 0 {
+          guard try scan(number, after: place.after) else { return }
+        }
       }
-      position.scan = (place.table + 1, [])
+      position.scan = (place.step + 1, [])
     }
   }
 
@@ -152,11 +190,7 @@ struct FeedPageMaker {
     let table = catalog.tables[place]
     guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.malformed }
     var conditions: [String] = []
-    if !after.isEmpty {
-      let keys = table.keyList("x")
-      conditions.append(
-        table.keyCount == 1 ? "\(keys) > ?" : "(\(keys)) > (\(after.map { _ in "?" }.joined(separator: ", ")))")
-    }
+    if !after.isEmpty { conditions.append(table.follows("x", after)) }
     let filter = filters[place]
     if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
     let statement = try connection.cached(
@@ -173,7 +207,7 @@ struct FeedPageMaker {
       for column in 0..<count { writer.value(of: statement, column) }
       writer.endRow()
       if writer.byteCount >= request.bytesTarget {
-        position.scan = (place, table.keyPlaces.map { statement.value($0) })
+        position.scan = (2 * place, table.keyPlaces.map { statement.value($0) })
       }
     }
     return true

@@ -175,6 +175,7 @@ struct Installation {
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
       tables.append(ServerTable(table, schema: schema, number: number, generation: generation, shape: shape))
       try indexReferences(of: table, number: number)
+      try indexScope(of: table, number: number)
     }
     return tables
   }
@@ -191,6 +192,22 @@ struct Installation {
       guard covered == 0, !isRowid, let place = table.columnIndex(reference.column) else { continue }
       try connection.execute(
         "CREATE INDEX IF NOT EXISTS salvor_reference_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(reference.column)))"
+      )
+    }
+  }
+
+  /// What a subscription adds and drops is found by the values of its parameters, compared byte for byte.
+  private func indexScope(of table: Table, number: Int64) throws {
+    for scope in table.scope {
+      guard case .parameter = scope.source, let place = table.columnIndex(scope.column) else { continue }
+      let covered = try connection.integer(
+        """
+        SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) l JOIN pragma_index_xinfo(l.name) i
+          WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE AND i.coll = 'BINARY')
+        """, .text(table.name), .text(scope.column))
+      guard covered == 0, table.primaryKey != [scope.column] else { continue }
+      try connection.execute(
+        "CREATE INDEX IF NOT EXISTS salvor_scope_\(number)_\(place) ON \(quoted(table.name)) (\(quoted(scope.column)) COLLATE BINARY)"
       )
     }
   }
