@@ -17,6 +17,11 @@ public struct SyncConfig: Sendable, Hashable {
     public var fetchPath: String
     public var uploadPath: String?
     public var parameterName: String?
+    /// The rows with changes that are not settled, as one JSON array of objects (a blob in hexadecimal). Salvor uploads what
+    /// was captured; this is for whoever wants to see it by any SQLite library. Nil: the table is never uploaded.
+    public var dirtyQuery: String?
+    /// The primary keys of all rows, as one JSON array: of values, or of arrays where the key has several columns.
+    public var keyQuery: String
     /// One statement each with the travelling columns, or the key, as parameters ?1 …; it may touch only its own table.
     public var upsertStatement: String
     public var deleteStatement: String
@@ -42,7 +47,8 @@ public struct SyncConfig: Sendable, Hashable {
         ? "NOTHING" : "UPDATE SET " + others.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
       return Entry(
         table: table, fetchPath: "/v1/sync", uploadPath: table.maintained == .dual ? "/v1/sync" : nil,
-        parameterName: table.name,
+        parameterName: table.name, dirtyQuery: table.maintained == .dual ? Self.dirtyQuery(table) : nil,
+        keyQuery: Self.keyQuery(table),
         upsertStatement: "INSERT INTO \(quoted(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots)) "
           + "ON CONFLICT (\(keys.joined(separator: ", "))) DO \(action)",
         deleteStatement: "DELETE FROM \(quoted(table.name)) WHERE "
@@ -50,6 +56,36 @@ public struct SyncConfig: Sendable, Hashable {
         fetchOrder: Int64(place), uploadOrder: Int64(place), upsertOrder: Int64(place),
         deleteOrder: Int64(ordered.count - 1 - place))
     }
+  }
+
+  private static func keyQuery(_ table: Table) -> String {
+    let keys = table.primaryKey.compactMap { name in table.columns.first { $0.name == name } }.map { json($0) }
+    let key = keys.count == 1 ? keys[0] : "json_array(\(keys.joined(separator: ", ")))"
+    return "SELECT json_group_array(\(key)) FROM \(quoted(table.name)) x"
+  }
+
+  private static func dirtyQuery(_ table: Table) -> String {
+    let keys = table.primaryKey.map { "x.\(quoted($0))" }
+    let key = keys.count == 1 ? keys[0] : keys.map { "quote(\($0))" }.joined(separator: " || ', ' || ")
+    // Not json_object: a function has a limit on its arguments, as a compound on its terms, and a table may have more columns.
+    let members = table.columns.map { "SELECT \(literal($0.name)) AS n, \(json($0)) AS v" }
+    let parts = stride(from: 0, to: members.count, by: 200).map { first in
+      "SELECT n, v FROM (\(members[first..<min(first + 200, members.count)].joined(separator: " UNION ALL ")))"
+    }
+    let row = "SELECT json_group_object(n, v) FROM (\(parts.joined(separator: " UNION ALL ")))"
+    return "SELECT json_group_array(json((\(row)))) "
+      + "FROM \(quoted(table.name)) x WHERE \(key) IN "
+      + "(SELECT s.\"key\" FROM salvor_row_state s WHERE s.\"table\" = \(literal(table.name)) AND s.dirty)"
+  }
+
+  /// JSON has no blobs.
+  private static func json(_ column: Column) -> String {
+    let name = "x.\(quoted(column.name))"
+    return column.type == .blob ? "hex(\(name))" : name
+  }
+
+  private static func literal(_ text: String) -> String {
+    "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
   }
 
   /// Equal exactly where the synchronized part of two schemas is equal (the schema's version aside): the tables, and the
@@ -80,6 +116,8 @@ public struct SyncConfig: Sendable, Hashable {
             "fetchPath": .string(entry.fetchPath),
             "uploadPath": entry.uploadPath.map(JSONValue.string) ?? .null,
             "parameterName": entry.parameterName.map(JSONValue.string) ?? .null,
+            "dirtyQuery": entry.dirtyQuery.map(JSONValue.string) ?? .null,
+            "keyQuery": .string(entry.keyQuery),
             "upsertStatement": .string(entry.upsertStatement),
             "deleteStatement": .string(entry.deleteStatement),
             "fetchOrder": .integer(entry.fetchOrder),
@@ -109,11 +147,14 @@ public struct SyncConfig: Sendable, Hashable {
       guard let definition = entry["definition"] else {
         throw SalvorError(.malformed, "A table of the SyncConfig has no definition.")
       }
+      let table = try TableDefinition.table(definition)
       entries.append(
         Entry(
-          table: try TableDefinition.table(definition), fetchPath: try entry.string("fetchPath"),
+          table: table, fetchPath: try entry.string("fetchPath"),
           uploadPath: try entry.optionalString("uploadPath"),
           parameterName: try entry.optionalString("parameterName"),
+          dirtyQuery: try entry.optionalString("dirtyQuery"),
+          keyQuery: try entry.optionalString("keyQuery") ?? Self.keyQuery(table),
           upsertStatement: try entry.string("upsertStatement"), deleteStatement: try entry.string("deleteStatement"),
           fetchOrder: try entry.integer("fetchOrder"), uploadOrder: try entry.integer("uploadOrder"),
           upsertOrder: try entry.integer("upsertOrder"), deleteOrder: try entry.integer("deleteOrder")))

@@ -69,6 +69,18 @@ import Testing
     try await scene.scene.expectSettled(scene.device, unsynced: 4, drafts: 1)
   }
 
+  @Test("A hook whose file somebody is still writing is run as soon as it is written")
+  func busyHook() async throws {
+    let scene = try await Scene()
+    let writer = open(scene.device.directory.appendingPathComponent("before.sh").path, O_WRONLY | O_APPEND | O_CLOEXEC)
+    try #require(writer >= 0)
+    async let report = scene.device.sync()
+    try await Task.sleep(for: .milliseconds(700))
+    close(writer)
+    #expect(try await report["outcome"] == "recovered")
+    #expect(scene.device.lines(of: "before.log").contains("SALVOR_HOOK=beforeReset"))
+  }
+
   @Test("A beforeReset that takes longer than its time is ended with what it has started, and counts as failed")
   func hookTimeLimit() async throws {
     let scene = try await Scene(

@@ -60,15 +60,7 @@ import Testing
   func comparisonCatches(_ fault: BrokenServerStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
     let comparison = StoreComparison(subject: broken, specification: memoryPair)
-    var isCaught = false
-    for seed in UInt64(1)...160 where !isCaught {
-      do {
-        try await comparison.run(seed: seed)
-      } catch {
-        isCaught = true
-      }
-    }
-    #expect(isCaught)
+    #expect(await Self.isCaught(withinSeeds: 160) { try await comparison.run(seed: $0) })
   }
 
   @Test(
@@ -79,15 +71,7 @@ import Testing
   func conflictComparisonCatches(_ fault: BrokenServerStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
     let comparison = StoreComparison(subject: broken, specification: memoryPair, isAboutConflicts: true)
-    var isCaught = false
-    for seed in UInt64(1)...40 where !isCaught {
-      do {
-        try await comparison.run(seed: seed)
-      } catch {
-        isCaught = true
-      }
-    }
-    #expect(isCaught)
+    #expect(await Self.isCaught(withinSeeds: 40) { try await comparison.run(seed: $0) })
   }
 
   @Test(
@@ -99,14 +83,15 @@ import Testing
   func recoveryComparisonCatches(_ fault: BrokenClientStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient.wrapped { BrokenClientStore($0, fault) }, server: memoryServer)
     let comparison = RecoveryComparison(subject: broken, specification: memoryPair)
-    var isCaught = false
-    for seed in UInt64(1)...60 where !isCaught {
-      do {
-        try await comparison.run(seed: seed)
-      } catch {
-        isCaught = true
-      }
+    #expect(await Self.isCaught(withinSeeds: 60) { try await comparison.run(seed: $0) })
+  }
+
+  private static func isCaught(
+    withinSeeds count: UInt64, _ run: (_ seed: UInt64) async throws -> Void
+  ) async -> Bool {
+    for seed in 1...count {
+      do { try await run(seed) } catch { return true }
     }
-    #expect(isCaught)
+    return false
   }
 }

@@ -152,6 +152,10 @@ import Testing
       try bench.read("SELECT id, \"key\", state, reason, status FROM salvor_error_archive") == [
         [.text("\(stamp)-\(last)"), "m", "refused", "out-of-scope", 403]
       ])
+    #expect(
+      try bench.read("SELECT \"before\", \"after\" FROM salvor_error_archive") == [
+        [nil, "id = 'm', title = 'a', body = NULL"]
+      ])
     #expect(try bench.read("SELECT \"key\", dirty, in_error FROM salvor_row_state WHERE dirty") == [["m", 1, 1]])
     #expect(try bench.read("SELECT principal, queued_changes, in_error FROM salvor_status") == [["anna", 0, 1]])
   }

@@ -137,7 +137,7 @@ struct Opening {
     }
     var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
     let tables = try connection.rows(
-      "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order FROM salvor_sync_config ORDER BY place"
+      "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order, dirty_query, key_query FROM salvor_sync_config ORDER BY place"
     ).map { row -> JSONValue in
       func text(_ value: Value) -> JSONValue { value.string.map(JSONValue.string) ?? .null }
       func number(_ value: Value) -> JSONValue { .integer(value.integer ?? 0) }
@@ -146,6 +146,7 @@ struct Opening {
         "fetchPath": text(row[1]), "uploadPath": text(row[2]), "parameterName": text(row[3]),
         "upsertStatement": text(row[4]), "deleteStatement": text(row[5]), "fetchOrder": number(row[6]),
         "uploadOrder": number(row[7]), "upsertOrder": number(row[8]), "deleteOrder": number(row[9]),
+        "dirtyQuery": text(row[10]), "keyQuery": text(row[11]),
       ]
     }
     members.append(JSONValue.Member("tables", .array(tables)))
@@ -159,7 +160,7 @@ struct Opening {
         .text(entry.fetchPath), entry.uploadPath.map { .text($0) } ?? .null,
         entry.parameterName.map { .text($0) } ?? .null, .text(entry.upsertStatement), .text(entry.deleteStatement),
         .integer(entry.fetchOrder), .integer(entry.uploadOrder), .integer(entry.upsertOrder),
-        .integer(entry.deleteOrder),
+        .integer(entry.deleteOrder), entry.dirtyQuery.map { .text($0) } ?? .null, .text(entry.keyQuery),
       ]
     }
     // An opening that changes nothing writes nothing: a plan leaves the file as it was.
@@ -167,7 +168,7 @@ struct Opening {
       try connection.run("DELETE FROM salvor_sync_config")
       for row in rows {
         try connection.run(
-          "INSERT INTO salvor_sync_config VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)", row)
+          "INSERT INTO salvor_sync_config VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)", row)
       }
     }
     let head = (config.json.members ?? []).filter { $0.key != "tables" }

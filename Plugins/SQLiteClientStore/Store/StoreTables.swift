@@ -48,7 +48,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL);
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);
     -- Rows that no subscription covers any more, and that stay while changes of them or of their children wait.
     CREATE TABLE IF NOT EXISTS salvor_leaving (t INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (t, key)) WITHOUT ROWID;
     \(subscriptions)
@@ -85,6 +85,11 @@ enum StoreTables {
       for row in rows {
         try connection.run("INSERT INTO salvor_subscription (target, parameter, value) VALUES (?1, ?2, ?3)", row)
       }
+    }
+    if try connection.tableShape("salvor_sync_config")?.column("key_query") == nil {
+      try connection.execute(
+        "ALTER TABLE salvor_sync_config ADD COLUMN dirty_query TEXT; ALTER TABLE salvor_sync_config ADD COLUMN key_query TEXT"
+      )
     }
     // What a displaced request depends on is looked at anew each time.
     if try connection.tableShape("salvor_archive")?.column("needs") != nil {
