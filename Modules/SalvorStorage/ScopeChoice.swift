@@ -51,6 +51,35 @@ extension Schema {
   }
 }
 
+extension Schema {
+  /// The groups that must be synchronized with `names`: those that their rows reference, and where the subscriptions of one
+  /// of these have changed, the synchronized ones whose rows reference its. Else rows that reference what is dropped
+  /// would go without their own group's cursor saying so.
+  ///
+  /// - Parameter states: the groups as the device has them.
+  public func groups(
+    synchronizedWith names: Set<String>, states: [GroupState], subscriptions: ResolvedSubscriptions
+  ) -> Set<String> {
+    var wanted = closure(ofGroups: names)
+    var grew = true
+    while grew {
+      grew = false
+      for state in states where state.isSynchronized && !wanted.contains(state.name) {
+        let reached = closure(ofGroups: [state.name])
+        let hasChanged = states.contains { other in
+          wanted.contains(other.name) && reached.contains(other.name)
+            && subscriptions.only(subscriptionTargets(ofGroup: other.name)) != other.subscriptions
+        }
+        if hasChanged {
+          wanted.formUnion(reached)
+          grew = true
+        }
+      }
+    }
+    return wanted
+  }
+}
+
 extension ReadScope {
   /// What the subscriptions ask of a table's rows, beside what the principal may see. All must hold; empty: nothing.
   public func choices(of table: Table, in schema: Schema) -> [ScopeChoice] {

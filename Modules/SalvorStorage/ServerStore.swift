@@ -230,15 +230,19 @@ public struct ProcessRequest: Sendable {
   public var chunks: [UploadChunk]?
   /// What was refused before processing began, by a validator.
   public var refused: [Refusal]
+  /// Subscriptions narrow what the sender is fed: rows that it makes and that are there just so are told to it, too, since
+  /// they may be outside.
+  public var isNarrowed: Bool
   public init(
     remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil,
-    refused: [Refusal] = []
+    refused: [Refusal] = [], isNarrowed: Bool = false
   ) {
     self.remote = remote
     self.sequence = sequence
     self.principal = principal
     self.chunks = chunks
     self.refused = refused
+    self.isNarrowed = isNarrowed
   }
 }
 

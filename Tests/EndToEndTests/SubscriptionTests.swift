@@ -73,7 +73,8 @@ import Testing
 
   @Test("Usage errors name what is near or usable, an unknown subscription is not-found: exit code 2, nothing changed")
   func usage() async throws {
-    let (_, device) = try await Self.scene()
+    let (place, device) = try await Self.scene()
+    defer { withExtendedLifetime(place) {} }
     for (words, told) in [
       (["subscribe", "sit", "region=EU"], "did you mean \"site\"?"),
       (["subscribe", "site", "regon=EU"], "did you mean \"region\"?"),
@@ -91,7 +92,8 @@ import Testing
 
   @Test("Any SQLite library may subscribe; a personalization key as a value is taken anew at each sync")
   func tables() async throws {
-    let (_, device) = try await Self.scene()
+    let (place, device) = try await Self.scene()
+    defer { withExtendedLifetime(place) {} }
     _ = try await device.salvor("status")
     try device.sqlite().execute(
       """

@@ -11,7 +11,7 @@ import Testing
 
 private let schema = Schema(
   parameters: [Schema.Parameter(name: "region", type: .text), Schema.Parameter(name: "size", type: .integer)],
-  groups: [Schema.Group(name: "places"), Schema.Group(name: "lookups")],
+  groups: [Schema.Group(name: "places"), Schema.Group(name: "lookups"), Schema.Group(name: "photos")],
   tables: [
     Table(
       "site", group: "places", primaryKey: ["id"],
@@ -24,6 +24,9 @@ private let schema = Schema(
       "visit", group: "places", primaryKey: ["id"],
       columns: [Column("id", .text), Column("site_id", .text), Column("note", .text, nullable: true)],
       references: [Reference(column: "site_id", table: "site", inheritsScope: true, onDelete: .cascade)]),
+    Table(
+      "photo", group: "photos", primaryKey: ["id"], columns: [Column("id", .text), Column("visit_id", .text)],
+      references: [Reference(column: "visit_id", table: "visit", inheritsScope: true)]),
     Table("word", maintained: .server, group: "lookups", primaryKey: ["id"], columns: [Column("id", .text)]),
   ])
 
@@ -223,8 +226,8 @@ struct SubscriptionTests {
     for _ in 1...2 {
       _ = await device.sync(["lookups"])
       let groups = try await device.client.status().state.groups
-      #expect(groups.map(\.isSynchronized) == [false, true])
-      #expect(groups.map { $0.lastSync != nil } == [false, true])
+      #expect(groups.map(\.isSynchronized) == [false, true, false])
+      #expect(groups.map { $0.lastSync != nil } == [false, true, false])
       #expect(try await device.client.subscriptions.map(\.isSynchronized) == [false])
     }
     #expect(await device.sync(["places"]) == [4, 0])
@@ -232,6 +235,24 @@ struct SubscriptionTests {
     try await device.client.unsubscribe("site", ["region": .value("EU")])
     #expect(await device.sync(["lookups"]) == [0, 0])
     #expect(try await device.sites() == ["eu1", "eu2"])
+  }
+
+  @Test("One group alone whose subscriptions have changed takes those along that reference it, and no others")
+  func referencingGroups() async throws {
+    let place = try await Place()
+    try await place.server.write([insert("photo", ["id": "p", "visit_id": "v-eu1"])])
+    let device = try await place.device()
+    try await device.client.subscribe("site", ["region": .value("EU")])
+    #expect(await device.sync(["places"]) == [4, 0])
+    #expect(try await device.client.status().state.groups.map(\.isSynchronized) == [true, false, false])
+    #expect(await device.sync(["photos"]) == [1, 0])
+    for _ in 1...2 {
+      try await device.client.unsubscribe("site", ["region": .value("EU")])
+      #expect(await device.sync(["places"]) == [0, 5])
+      try await device.client.subscribe("site", ["region": .value("EU")])
+      #expect(await device.sync(["places"]) == [5, 0])
+    }
+    #expect(try await device.store.rows(of: "photo") == [["p", "v-eu1"]])
   }
 
   @Test("What cannot be subscribed to is refused by name, with what is near; the same again is the same")

@@ -53,7 +53,8 @@ import Testing
     ).compactMap { $0[3].string }
   }
 
-  @Test("Rows of the table itself, of its children and of theirs are looked up, not looked for", arguments: [[], ["s9"]])
+  @Test(
+    "Rows of the table itself, of its children and of theirs are looked up, not looked for", arguments: [[], ["s9"]])
   func lookedUp(_ after: Key) throws {
     let cases: [(Set<[String: Value]>, Set<[String: Value]>?)] = [
       ([["region": "EU"], ["region": "US"]], [["region": "EU"]]), ([["region": "EU"]], [["region": "US"]]),
@@ -63,7 +64,9 @@ import Testing
       for parameters: [String: [Value]] in [[:], ["region": ["EU", "US"]]] {
         for table in ["site", "visit", "photo"] {
           let steps = try #require(try plan(table, wanted, had, after: after, parameters: parameters))
-          #expect(steps.contains { $0.contains("USING INDEX salvor_scope_") || $0.contains("COVERING INDEX salvor_scope_") }, "\(steps)")
+          #expect(
+            steps.contains { $0.contains("USING INDEX salvor_scope_") || $0.contains("COVERING INDEX salvor_scope_") },
+            "\(steps)")
           #expect(!steps.contains { $0.hasPrefix("SCAN") }, "\(table): \(steps)")
         }
       }

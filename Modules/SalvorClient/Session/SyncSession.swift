@@ -79,8 +79,11 @@ struct SyncSession {
   // MARK: - The exchange
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
-    var message = begin(session, groups: try await closure(groups))
-    try await name(subscriptions: &message)
+    let subscriptions = try await resolvedSubscriptions()
+    var message = begin(session, groups: try await closure(groups, session.state, subscriptions))
+    // Named where the device does subscribe, or did: the server brings the difference.
+    let isNamed = !subscriptions.isEmpty || message.groups.contains { !$0.subscriptions.isEmpty }
+    message.subscriptions = isNamed ? subscriptions : nil
     if !downloads {
       // A recovery uploads to whichever server there is now: it knows what has parted.
       message.groups = []
@@ -124,7 +127,9 @@ struct SyncSession {
     try await receive(&reader, session, download)
   }
 
-  private func closure(_ groups: Set<String>?) async throws -> Set<String>? {
+  private func closure(
+    _ groups: Set<String>?, _ state: ClientState, _ subscriptions: ResolvedSubscriptions
+  ) async throws -> Set<String>? {
     guard let groups else { return nil }
     let schema = Schema(tables: try await store.history().tables)
     for group in groups where !schema.groups.contains(where: { $0.name == group }) {
@@ -133,7 +138,7 @@ struct SyncSession {
         "There is no synchronization group \"\(group)\". The groups are: \(schema.groups.map(\.name).joined(separator: ", "))."
       )
     }
-    return schema.closure(ofGroups: groups)
+    return schema.groups(synchronizedWith: groups, states: state.groups, subscriptions: subscriptions)
   }
 
   private func begin(_ session: ClientSession, groups: Set<String>?) -> BeginMessage {
@@ -147,12 +152,11 @@ struct SyncSession {
       position: nil, history: nil)
   }
 
-  /// What the device subscribes to now, where it does or did: the server brings the difference.
-  private mutating func name(subscriptions message: inout BeginMessage) async throws {
+  /// What the device subscribes to now.
+  private mutating func resolvedSubscriptions() async throws -> ResolvedSubscriptions {
     let wanted = try await store.deviceSettings().resolved(configuration.schema.parameters)
     report.notices += wanted.notices.filter { !report.notices.contains($0) }
-    let isNamed = !wanted.subscriptions.isEmpty || message.groups.contains { !$0.subscriptions.isEmpty }
-    message.subscriptions = isNamed ? wanted.subscriptions : nil
+    return wanted.subscriptions
   }
 
   /// Where the download that staging holds a part of goes on, if it is the one that would begin now.

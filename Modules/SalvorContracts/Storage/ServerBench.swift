@@ -176,7 +176,9 @@ struct Device: Sendable {
 
   mutating func process(_ chunks: [UploadChunk]?, as sequence: SequenceID) async throws -> UploadResults {
     let results = try await store.process(
-      ProcessRequest(remote: remote, sequence: sequence, principal: principal, chunks: chunks))
+      ProcessRequest(
+        remote: remote, sequence: sequence, principal: principal, chunks: chunks,
+        isNarrowed: subscriptions?.isEmpty == false))
     self.sequence = sequence
     stamp = RequestStamp(from: SystemRandom())
     return results

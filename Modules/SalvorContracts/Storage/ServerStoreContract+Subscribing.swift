@@ -110,6 +110,19 @@ extension ServerStoreContract {
       try await device.download()
       try device.expectNothingFed()
     },
+    on(ContractSchemas.places, "what was made outside just as the server has it is told, too", rule: "semantics 4") {
+      bench in
+      try await places(bench)
+      var device = try await subscribed(bench, ["van": [["region": "EU"]]])
+      try expectAccepted(
+        try await device.upload(
+          .insert("van", ["id": "v-us", "region": "US"]), .insert("van", ["id": "v-eu", "region": "EU"])), 2)
+      try await device.download()
+      try expectEqual(device.items.filter { $0.departure != nil }.map(\.text), ["dropped van v-us"], "what goes")
+      try device.expectReplica("van", [["v-eu", "EU"]])
+      try await device.download()
+      try device.expectNothingFed()
+    },
     on(ContractSchemas.places, "what was written outside and deleted by another is told", rule: "semantics 4") {
       bench in
       try await places(bench)

@@ -88,7 +88,8 @@ extension ServerEngine {
     }
     let results = try await processValidated(
       ProcessRequest(
-        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
+        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks,
+        isNarrowed: session.begin.message.subscriptions?.isEmpty == false))
     sessions.touch(session)
     metrics.uploads.add(1)
     events.notice()

@@ -47,7 +47,7 @@ extension FeedPageMaker {
   }
 
   /// The rows of a table that are in one scope and not in another.
-  private struct Difference {
+  struct Difference {
     let table: ServerTable
     let conditions: [String]
     let values: [Value]

@@ -54,6 +54,8 @@ struct FeedPosition {
     start = Commit(number: try json.integer("start"), id: try json.identifier("id"))
     groups = []
     for entry in try json.array("groups") {
+      // One of a server from before subscriptions.
+      if entry.array?.count == 4 { throw Self.outdated("the server has been updated since it began") }
       guard let items = entry.array, items.count == 5, let name = items[0].string, let floor = items[1].integer,
         let isScanned = items[2].bool, let digest = items[3].string
       else { throw Self.malformed }

@@ -107,7 +107,7 @@ struct SetEvaluation {
     case .insert:
       guard let present else { return try write(change, place, over: nil) }
       if change.columns.indices.allSatisfy({ present[change.columns[$0]] == change.new[$0] }) {
-        if change.columns.count < table.columns.count { fed.append(change.hash) }
+        if change.columns.count < table.columns.count || upload.isNarrowed { fed.append(change.hash) }
         return nil
       }
       if table.table.sameKey == .refuse {
