@@ -17,6 +17,11 @@ public struct ResolvedSubscriptions: Sendable, Hashable {
     ResolvedSubscriptions(targets.filter { names.contains($0.key) })
   }
 
+  /// With other names of targets.
+  public func renamed(_ name: (String) -> String) -> ResolvedSubscriptions {
+    ResolvedSubscriptions(Dictionary(targets.map { (name($0.key), $0.value) }) { one, other in one.union(other) })
+  }
+
   /// The alternatives for the rows of a table by its own columns; nil: neither the table nor its group is a target.
   public func alternatives(forTable table: Table) -> Set<[String: Value]>? {
     switch (targets[table.name], targets[table.group]) {

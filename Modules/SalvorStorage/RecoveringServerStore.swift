@@ -13,7 +13,8 @@ public protocol RecoveringServerStore: ServerStore {
   func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64
 
   /// Answers a query with a download payload: each row of the scope whose digest is another than the one
-  /// given, `lost` for each named key without such a row, and the rows of the query's range that were not named.
+  /// given, `lost` for each named key without such a row (`dropped` where the principal may see it, and the subscriptions
+  /// do not cover it), and the rows of the query's range that were not named.
   func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8]
 
   /// Digests of up to `limit` ranges of the rows of the scope, as the question says.

@@ -25,16 +25,19 @@ extension UploadResults {
 
 extension GroupState {
   public var json: JSONValue {
-    [
-      "name": .string(name),
-      "cursor": cursor?.json ?? .null,
-      "scope": scopeDigest.map(JSONValue.string) ?? .null,
+    var members: [JSONValue.Member] = [
+      .init("name", .string(name)),
+      .init("cursor", cursor?.json ?? .null),
+      .init("scope", scopeDigest.map(JSONValue.string) ?? .null),
     ]
+    if !subscriptions.isEmpty { members.append(.init("subscriptions", subscriptions.json)) }
+    return .object(members)
   }
 
   public init(_ json: JSONValue) throws(SalvorError) {
     var cursor: Commit?
     if let value = json["cursor"], !value.isNull { cursor = try Commit(value) }
     self.init(name: try json.string("name"), cursor: cursor, scopeDigest: try json.optionalString("scope"))
+    if let value = json["subscriptions"] { subscriptions = try ResolvedSubscriptions(value) }
   }
 }

@@ -29,13 +29,6 @@ public struct ScopeAlternative: Sendable, Hashable {
     conditions.allSatisfy { !$0.source.isFixed } && joins.allSatisfy { $0.reference != nil && $0.scope.isOptional }
   }
 
-  /// Whether every row is in scope by it.
-  ///
-  /// - Parameter allowed: the values that a source allows the reader; nil: any.
-  public func isFree(_ allowed: (ScopeSource) -> [Value]?) -> Bool {
-    conditions.allSatisfy { allowed($0.source) == nil } && joins.allSatisfy { $0.isFree(allowed) }
-  }
-
   /// Only columns of the row and of its parents: as scopes were before there were others.
   fileprivate var isPlain: Bool {
     conditions.allSatisfy { !$0.source.isFixed } && joins.allSatisfy { $0.reference != nil && $0.scope.isPlain }
@@ -53,14 +46,13 @@ public struct ScopeJoin: Sendable, Hashable {
   /// Which of the alternatives of `table` (`Schema.scopeAlternatives`) is `scope`.
   public var place: Int
   public var scope: ScopeAlternative
-
-  /// It says nothing about a parent; where many rows may be joined there must be one, whoever reads.
-  public func isFree(_ allowed: (ScopeSource) -> [Value]?) -> Bool { reference != nil && scope.isFree(allowed) }
 }
 
 extension ScopeSource {
   /// The same for everyone.
   public var isFixed: Bool { if case .value = self { true } else { false } }
+  /// What subscriptions give values to.
+  public var isParameter: Bool { if case .parameter = self { true } else { false } }
 }
 
 extension Schema {

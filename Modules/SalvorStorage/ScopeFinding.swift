@@ -9,19 +9,18 @@ public enum ScopeFinding: Sendable, Hashable {
 
 /// Finds by plain search whether rows are in scope: joined row by joined row, over whatever holds the rows.
 public struct ScopeSearch<Failure: Error> {
-  /// The values that a source allows the reader; nil: any.
-  let allowed: (ScopeSource) -> [Value]?
+  let reader: ScopeReader
   /// What a row of a table has in a column.
   let value: (_ column: String, _ row: Row, _ table: String) -> Value
   /// The rows that a join finds by the value of its column. More than have it in scope may be given, never fewer.
   let rows: (ScopeJoin, Value) throws(Failure) -> [Row]
 
   public init(
-    allowed: @escaping (ScopeSource) -> [Value]?,
+    by reader: ScopeReader,
     value: @escaping (_ column: String, _ row: Row, _ table: String) -> Value,
     rows: @escaping (ScopeJoin, Value) throws(Failure) -> [Row]
   ) {
-    self.allowed = allowed
+    self.reader = reader
     self.value = value
     self.rows = rows
   }
@@ -42,11 +41,17 @@ public struct ScopeSearch<Failure: Error> {
 
   private func finding(_ row: Row, of table: String, by scope: ScopeAlternative) throws(Failure) -> ScopeFinding {
     for condition in scope.conditions {
-      if let values = allowed(condition.source), !values.contains(value(condition.column, row, table)) {
+      if let values = reader.allowedValues(condition.source), !values.contains(value(condition.column, row, table)) {
         return .outside
       }
     }
-    for join in scope.joins where !join.isFree(allowed) {
+    if let choice = reader.choice(of: table, by: scope) {
+      let isChosen = choice.options.contains { terms in
+        terms.allSatisfy { value(scope.conditions[$0.place].column, row, table) == $0.value }
+      }
+      if !isChosen { return .outside }
+    }
+    for join in scope.joins where !reader.isFree(join) {
       let value = value(join.column, row, table)
       if value.isNull { return .outside }
       let found = try rows(join, value)

@@ -234,15 +234,19 @@ public struct ProcessRequest: Sendable {
   public var chunks: [UploadChunk]?
   /// What was refused before processing began, by a validator.
   public var refused: [Refusal]
+  /// Subscriptions narrow what the sender is fed: rows that it makes and that are there just so are told to it, too, since
+  /// they may be outside.
+  public var isNarrowed: Bool
   public init(
     remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil,
-    refused: [Refusal] = []
+    refused: [Refusal] = [], isNarrowed: Bool = false
   ) {
     self.remote = remote
     self.sequence = sequence
     self.principal = principal
     self.chunks = chunks
     self.refused = refused
+    self.isNarrowed = isNarrowed
   }
 }
 
@@ -274,6 +278,12 @@ public struct PageRequest: Sendable {
 
   /// The scope in which the groups stand when the download is applied.
   public func scope(of group: GroupState) -> ReadScope { ReadScope(principal, subscriptions ?? group.subscriptions) }
+
+  /// The scope that the group's cursor was made with, and tables of it were compared in; of a group without a cursor, the
+  /// one that it is to have.
+  public func scopeBefore(of group: GroupState) -> ReadScope {
+    group.cursor == nil ? scope(of: group) : ReadScope(principal, group.subscriptions)
+  }
 }
 
 /// Tables whose rows were compared before the download (docs/architecture/comparison.md): it says only what has changed

@@ -6,6 +6,9 @@ public enum Departure: String, Sendable, Hashable {
   case deleted
   /// Left this device's scope; not a delete.
   case left
+  /// No subscription of the device covers the row any more, though the principal may still see it: changes of it that wait
+  /// for upload can still be sent.
+  case dropped
   /// The server has no such row and no tombstone of one: only in answers to a recovery's questions.
   case lost
 }
@@ -14,10 +17,11 @@ public enum Departure: String, Sendable, Hashable {
 ///
 ///     {"full":["t"]}                                  these tables come whole: a row that does not come is not there
 ///     {"table":"t","columns":["id","a"]}
-///     {"version":58,"rows":[["key",1],…]}             rows that commit 58 last changed
+///     {"version":58,"rows":[["key",1],…]}             rows that commit 58, at the latest, changed
 ///     {"rows":[["key",1],…]}                          rows as of the snapshot
 ///     {"version":58,"deleted":[["key"],…]}            keys of rows that commit 58 deleted
 ///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope
+///     {"version":58,"dropped":[["key"],…]}            keys of rows that no subscription covers any more
 ///     {"lost":[["key"],…]}                            keys of rows that a recovery asked for and the server has not
 public struct DownloadChunkWriter: Sendable {
   private enum Line: Hashable {
@@ -100,6 +104,7 @@ public struct DownloadChunkWriter: Sendable {
       case .rows: payload.raw("\"rows\":[[")
       case .departed(.deleted): payload.raw("\"deleted\":[[")
       case .departed(.left): payload.raw("\"left\":[[")
+      case .departed(.dropped): payload.raw("\"dropped\":[[")
       case .departed(.lost): payload.raw("\"lost\":[[")
       }
     }
@@ -213,6 +218,7 @@ public struct DownloadChunkReader: ~Copyable {
     case "rows": break
     case "deleted": departure = .deleted
     case "left": departure = .left
+    case "dropped": departure = .dropped
     case "lost": departure = .lost
     default: throw reader.malformed("an unknown line")
     }

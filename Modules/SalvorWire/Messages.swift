@@ -17,10 +17,15 @@ public struct BeginMessage: Sendable, Hashable {
     public var name: String
     public var cursor: Commit?
     public var scope: String?
-    public init(name: String, cursor: Commit?, scope: String?) {
+    /// What the cursor was made with.
+    public var subscriptions: ResolvedSubscriptions
+    public init(
+      name: String, cursor: Commit?, scope: String?, subscriptions: ResolvedSubscriptions = ResolvedSubscriptions()
+    ) {
       self.name = name
       self.cursor = cursor
       self.scope = scope
+      self.subscriptions = subscriptions
     }
   }
 
@@ -49,6 +54,8 @@ public struct BeginMessage: Sendable, Hashable {
   public var schemaVersion: Int64
   public var schemaDigest: String
   public var groups: [Group]
+  /// What the device subscribes to now; nil: its groups go on with what their cursors were made with.
+  public var subscriptions: ResolvedSubscriptions?
   public var upload: Upload
   /// Where a cut download goes on.
   public var position: String?
@@ -90,6 +97,7 @@ public struct BeginMessage: Sendable, Hashable {
     if let previous { members.append(.init("previous", .string(previous.text))) }
     if let current { members.append(.init("current", .string(current.text))) }
     if let position { members.append(.init("position", .string(position))) }
+    if let subscriptions { members.append(.init("subscriptions", subscriptions.json)) }
     if let history { members.append(.init("history", history.json)) }
     if !compare.isEmpty { members.append(.init("compare", .array(compare.map(\.json)))) }
     if let compared { members.append(.init("compared", compared.json)) }
@@ -122,6 +130,7 @@ public struct BeginMessage: Sendable, Hashable {
       throw SalvorError(.malformed, "An upload needs a current sequence ID.")
     }
     position = try json.optionalString("position")
+    subscriptions = try json["subscriptions"].map { value throws(SalvorError) in try ResolvedSubscriptions(value) }
     history = try json["history"].map { history throws(SalvorError) in try History(history) }
     compare = []
     for entry in try json.optionalArray("compare") ?? [] { compare.append(try TableDigest(entry)) }
@@ -135,6 +144,7 @@ extension BeginMessage.Group {
     var members: [JSONValue.Member] = [.init("name", .string(name))]
     if let cursor { members.append(.init("cursor", cursor.json)) }
     if let scope { members.append(.init("scope", .string(scope))) }
+    if !subscriptions.isEmpty { members.append(.init("subscriptions", subscriptions.json)) }
     return .object(members)
   }
 
@@ -142,6 +152,9 @@ extension BeginMessage.Group {
     name = try json.string("name")
     cursor = try json["cursor"].map { cursor throws(SalvorError) in try Commit(cursor) }
     scope = try json.optionalString("scope")
+    subscriptions =
+      try json["subscriptions"].map { value throws(SalvorError) in try ResolvedSubscriptions(value) }
+      ?? ResolvedSubscriptions()
   }
 }
 

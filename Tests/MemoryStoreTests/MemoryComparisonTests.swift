@@ -44,6 +44,15 @@ import Testing
     }
   }
 
+  @Test("random histories of subscriptions that change converge (semantics 1, 11.4)", arguments: seeds)
+  func subscribes(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .subscriptions).run(
+      seed: seed
+    ) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
   @Test("random histories with servers that go back converge (semantics 11.4)", arguments: seeds)
   func recovers(_ seed: UInt64) async throws {
     try await RecoveryComparison(subject: memoryPair, specification: memoryPair).run(seed: seed) { step in

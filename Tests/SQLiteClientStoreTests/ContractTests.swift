@@ -44,6 +44,14 @@ private let specification = StorePairSubject(client: memoryClient, server: memor
     }
   }
 
+  @Test("random histories of subscriptions that change give what the specification gives", arguments: seeds)
+  func subscribesAsTheSpecification(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: pair, specification: specification, about: .subscriptions).run(seed: seed) {
+      line in
+      if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+    }
+  }
+
   @Test("random histories of servers that go back give what the specification gives (semantics 9)", arguments: seeds)
   func recoversAsTheSpecification(_ seed: UInt64) async throws {
     try await RecoveryComparison(subject: pair, specification: specification).run(seed: seed) { line in

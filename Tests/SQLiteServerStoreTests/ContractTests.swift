@@ -101,6 +101,16 @@ private let memoryClient = StoreSubject<any ClientStore> {
     }
   }
 
+  @Test("random histories of subscriptions that change end as the specification says (semantics 1)", arguments: seeds)
+  func subscribesAsTheSpecification(_ seed: UInt64) async throws {
+    try await StoreComparison(
+      subject: StorePairSubject(client: memoryClient, server: sqliteServer),
+      specification: StorePairSubject(client: memoryClient, server: memoryServer), about: .subscriptions
+    ).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
   @Test("random histories of servers that go back end as the specification says (semantics 9)", arguments: seeds)
   func recoversAsTheSpecification(_ seed: UInt64) async throws {
     try await RecoveryComparison(

@@ -111,3 +111,10 @@ struct RecoveryTableTests {
     #expect(throws: SalvorError.self) { try table.find(first.token, principal: Principal(name: "anna")) }
   }
 }
+
+extension RecoveryTable {
+  /// Of a device that subscribes to nothing.
+  fileprivate func open(_ remote: RemoteID, principal: String) -> Opening {
+    open(remote, principal: principal, scopes: GroupScopes([:], in: Schema(tables: [])))
+  }
+}

@@ -92,11 +92,17 @@ struct Questions {
   }
 
   /// The feed from the groups' cursors to the head. Answers with the groups as they are then.
+  ///
+  /// - Parameter subscriptions: nil: each group goes on with its own.
   mutating func download(
-    _ groups: [GroupState], _ sink: ([UInt8], String) async throws -> Void
+    _ groups: [GroupState], subscriptions: ResolvedSubscriptions? = nil,
+    _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> [GroupState] {
-    let names = groups.map { BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest) }
-    var reader = try await post("download", [["groups": .array(names.map(\.json)), "position": .null]])
+    var members: [JSONValue.Member] = [
+      .init("groups", .array(groups.map { BeginMessage.Group($0).json })), .init("position", .null),
+    ]
+    if let subscriptions { members.append(.init("subscriptions", subscriptions.json)) }
+    var reader = try await post("download", [.object(members)])
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
     while let event = try await reader.next() {

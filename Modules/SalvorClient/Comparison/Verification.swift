@@ -133,9 +133,8 @@ struct Verification {
     let message = BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: nil,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
-      groups: state.groups.filter { groups.contains($0.name) }.map {
-        BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest)
-      }, upload: .none, position: nil, history: nil, compare: digests)
+      groups: state.groups.filter { groups.contains($0.name) }.map { BeginMessage.Group($0) }, upload: .none,
+      position: nil, history: nil, compare: digests)
     let response = try await configuration.request(
       "POST", "/v1/sync", message.json.bytes + [0x0A], counting: &report.sync)
     var reader = ResponseReader(response, configuration)

@@ -22,14 +22,15 @@ struct RecoveryExchange {
   /// What the server knows of the parting, and what it synchronizes where that differs from the device's tables.
   mutating func facts(_ status: ClientStatus, _ history: ClientHistory) async throws -> (RecoveryFacts, SyncConfig?) {
     let state = status.state
-    let message = BeginMessage(
+    var message = BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: state.current,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
-      groups: state.groups.map { BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest) },
+      groups: state.groups.map { BeginMessage.Group($0) },
       upload: .none, position: nil,
       history: BeginMessage.History(
         sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
         tables: .array(history.tables.map(TableDefinition.json))))
+    message.subscriptions = try await configuration.resolvedSubscriptions().subscriptions
     var reader = ResponseReader(
       try await configuration.request("POST", "/v1/recovery", message.json.bytes + [0x0A], counting: &report),
       configuration)

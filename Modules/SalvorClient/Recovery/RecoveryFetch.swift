@@ -37,7 +37,9 @@ struct RecoveryFetch {
       let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
       // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
       let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
-      let groups = try await questions.download(wanted.map { GroupState(name: $0) }, sink)
+      let groups = try await questions.download(
+        wanted.map { GroupState(name: $0) },
+        subscriptions: try await questions.configuration.resolvedSubscriptions().subscriptions, sink)
       return ([], groups)
     }
   }
@@ -64,9 +66,13 @@ struct RecoveryFetch {
       try await questions.rows(queries, sink)
       place = next
     }
+    // What has been subscribed to since is brought by the next sync: here both sides mean the same rows.
+    let had = Dictionary(status.state.groups.map { ($0.name, $0.subscriptions) }) { first, _ in first }
     let groups = try await questions.download(
       starts.map { start in
-        GroupState(name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name])
+        GroupState(
+          name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name],
+          subscriptions: had[start.name] ?? ResolvedSubscriptions())
       }, sink)
     return (starts, groups)
   }

@@ -85,7 +85,7 @@ struct ResponseReader {
   }
 }
 
-private let payloadKeys: [[UInt8]] = ["rows", "version", "table", "deleted", "left", "lost", "full"].map {
+private let payloadKeys: [[UInt8]] = ["rows", "version", "table", "deleted", "left", "dropped", "lost", "full"].map {
   Array("{\"\($0)\"".utf8)
 }
 

@@ -104,13 +104,19 @@ struct SyncSession {
   // MARK: - The exchange
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
-    var message = begin(session, groups: try await closure(groups))
+    let subscriptions = try await resolvedSubscriptions()
+    var message = begin(session, groups: try await closure(groups, session.state, subscriptions))
+    // Named where the device does subscribe, or did: the server brings the difference.
+    let isNamed = !subscriptions.isEmpty || message.groups.contains { !$0.subscriptions.isEmpty }
+    message.subscriptions = isNamed ? subscriptions : nil
     if !downloads {
       // A recovery uploads to whichever server there is now: it knows what has parted.
       message.groups = []
+      message.subscriptions = nil
       message.server = nil
     }
-    let download = downloadName(message.groups)
+    let download = downloadName(message)
+    message.position = resumption(session.state, download)
     compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
     message.compare = compare
     message.compared = comparison(session.state, download)?.head
@@ -181,7 +187,9 @@ struct SyncSession {
       hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
   }
 
-  private func closure(_ groups: Set<String>?) async throws -> Set<String>? {
+  private func closure(
+    _ groups: Set<String>?, _ state: ClientState, _ subscriptions: ResolvedSubscriptions
+  ) async throws -> Set<String>? {
     guard let groups else { return nil }
     let schema = Schema(tables: try await store.history().tables)
     for group in groups where !schema.groups.contains(where: { $0.name == group }) {
@@ -190,23 +198,30 @@ struct SyncSession {
         "There is no synchronization group \"\(group)\". The groups are: \(schema.groups.map(\.name).joined(separator: ", "))."
       )
     }
-    return schema.closure(ofGroups: groups)
+    return schema.groups(synchronizedWith: groups, states: state.groups, subscriptions: subscriptions)
   }
 
   private func begin(_ session: ClientSession, groups: Set<String>?) -> BeginMessage {
     let state = session.state
     let groups = state.groups.filter { groups?.contains($0.name) ?? true }.map {
-      BeginMessage.Group(name: $0.name, cursor: $0.cursor, scope: $0.scopeDigest)
+      BeginMessage.Group($0)
     }
     return BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
-      position: resumption(state, groups), history: nil)
+      position: nil, history: nil)
+  }
+
+  /// What the device subscribes to now.
+  private mutating func resolvedSubscriptions() async throws -> ResolvedSubscriptions {
+    let wanted = try await configuration.resolvedSubscriptions()
+    report.notices += wanted.notices.filter { !report.notices.contains($0) }
+    return wanted.subscriptions
   }
 
   /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
-  private func resumption(_ state: ClientState, _ groups: [BeginMessage.Group]) -> String? {
-    guard let position = stagedPosition(state, downloadName(groups)), ComparisonPosition(position) == nil else {
+  private func resumption(_ state: ClientState, _ download: String) -> String? {
+    guard let position = stagedPosition(state, download), ComparisonPosition(position) == nil else {
       return nil
     }
     return position
@@ -223,8 +238,8 @@ struct SyncSession {
   }
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
-  private func downloadName(_ groups: [BeginMessage.Group]) -> String {
-    digest(JSONValue.array(groups.map(\.json)).bytes)
+  private func downloadName(_ message: BeginMessage) -> String {
+    digest(JSONValue.array(message.groups.map(\.json) + [message.subscriptions?.json].compactMap { $0 }).bytes)
   }
 
   private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
@@ -386,13 +401,15 @@ struct SyncSession {
     }
   }
 
-  private func end(_ line: JSONValue) throws -> DownloadEnd {
+  private mutating func end(_ line: JSONValue) throws -> DownloadEnd {
     var groups: [GroupState] = []
     for entry in try line.array("groups") {
       var group = try GroupState(entry)
       group.lastSync = configuration.clock.now()
       groups.append(group)
     }
+    let notices = line["notices"]?.array?.compactMap(\.string) ?? []
+    report.notices += notices.filter { !report.notices.contains($0) }
     return DownloadEnd(groups: groups)
   }
 

@@ -8,6 +8,7 @@ public actor BrokenClientStore: ClientStore {
     case sendsEverything, sendsNoContext, repeatsContext, splitsRequests, forgetsGroups, mergesWrites, hidesNotices,
       carriesTheNewestCommit
     case losesLastChunk, forgetsStaging, keepsOldStaging, losesCursors, ignoresDepartures, ignoresFull
+    case dropsAtOnce, dropsNothing, forgetsSubscriptions
     case appliesOneByOne, hidesArchive, hidesDisplaced, dropsDependents
     case capturesEverything, overlooksCaptured
     case keepsSessionsOpen, allowsManySessions, takesAnyPrincipal, writesHalves, adoptsNothing, forgetsTheServer
@@ -114,6 +115,8 @@ public actor BrokenClientStore: ClientStore {
     case .ignoresDepartures:
       chunk.bytes = chunk.bytes.lines { !$0.contains("\"deleted\":[[") && !$0.contains("\"left\":[[") }
     case .archivesNoLostRows: chunk.bytes = chunk.bytes.mapLines { $0.replacing("{\"lost\":", with: "{\"deleted\":") }
+    case .dropsAtOnce: chunk.bytes = chunk.bytes.mapLines { $0.replacing("\"dropped\":[[", with: "\"left\":[[") }
+    case .dropsNothing: chunk.bytes = chunk.bytes.lines { !$0.contains("\"dropped\":[[") }
     case .ignoresFull: chunk.bytes = chunk.bytes.lines { !$0.hasPrefix("{\"full\":") }
     case .keepsOldStaging: chunk.download = "one for all"
     default: break
@@ -127,6 +130,10 @@ public actor BrokenClientStore: ClientStore {
   public func apply(_ end: DownloadEnd) async throws -> ApplyReport {
     newestCommit = max(newestCommit, end.groups.compactMap { $0.cursor?.number }.max() ?? 0)
     if fault == .forgetsStaging { try await base.discardStaged() }
+    var end = end
+    if fault == .forgetsSubscriptions {
+      for place in end.groups.indices { end.groups[place].subscriptions = ResolvedSubscriptions() }
+    }
     var report = try await base.apply(fault == .losesCursors ? DownloadEnd(groups: []) : end)
     if fault == .hidesDisplaced { report.displaced = [] }
     return report

@@ -12,6 +12,7 @@ public actor BrokenServerStore: ServerStore {
     case losesStagedChunks, appliesRefusedRequests, forgetsServerRows, showsServerRowsOutOfScope
     case sendsParentsLast, acceptsChunkGaps, keepsOldStaging, keepsStagingAfterProcess, knowsEveryCursor
     case drawsServerIDAgain, takesAnyPrincipal, forgetsDeletingRemotes, writesHalves, trimsNothing
+    case forgetsSubscriptions, dropsNothing, bringsSubscriptionsWhole, forgetsWhatWasSubscribed
     case overlooksGroups, forgetsAuthors, overlooksOtherPrograms, takesUnknownCursors
     // Of conflicts.
     case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
@@ -125,11 +126,16 @@ public actor BrokenServerStore: ServerStore {
     case .echoes: request.remote = RemoteID(from: SystemRandom())
     case .showsOutOfScope: request.principal.parameters = [:]
     case .losesCursors: request.groups = request.groups.map { GroupState(name: $0.name) }
+    case .forgetsSubscriptions: request.subscriptions = nil
+    case .forgetsWhatWasSubscribed: request.groups = request.groups.map(Self.withoutSubscriptions)
+    case .bringsSubscriptionsWhole where request.groups.contains { $0.subscriptions != request.subscriptions }:
+      request.groups = request.groups.map { GroupState(name: $0.name) }
     default: break
     }
     var page = try await base.page(request)
     switch fault {
     case .forgetsTombstones: page.bytes = page.bytes.lines { !$0.contains("\"deleted\":[[") }
+    case .dropsNothing: page.bytes = page.bytes.lines { !$0.contains("\"dropped\":[[") }
     case .forgetsDepartures: page.bytes = page.bytes.lines { !$0.contains("\"left\":[[") }
     case .roundsIntegers: page.bytes = page.bytes.mapLines { $0.roundingBigIntegers() }
     case .sendsParentsLast where request.position == nil: page.bytes = page.bytes.tablesReversed()
@@ -147,6 +153,10 @@ public actor BrokenServerStore: ServerStore {
     default: break
     }
     return page
+  }
+
+  private static func withoutSubscriptions(_ group: GroupState) -> GroupState {
+    GroupState(name: group.name, cursor: group.cursor, scopeDigest: group.scopeDigest)
   }
 
   /// Every key that there is, as if it had left.

@@ -40,7 +40,11 @@ extension RecoveryWorld {
   ]
   /// Chosen before anything happens.
   static let settings = DeviceSettings(
-    settings: ["city": "Guelph"], subscriptions: ["site": ["city": "Guelph", "seats": 40]])
+    settings: ["city": "Guelph"],
+    subscriptions: [
+      Subscription(target: "site", parameters: ["city": .value("Guelph"), "seats": .value(40)]),
+      Subscription(target: "site", parameters: ["city": .setting("city")]),
+    ], subscribed: ["visit"])
   private static let overwrite = ApplicationWrite.update("site", ["s2"], ["seats": 1000])
 
   private static func rows(_ sites: Range<Int>) -> [ApplicationWrite] {

@@ -247,10 +247,18 @@ extension ClientStoreContract {
       ContractSchemas.notes(), "recovery: subscriptions and settings go only where everything is made anew",
       rule: "semantics 9, the strategies"
     ) { bench in
-      var chosen = DeviceSettings(settings: ["old": 1], subscriptions: ["note": ["old": "x"]])
+      var chosen = DeviceSettings(
+        settings: ["old": 1], subscriptions: [Subscription(target: "note", parameters: ["old": .value("x")])],
+        subscribed: ["gone"])
       try await bench.store.setDeviceSettings(chosen)
       chosen = DeviceSettings(
-        settings: ["city": "Guelph", "none": .null], subscriptions: ["note": ["city": "Guelph", "stars": 5]])
+        settings: ["city": "Guelph", "none": .null],
+        subscriptions: [
+          Subscription(target: "note", parameters: ["city": .value("Guelph"), "stars": .value(5)]),
+          Subscription(target: "note", parameters: ["city": .value("Toronto"), "stars": .value(5)]),
+          Subscription(target: "note", parameters: ["city": .setting("city")]), Subscription(target: "note"),
+          Subscription(target: "default", parameters: ["raw": .value(.blob([0, 255]))]),
+        ], subscribed: ["once"])
       try await bench.store.setDeviceSettings(chosen)
       try await bench.restart()
       try expectEqual(try await bench.store.deviceSettings(), chosen, "the settings after a restart")

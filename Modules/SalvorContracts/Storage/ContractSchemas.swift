@@ -120,6 +120,37 @@ enum ContractSchemas {
   ]
   private static let bothFlags = FlagColumns(dirty: "IsDirty", deleted: "IsDeleted")
 
+  /// Tables that are chosen by two parameters, by one of them and by none, in one group; what inherits in another.
+  static let places = Schema(
+    parameters: [Schema.Parameter(name: "region", type: .text), Schema.Parameter(name: "size", type: .integer)],
+    groups: [Schema.Group(name: "places"), Schema.Group(name: "tasks")],
+    tables: [
+      Table(
+        "site", group: "places", primaryKey: ["id"],
+        columns: [
+          Column("id", .text), Column("region", .text), Column("size", .integer, nullable: true),
+          Column("name", .text, nullable: true),
+        ],
+        scope: [
+          ScopeColumn(column: "region", source: .parameter("region")),
+          ScopeColumn(column: "size", source: .parameter("size")),
+        ], handover: true),
+      Table(
+        "van", group: "places", primaryKey: ["id"], columns: [Column("id", .text), Column("region", .text)],
+        scope: [ScopeColumn(column: "region", source: .parameter("region"))], handover: true),
+      Table("note", group: "places", primaryKey: ["id"], columns: [Column("id", .text), Column("body", .text)]),
+      Table(
+        "task", group: "tasks", primaryKey: ["id"],
+        columns: [
+          Column("id", .text), Column("site_id", .text), Column("note_id", .text, nullable: true),
+          Column("done", .integer, defaultValue: 0),
+        ],
+        references: [
+          Reference(column: "site_id", table: "site", inheritsScope: true, onDelete: .cascade),
+          Reference(column: "note_id", table: "note"),
+        ]),
+    ])
+
   /// Rows that belong to the principal who reads them.
   static let diaries = Schema(tables: [
     Table(

@@ -38,6 +38,17 @@ extension StoreComparison {
     Setting(schema: ContractSchemas.members(handover: true, regions: true), principals: peopleOfRegions),
   ]
 
+  static let subscriptionSettings: [Setting] = [
+    Setting(schema: ContractSchemas.inspections, principals: peopleOfRegions),
+    Setting(schema: ContractSchemas.places, principals: peopleOfRegions),
+    Setting(schema: ContractSchemas.inspections(handover: true), principals: peopleOfRegions),
+    Setting(
+      schema: ContractSchemas.places.settled(by: ContractPolicies.keepVersions),
+      principals: ["a", "b"].map { Principal(name: $0) }),
+    Setting(schema: ContractSchemas.members(handover: true, regions: true), principals: peopleOfRegions),
+    Setting(schema: ContractSchemas.members(handover: true, regions: true), principals: people),
+  ]
+
   private static let people = ["a", "b", "c"].map { Principal(name: $0) }
 
   private static let peopleOfRegions = [

@@ -9,6 +9,8 @@ enum HistoryStep: Sendable, CustomStringConvertible {
   case keeping(Int, KeepingStep)
   case restartClient(Int)
   case restartServer
+  /// Somebody chooses what a device gets.
+  case choose(Int, DeviceSettings)
   /// Somebody resolves an open conflict, if there is one.
   case resolve(Int, ConflictSide)
 
@@ -21,6 +23,8 @@ enum HistoryStep: Sendable, CustomStringConvertible {
     case .keeping(let client, let step): "client \(client) \(step)"
     case .restartClient(let client): "client \(client) restarts"
     case .restartServer: "the server restarts"
+    case .choose(let client, let settings):
+      "client \(client) subscribes to \(settings.sortedSubscriptions.map { "\($0.target) \($0.parameterText)" }), once to \(settings.subscribed.sorted()), settings \(settings.settings)"
     case .resolve(let choice, let keep): "open conflict \(choice) is resolved: \(keep.rawValue)"
     }
   }
@@ -33,12 +37,15 @@ struct RandomHistory: Sendable {
   let clients: Int
   var random: SeededGenerator
   var resolves = false
+  /// Devices change what they subscribe to.
+  var subscribes = false
 
   mutating func step(rows: (_ client: Int?) async throws -> [String: [Row]]) async throws -> HistoryStep {
     if resolves, random.chance(10) {
       return .resolve(random.below(100), random.pick([.client, .client, .server]))
     }
     let client = random.below(clients)
+    if subscribes, random.chance(15) { return .choose(client, settings()) }
     switch random.below(100) {
     case 0..<37: return .clientWrite(client, try await writes(rows(client), isServer: false))
     case 37..<45: return .keeping(client, KeepingStep(&random))
@@ -47,6 +54,35 @@ struct RandomHistory: Sendable {
     case 65..<67: return .restartServer
     default: return .sync(client, groups: groups(), cut: cut())
     }
+  }
+
+  /// None to three subscriptions, of tables and groups, with and without values.
+  private mutating func settings() -> DeviceSettings {
+    let owners = schema.synchronized.filter { table in
+      !table.scopeParameters.isEmpty
+    }
+    var settings = DeviceSettings()
+    if random.chance(50) { settings.settings["home"] = random.pick(["EU", "US", "none"]) }
+    guard random.chance(90), !owners.isEmpty else { return settings }
+    for _ in 0..<random.below(4) {
+      let owner = random.pick(owners)
+      var subscription = Subscription(target: random.chance(50) ? owner.name : owner.group)
+      for scope in owner.scopeColumns {
+        guard case .parameter(let name) = scope.source, random.chance(80),
+          let column = owner.columns.first(where: { $0.name == scope.column })
+        else { continue }
+        if column.type == .text {
+          let fixed = Subscription.Choice.value(random.pick(["EU", "US", "none"]))
+          subscription.parameters[name] = random.chance(20) ? .setting("home") : fixed
+        } else {
+          subscription.parameters[name] = .value(.integer(Int64(random.below(3))))
+        }
+      }
+      settings.subscriptions.insert(subscription)
+    }
+    if random.chance(30) { settings.subscribed.insert(random.pick(owners).name) }
+    settings.subscribed.formUnion(settings.subscriptions.map(\.target))
+    return settings
   }
 
   private mutating func groups() -> Set<String>? {
@@ -135,7 +171,7 @@ struct RandomHistory: Sendable {
     }
     if column.nullable && random.chance(20) { return .null }
     if table.scopeColumns.contains(where: { $0.column == column.name && $0.source.isParameter }) {
-      return random.pick(["EU", "US"])
+      return column.type == .text ? random.pick(["EU", "US"]) : .integer(Int64(random.below(3)))
     }
     switch column.type {
     case .text, .timestamp, .json: return .text("\(random.pick(["a", "b", "c", "d", "e"]))")
@@ -145,8 +181,4 @@ struct RandomHistory: Sendable {
     case .blob: return .blob([UInt8(random.below(3))])
     }
   }
-}
-
-extension ScopeSource {
-  fileprivate var isParameter: Bool { if case .parameter = self { true } else { false } }
 }

@@ -97,6 +97,8 @@ struct Device: Sendable {
   var stamp = RequestStamp(from: SystemRandom())
   var sequence: SequenceID?
   var counter: Int64 = 0
+  /// What it subscribes to; nil: to nothing, and it never did.
+  var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
   var replica: Replica
   /// The pages of the last download.
@@ -121,8 +123,8 @@ struct Device: Sendable {
     while true {
       let page = try await store.page(
         PageRequest(
-          remote: remote, principal: principal, groups: groups, position: position, bytesTarget: bytesTarget,
-          compared: compared))
+          remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
+          bytesTarget: bytesTarget, compared: compared))
       pages.append(try DownloadedPage(page.bytes, schema: schema))
       position = page.position
       try expect((page.groups == nil) == (position != nil), "the last page, and no other, must carry the groups")
@@ -192,7 +194,9 @@ struct Device: Sendable {
 
   mutating func process(_ chunks: [UploadChunk]?, as sequence: SequenceID) async throws -> UploadResults {
     let results = try await store.process(
-      ProcessRequest(remote: remote, sequence: sequence, principal: principal, chunks: chunks))
+      ProcessRequest(
+        remote: remote, sequence: sequence, principal: principal, chunks: chunks,
+        isNarrowed: subscriptions?.isEmpty == false))
     self.sequence = sequence
     stamp = RequestStamp(from: SystemRandom())
     return results

@@ -23,6 +23,9 @@ public struct StoreComparison: Sendable {
     case flags
     /// Scopes over join tables, by several ways; and no device may be told a key that it could never see.
     case membership
+    /// Tables that are chosen by parameters, and devices that change what they subscribe to; nor may one of them be told a
+    /// key that its principal could never see.
+    case subscriptions
   }
 
   public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
@@ -37,6 +40,7 @@ public struct StoreComparison: Sendable {
     case .conflicts: Self.conflictSettings
     case .flags: Self.flagSettings
     case .membership: Self.membershipSettings
+    case .subscriptions: Self.subscriptionSettings
     }
   }
 
@@ -63,7 +67,7 @@ public struct StoreComparison: Sendable {
   ) async throws {
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
-      resolves: theme == .conflicts)
+      resolves: theme == .conflicts, subscribes: theme == .subscriptions)
     if seed % 4 == 1 {
       found.driver.refusedOneOf = 5
       wanted.driver.refusedOneOf = 5
@@ -99,7 +103,7 @@ public struct StoreComparison: Sendable {
         trace("   specification: \(wantedResult.trace)\n   subject: \(foundResult.trace)")
         try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         try await Self.compare(found, wanted)
-        if theme == .membership {
+        if theme == .membership || theme == .subscriptions {
           try await witness.look(at: found)
           if case .sync(let client, _, _) = step { try witness.expectKnown(foundResult.told, by: client) }
         }
@@ -169,6 +173,7 @@ public struct StoreComparison: Sendable {
       } catch let error as SalvorError { return Outcome(summary: "\(error.code.rawValue): \(chosen.summary)") }
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()
+    case .choose(let client, let settings): try await bench.clients[client].store.setDeviceSettings(settings)
     }
     return Outcome(summary: "done")
   }

@@ -23,9 +23,9 @@ public enum Tool {
   static let commands: [Command] = [
     .initialize, .check, .modules, .serve, .register, .sync, .status, .queue, .queueShow, .queueWithdraw, .errors,
     .errorsShow,
-    .errorsDelete, .errorsRetry, .verify, .recover, .backups, .backupsRestore,
-    .backupsDelete, .capturePause, .captureResume, .detach, .remotes, .remotesList, .remotesShow, .remotesDelete,
-    .remotesReset, .conflicts, .conflictsList,
+    .errorsDelete, .errorsRetry, .subscribe, .unsubscribe, .subscriptions, .verify, .recover, .backups,
+    .backupsRestore, .backupsDelete, .capturePause, .captureResume, .detach, .remotes, .remotesList, .remotesShow,
+    .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
     .conflictsResolve, .serverStats, .serverBackup,
     .serverRestore,

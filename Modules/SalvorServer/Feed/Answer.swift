@@ -35,9 +35,9 @@ extension ServerEngine {
   func pages(_ session: SessionTable.Session, _ compared: ComparedTables?) -> PageSource {
     let message = session.begin.message
     return PageSource(
-      engine: self, remote: session.remote, principal: session.principal,
-      groups: message.groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: message.position, compared: compared, touch: { [sessions] in sessions.touch(session) },
+      engine: self, remote: session.remote, principal: session.principal, subscriptions: message.subscriptions,
+      groups: message.groups.map(\.state), position: message.position, compared: compared,
+      touch: { [sessions] in sessions.touch(session) },
       finished: { [sessions] in sessions.close(session) })
   }
 
@@ -116,6 +116,7 @@ actor PageSource {
   private let touch: @Sendable () -> Void
   /// Nothing more will be sent.
   nonisolated let finished: @Sendable () -> Void
+  private let subscriptions: ResolvedSubscriptions?
   private let groups: [GroupState]
   private let compared: ComparedTables?
   private var position: String?
@@ -123,8 +124,9 @@ actor PageSource {
   private var isFinished = false
 
   init(
-    engine: ServerEngine, remote: RemoteID, principal: Principal, groups: [GroupState], position: String?,
-    compared: ComparedTables? = nil, touch: @escaping @Sendable () -> Void, finished: @escaping @Sendable () -> Void
+    engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
+    groups: [GroupState], position: String?, compared: ComparedTables? = nil, touch: @escaping @Sendable () -> Void,
+    finished: @escaping @Sendable () -> Void
   ) {
     self.compared = compared
     self.engine = engine
@@ -132,6 +134,7 @@ actor PageSource {
     self.principal = principal
     self.touch = touch
     self.finished = finished
+    self.subscriptions = subscriptions
     self.groups = groups
     self.position = position
   }
@@ -185,7 +188,7 @@ actor PageSource {
   func nextPage() async throws -> Piece {
     let page = try await engine.configuration.store.page(
       PageRequest(
-        remote: remote, principal: principal, groups: groups, position: position,
+        remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
         bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared))
     var bytes = page.bytes
     let line: JSONValue
@@ -194,11 +197,38 @@ actor PageSource {
       line = ["position": .string(next)]
     } else {
       isFinished = true
-      line = ["end": ["groups": .array((page.groups ?? []).map(\.json))]]
+      var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]
+      let notices = subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []
+      if !notices.isEmpty { end.append(.init("notices", .array(notices.map(JSONValue.string)))) }
+      line = ["end": .object(end)]
     }
     bytes += line.bytes
     bytes.append(0x0A)
     return Piece(bytes: bytes, isLast: page.position == nil)
+  }
+}
+
+extension Principal {
+  /// What of these subscriptions brings nothing, because the principal may not see it or nobody knows the target; for the
+  /// person on the device.
+  fileprivate func notices(on subscriptions: ResolvedSubscriptions, in schema: Schema) -> [String] {
+    var notices: [String] = []
+    for (target, alternatives) in subscriptions.targets.sorted(by: { $0.key < $1.key }) {
+      guard schema.groups.contains(where: { $0.name == target }) || schema.table(target) != nil else {
+        notices.append("The server knows no table or group \(target): what is subscribed to there brings nothing.")
+        continue
+      }
+      var refused: Set<String> = []
+      for values in alternatives {
+        for (name, value) in values where parameters[name].map({ !$0.contains(value) }) ?? false {
+          refused.insert("\(name) = \(JSONValue(value).text)")
+        }
+      }
+      notices += refused.sorted().map {
+        "Your credential does not allow \($0): the subscription of \(target) to it brings nothing."
+      }
+    }
+    return notices
   }
 }
 

@@ -13,7 +13,7 @@ struct Comparison: Sendable {
 }
 
 extension ServerEngine {
-  /// Compares the digests of a begin with the principal's rows, before its upload is processed: neither side has the
+  /// Compares the digests of a begin with the rows in the device's scope, before its upload is processed: neither side has the
   /// upload's effect then. Nil: there is nothing to compare, or a download goes on that was compared before.
   func compare(_ session: SessionTable.Session) async throws -> Comparison? {
     let message = session.begin.message
@@ -21,6 +21,7 @@ extension ServerEngine {
       let store = configuration.store as? any RecoveringServerStore
     else { return nil }
     let groups = Set(message.groups.map(\.name))
+    let scopes = GroupScopes(message, in: configuration.schema)
     var comparison = Comparison(
       compared: ComparedTables(head: try await head(of: message)),
       isToBeAnswered: message.compare.contains(where: \.isFed))
@@ -30,7 +31,7 @@ extension ServerEngine {
       guard let table = configuration.schema.table(asked.table), table.maintained != .client,
         groups.contains(table.group)
       else { continue }
-      let own = try await store.digest(of: table.name, for: ReadScope(session.principal))
+      let own = try await store.digest(of: table.name, for: scopes.scope(ofTable: table.name, for: session.principal))
       let isByKeys = table.download == .keySet && !asked.isFed
       if own.agrees(with: asked) {
         if isByKeys { comparison.compared.fed.insert(table.name) }
@@ -73,10 +74,12 @@ extension ServerEngine {
     }
     let principal = try await configuration.authentication.authenticate(request)
     let session = try sessions.find(token, principal: principal)
+    let scopes = GroupScopes(session.begin.message, in: configuration.schema)
+    let scope: @Sendable (String) -> ReadScope = { scopes.scope(ofTable: $0, for: principal) }
     switch what {
     case "rows":
-      return try await answerRows(request, ReadScope(principal), store) { [sessions] in sessions.touch(session) }
-    case "ranges": return try await answerRanges(request, ReadScope(principal), store)
+      return try await answerRows(request, store, scope: scope) { [sessions] in sessions.touch(session) }
+    case "ranges": return try await answerRanges(request, store, scope: scope)
     default:
       _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
       return try await answer(

@@ -27,9 +27,11 @@ extension ServerEngine {
 
   /// `POST …/rows`: the answer to each query goes out while the next one is asked.
   ///
-  /// - Parameter touch: called for each piece that is answered.
+  /// - Parameters:
+  ///   - scope: of a table, by its name.
+  ///   - touch: called for each piece that is answered.
   func answerRows(
-    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore,
+    _ request: TransportRequest, _ store: any RecoveringServerStore, scope: @escaping @Sendable (String) -> ReadScope,
     touch: @escaping @Sendable () -> Void
   ) async throws -> TransportResponse {
     var queries: [RowQuery] = []
@@ -42,7 +44,7 @@ extension ServerEngine {
       }
       queries += query.parts
     }
-    let answers = RowAnswers(queries, scope, store, touch: touch)
+    let answers = RowAnswers(queries, store, scope: scope, touch: touch)
     // What fails in the first one is a problem response; what fails later cuts the answer.
     let first = try await answers.next() ?? []
     guard let second = try await answers.next() else { return try await respond(first, request) }
@@ -53,15 +55,17 @@ extension ServerEngine {
   }
 
   /// `POST …/ranges`: a line for each question. What goes over the limit of all is asked for again.
+  ///
+  /// - Parameter scope: of a table, by its name.
   func answerRanges(
-    _ request: TransportRequest, _ scope: ReadScope, _ store: any RecoveringServerStore
+    _ request: TransportRequest, _ store: any RecoveringServerStore, scope: (String) -> ReadScope
   ) async throws -> TransportResponse {
     let questions = try await lines(request, max: RecoveryLimits.rangeQuestionsMax).map { try RangeQuestion($0) }
     guard !questions.isEmpty else { throw SalvorError(.malformed, "The body must name the ranges' tables.") }
     var answer: [UInt8] = []
     var left = RecoveryLimits.rangesMax
     for question in questions {
-      let page = try await store.ranges(question, limit: max(1, left), for: scope)
+      let page = try await store.ranges(question, limit: max(1, left), for: scope(question.table))
       left -= page.ranges.count
       answer += page.json.bytes + [0x0A]
     }
@@ -85,12 +89,12 @@ extension RowQuery {
 /// Answers queries for rows one after the other, and skips the empty answers.
 private actor RowAnswers {
   private var queries: ArraySlice<RowQuery>
-  private let scope: ReadScope
+  private let scope: @Sendable (String) -> ReadScope
   private let store: any RecoveringServerStore
   private let touch: @Sendable () -> Void
 
   init(
-    _ queries: [RowQuery], _ scope: ReadScope, _ store: any RecoveringServerStore,
+    _ queries: [RowQuery], _ store: any RecoveringServerStore, scope: @escaping @Sendable (String) -> ReadScope,
     touch: @escaping @Sendable () -> Void
   ) {
     self.queries = queries[...]
@@ -105,7 +109,7 @@ private actor RowAnswers {
   func next() async throws -> [UInt8]? {
     var piece: [UInt8] = []
     while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: scope)
+      piece += try await store.rows(matching: query, for: scope(query.table))
     }
     touch()
     return piece.isEmpty ? nil : piece

@@ -9,7 +9,7 @@ extension ServerEngine {
     let principal = try await configuration.authentication.authenticate(request)
     let body = try await decodedBody(request, limit: chunkLimit)
     let head = body.prefix { $0 != 0x0A }
-    let message = try BeginMessage(JSONValue(parsing: Array(head)))
+    let message = try BeginMessage(JSONValue(parsing: Array(head))).following(configuration.schema)
     let begin = try await check(message, principal: principal)
     let session = try sessions.open(begin, principal: principal)
     do {
@@ -99,7 +99,8 @@ extension ServerEngine {
     }
     let results = try await processValidated(
       ProcessRequest(
-        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks))
+        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks,
+        isNarrowed: session.begin.message.isNarrowed))
     sessions.touch(session)
     metrics.uploads.add(1)
     events.notice()

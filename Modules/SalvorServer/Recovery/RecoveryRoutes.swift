@@ -23,10 +23,13 @@ extension ServerEngine {
     guard parts.count == 2 else { throw noRecoveryRoute }
     switch (request.method, parts[1]) {
     case ("POST", "rows"):
-      return try await answerRows(request, ReadScope(principal), store) { [recoveries] in
+      return try await answerRows(request, store) {
+        recovery.scopes.scope(ofTable: $0, for: principal)
+      } touch: { [recoveries] in
         recoveries.touch(recovery.token)
       }
-    case ("POST", "ranges"): return try await answerRanges(request, ReadScope(principal), store)
+    case ("POST", "ranges"):
+      return try await answerRanges(request, store) { recovery.scopes.scope(ofTable: $0, for: principal) }
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
     case ("POST", "end"): return try await end(request, recovery, store)
@@ -47,12 +50,12 @@ extension ServerEngine {
   private func beginRecovery(
     _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
-    let message = try BeginMessage(try await line(request))
+    let message = try BeginMessage(try await line(request)).following(configuration.schema)
     guard message.history != nil, message.upload == .none else {
       throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
     }
     try sessions.giveWay(to: message)
-    let recovery = try open(message.remote, principal)
+    let recovery = try open(message, principal)
     do {
       let admission = try await admission(of: message, principal: principal)
       let finding = try await finding(message, admission)
@@ -73,8 +76,9 @@ extension ServerEngine {
     }
   }
 
-  private func open(_ remote: RemoteID, _ principal: Principal) throws -> RecoveryTable.Recovery {
-    switch recoveries.open(remote, principal: principal.name) {
+  private func open(_ message: BeginMessage, _ principal: Principal) throws -> RecoveryTable.Recovery {
+    let remote = message.remote
+    switch recoveries.open(remote, principal: principal.name, scopes: scopes) {
     case .open(let recovery, _): return recovery
     case .comeBack(let delay, let isFirst):
       if isFirst {
@@ -124,8 +128,13 @@ extension ServerEngine {
   ) async throws -> RecoveryFacts {
     let groups = configuration.schema.groups.map(\.name)
     let trimmed = try await store.trimmed()
-    let scopes = try await store.scopes(of: groups, for: ReadScope(principal))
-    let rows = try await store.rowCount(of: groups, for: ReadScope(principal))
+    var scopes: [String: String] = [:]
+    var rows: Int64 = 0
+    for group in groups {
+      let scope = recovery.scopes.scope(ofGroup: group, for: principal)
+      scopes.merge(try await store.scopes(of: [group], for: scope)) { first, _ in first }
+      rows += try await store.rowCount(of: [group], for: scope)
+    }
     return RecoveryFacts(
       token: recovery.token, server: identity.server, incarnation: identity.incarnation, principal: principal.name,
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
@@ -143,11 +152,17 @@ extension ServerEngine {
     let line = try await line(request)
     let list = try line.array("groups")
     guard list.count <= 1000 else { throw SalvorError(.tooLarge, "A download names at most 1000 groups.") }
-    let groups = try list.map { try BeginMessage.Group($0) }
+    let schema = configuration.schema
+    let groups = try list.map { entry in
+      var group = try BeginMessage.Group(entry)
+      group.subscriptions = group.subscriptions.following(schema)
+      return group
+    }
+    let subscriptions = try line["subscriptions"].map { try ResolvedSubscriptions($0).following(schema) }
     let pages = PageSource(
       engine: self, remote: RemoteID(from: configuration.random), principal: principal,
-      groups: groups.map { GroupState(name: $0.name, cursor: $0.cursor, scopeDigest: $0.scope) },
-      position: try line.optionalString("position"), touch: { [recoveries] in recoveries.touch(recovery.token) },
+      subscriptions: subscriptions, groups: groups.map(\.state), position: try line.optionalString("position"),
+      touch: { [recoveries] in recoveries.touch(recovery.token) },
       finished: {})
     return try await answer(sessionLine(principal, []).bytes + [0x0A], pages, request)
   }

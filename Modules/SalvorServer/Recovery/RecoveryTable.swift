@@ -11,13 +11,16 @@ final class RecoveryTable: Sendable {
     let token: String
     let remote: RemoteID
     let principal: String
+    /// What its rows are compared in.
+    let scopes: GroupScopes
     /// The number of recoveries begun before it.
     let number: Int64
 
-    init(token: String, remote: RemoteID, principal: String, number: Int64) {
+    init(token: String, remote: RemoteID, principal: String, scopes: GroupScopes, number: Int64) {
       self.token = token
       self.remote = remote
       self.principal = principal
+      self.scopes = scopes
       self.number = number
     }
   }
@@ -62,7 +65,7 @@ final class RecoveryTable: Sendable {
     self.random = random
   }
 
-  func open(_ remote: RemoteID, principal: String) -> Opening {
+  func open(_ remote: RemoteID, principal: String, scopes: GroupScopes) -> Opening {
     let now = clock.now()
     let token = hexadecimal(random.bytes(16))
     let lot = random.bytes(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
@@ -73,7 +76,8 @@ final class RecoveryTable: Sendable {
       state.waiting[remote] = nil
       let own = state.recoveries.values.map(\.recovery).filter { $0.remote == remote }.sorted { $0.number < $1.number }
       for oldest in own.dropLast(Self.perRemoteMax - 1) { state.recoveries[oldest.token] = nil }
-      let recovery = Recovery(token: token, remote: remote, principal: principal, number: state.begun)
+      let recovery = Recovery(
+        token: token, remote: remote, principal: principal, scopes: scopes, number: state.begun)
       state.begun += 1
       state.recoveries[token] = Entry(recovery: recovery, lastSeen: now)
       return .open(recovery, underWay: others.count + 1)

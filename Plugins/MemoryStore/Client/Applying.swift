@@ -38,13 +38,15 @@ extension ClientContent {
   }
 
   /// What arrived becomes the bases.
-  mutating func takeBases(_ arrivals: Arrivals) -> ApplyReport {
+  ///
+  /// - Parameter keepsDropped: what no subscription covers stays as long as something needs it.
+  mutating func takeBases(_ arrivals: Arrivals, keepsDropped: Bool) -> ApplyReport {
     var report = ApplyReport()
     // A table that comes whole: a row that does not come is not there.
     for table in arrivals.full {
       for key in bases.sortedKeys(of: table) {
         let name = RowName(table: table, key: key)
-        if arrivals.rows[name] == nil && arrivals.departures[name] == nil {
+        if arrivals.rows[name] == nil && arrivals.departures[name] == nil && !(keepsDropped && leaving.contains(name)) {
           followBase(name, from: bases[name], to: nil)
           bases[name] = nil
           report.deletes += 1
@@ -55,13 +57,48 @@ extension ClientContent {
       report.upserts += 1
       followBase(name, from: bases[name], to: row)
       bases[name] = row
+      leaving.remove(name)
     }
-    for name in arrivals.departures.keys {
+    for (name, departure) in arrivals.departures {
+      if departure == .dropped && keepsDropped {
+        if bases[name] != nil || view[name] != nil { leaving.insert(name) }
+        continue
+      }
+      leaving.remove(name)
       if bases[name] != nil { report.deletes += 1 }
       followBase(name, from: bases[name], to: nil)
       bases[name] = nil
     }
+    if keepsDropped { report.deletes += removeLeaving() }
     return report
+  }
+
+  /// Rows that no subscription covers go when no change of them waits, nor one of a row that references them. How many.
+  mutating func removeLeaving() -> Int64 {
+    var kept: Set<RowName> = []
+    var open = outstanding.flatMap { $0.changes.map(\.row) }
+    kept.formUnion(open)
+    while let name = open.popLast() {
+      guard let table = schema.table(name.table), let row = view[name] ?? bases[name] else { continue }
+      for reference in table.references where !reference.soft {
+        let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
+        if leaving.contains(parent), kept.insert(parent).inserted { open.append(parent) }
+      }
+    }
+    let going = leaving.subtracting(kept)
+    for name in going {
+      followBase(name, from: bases[name], to: nil)
+      bases[name] = nil
+    }
+    leaving.subtract(going)
+    return Int64(going.count)
+  }
+
+  /// The bases without the rows that no subscription covers any more: the server does not compare these.
+  var comparedBases: MemoryTables {
+    var compared = bases
+    for name in leaving { compared[name] = nil }
+    return compared
   }
 
   /// The groups that some of these tables belong to.
@@ -94,13 +131,17 @@ extension ClientContent {
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
-  /// not have it any more as it was. What became of it comes with its own group's next download.
+  /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
+  /// that no subscription covers.
   mutating func dropStaleChildren(_ constraints: Constraints, downloaded groups: Set<String>) {
     var dropped = true
     while dropped {
       dropped = false
       for case .missingParent(let name, _) in constraints.violations(in: bases) {
-        guard let table = schema.table(name.table), !groups.contains(table.group), bases[name] != nil else { continue }
+        guard let table = schema.table(name.table), bases[name] != nil,
+          !groups.contains(table.group) || leaving.contains(name)
+        else { continue }
+        leaving.remove(name)
         bases[name] = nil
         dropped = true
       }

@@ -162,6 +162,7 @@ public actor MemoryClientStore: ClientStore {
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
+    if state.staged.isEmpty { _ = state.removeLeaving() }
     let outgoing = state.chooseOutgoing(groups)
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
@@ -230,7 +231,7 @@ public actor MemoryClientStore: ClientStore {
     }
     if state.staged.isEmpty && isSame { return ApplyReport() }
     let arrivals = try state.arrivals(in: state.staged.map(\.bytes))
-    var report = state.takeBases(arrivals)
+    var report = state.takeBases(arrivals, keepsDropped: true)
     state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
     state.rememberCompared(arrivals, as: end.groups)
     state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))

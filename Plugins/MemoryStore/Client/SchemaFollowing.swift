@@ -25,8 +25,15 @@ extension ClientContent {
       change.row = names.row(change.row)
       return change
     }
-    settings.subscriptions = Dictionary(
-      settings.subscriptions.map { (names.table($0.key), $0.value) }, uniquingKeysWith: { first, _ in first })
+    settings.subscriptions = Set(
+      settings.subscriptions.map { Subscription(target: names.table($0.target), parameters: $0.parameters) })
+    settings.subscribed = Set(settings.subscribed.map(names.table))
+    groups = groups.mapValues { group in
+      var group = group
+      group.subscriptions = group.subscriptions.renamed(names.table)
+      return group
+    }
+    leaving = Set(leaving.filter { !names.droppedTables.contains($0.table) }.map(names.row))
     names.apply(to: &bases, of: schema, keepsTables: false)
     names.apply(to: &view, of: schema, keepsTables: false)
     names.apply(to: &aside, of: schema, keepsTables: false)

@@ -35,7 +35,7 @@ struct ClientRecovery {
     if order.rebuild != .nothing { makeAnew() }
     let constraints = try Constraints(content.schema, softForeignKeys: false)
     let arrivals = try content.arrivals(in: payloads)
-    _ = content.takeBases(arrivals)
+    _ = content.takeBases(arrivals, keepsDropped: false)
     content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)))
     judgeRows(arrivals)
     cut(arrivals)
@@ -65,6 +65,7 @@ struct ClientRecovery {
     }
     content.bases = MemoryTables()
     content.view = MemoryTables()
+    content.leaving = []
     content.groups = [:]
     if order.rebuild == .everything {
       content.aside = MemoryTables()
@@ -108,7 +109,7 @@ struct ClientRecovery {
       case (let old?, nil):
         switch arrivals.departures[name] {
         case .deleted: fates[name] = .deleted
-        case .left: fates[name] = .left
+        case .left, .dropped: fates[name] = .left
         case .lost, nil:
           let isStale = order.rebuild == .nothing && !downloaded.contains(table.group)
           fates[name] = isStale ? .left : isLost(name) ? .lost : .deleted

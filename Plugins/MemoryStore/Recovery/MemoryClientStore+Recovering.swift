@@ -57,9 +57,10 @@ extension MemoryClientStore: RecoveringClientStore {
     guard let table = state.schema.table(name) else {
       throw SalvorError(.usage, "The schema has no table \(name).", context: ["table": name])
     }
-    let rows = state.bases.rows(of: name).values
-    let sum = rows.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling($1)).value }
-    return TableDigest(table: name, count: Int64(rows.count), digest: RowDigest.text(sum))
+    let compared = state.comparedBases
+    let keys = compared.sortedKeys(of: name)
+    let sum = keys.reduce(UInt64(0)) { $0 &+ RowDigest(table.travelling(compared.rows(of: name)[$1] ?? [])).value }
+    return TableDigest(table: name, count: Int64(keys.count), digest: RowDigest.text(sum))
   }
 
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
@@ -74,11 +75,12 @@ extension MemoryClientStore: RecoveringClientStore {
     }
     var queries: [RowQuery] = []
     var start = after
+    let compared = state.comparedBases
     for range in page.ranges {
       let bounds = RowQuery.Range(after: start, last: range.last)
-      let keys = state.bases.sortedKeys(of: table).filter { bounds.contains($0) }
+      let keys = compared.sortedKeys(of: table).filter { bounds.contains($0) }
       let digests = keys.map { key in
-        RowDigest(page.columns.map { definition.value($0, of: state.bases[RowName(table: table, key: key)] ?? []) })
+        RowDigest(page.columns.map { definition.value($0, of: compared[RowName(table: table, key: key)] ?? []) })
       }
       let sum = digests.reduce(UInt64(0)) { $0 &+ $1.value }
       if Int64(keys.count) != range.count || RowDigest.text(sum) != range.digest {

@@ -33,10 +33,11 @@ extension MemoryServerStore: RecoveringServerStore {
       writer.row(row, of: table)
       writer.endRow()
     }
+    let allowed = visibleRows(of: table, for: ReadScope(scope.principal), in: state)
     for (place, key) in query.keys.enumerated() {
       guard let row = rows[key] else {
         writer.table(table.name, columns: table.travelling.map(\.name))
-        writer.beginKey(.lost, version: nil)
+        writer.beginKey(allowed[key] == nil ? .lost : .dropped, version: nil)
         for value in key { writer.value(value, isKey: true) }
         writer.endRow()
         continue

@@ -9,6 +9,8 @@ struct FeedPosition {
     /// The commit to feed from; nil: the group's tables are scanned, and then fed from `start`.
     var cursor: Int64?
     var scopeDigest: String
+    /// Of the scope that the cursor was made with, where the subscriptions have changed since.
+    var hadDigest: String?
   }
 
   /// The digest of the synchronized tables when the download began.
@@ -22,8 +24,9 @@ struct FeedPosition {
   var whole: Set<String> = []
   /// This remote's own commits up to this one are left out; nil: up to the start.
   var ownUpTo: Int64?
-  /// The next row of the scan; nil: it has ended.
-  var scan: (table: Int, after: Key)?
+  /// The next row of the scan, which looks at each table twice: for rows that come, and for rows that are dropped. Nil: it
+  /// has ended.
+  var scan: (step: Int, after: Key)?
   /// The last place of the feed that was sent.
   var fed: (commit: Int64, table: Int, key: Key)
 
@@ -33,9 +36,12 @@ struct FeedPosition {
       "start": .integer(start),
       "groups": .array(
         groups.map {
-          ["name": .string($0.name), "cursor": .integer($0.cursor ?? -1), "scope": .string($0.scopeDigest)]
+          [
+            "name": .string($0.name), "cursor": .integer($0.cursor ?? -1), "scope": .string($0.scopeDigest),
+            "had": $0.hadDigest.map(JSONValue.string) ?? .null,
+          ]
         }),
-      "scan": scan.map { .array([.integer(Int64($0.table)), .array($0.after.map(JSONValue.init))]) } ?? .null,
+      "scan": scan.map { .array([.integer(Int64($0.step)), .array($0.after.map(JSONValue.init))]) } ?? .null,
       "fed": .array([.integer(fed.commit), .integer(Int64(fed.table)), .array(fed.key.map(JSONValue.init))]),
       "floors": .object(floors.sorted { $0.key < $1.key }.map { .init($0.key, .integer($0.value)) }),
       "whole": .array(whole.sorted().map(JSONValue.string)), "own": ownUpTo.map(JSONValue.integer) ?? .null,
@@ -52,7 +58,7 @@ struct FeedPosition {
       whole = compared.whole
       ownUpTo = compared.ownUpTo
     }
-    scan = !whole.isEmpty || groups.contains { $0.cursor == nil } ? (0, []) : nil
+    scan = !whole.isEmpty || groups.contains { $0.cursor == nil || $0.hadDigest != nil } ? (0, []) : nil
     fed = (0, 0, [])
   }
 
@@ -62,6 +68,12 @@ struct FeedPosition {
     return whole.contains(table.name) || floors[table.name] == nil && group.cursor == nil
   }
 
+  /// What the device has of a table is what it subscribed to before: what was added and dropped since is looked for among
+  /// the rows.
+  func hasAnotherScope(_ table: Table) -> Bool {
+    groups.contains { $0.hadDigest != nil && $0.name == table.group } && !isScanned(table)
+  }
+
   init(_ text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
     schema = try json.string("schema")
@@ -69,7 +81,8 @@ struct FeedPosition {
     groups = try json.array("groups").map { group in
       let cursor = try group.integer("cursor")
       return Group(
-        name: try group.string("name"), cursor: cursor < 0 ? nil : cursor, scopeDigest: try group.string("scope"))
+        name: try group.string("name"), cursor: cursor < 0 ? nil : cursor, scopeDigest: try group.string("scope"),
+        hadDigest: try group.optionalString("had"))
     }
     scan = try json.optionalArray("scan").map { (try Self.index($0, 0), try Self.key($0, 1)) }
     let place = try json.array("fed")
@@ -98,12 +111,13 @@ struct FeedPosition {
   }
 }
 
-/// Makes one page of a download (semantics 4): first the whole of the groups that need it, in key order, then for every
-/// group what commits changed, in the order of the commits, up to the newest one.
+/// Makes one page of a download (semantics 4): first the whole of the groups that need it, and what changed subscriptions add
+/// and drop, in key order, then for every group what commits changed, in the order of the commits, up to the newest one.
 struct Feed {
   let state: ServerState
   let request: PageRequest
-  let scope: ScopeCheck
+  /// By group: the scope that is wanted, and the one that the cursor was made with.
+  let scopes: [String: (wanted: ScopeCheck, had: ScopeCheck)]
   /// Parents first.
   let tables: [Table]
   private var position: FeedPosition
@@ -113,18 +127,27 @@ struct Feed {
     writer = DownloadChunkWriter(blobs: blobs)
     self.state = state
     self.request = request
-    scope = ScopeCheck(schema: state.schema, scope: ReadScope(request.principal))
+    var scopes: [String: (wanted: ScopeCheck, had: ScopeCheck)] = [:]
+    for group in request.groups where state.schema.groups.contains(where: { $0.name == group.name }) {
+      scopes[group.name] = (
+        ScopeCheck(schema: state.schema, scope: request.scope(of: group)),
+        ScopeCheck(schema: state.schema, scope: request.scopeBefore(of: group))
+      )
+    }
+    self.scopes = scopes
     tables = state.schema.parentsFirst(state.schema.synchronized)
     if let text = request.position {
       position = try FeedPosition(text)
       guard position.schema == SyncConfig(state.schema).digest else {
         throw Self.outdated("the server's schema has changed since it began")
       }
-      for group in position.groups where scope.digest(ofGroup: group.name) != group.scopeDigest {
-        throw Self.outdated("the scope changed meanwhile")
+      for group in position.groups {
+        guard let scope = scopes[group.name], scope.wanted.digest(ofGroup: group.name) == group.scopeDigest,
+          group.hadDigest.map({ $0 == scope.had.digest(ofGroup: group.name) }) ?? true
+        else { throw Self.outdated("the scope changed meanwhile") }
       }
     } else {
-      position = Self.start(request, on: state, scope: scope)
+      position = Self.start(request, on: state, scopes)
     }
   }
 
@@ -132,21 +155,24 @@ struct Feed {
     SalvorError(.inconsistentDownload, "This download cannot go on: \(why). Discard what is staged and start it again.")
   }
 
-  /// Groups whose cursor this server made and still keeps, in the scope it was made for, go on from it; the others are
+  /// Groups whose cursor this server made and still keeps, in the scope that it was made for, go on from it; the others are
   /// scanned.
-  private static func start(_ request: PageRequest, on state: ServerState, scope: ScopeCheck) -> FeedPosition {
-    let groups = request.groups.filter { group in state.schema.groups.contains { $0.name == group.name } }
-    return FeedPosition(
+  private static func start(
+    _ request: PageRequest, on state: ServerState, _ scopes: [String: (wanted: ScopeCheck, had: ScopeCheck)]
+  ) -> FeedPosition {
+    FeedPosition(
       schema: SyncConfig(state.schema).digest, start: state.head.number,
-      groups: groups.map { group in
-        let digest = scope.digest(ofGroup: group.name)
+      groups: request.groups.compactMap { group in
+        guard let scope = scopes[group.name] else { return nil }
+        let (digest, had) = (scope.wanted.digest(ofGroup: group.name), scope.had.digest(ofGroup: group.name))
         var cursor: Int64?
-        if let commit = group.cursor, group.scopeDigest == digest, state.tables(at: commit.number) != nil,
+        if let commit = group.cursor, group.scopeDigest == had, state.tables(at: commit.number) != nil,
           state.commits[Int(commit.number)].commit == commit
         {
           cursor = commit.number
         }
-        return FeedPosition.Group(name: group.name, cursor: cursor, scopeDigest: digest)
+        return FeedPosition.Group(
+          name: group.name, cursor: cursor, scopeDigest: digest, hadDigest: had == digest ? nil : had)
       }, compared: request.compared)
   }
 
@@ -160,30 +186,43 @@ struct Feed {
     let isComplete = position.scan == nil ? try feedChanges() : false
     return FeedPage(
       bytes: writer.finish(), position: isComplete ? nil : position.text,
-      groups: isComplete
-        ? position.groups.map { GroupState(name: $0.name, cursor: state.head, scopeDigest: $0.scopeDigest) } : nil)
+      groups: isComplete ? position.groups.map(ended) : nil)
+  }
+
+  private func ended(_ group: FeedPosition.Group) -> GroupState {
+    let wanted = scopes[group.name]?.wanted
+    return GroupState(
+      name: group.name, cursor: state.head, scopeDigest: group.scopeDigest,
+      subscriptions: wanted?.scope.subscriptions(ofGroup: group.name, in: state.schema) ?? ResolvedSubscriptions())
   }
 
   private var isFull: Bool { writer.upserts + writer.deletes > 0 && writer.byteCount >= request.bytesTarget }
 
   private mutating func scanRows() {
     while let place = position.scan {
-      guard place.table < tables.count else {
+      guard place.step < 2 * tables.count else {
         position.scan = nil
         return
       }
-      let table = tables[place.table]
-      if position.isScanned(table) {
+      let table = tables[place.step / 2]
+      let isDropping = place.step % 2 == 1
+      let hasAnother = position.hasAnotherScope(table)
+      if let scope = scopes[table.group], hasAnother || position.isScanned(table) && !isDropping {
         for key in state.tables.sortedKeys(of: table.name) where place.after.isEmpty || keyPrecedes(place.after, key) {
-          guard let row = state.tables.rows(of: table.name)[key],
-            scope.finding(row, of: table, in: state.tables) == .inside
-          else { continue }
+          guard let row = state.tables.rows(of: table.name)[key] else { continue }
+          let isWanted = scope.wanted.finding(row, of: table, in: state.tables) == .inside
+          let isThere = hasAnother && scope.had.finding(row, of: table, in: state.tables) == .inside
+          guard isDropping ? isThere && !isWanted : isWanted && !isThere else { continue }
           if isFull { return }
-          write(row, of: table, version: nil)
-          position.scan = (place.table, key)
+          if isDropping {
+            write(key, .dropped, of: table, version: position.start)
+          } else {
+            write(row, of: table, version: hasAnother ? position.start : nil)
+          }
+          position.scan = (place.step, key)
         }
       }
-      position.scan = (place.table + 1, [])
+      position.scan = (place.step + 1, [])
     }
   }
 
@@ -195,10 +234,7 @@ struct Feed {
       if change.isVisible, let row = state.tables.rows(of: table.name)[change.key] {
         write(row, of: table, version: change.commit)
       } else {
-        writer.table(table.name, columns: table.travelling.map(\.name))
-        writer.beginKey(change.isDelete ? .deleted : .left, version: change.commit)
-        for value in change.key { writer.value(value, isKey: true) }
-        writer.endRow()
+        write(change.key, change.departure, of: table, version: change.commit)
       }
       position.fed = (change.commit, change.table, change.key)
     }
@@ -212,22 +248,32 @@ struct Feed {
     writer.endRow()
   }
 
+  private mutating func write(_ key: Key, _ departure: Departure, of table: Table, version: Int64) {
+    writer.table(table.name, columns: table.travelling.map(\.name))
+    writer.beginKey(departure, version: version)
+    for value in key { writer.value(value, isKey: true) }
+    writer.endRow()
+  }
+
   private struct FedChange {
     var commit: Int64
     var table: Int
     var key: Key
     var isVisible: Bool
-    var isDelete: Bool
+    var departure: Departure
   }
 
   /// What is still to be fed, in order of the last commit that is a reason for it.
   private func changes() throws -> [FedChange] {
     var found: [FedChange] = []
     for group in position.groups {
+      guard let scope = scopes[group.name] else { continue }
       let members = tables.filter { $0.group == group.name }
       let floor = group.cursor ?? position.start
       for (from, tables) in Dictionary(grouping: members, by: { position.floors[$0.name] ?? floor }) {
-        found += try changes(of: tables, after: from)
+        for (hasAnother, tables) in Dictionary(grouping: tables, by: { position.hasAnotherScope($0) }) {
+          found += try changes(of: tables, after: from, scope.wanted, hasAnother ? scope.had : scope.wanted)
+        }
       }
     }
     let fed = position.fed
@@ -250,39 +296,71 @@ struct Feed {
     var wasVisibleBefore: Bool
   }
 
-  private func changes(of members: [Table], after cursor: Int64) throws -> [FedChange] {
-    guard var before = state.tables(at: cursor).map({ scope.visible(members, in: $0) }) else {
-      throw Self.outdated("the server no longer keeps its history")
-    }
+  /// - Parameter had: the scope that the cursor was made with. A device may have what was in either.
+  private func changes(
+    of members: [Table], after cursor: Int64, _ wanted: ScopeCheck, _ had: ScopeCheck
+  ) throws -> [FedChange] {
+    guard let start = state.tables(at: cursor) else { throw Self.outdated("the server no longer keeps its history") }
+    var before = Views(members, wanted, had, start)
     let memberNames = Set(members.map(\.name))
+    let chosen = Set(members.filter(wanted.isNarrowed).map(\.name))
     var reasons: [RowName: Reason] = [:]
-    var seen = before
+    var seen = before.either
+    // It has what it wrote outside of its subscriptions, until it is told.
+    var heldOutside: Set<RowName> = []
     for record in state.commits.dropFirst(Int(cursor) + 1) {
       guard let tables = record.tables else { throw Self.outdated("the server no longer keeps its history") }
-      let now = scope.visible(members, in: tables)
+      let now = Views(members, wanted, had, tables)
       let changed = record.changed.filter { memberNames.contains($0.table) }
       // What this very device sent is not fed back; but what its change of a parent did to the visibility of others is.
       let isOwn =
         record.remote == request.remote && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
-      for name in changed.union(now.symmetricDifference(before)) where !(isOwn && changed.contains(name)) {
+      for name in changed.union(now.moved(since: before)) where !(isOwn && changed.contains(name)) {
         // A touch changes nothing: before it the row was where it is.
         let wasKnown =
           record.touchedFor == request.remote || record.touchedFor != nil && reasons[name]?.wasVisibleBefore == true
         reasons[name] = Reason(
-          commit: record.commit.number, wasVisibleBefore: wasKnown || before.contains(name))
+          commit: record.commit.number,
+          wasVisibleBefore: wasKnown || before.either.contains(name) || heldOutside.contains(name))
+      }
+      if isOwn {
+        heldOutside.subtract(changed)
+        for name in changed where chosen.contains(name.table) && tables[name] != nil && !now.wanted.contains(name) {
+          reasons[name] = Reason(commit: record.commit.number, wasVisibleBefore: true)
+          heldOutside.insert(name)
+        }
+        seen.formUnion(heldOutside)
       }
       if record.touchedFor == request.remote { seen.formUnion(changed) }
-      seen.formUnion(now)
+      seen.formUnion(now.either)
       before = now
     }
-    let visible = before
+    let visible = before.wanted
+    let allowed = wanted.ofPrincipal.visible(members, in: state.tables)
     return reasons.compactMap { name, reason in
       let isVisible = visible.contains(name)
       // A key that this principal could never read is not told either.
       guard isVisible || seen.contains(name) else { return nil }
+      let isDelete = state.tables[name] == nil && reason.wasVisibleBefore
       return FedChange(
         commit: reason.commit, table: tables.firstIndex { $0.name == name.table } ?? 0, key: name.key,
-        isVisible: isVisible, isDelete: state.tables[name] == nil && reason.wasVisibleBefore)
+        isVisible: isVisible, departure: isDelete ? .deleted : allowed.contains(name) ? .dropped : .left)
+    }
+  }
+
+  /// The rows in the scopes at one time.
+  private struct Views {
+    var wanted: Set<RowName>
+    var had: Set<RowName>
+    var either: Set<RowName> { wanted.union(had) }
+
+    init(_ members: [Table], _ wanted: ScopeCheck, _ had: ScopeCheck, _ tables: MemoryTables) {
+      self.wanted = wanted.visible(members, in: tables)
+      self.had = had.scope == wanted.scope ? self.wanted : had.visible(members, in: tables)
+    }
+
+    func moved(since before: Views) -> Set<RowName> {
+      wanted.symmetricDifference(before.wanted).union(had.symmetricDifference(before.had))
     }
   }
 }

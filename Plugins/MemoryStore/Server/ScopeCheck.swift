@@ -1,16 +1,20 @@
 import SalvorModel
 import SalvorStorage
 
-/// Whether a row is within a principal's scope (semantics 7), by plain search through the tables.
+/// Whether a row is within a scope (semantics 7): what the principal may see, and of that what was subscribed to. By plain
+/// search through the tables.
 struct ScopeCheck: Sendable {
   let schema: Schema
   let scope: ReadScope
 
-  private var principal: Principal { scope.principal }
+  /// What the principal may see, whatever was subscribed to.
+  var ofPrincipal: ScopeCheck { ScopeCheck(schema: schema, scope: ReadScope(scope.principal)) }
+
+  private var reader: ScopeReader { ScopeReader(schema, scope) }
 
   func finding(_ row: Row, of table: Table, in tables: MemoryTables) -> ScopeFinding {
     ScopeSearch(
-      allowed: principal.allowedValues,
+      by: reader,
       value: { column, row, name in schema.table(name)?.value(column, of: row) ?? .null },
       rows: { join, value in
         if join.reference != nil {
@@ -22,7 +26,12 @@ struct ScopeCheck: Sendable {
     ).finding(row, of: table.name, by: schema.scopeAlternatives(of: table))
   }
 
-  /// The rows of `names` that the principal may read.
+  /// Subscriptions narrow what is seen of the table.
+  func isNarrowed(_ table: Table) -> Bool {
+    schema.scopeAlternatives(of: table).contains { reader.chooses(by: $0, of: table.name) }
+  }
+
+  /// The rows of `names` that are in the scope.
   func visible(_ names: [Table], in tables: MemoryTables) -> Set<RowName> {
     var visible: Set<RowName> = []
     for table in names {
@@ -33,12 +42,13 @@ struct ScopeCheck: Sendable {
     return visible
   }
 
-  /// Names the scope of a group: the same where the same tables have the same conditions for this principal.
+  /// Names the scope of a group: the same where the same tables have the same conditions for this principal, and the same
+  /// subscriptions.
   func digest(ofGroup group: String) -> String {
     let tables = schema.tables(inGroup: group)
     return SalvorStorage.digest(
       Array(
-        tables.map { "\($0.origin) " + principal.scopeDigest(of: [schema.scopeAlternatives(of: $0)]) }
-          .joined(separator: "\n").utf8))
+        tables.map { "\($0.origin) " + scope.principal.scopeDigest(of: [schema.scopeAlternatives(of: $0)]) }
+          .joined(separator: "\n").utf8)) + scope.subscriptionDigest(ofGroup: group, in: schema)
   }
 }

@@ -30,6 +30,8 @@ struct UploadProcessing {
   /// Counters of changes that met another row than the one they were made on: the sender may hold something else than what
   /// the server does.
   private var metAnother: Set<Int64> = []
+  /// `ProcessRequest.isNarrowed`
+  private let isNarrowed: Bool
   /// The request being decided.
   private var deciding: RequestID?
   /// A change of the request being decided is in conflict, and both versions are kept.
@@ -42,6 +44,7 @@ struct UploadProcessing {
   ) throws {
     self.state = state
     self.remote = upload.remote
+    isNarrowed = upload.isNarrowed
     self.policies = policies
     self.time = time
     self.requests = requests
@@ -137,8 +140,8 @@ struct UploadProcessing {
     guard let present = tables[change.row] else { return write(change, over: nil, table) }
     if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
     if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) {
-      // A whole row that the server has just so is what the sender holds.
-      if change.columns.count < table.travelling.count { metAnother.insert(change.counter) }
+      // A whole row that the server has just so is what the sender holds, and sees unless its subscriptions narrow that.
+      if change.columns.count < table.travelling.count || isNarrowed { metAnother.insert(change.counter) }
       return nil
     }
     metAnother.insert(change.counter)

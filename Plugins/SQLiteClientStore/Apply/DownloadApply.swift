@@ -96,6 +96,7 @@ final class DownloadApply {
   func finish(_ groups: Set<String>) throws -> ApplyReport {
     defer { connection.triggersEnabled = false }
     try leaveOutMissing(full, stream, touched, index)
+    if recovery == nil { try stream.removeLeaving(proof) }
     var before: [RowRef: SlotRow?] = [:]
     for (ref, base) in stream.bases where base.table.deletedFlag != nil {
       before[ref] = try remaking.load(base.table, ref.key).timeline.base
@@ -150,26 +151,32 @@ final class DownloadApply {
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
-  /// not have it any more as it was. What became of it comes with its own group's next download.
+  /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
+  /// that no subscription covers.
   private func dropStaleChildren(_ groups: Set<String>) throws {
     var again = true
     while again {
       again = false
       for rule in proof.rules {
-        guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey,
-          !groups.contains(context.group(of: child.number)), try proof.touched.hasRemoved(parent)
-        else { continue }
+        guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey else {
+          continue
+        }
+        let isElsewhere = try !groups.contains(context.group(of: child.number)) && proof.touched.hasRemoved(parent)
         let slots = rule.childColumns.compactMap { name in
           child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
         }
         guard slots.count == rule.childColumns.count else { continue }
-        var keys = try proof.orphans(rule).map(\.key)
-        try index.eachRow(of: child) { keys.append($0) }
+        var keys = try stream.leaving.keys(of: child)
+        if isElsewhere {
+          keys += try proof.orphans(rule).map(\.key)
+          try index.eachRow(of: child) { keys.append($0) }
+        }
         for key in keys {
           guard let base = try remaking.load(child, key).timeline.base else { continue }
           let reference = slots.map { base[$0] }
           if reference.contains(.null) { continue }
           guard try remaking.load(parent, reference).timeline.base == nil else { continue }
+          try stream.leaving.forget(child, key)
           try remaking.setBase(child, key, nil)
           again = true
         }

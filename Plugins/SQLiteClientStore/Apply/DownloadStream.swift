@@ -27,6 +27,7 @@ final class DownloadStream {
   private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
+  let leaving: LeavingRows
   private let keyWidth: Int
   private let blobs: StagedBlobs
 
@@ -40,6 +41,7 @@ final class DownloadStream {
     self.onlyTables = onlyTables
     self.ahead = ahead
     self.prepareWrite = prepareWrite
+    leaving = try LeavingRows(context, remaking.index)
     blobs = StagedBlobs(staging: BlobStaging(context: context), rehearses: context.rehearses)
     additions = context.additions
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
@@ -106,7 +108,8 @@ final class DownloadStream {
             "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
-        isPlain: table.uniques.isEmpty && !remaking.index.tables.contains(table.number) && onlyTables == nil
+        isPlain: leaving.isEmpty && table.uniques.isEmpty && !remaking.index.tables.contains(table.number)
+          && onlyTables == nil
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
     targets[name] = target
@@ -272,6 +275,7 @@ final class DownloadStream {
     if let own = additions.slots[target.table.number] { try keepOwn(&row, own, target.table, key) }
     if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
     watch?.countLine()
+    if onlyTables == nil { try leaving.forget(target.table, key) }
     if try remaking.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       try touched.written(target.table, key)
@@ -307,6 +311,12 @@ final class DownloadStream {
     if onlyTables == nil, let version = version ?? comparedVersions[target.table.number] {
       try remember(target.table, key, version, departure)
     }
+    // In the second pass the first one has decided.
+    if departure == .dropped, watch == nil {
+      if try onlyTables == nil ? leaving.take(target.table, key) : leaving.contains(target.table, key) { return false }
+    } else if onlyTables == nil {
+      try leaving.forget(target.table, key)
+    }
     if let watch, try watch.holds(target.table, key, departure) {
       try touched.written(target.table, key)
       return false
@@ -330,12 +340,19 @@ final class DownloadStream {
 
   /// A row that does not come with a table that comes whole.
   func leaveOut(_ table: CapturedTable, _ key: Key) throws {
+    // It stays until its changes are sent, whatever else comes.
+    if watch == nil, try leaving.contains(table, key) { return }
     let target = try target(table.name)
     prepareWrite(table)
     if try depart(target, key, .lost, nil) { report.deletes += 1 }
   }
 
-  /// A row that the server has lost and no request needs.
+  /// Rows that no subscription covers, and that nothing keeps any more.
+  func removeLeaving(_ references: ReferenceProof) throws {
+    try leaving.sweep(references) { try removeLost($0, $1) }
+  }
+
+  /// A row that goes although no line says so: the server has lost it and no request needs it, or nothing keeps it.
   func removeLost(_ table: CapturedTable, _ key: Key) throws {
     let target = try target(table.name)
     prepareWrite(table)

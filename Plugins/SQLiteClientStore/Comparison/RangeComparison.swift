@@ -80,7 +80,7 @@ struct RangeComparison {
 
   private var bases: String { "temp.salvor_base_\(table.columns.count)" }
 
-  /// Rows with requests are what the server last confirmed, not what they show.
+  /// Rows with requests are what the server last confirmed, not what they show. What is to be left out is there, too.
   private func collectRowsWithRequests() throws {
     let connection = context.connection
     let columns = (0..<table.columns.count).map { "v\($0)" }.joined(separator: ", ")
@@ -89,7 +89,14 @@ struct RangeComparison {
     let index = try LogIndex(context)
     let slots = (1...table.columns.count + 1).map { "?\($0)" }.joined(separator: ", ")
     let insert = try connection.prepare("INSERT INTO \(bases) VALUES (\(slots))", persistent: true)
+    // Nor are those of it that no subscription covers any more, and that wait to go: the server does not compare them.
+    let leaving = Set(try LeavingRows(context, index).keys(of: table))
+    for key in leaving {
+      try insert.bind(key + Array(repeating: .null, count: table.columns.count - key.count) + [.integer(0)])
+      try insert.run()
+    }
     try index.eachRow(of: table) { key in
+      if leaving.contains(key) { return }
       let base = try index.timeline(table, key).base
       let row = base ?? key + Array(repeating: .null, count: table.columns.count - key.count)
       try insert.bind(row + [.integer(base == nil ? 0 : 1)])

@@ -7,8 +7,10 @@ import SalvorWire
 struct StagedLine {
   var table: CapturedTable
   var key: Key
-  /// Nil: the server has no such row.
+  /// Nil: the device is not to have such a row.
   var row: SlotRow?
+  /// Why; nil where there is a row.
+  var departure: Departure?
   /// Nil: the line answers a question; else a commit that the feed tells of.
   var version: Int64?
 }
@@ -61,11 +63,11 @@ struct StagedLines {
           place += 1
         }
         try body(StagedLine(table: table, key: Array(row.prefix(table.keyCount)), row: row, version: version))
-      case .key(_, let version):
+      case .key(let departure, let version):
         guard let table else { continue }
         var key: Key = []
         while let item = try reader.item() { key.append(item.value) }
-        try body(StagedLine(table: table, key: key, row: nil, version: version))
+        try body(StagedLine(table: table, key: key, row: nil, departure: departure, version: version))
       }
     }
   }

@@ -100,6 +100,8 @@ final class UnprovenCapture {
 
   /// Nil: there is nothing to capture. The counter is given when it is written.
   private func entry(_ line: StagedLine, _ index: LogIndex) throws -> LogEntry? {
+    // The server has it, outside of what the device subscribes to: nothing was written here.
+    if line.departure == .dropped { return nil }
     let table = line.table
     let timeline = try index.timeline(table, line.key)
     var entry = LogEntry(

@@ -30,7 +30,9 @@ struct CapturePause {
       for row in try connection.rows(
         "SELECT name FROM sqlite_schema WHERE type = ?1 AND name LIKE ?2 ESCAPE '\\'", .text(kind), .text(pattern))
       {
-        if let name = row[0].string { try connection.execute("DROP \(kind.uppercased()) \(quoted(name))") }
+        // Those of Salvor's own tables are in no migration's way.
+        guard let name = row[0].string, !StoreTables.triggers.contains(name) else { continue }
+        try connection.execute("DROP \(kind.uppercased()) \(quoted(name))")
       }
     }
     try connection.setState(.pausedSince, .integer(time))

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Carries a remote database along with the declared rules of its schema (`renamedFrom`, `dropped`): tables and columns get
 /// their new names or go, and the requests that wait or are in the archive go with them. In the transaction that brings the
@@ -64,8 +65,7 @@ struct SchemaFollowing {
           "UPDATE salvor_table SET name = ?1 WHERE name = ?2 COLLATE NOCASE AND NOT EXISTS (SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE)",
           .text(table.name), .text(old))
         if connection.changes > 0 { hasChanged = true }
-        try connection.run(
-          "UPDATE OR IGNORE salvor_subscription SET target = ?1 WHERE target = ?2", .text(table.name), .text(old))
+        try renameTarget(old, to: table.name)
       }
       for column in table.columns {
         for old in column.renamedFrom where table.columnIndex(old) == nil {
@@ -78,6 +78,20 @@ struct SchemaFollowing {
           if connection.changes > 0 { hasChanged = true }
         }
       }
+    }
+  }
+
+  /// What was subscribed to, and what the groups' cursors were made with.
+  private func renameTarget(_ old: String, to new: String) throws {
+    for table in ["salvor_subscription", "salvor_subscribed"] {
+      try connection.run("UPDATE OR IGNORE \(table) SET target = ?1 WHERE target = ?2", .text(new), .text(old))
+    }
+    try connection.run("DELETE FROM salvor_subscribed WHERE target = ?1", .text(old))
+    for row in try connection.rows("SELECT name, subscriptions FROM salvor_group WHERE subscriptions IS NOT NULL") {
+      guard case .text(let json) = row[1] else { continue }
+      let renamed = try ResolvedSubscriptions(JSONValue(parsing: json)).renamed { $0 == old ? new : $0 }
+      try connection.run(
+        "UPDATE salvor_group SET subscriptions = ?2 WHERE name = ?1", row[0], .text(renamed.json.bytes))
     }
   }
 

@@ -81,7 +81,7 @@ final class BaseWatch {
   private func fate(_ departure: Departure, _ table: CapturedTable, _ key: Key) throws -> Fate {
     switch departure {
     case .deleted: .deleted
-    case .left: .left
+    case .left, .dropped: .left
     case .lost: try versions.isLost(table, key) ? .lost : .deleted
     }
   }

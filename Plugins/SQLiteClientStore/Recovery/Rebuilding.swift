@@ -89,7 +89,7 @@ final class Rebuilding {
     var names = context.schema.synchronized.map(\.name)
     if order.rebuild == .everything {
       names += (context.schema.tables + schema.tables).filter { $0.maintained == .client }.map(\.name)
-      for name in ["salvor_aside", "salvor_subscription", "salvor_setting"] {
+      for name in ["salvor_aside", "salvor_subscription", "salvor_subscribed", "salvor_setting"] {
         try connection.run("DELETE FROM \(name)")
       }
     }
@@ -102,6 +102,7 @@ final class Rebuilding {
       try connection.execute("DROP TABLE \(quoted(name))")
     }
     try connection.run("DELETE FROM salvor_group")
+    try connection.run("DELETE FROM salvor_leaving")
     return objects
   }
 

@@ -158,7 +158,7 @@ struct Opening {
       catalog.tables.flatMap { table in
         let triggers = CaptureTriggers(table)
         return triggers.triggers.map(\.name) + [triggers.replacingTrigger.name]
-      } + CaptureCatalog.groupTriggers.map(\.name))
+      } + CaptureCatalog.groupTriggers.map(\.name) + StoreTables.triggers)
     for row in try connection.rows(
       "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor\\_%' ESCAPE '\\'")
     {

@@ -6,14 +6,32 @@ import SalvorStorage
 extension SQLiteClientStore {
   public func deviceSettings() throws -> DeviceSettings {
     let connection = try opened().connection
-    var found = DeviceSettings()
-    for row in try connection.rows("SELECT name, value FROM salvor_setting") {
-      if let name = row[0].string { found.settings[name] = row[1] }
-    }
-    for row in try connection.rows("SELECT target, parameter, value FROM salvor_subscription") {
-      if let target = row[0].string, let parameter = row[1].string {
-        found.subscriptions[target, default: [:]][parameter] = row[2]
+    return try connection.transaction(.deferred) {
+      var found = DeviceSettings(
+        subscribed: Set(try connection.rows("SELECT target FROM salvor_subscribed").compactMap { $0[0].string }))
+      for row in try connection.rows("SELECT name, value FROM salvor_setting") {
+        if let name = row[0].string { found.settings[name] = row[1] }
       }
+      for subscription in try subscriptions(connection) {
+        found.subscriptions.insert(subscription)
+        found.subscribed.insert(subscription.target)
+      }
+      return found
+    }
+  }
+
+  /// The rows of one target and ID are one subscription, whatever the ID.
+  private func subscriptions(_ connection: SQLiteConnection) throws -> [Subscription] {
+    var found: [Subscription] = []
+    var last: [Value] = []
+    for row in try connection.rows(
+      "SELECT target, id, parameter, value, setting FROM salvor_subscription ORDER BY target, id, parameter")
+    {
+      guard let target = row[0].string, let parameter = row[2].string else { continue }
+      if Array(row[..<2]) != last { found.append(Subscription(target: target)) }
+      last = Array(row[..<2])
+      if parameter.isEmpty { continue }
+      found[found.count - 1].parameters[parameter] = row[4].string.map { .setting($0) } ?? .value(row[3])
     }
     return found
   }
@@ -21,16 +39,29 @@ extension SQLiteClientStore {
   public func setDeviceSettings(_ settings: DeviceSettings) throws {
     let connection = try opened().connection
     try connection.transaction {
-      try connection.execute("DELETE FROM salvor_setting; DELETE FROM salvor_subscription")
+      try connection.execute(
+        "DELETE FROM salvor_setting; DELETE FROM salvor_subscription; DELETE FROM salvor_subscribed")
       for (name, value) in settings.settings {
         try connection.run("INSERT INTO salvor_setting (name, value) VALUES (?1, ?2)", .text(name), value)
       }
-      for (target, parameters) in settings.subscriptions {
-        for (parameter, value) in parameters {
-          try connection.run(
-            "INSERT INTO salvor_subscription (target, parameter, value) VALUES (?1, ?2, ?3)", .text(target),
-            .text(parameter), value)
-        }
+      for target in settings.subscribed {
+        try connection.run("INSERT INTO salvor_subscribed (target) VALUES (?1)", .text(target))
+      }
+      for subscription in settings.subscriptions { try write(subscription, connection) }
+    }
+  }
+
+  private func write(_ subscription: Subscription, _ connection: SQLiteConnection) throws {
+    func write(_ parameter: String, _ value: Value, _ setting: Value) throws {
+      try connection.run(
+        "INSERT INTO salvor_subscription (target, id, parameter, value, setting) VALUES (?1, ?2, ?3, ?4, ?5)",
+        .text(subscription.target), .text(subscription.id), .text(parameter), value, setting)
+    }
+    if subscription.parameters.isEmpty { try write("", .null, .null) }
+    for (parameter, choice) in subscription.parameters {
+      switch choice {
+      case .value(let value): try write(parameter, value, .null)
+      case .setting(let key): try write(parameter, .null, .text(key))
       }
     }
   }

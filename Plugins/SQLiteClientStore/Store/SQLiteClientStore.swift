@@ -218,6 +218,7 @@ public actor SQLiteClientStore: ClientStore {
       try DisplacedReturn(context).run()
       try FlagSweep(context).setDirty()
       try returnAside(context)
+      try removeLeaving(context)
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
@@ -231,6 +232,14 @@ public actor SQLiteClientStore: ClientStore {
     try Holding(context: context).release()
     try Holding(context: context).holdBack()
     try context.noteErrorValues()
+  }
+
+  /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
+  private func removeLeaving(_ context: StoreContext) throws {
+    guard try context.connection.integer("SELECT 1 FROM salvor_leaving LIMIT 1") != nil,
+      try context.connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
+    else { return }
+    _ = try DownloadApply(context, full: []).finish(Set(context.schema.groups.map(\.name)))
   }
 
   /// The application may have brought back what a client-only row kept aside referenced.
@@ -421,7 +430,9 @@ public actor SQLiteClientStore: ClientStore {
   ) -> Set<String> {
     let whole = end.groups.filter { group in
       let before = groups.first { $0.name == group.name }
-      return before?.cursor == nil || before?.scopeDigest != group.scopeDigest
+      // Of other subscriptions only what they add comes.
+      return before?.cursor == nil
+        || before?.scopeDigest != group.scopeDigest && before?.subscriptions == group.subscriptions
     }
     return Set(whole.map(\.name) + full.map { context.group(of: $0) })
   }

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What `salvor_state` remembers.
 enum StateName: String {
@@ -56,12 +57,13 @@ extension SQLiteConnection {
 
   func groupStates(_ groups: [Schema.Group]) throws -> [GroupState] {
     var states: [String: GroupState] = [:]
-    for row in try rows("SELECT name, number, id, scope, last_sync FROM salvor_group") {
+    for row in try rows("SELECT name, number, id, scope, last_sync, subscriptions FROM salvor_group") {
       guard let name = row[0].string else { continue }
       var state = GroupState(name: name, scopeDigest: row[3].string, lastSync: row[4].integer)
       if let number = row[1].integer, let id = row[2].string.flatMap({ CommitID($0) }) {
         state.cursor = Commit(number: number, id: id)
       }
+      if case .text(let json) = row[5] { state.subscriptions = try ResolvedSubscriptions(JSONValue(parsing: json)) }
       states[name] = state
     }
     return groups.map { states[$0.name] ?? GroupState(name: $0.name) }
@@ -70,12 +72,13 @@ extension SQLiteConnection {
   /// - Parameter cameWhole: rows of the group that have no version of their own are as of this cursor.
   func setGroup(_ group: GroupState, cameWhole: Bool) throws {
     try run(
-      "INSERT INTO salvor_group (name, number, id, scope, last_sync, whole) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync, whole = coalesce(excluded.whole, whole)",
+      "INSERT INTO salvor_group (name, number, id, scope, last_sync, whole, subscriptions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
+        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync, whole = coalesce(excluded.whole, whole), subscriptions = excluded.subscriptions",
       .text(group.name), group.cursor.map { .integer($0.number) } ?? .null,
       group.cursor.map { .text($0.id.text) } ?? .null,
       group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null,
-      cameWhole ? group.cursor.map { .integer($0.number) } ?? .null : .null)
+      cameWhole ? group.cursor.map { .integer($0.number) } ?? .null : .null,
+      group.subscriptions.isEmpty ? .null : .text(group.subscriptions.json.bytes))
   }
 
   /// The number of the commit at which the group last came whole; of a file from before this was kept, its cursor's.

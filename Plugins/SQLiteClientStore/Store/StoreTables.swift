@@ -5,7 +5,7 @@ import SQLiteSupport
 enum StoreTables {
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER, subscriptions TEXT) WITHOUT ROWID;
     -- Which stamp the requests from a counter on have, and at which commit the group's rows stood then.
     CREATE TABLE IF NOT EXISTS salvor_stamp (first_seq INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_epoch (grp TEXT NOT NULL, first_seq INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (grp, first_seq)) WITHOUT ROWID;
@@ -57,9 +57,26 @@ enum StoreTables {
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);
-    CREATE TABLE IF NOT EXISTS salvor_subscription (target TEXT NOT NULL, parameter TEXT NOT NULL, value, PRIMARY KEY (target, parameter)) WITHOUT ROWID;
+    -- Rows that no subscription covers any more, and that stay while changes of them or of their children wait.
+    CREATE TABLE IF NOT EXISTS salvor_leaving (t INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (t, key)) WITHOUT ROWID;
+    \(subscriptions)
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
+
+  /// The rows of one target and ID are one subscription; one without parameters is a row with an empty parameter. A target
+  /// stays in `salvor_subscribed`, whoever wrote it: without subscriptions it brings nothing.
+  private static let subscriptions = """
+    CREATE TABLE IF NOT EXISTS salvor_subscription (target TEXT NOT NULL, id TEXT NOT NULL DEFAULT '', parameter TEXT NOT NULL DEFAULT '', value, setting TEXT, PRIMARY KEY (target, id, parameter)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_subscribed (target TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID;
+    CREATE TRIGGER IF NOT EXISTS salvor_subscription_insert AFTER INSERT ON salvor_subscription
+      WHEN NOT EXISTS (SELECT 1 FROM salvor_subscribed WHERE target = NEW.target)
+      BEGIN INSERT INTO salvor_subscribed (target) VALUES (NEW.target); END;
+    CREATE TRIGGER IF NOT EXISTS salvor_subscription_update AFTER UPDATE OF target ON salvor_subscription
+      WHEN NOT EXISTS (SELECT 1 FROM salvor_subscribed WHERE target = NEW.target)
+      BEGIN INSERT INTO salvor_subscribed (target) VALUES (NEW.target); END;
+    """
+
+  static let triggers = ["salvor_subscription_insert", "salvor_subscription_update"]
 
   /// Columns that older files do not have, or have and nobody reads.
   static func migrate(_ connection: SQLiteConnection) throws {
@@ -68,6 +85,17 @@ enum StoreTables {
     }
     if try connection.tableShape("salvor_staging")?.column("compared") == nil {
       try connection.execute("ALTER TABLE salvor_staging ADD COLUMN compared TEXT")
+    }
+    if try connection.tableShape("salvor_group")?.column("subscriptions") == nil {
+      try connection.execute("ALTER TABLE salvor_group ADD COLUMN subscriptions TEXT")
+    }
+    // It had one subscription for a target.
+    if try connection.tableShape("salvor_subscription")?.column("id") == nil {
+      let rows = try connection.rows("SELECT target, parameter, value FROM salvor_subscription")
+      try connection.execute("DROP TABLE salvor_subscription; \(subscriptions)")
+      for row in rows {
+        try connection.run("INSERT INTO salvor_subscription (target, parameter, value) VALUES (?1, ?2, ?3)", row)
+      }
     }
     if try connection.tableShape("salvor_sync_config")?.column("key_query") == nil {
       try connection.execute(

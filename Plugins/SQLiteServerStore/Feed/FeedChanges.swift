@@ -27,12 +27,16 @@ extension FeedPageMaker {
   private static var ownRangesMax: Int { 100 }
   private static var entriesMax: Int64 { 8192 }
 
+  /// Subscriptions narrow what the device sees: it may have written what it does not, and is told so.
+  private var tellsOwn: Bool { filters.contains { $0?.hasChoices == true } }
+
   mutating func feedChanges() throws {
+    let tellsOwn = tellsOwn
     var entries = min(max(Int64(request.bytesTarget) / 64, 1), 64)
     while position.fed < state.headSequence && !isFull {
-      let window = try window(of: entries)
+      let window = try window(of: entries, passesOwn: !tellsOwn)
       // Nothing but what this device sent.
-      if window.own.count == 1, window.own[0].first <= window.first, window.own[0].last >= window.last {
+      if !tellsOwn, window.own.count == 1, window.own[0].first <= window.first, window.own[0].last >= window.last {
         position.fed = window.last
         continue
       }
@@ -51,7 +55,7 @@ extension FeedPageMaker {
     }
   }
 
-  private func window(of entries: Int64) throws -> Window {
+  private func window(of entries: Int64, passesOwn: Bool) throws -> Window {
     var window = Window(first: position.fed, last: min(position.fed + entries, state.headSequence))
     var previous = window.first
     try connection.query(
@@ -80,7 +84,7 @@ extension FeedPageMaker {
       return true
     }
     // A long upload of one's own is passed over in one step.
-    if let own = window.own.first, own.first <= window.first, own.last > window.last, window.own.count == 1 {
+    if passesOwn, let own = window.own.first, own.first <= window.first, own.last > window.last, window.own.count == 1 {
       window.last = own.last
     }
     return window
@@ -103,6 +107,7 @@ extension FeedPageMaker {
       let first = max(window.first, floor)
       if try !feedRows(place, window, after: first, bytesMax: isDivisible ? bytesMax : .max) { return false }
       if catalog.tables[place].isScoped { try feedDepartures(place, window, after: first) }
+      if filters[place]?.hasChoices == true { try feedOwnOutside(place, window, after: first) }
     }
     return true
   }
@@ -124,17 +129,17 @@ extension FeedPageMaker {
     let join = table.isScoped ? "JOIN" : "LEFT JOIN"
     let inScope = filter.map { " WHERE " + $0.sql { "x.\(quoted($0))" } } ?? ""
     // A row that moved with what its scope asks for is news to those to whom it came.
-    let came = filter.map {
-      " OR EXISTS (SELECT 1 FROM salvor_came g WHERE g.seq = s.seq AND \($0.sqlForDimensions("g")))"
-    }
-    let isNews = table.isScoped ? " AND (s.op <> \(LogOperation.scopeMoved)\(came ?? ""))" : ""
+    let reached = reached(place)
+    let came = reached.sql.map { " OR EXISTS (SELECT 1 FROM salvor_came g WHERE g.seq = s.seq AND \($0))" } ?? ""
+    let isNews = table.isScoped ? " AND (s.op <> \(LogOperation.scopeMoved)\(came))" : ""
     let statement = try connection.cached(
       "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, \(table.logKey("c")), \(table.columnList("x")) "
         + "FROM (SELECT max(seq) AS seq, \(keys) FROM salvor_change s WHERE seq > ? AND seq <= ? "
         + "AND t = \(table.number)\(others.sql)\(isNews) GROUP BY \(keys)) c "
         + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY c.seq")
-    let scope = filter?.values ?? []
-    try statement.bind([.integer(first), .integer(window.last)] + others.values + scope + scope)
+    try statement.bind(
+      [.integer(first), .integer(window.last)] + others.values + (table.isScoped ? reached.values : [])
+        + (filter?.values ?? []))
     defer { statement.reset() }
     let columns = 2 + table.keyCount
     while try statement.step() {
@@ -152,30 +157,94 @@ extension FeedPageMaker {
     return true
   }
 
-  /// Keys of rows that this principal could see and now cannot: deleted, or moved out of the scope.
+  /// The scopes by which the device may have had a row, or gets it: what is wanted, and what its cursor was made with where
+  /// that is something else.
+  private func scopesReached(_ place: Int) -> [ScopeFilter?] {
+    let table = catalog.tables[place]
+    guard position.hasAnotherScope(table.table), let scope = scopes[table.table.group] else { return [filters[place]] }
+    return [filters[place], ScopeFilter(table, scope.had, catalog)]
+  }
+
+  /// Where a row came to be, as `salvor_came` has it: in one of these scopes. One that shows everything shows nothing by a
+  /// move; nil: no other does.
+  private func reached(_ place: Int) -> (sql: String?, values: [Value]) {
+    let filters = scopesReached(place).compactMap(\.self)
+    let terms = filters.map { "(\($0.sqlForDimensions("g")))" }
+    return (terms.isEmpty ? nil : "(\(terms.joined(separator: " OR ")))", filters.flatMap(\.values))
+  }
+
+  /// Where the device may have had a row, as `salvor_gone` has it.
+  private func wasSeen(_ place: Int) -> (sql: String, values: [Value]) {
+    let scopes = scopesReached(place)
+    let filters = scopes.compactMap(\.self)
+    guard filters.count == scopes.count else { return ("", []) }
+    let terms = filters.map { "(\($0.sqlForDimensions("g")))" }
+    return (" AND (\(terms.joined(separator: " OR ")))", filters.flatMap(\.values))
+  }
+
+  /// What the row `x` is to a device that does not see it: whether it is outside of the subscriptions alone.
+  private func isDropped(_ place: Int) -> (sql: String, values: [Value]) {
+    guard filters[place]?.hasChoices == true else { return ("0", []) }
+    guard let allowed = ScopeFilter(catalog.tables[place], ReadScope(request.principal), catalog) else {
+      return ("1", [])
+    }
+    return ("(\(allowed.sql { "x.\(quoted($0))" })) IS TRUE", allowed.values)
+  }
+
+  /// Keys of rows that this device could see and now cannot: deleted, or moved out of the scope.
   private mutating func feedDepartures(_ place: Int, _ window: Window, after first: Int64) throws {
     let table = catalog.tables[place]
     let others = others(window)
     let filter = filters[place]
+    let seen = wasSeen(place), dropped = isDropped(place)
     // Who could see where the row was; or one device that holds what the server does not.
-    let was =
-      " AND (g.remote = ? OR g.remote IS NULL" + (filter.map { " AND " + $0.sqlForDimensions("g") } ?? "") + ")"
+    let was = " AND (g.remote = ? OR g.remote IS NULL\(seen.sql))"
     let key = "x.\(quoted(table.table.primaryKey[0]))"
     let isOut = filter.map { " OR (\($0.sql { "x.\(quoted($0))" })) IS NOT TRUE" } ?? ""
     let statement = try connection.cached(
-      "SELECT c.seq, c.deleted AND \(key) IS NULL, \(table.logKey("c")) "
+      "SELECT c.seq, CASE WHEN \(key) IS NULL THEN c.deleted WHEN \(dropped.sql) THEN 2 ELSE 0 END, \(table.logKey("c")) "
         + "FROM (SELECT max(g.seq) AS seq, g.deleted AS deleted, \(table.logKey("g")) FROM salvor_gone g "
         + "WHERE g.seq > ? AND g.seq <= ? AND g.t = \(table.number)\(others.sql)\(was) "
         + "GROUP BY \(table.logKey("g"))) c "
         + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) WHERE \(key) IS NULL\(isOut) ORDER BY c.seq")
-    let scope = filter?.values ?? []
     try statement.bind(
-      [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)] + scope + scope)
+      dropped.values + [.integer(first), .integer(window.last)] + others.values + [.text(request.remote.text)]
+        + seen.values + (filter?.values ?? []))
+    try writeKeys(place, window, statement)
+  }
+
+  /// Keys of rows that this device wrote and that no subscription of it covers. A row that it deleted itself is none.
+  private mutating func feedOwnOutside(_ place: Int, _ window: Window, after first: Int64) throws {
+    guard !window.own.isEmpty, let filter = filters[place] else { return }
+    let table = catalog.tables[place]
+    let dropped = isDropped(place)
+    let key = "x.\(quoted(table.table.primaryKey[0]))"
+    let own = window.own.map { _ in "seq > ? AND seq <= ?" }.joined(separator: " OR ")
+    let statement = try connection.cached(
+      "SELECT c.seq, CASE WHEN \(key) IS NULL THEN 1 WHEN \(dropped.sql) THEN 2 ELSE 0 END, \(table.logKey("c")) "
+        + "FROM (SELECT max(seq) AS seq, op, \(table.logKey()) FROM salvor_change "
+        + "WHERE seq > ? AND seq <= ? AND t = \(table.number) AND (\(own)) GROUP BY \(table.logKey())) c "
+        + "LEFT JOIN \(table.sql) x ON \(table.keyMatches("x", log: "c")) "
+        + "WHERE c.op <> \(LogOperation.delete) AND (\(filter.sql { "x.\(quoted($0))" })) IS NOT TRUE ORDER BY c.seq")
+    try statement.bind(
+      dropped.values + [.integer(first), .integer(window.last)]
+        + window.own.flatMap { [.integer($0.first), .integer($0.last)] } + filter.values)
+    try writeKeys(place, window, statement)
+  }
+
+  /// Rows of: entry, how it went (0 left, 1 deleted, 2 dropped), key.
+  private mutating func writeKeys(_ place: Int, _ window: Window, _ statement: SQLiteStatement) throws {
     defer { statement.reset() }
     while try statement.step() {
       beginTable(place)
-      writer.beginKey(statement.int64(1) == 1 ? .deleted : .left, version: window.number(of: statement.int64(0)))
-      for key in 0..<table.keyCount { writer.value(of: statement, 2 + key, isKey: true) }
+      let departure: Departure =
+        switch statement.int64(1) {
+        case 1: .deleted
+        case 2: .dropped
+        default: .left
+        }
+      writer.beginKey(departure, version: window.number(of: statement.int64(0)))
+      for key in 0..<catalog.tables[place].keyCount { writer.value(of: statement, 2 + key, isKey: true) }
       writer.endRow()
     }
   }

@@ -21,9 +21,17 @@ struct FeedPageMaker {
   var writer: DownloadChunkWriter
   var position: FeedPosition
   let state: CommitLog.State
-  /// By place in the catalog; a table without one is seen whole.
+  /// By group.
+  let scopes: [String: GroupScope]
+  /// The filter of what is wanted, by place in the catalog; a table without one is seen whole.
   let filters: [ScopeFilter?]
   private var hints: [BlobHint] = []
+
+  /// What a group is to show, and what it showed when its cursor was made.
+  struct GroupScope {
+    var wanted: ReadScope
+    var had: ReadScope
+  }
 
   static func page(
     _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, now: Int64, blobReferenceBytesMin: Int
@@ -48,30 +56,49 @@ struct FeedPageMaker {
     self.state = state
     self.now = now
     writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: blobs)
-    filters = catalog.tables.map { ScopeFilter($0, ReadScope(request.principal), catalog) }
+    let scopes = Self.scopes(request, catalog)
+    self.scopes = scopes
+    filters = catalog.tables.map { table in
+      scopes[table.table.group].flatMap { ScopeFilter(table, $0.wanted, catalog) }
+    }
     if let text = request.position {
       position = try FeedPosition(text)
-      try Self.check(position, request, connection, catalog, state)
+      try Self.check(position, scopes, connection, catalog, state)
     } else {
-      position = try Self.start(request, connection, catalog, state)
+      position = try Self.start(request, scopes, connection, catalog, state)
       let position = position
       let whole = catalog.tables.filter { position.isScanned($0.table) }
       if !whole.isEmpty { writer.full(whole.map(\.name)) }
     }
   }
 
-  /// Groups whose cursor this server made and still keeps, in the scope that the principal has now, go on from it; the
-  /// others are scanned.
+  private static func scopes(_ request: PageRequest, _ catalog: Catalog) -> [String: GroupScope] {
+    let known = request.groups.filter { group in catalog.schema.groups.contains { $0.name == group.name } }
+    return Dictionary(
+      known.map { group in
+        (
+          group.name,
+          GroupScope(wanted: request.scope(of: group), had: request.scopeBefore(of: group))
+        )
+      }
+    ) { first, _ in first }
+  }
+
+  /// Groups whose cursor this server made and still keeps, in the scope that it was made with, go on from it; the others
+  /// are scanned.
   private static func start(
-    _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog, _ state: CommitLog.State
+    _ request: PageRequest, _ scopes: [String: GroupScope], _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ state: CommitLog.State
   ) throws -> FeedPosition {
     var groups: [FeedPosition.Group] = []
     let trimmed = try Self.trimmed(connection)
     let floors = try Self.floors(request.compared, connection)
-    for group in request.groups where catalog.schema.groups.contains(where: { $0.name == group.name }) {
-      let digest = catalog.digest(ofGroup: group.name, for: ReadScope(request.principal))
+    for group in request.groups {
+      guard let scope = scopes[group.name] else { continue }
+      let digest = catalog.digest(ofGroup: group.name, for: scope.wanted)
+      let had = catalog.digest(ofGroup: group.name, for: scope.had)
       var floor: Int64?
-      if let cursor = group.cursor, group.scopeDigest == digest, cursor.number >= trimmed {
+      if let cursor = group.cursor, group.scopeDigest == had, cursor.number >= trimmed {
         floor = try Self.lastSequence(of: cursor, connection)
       }
       // Tables that were compared are not scanned: nothing is left of some groups.
@@ -79,9 +106,11 @@ struct FeedPageMaker {
       if others.isEmpty { floor = state.headSequence }
       groups.append(
         FeedPosition.Group(
-          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest))
+          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest,
+          had: had == digest ? nil : had))
     }
-    let isScanned = groups.contains(where: \.isScanned) || floors.values.contains(where: \.isScanned)
+    let isScanned =
+      groups.contains { $0.isScanned || $0.had != nil } || floors.values.contains(where: \.isScanned)
     let lowest = (groups.map(\.floor) + floors.values.map(\.sequence)).min()
     var position = FeedPosition(
       schema: catalog.fingerprint, start: state.head, groups: groups, scan: isScanned ? (0, []) : nil,
@@ -116,7 +145,7 @@ struct FeedPageMaker {
   }
 
   private static func check(
-    _ position: FeedPosition, _ request: PageRequest, _ connection: SQLiteConnection, _ catalog: Catalog,
+    _ position: FeedPosition, _ scopes: [String: GroupScope], _ connection: SQLiteConnection, _ catalog: Catalog,
     _ state: CommitLog.State
   ) throws {
     guard position.schema == catalog.fingerprint else {
@@ -130,9 +159,10 @@ struct FeedPageMaker {
     guard position.start.number >= (try trimmed(connection)) else {
       throw FeedPosition.outdated("the server no longer keeps what changed since it began")
     }
-    for group in position.groups
-    where group.digest != catalog.digest(ofGroup: group.name, for: ReadScope(request.principal)) {
-      throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile")
+    for group in position.groups {
+      guard let scope = scopes[group.name], group.digest == catalog.digest(ofGroup: group.name, for: scope.wanted),
+        group.had.map({ $0 == catalog.digest(ofGroup: group.name, for: scope.had) }) ?? true
+      else { throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile") }
     }
   }
 
@@ -146,6 +176,9 @@ struct FeedPageMaker {
   private static let referredBytesMax: Int64 = 64 << 20
 
   private mutating func run() throws -> Outcome {
+    // What has no number yet may be taken back before it gets one: a row that is out of scope meanwhile, without being
+    // written itself, would be in no entry of the log.
+    if position.scan != nil && !state.isSealed { return .unsealed(position) }
     try scanTables()
     if position.scan == nil {
       try feedChanges()
@@ -161,8 +194,11 @@ struct FeedPageMaker {
   private mutating func lastPage() -> FeedPage {
     FeedPage(
       bytes: writer.finish(), position: nil,
-      groups: position.groups.map {
-        GroupState(name: $0.name, cursor: state.head, scopeDigest: $0.digest, lastSync: now)
+      groups: position.groups.map { group in
+        GroupState(
+          name: group.name, cursor: state.head, scopeDigest: group.digest,
+          subscriptions: scopes[group.name]?.wanted.subscriptions(ofGroup: group.name, in: catalog.schema)
+            ?? ResolvedSubscriptions(), lastSync: now)
       })
   }
 
@@ -170,15 +206,19 @@ struct FeedPageMaker {
 
   private mutating func scanTables() throws {
     while let place = position.scan {
-      guard place.table < catalog.tables.count else {
+      let (number, isDropping) = place.step.quotientAndRemainder(dividingBy: 2)
+      guard number < catalog.tables.count else {
         position.scan = nil
         return
       }
-      let table = catalog.tables[place.table]
-      if position.isScanned(table.table), position.groups.contains(where: { $0.name == table.table.group }) {
-        guard try scan(place.table, after: place.after) else { return }
+      let table = catalog.tables[number].table
+      if position.hasAnotherScope(table) {
+        guard try scanDifference(number, isDropping: isDropping == 1, after: place.after) else { return }
+      } else if isDropping == 0, position.isScanned(table), position.groups.contains(where: { $0.name == table.group })
+      {
+        guard try scan(number, after: place.after) else { return }
       }
-      position.scan = (place.table + 1, [])
+      position.scan = (place.step + 1, [])
     }
   }
 
@@ -189,11 +229,7 @@ struct FeedPageMaker {
     let table = catalog.tables[place]
     guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.malformed }
     var conditions: [String] = []
-    if !after.isEmpty {
-      let keys = table.keyList("x")
-      conditions.append(
-        table.keyCount == 1 ? "\(keys) > ?" : "(\(keys)) > (\(after.map { _ in "?" }.joined(separator: ", ")))")
-    }
+    if !after.isEmpty { conditions.append(table.follows("x", after)) }
     let filter = filters[place]
     if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
     let statement = try connection.cached(
@@ -207,7 +243,7 @@ struct FeedPageMaker {
       if writer.upserts == 0 || statementsTable != place { beginTable(place) }
       try writeRow(table, statement, from: 0, version: nil)
       if reachesTarget {
-        position.scan = (place, table.keyPlaces.map { statement.value($0) })
+        position.scan = (2 * place, table.keyPlaces.map { statement.value($0) })
       }
     }
     return true

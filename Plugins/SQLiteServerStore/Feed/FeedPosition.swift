@@ -11,6 +11,8 @@ struct FeedPosition {
     var isScanned: Bool
     /// `Catalog.digest` when the download began.
     var digest: String
+    /// The digest of the scope that the cursor was made with, where the subscriptions have changed since.
+    var had: String?
   }
 
   /// `Catalog.fingerprint` when the download began.
@@ -18,8 +20,9 @@ struct FeedPosition {
   /// The head when the download began.
   var start: Commit
   var groups: [Group]
-  /// The table (its place in the catalog) and the key after which the scan goes on; nil: there is none left.
-  var scan: (table: Int, after: Key)?
+  /// The step of the scan, two for each table (by its place in the catalog: rows that come, rows that are dropped), and
+  /// the key after which it goes on; nil: there is none left.
+  var scan: (step: Int, after: Key)?
   /// The last entry of the change log that was fed.
   var fed: Int64
   /// By table: an own floor, whatever the group's is, because the device has compared the table, or gets it whole.
@@ -37,6 +40,12 @@ struct FeedPosition {
     floors[table.name]?.isScanned ?? groups.contains { $0.isScanned && $0.name == table.group }
   }
 
+  /// What the device has of a table is what it subscribed to before: what was added and dropped since is looked for among
+  /// the rows.
+  func hasAnotherScope(_ table: Table) -> Bool {
+    groups.contains { $0.had != nil && $0.name == table.group } && !isScanned(table)
+  }
+
   /// The last entry of the change log that the device has of a table; nil: it is not fed.
   func floor(of table: Table) -> Int64? {
     guard let group = groups.first(where: { $0.name == table.group }) else { return nil }
@@ -49,8 +58,13 @@ struct FeedPosition {
       "start": .integer(start.number),
       "id": .string(start.id.text),
       "groups": .array(
-        groups.map { .array([.string($0.name), .integer($0.floor), .bool($0.isScanned), .string($0.digest)]) }),
-      "scan": scan.map { .array([.integer(Int64($0.table)), .array($0.after.map { JSONValue($0) })]) } ?? .null,
+        groups.map {
+          .array([
+            .string($0.name), .integer($0.floor), .bool($0.isScanned), .string($0.digest),
+            $0.had.map(JSONValue.string) ?? .null,
+          ])
+        }),
+      "scan": scan.map { .array([.integer(Int64($0.step)), .array($0.after.map { JSONValue($0) })]) } ?? .null,
       "fed": .integer(fed),
       "floors": .array(
         floors.sorted { $0.key < $1.key }.map {
@@ -61,7 +75,7 @@ struct FeedPosition {
     return json.text
   }
 
-  init(schema: String, start: Commit, groups: [Group], scan: (table: Int, after: Key)?, fed: Int64) {
+  init(schema: String, start: Commit, groups: [Group], scan: (step: Int, after: Key)?, fed: Int64) {
     self.schema = schema
     self.start = start
     self.groups = groups
@@ -76,10 +90,12 @@ struct FeedPosition {
     start = Commit(number: try json.integer("start"), id: try json.identifier("id"))
     groups = []
     for entry in try json.array("groups") {
-      guard let items = entry.array, items.count == 4, let name = items[0].string, let floor = items[1].integer,
+      // One of a server from before subscriptions.
+      if entry.array?.count == 4 { throw Self.outdated("the server has been updated since it began") }
+      guard let items = entry.array, items.count == 5, let name = items[0].string, let floor = items[1].integer,
         let isScanned = items[2].bool, let digest = items[3].string
       else { throw Self.malformed }
-      groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest))
+      groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest, had: items[4].string))
     }
     fed = try json.integer("fed")
     for entry in try json.optionalArray("floors") ?? [] {
@@ -90,7 +106,7 @@ struct FeedPosition {
     }
     ownUpTo = json["own"]?.integer
     if let place = try json.optionalArray("scan") {
-      guard place.count == 2, let table = place[0].integer, table >= 0, let key = place[1].array else {
+      guard place.count == 2, let step = place[0].integer, step >= 0, let key = place[1].array else {
         throw Self.malformed
       }
       var values: Key = []
@@ -98,7 +114,7 @@ struct FeedPosition {
         guard let value = value.rowValue else { throw Self.malformed }
         values.append(value)
       }
-      scan = (Int(clamping: table), values)
+      scan = (Int(clamping: step), values)
     }
   }
 

@@ -107,7 +107,7 @@ struct SetEvaluation {
     case .insert:
       guard let present else { return try write(change, place, over: nil) }
       if change.columns.indices.allSatisfy({ present[change.columns[$0]] == change.new[$0] }) {
-        if change.columns.count < table.columns.count { fed.append(change.hash) }
+        if change.columns.count < table.columns.count || upload.isNarrowed { fed.append(change.hash) }
         return nil
       }
       if table.table.sameKey == .refuse {
@@ -197,7 +197,7 @@ struct SetEvaluation {
     let overlay = overlay, principal = principal
     let catalog = overlay.rows.catalog
     let search = ScopeSearch(
-      allowed: principal.allowedValues,
+      by: ScopeReader(catalog.schema, ReadScope(principal)),
       value: { column, row, name in
         catalog.table(name).flatMap { table in table.place(column).map { row[$0] } } ?? .null
       },

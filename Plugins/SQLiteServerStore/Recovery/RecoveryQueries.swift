@@ -60,9 +60,18 @@ struct RecoveryQueries {
       let isThere = try read(table, key: query.keys[place]) { row in
         answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place])
       }
-      if !isThere { answer.lost(query.keys[place]) }
+      if !isThere { answer.departed(query.keys[place], try isOutside(table, query.keys[place]) ? .dropped : .lost) }
     }
     return answer.finish()
+  }
+
+  /// A row that the scope does not show is there, and outside of the subscriptions alone.
+  private func isOutside(_ table: ServerTable, _ key: Key) throws -> Bool {
+    guard !scope.subscriptions.isEmpty else { return false }
+    let all = RecoveryQueries(
+      connection: connection, catalog: catalog, scope: ReadScope(scope.principal),
+      blobReferenceBytesMin: blobReferenceBytesMin)
+    return try all.read(table, key: key) { _ in }
   }
 
   private struct Answer {
@@ -82,10 +91,10 @@ struct RecoveryQueries {
       writer.endRow()
     }
 
-    mutating func lost(_ key: Key) {
+    mutating func departed(_ key: Key, _ departure: Departure) {
       begin()
-      writer.beginKey(.lost, version: nil)
-      for value in key { writer.value(value) }
+      writer.beginKey(departure, version: nil)
+      for value in key { writer.value(value, isKey: true) }
       writer.endRow()
     }
 

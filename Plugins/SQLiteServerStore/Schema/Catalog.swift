@@ -80,7 +80,9 @@ struct Catalog: Sendable {
   /// The scope of a group, and the generations of its tables: where it changes, the group is fed whole.
   func digest(ofGroup group: String, for scope: ReadScope) -> String {
     let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
-    let digest = scope.principal.scopeDigest(of: members.map(\.alternatives))
+    let digest =
+      scope.principal.scopeDigest(of: members.map(\.alternatives))
+      + scope.subscriptionDigest(ofGroup: group, in: schema)
     let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
     return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
   }
@@ -147,6 +149,12 @@ struct ServerTable: Sendable {
   /// `x."id", x."line"`; without an alias where it is nil.
   func keyList(_ alias: String? = nil) -> String {
     table.primaryKey.map { (alias.map { "\($0)." } ?? "") + quoted($0) }.joined(separator: ", ")
+  }
+
+  /// The row's key comes after `key` in the order of the table's key. Its parameters are plain `?`.
+  func follows(_ alias: String, _ key: Key) -> String {
+    let keys = keyList(alias)
+    return keyCount == 1 ? "\(keys) > ?" : "(\(keys)) > (\(key.map { _ in "?" }.joined(separator: ", ")))"
   }
 
   func columnList(_ alias: String? = nil) -> String {

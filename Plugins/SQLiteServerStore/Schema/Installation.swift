@@ -182,6 +182,7 @@ struct Installation {
       let made = ServerTable(table, schema: schema, number: number, generation: generation, shape: shape)
       tables.append(made)
       try indexReferences(of: made)
+      try indexScope(of: made)
     }
     return tables
   }
@@ -201,6 +202,22 @@ struct Installation {
       guard covered == 0, !isRowid, table.table.columnIndex(name) != nil else { continue }
       let index = quoted("salvor_reference_\(table.number)_\(name)")
       try connection.execute("CREATE INDEX IF NOT EXISTS \(index) ON \(table.sql) (\(quoted(name)))")
+    }
+  }
+
+  /// What a subscription adds and drops is found by the values of its parameters, compared byte for byte.
+  private func indexScope(of table: ServerTable) throws {
+    let columns = table.table.scopeColumns.filter(\.source.isParameter).map(\.column)
+    for name in columns.withoutRepetitions where table.table.columnIndex(name) != nil {
+      let covered = try connection.integer(
+        """
+        SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) l JOIN pragma_index_xinfo(l.name) i
+          WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE AND i.coll = 'BINARY')
+        """, .text(table.name), .text(name))
+      guard covered == 0, table.table.primaryKey != [name] else { continue }
+      let index = quoted("salvor_scope_\(table.number)_\(name)")
+      try connection.execute(
+        "CREATE INDEX IF NOT EXISTS \(index) ON \(table.sql) (\(quoted(name)) COLLATE BINARY)")
     }
   }
 

@@ -77,6 +77,18 @@ struct ServerEvolution {
     }
   }
 
+  /// Salvor's own that begin with a column: by it a reference, or a scope, was looked up.
+  private func dropIndexes(of column: String, in table: String) throws {
+    for row in try connection.rows(
+      """
+      SELECT l.name FROM pragma_index_list(?1) l JOIN pragma_index_info(l.name) i
+        WHERE l.name GLOB 'salvor_*' AND i.name = ?2 COLLATE NOCASE
+      """, .text(table), .text(column))
+    {
+      if let name = row[0].string { try connection.execute("DROP INDEX \(quoted(name))") }
+    }
+  }
+
   /// Conflict versions name their table and columns.
   private func renameConflicts(from old: String, to new: String, _ columns: [(old: String, new: String)]) throws {
     let names = Dictionary(columns.map { ($0.old, $0.new) }) { first, _ in first }
@@ -107,6 +119,7 @@ struct ServerEvolution {
       guard column.notNull, column.defaultSQL == nil else { continue }
       let aside = "salvor_dropped_\(table.name)_\(column.name)"
       if let number = known?.number { try dropTriggers(number) }
+      try dropIndexes(of: column.name, in: table.name)
       do {
         try connection.execute(
           """

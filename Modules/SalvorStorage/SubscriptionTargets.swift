@@ -1,0 +1,85 @@
+import SalvorModel
+
+extension Table {
+  /// The parameters that its own columns are compared with, by whichever alternative: the table can be subscribed to where
+  /// there is one.
+  public var scopeParameters: [String] {
+    scopeColumns.compactMap { scope in
+      if case .parameter(let name) = scope.source { name } else { nil }
+    }
+  }
+}
+
+extension Schema {
+  /// The targets, tables and groups, whose subscriptions decide which rows of a group a device gets.
+  public func subscriptionTargets(ofGroup group: String) -> Set<String> {
+    var deciding: Set<String> = []
+    for table in tables(inGroup: group) {
+      let alternatives = scopeAlternatives(of: table)
+      if !alternatives.isEmpty { deciding.insert(table.name) }
+      for alternative in alternatives { deciding.formUnion(alternative.tables) }
+    }
+    var targets: Set<String> = []
+    for owner in deciding.compactMap(table) where !owner.scopeParameters.isEmpty {
+      targets.formUnion([owner.name, owner.group])
+    }
+    return targets
+  }
+
+  /// The groups that must be synchronized with `names`: those that their rows reference, and where the subscriptions of one
+  /// of these have changed, the synchronized ones whose rows reference its. Else rows that reference what is dropped
+  /// would go without their own group's cursor saying so.
+  ///
+  /// - Parameter states: the groups as the device has them.
+  public func groups(
+    synchronizedWith names: Set<String>, states: [GroupState], subscriptions: ResolvedSubscriptions
+  ) -> Set<String> {
+    var wanted = closure(ofGroups: names)
+    var grew = true
+    while grew {
+      grew = false
+      for state in states where state.isSynchronized && !wanted.contains(state.name) {
+        let reached = closure(ofGroups: [state.name])
+        let hasChanged = states.contains { other in
+          wanted.contains(other.name) && reached.contains(other.name)
+            && subscriptions.only(subscriptionTargets(ofGroup: other.name)) != other.subscriptions
+        }
+        if hasChanged {
+          wanted.formUnion(reached)
+          grew = true
+        }
+      }
+    }
+    return wanted
+  }
+}
+
+extension ReadScope {
+  /// Those of the subscriptions that matter for a group.
+  public func subscriptions(ofGroup group: String, in schema: Schema) -> ResolvedSubscriptions {
+    subscriptions.isEmpty ? subscriptions : subscriptions.only(schema.subscriptionTargets(ofGroup: group))
+  }
+
+  /// What a group's scope digest says of the subscriptions; empty where none matters for it. Tables go by their oldest
+  /// names.
+  public func subscriptionDigest(ofGroup group: String, in schema: Schema) -> String {
+    let relevant = subscriptions(ofGroup: group, in: schema)
+    if relevant.isEmpty { return "" }
+    let texts = relevant.targets.map { target, alternatives in
+      let table = schema.table(target)
+      let named = ResolvedSubscriptions([table?.origin ?? target: alternatives])
+      return (table == nil ? "group " : "table ") + named.json.text
+    }
+    return "+" + digest(Array(texts.sorted().joined(separator: "\n").utf8))
+  }
+}
+
+extension ResolvedSubscriptions {
+  /// With the names that the tables have in `schema`, where they had others in an earlier version of it.
+  public func following(_ schema: Schema) -> ResolvedSubscriptions {
+    renamed { target in
+      let isKnown = schema.table(target) != nil || schema.groups.contains { $0.name == target }
+      return isKnown ? target : schema.tables.table(formerly: target)?.name ?? target
+    }
+  }
+}
