@@ -9,7 +9,16 @@ import Testing
 
 @testable import SalvorClient
 
-private let schema = Schema(
+/// - Parameter keySet: sites and visits are compared in every sync.
+private func places(keySet: Bool) -> Schema {
+  var schema = everything
+  for place in schema.tables.indices where keySet && schema.tables[place].group == "places" {
+    schema.tables[place].download = .keySet
+  }
+  return schema
+}
+
+private let everything = Schema(
   parameters: [Schema.Parameter(name: "region", type: .text), Schema.Parameter(name: "size", type: .integer)],
   groups: [Schema.Group(name: "places"), Schema.Group(name: "lookups"), Schema.Group(name: "photos")],
   tables: [
@@ -47,8 +56,11 @@ private func insert(_ table: String, _ values: KeyValuePairs<String, Value>) -> 
 private struct Place {
   let server = MemoryServerStore()
   let network = LoopbackNetwork()
+  let schema: Schema
 
-  init() async throws {
+  init(keySet: Bool = false) async throws {
+    let schema = places(keySet: keySet)
+    self.schema = schema
     let (engine, _) = try await ServerEngine.start(
       ServerConfiguration(schema: schema, store: server, authentication: Credentials(), compressions: []))
     _ = try await LoopbackServerTransport(network).start { await engine.handle($0) }
@@ -93,9 +105,11 @@ private struct Device {
 
 @Suite("Subscriptions, over memory stores")
 struct SubscriptionTests {
-  @Test("Adding a subscription fetches only what is new, removing one drops only what no other one covers")
-  func addAndRemove() async throws {
-    let device = try await Place().device()
+  @Test(
+    "Adding a subscription fetches only what is new, removing one drops only what no other one covers",
+    arguments: [false, true])
+  func addAndRemove(keySet: Bool) async throws {
+    let device = try await Place(keySet: keySet).device()
     #expect(try await device.client.subscribe("site", ["region": .value("EU")]))
     #expect(await device.sync() == [5, 0])
     #expect(try await device.sites() == ["eu1", "eu2"])
@@ -128,9 +142,11 @@ struct SubscriptionTests {
     #expect(await device.sync() == [0, 0])
   }
 
-  @Test("Unsynced changes of dropped rows are sent, their parents stay until then, and then they go")
-  func dirtyRows() async throws {
-    let place = try await Place()
+  @Test(
+    "Unsynced changes of dropped rows are sent, their parents stay until then, and then they go",
+    arguments: [false, true])
+  func dirtyRows(keySet: Bool) async throws {
+    let place = try await Place(keySet: keySet)
     let device = try await place.device()
     try await device.client.subscribe("site", ["region": .value("EU")])
     #expect(await device.sync() == [5, 0])
@@ -146,9 +162,11 @@ struct SubscriptionTests {
     #expect(try await device.client.status().displaced == 0)
   }
 
-  @Test("A local insert outside of every subscription is sent, and goes afterwards")
-  func insertOutside() async throws {
-    let place = try await Place()
+  @Test(
+    "A local insert outside of every subscription is sent, and goes afterwards",
+    arguments: [false, true])
+  func insertOutside(keySet: Bool) async throws {
+    let place = try await Place(keySet: keySet)
     let device = try await place.device()
     try await device.client.subscribe("site", ["region": .value("EU")])
     #expect(await device.sync() == [5, 0])
@@ -160,6 +178,23 @@ struct SubscriptionTests {
     #expect(report.uploaded == 2 && report.deletes == 2)
     #expect(try await device.sites() == ["eu1", "eu2"])
     #expect(try await place.server.rows(of: "site").count == 5)
+  }
+
+  @Test("Verifying compares what is subscribed to, by the subscriptions of the last sync", arguments: [false, true])
+  func verify(keySet: Bool) async throws {
+    let place = try await Place(keySet: keySet)
+    let device = try await place.device()
+    try await device.client.subscribe("site", ["region": .value("EU")])
+    try await device.client.subscribe("site", ["size": .value(2)])
+    #expect(await device.sync() == [7, 0])
+    let all = try await device.client.verify()
+    #expect(all.differences == [] && all.remaining == 0)
+    #expect(all.tables.map(\.rows) == all.tables.map(\.serverRows))
+    #expect(all.tables.first { $0.name == "site" }?.rows == 3)
+    try await device.client.unsubscribe("site", ["region": .value("EU")])
+    let less = try await device.client.verify()
+    #expect(less.differences == [] && less.tables.first { $0.name == "visit" }?.serverRows == 2)
+    #expect(try await device.sites() == ["eu2", "us2"])
   }
 
   @Test("A personalization key as a value: unset it brings nothing and is named; a change moves the rows")
@@ -197,9 +232,11 @@ struct SubscriptionTests {
     #expect(await device.sync() == [4, 0])
   }
 
-  @Test("Other devices write meanwhile: what comes and goes is what is covered at the end")
-  func othersWrite() async throws {
-    let place = try await Place()
+  @Test(
+    "Other devices write meanwhile: what comes and goes is what is covered at the end",
+    arguments: [false, true])
+  func othersWrite(keySet: Bool) async throws {
+    let place = try await Place(keySet: keySet)
     let device = try await place.device(), other = try await place.device("berta")
     try await device.client.subscribe("site", ["region": .value("EU")])
     for device in [device, other] { _ = await device.sync() }

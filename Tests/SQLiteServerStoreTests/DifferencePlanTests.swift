@@ -23,6 +23,24 @@ import Testing
       Table(
         "photo", primaryKey: ["id"], columns: [Column("id", .text), Column("visit_id", .text)],
         references: [Reference(column: "visit_id", table: "visit", inheritsScope: true)]),
+      Table(
+        "pass", primaryKey: ["id"], columns: [Column("id", .text), Column("area_id", .text), Column("person", .text)],
+        scope: [ScopeColumn(column: "person", source: .principal)]),
+      Table(
+        "area", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("region", .text), Column("open", .boolean, defaultValue: 0)],
+        scopeAlternatives: [
+          [ScopeColumn(column: "open", source: .value(1))],
+          [ScopeColumn(column: "id", source: .via(table: "pass", column: "area_id"))],
+          [ScopeColumn(column: "region", source: .parameter("region"))],
+        ]),
+      Table(
+        "plan", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("area_id", .text), Column("sheet_id", .text, nullable: true)],
+        references: [Reference(column: "area_id", table: "area", inheritsScope: true)]),
+      Table(
+        "sheet", primaryKey: ["id"], columns: [Column("id", .text)],
+        scope: [ScopeColumn(column: "id", source: .via(table: "plan", column: "sheet_id"))]),
     ])
 
   private let connection: SQLiteConnection
@@ -36,12 +54,12 @@ import Testing
   }
 
   private func plan(
-    _ table: String, _ wanted: Set<[String: Value]>?, _ had: Set<[String: Value]>?, after: Key = [],
-    parameters: [String: [Value]] = [:]
+    _ table: String, _ wanted: Set<[String: Value]>?, _ had: Set<[String: Value]>?, of target: String = "site",
+    after: Key = [], parameters: [String: [Value]] = [:]
   ) throws -> [String]? {
     let place = try #require(catalog.place(of: table))
     func filter(_ alternatives: Set<[String: Value]>?) -> ScopeFilter? {
-      let subscriptions = ResolvedSubscriptions(alternatives.map { ["site": $0] } ?? [:])
+      let subscriptions = ResolvedSubscriptions(alternatives.map { [target: $0] } ?? [:])
       return ScopeFilter(
         catalog.tables[place], ReadScope(Principal(name: "anna", parameters: parameters), subscriptions), catalog)
     }
@@ -69,6 +87,22 @@ import Testing
             "\(steps)")
           #expect(!steps.contains { $0.hasPrefix("SCAN") }, "\(table): \(steps)")
         }
+      }
+    }
+  }
+
+  @Test(
+    "So are rows that are seen by several ways, and through a join table",
+    arguments: [[:], ["region": ["EU", "US", "CA"]]] as [[String: [Value]]])
+  func severalWays(_ parameters: [String: [Value]]) throws {
+    let cases: [(Set<[String: Value]>, Set<[String: Value]>)] = [
+      ([["region": "EU"], ["region": "US"]], [["region": "EU"]]), ([["region": "EU"]], [["region": "US"]]),
+    ]
+    for (wanted, had) in cases {
+      for table in ["area", "plan", "sheet"] {
+        let steps = try #require(try plan(table, wanted, had, of: "area", parameters: parameters))
+        #expect(steps.contains { $0.contains("INDEX salvor_scope_") }, "\(table): \(steps)")
+        #expect(!steps.contains { $0.hasPrefix("SCAN") }, "\(table): \(steps)")
       }
     }
   }

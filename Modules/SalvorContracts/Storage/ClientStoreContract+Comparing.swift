@@ -126,7 +126,7 @@ extension ClientStoreContract {
 }
 
 extension ClientBench {
-  fileprivate func expectDigest(
+  func expectDigest(
     _ name: String, _ rows: [Row], file: String = #fileID, line: Int = #line
   ) async throws {
     let sum = rows.reduce(UInt64(0)) { $0 &+ RowDigest($1).value }

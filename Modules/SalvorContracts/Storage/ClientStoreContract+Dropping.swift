@@ -118,6 +118,48 @@ extension ClientStoreContract {
       try await bench.expectRows("establishment", [["e2", "e", "US"]])
       try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
     },
+    recovering(
+      ContractSchemas.inspections, "dropped rows that stay are not compared, and an answer about one leaves it",
+      rule: "docs/architecture/comparison.md"
+    ) { bench in
+      try await two(&bench)
+      try await bench.write(.update("establishment", ["e1"], ["name": "mine"]))
+      try await bench.download(departed: first)
+      try await bench.expectDigest("establishment", [["e2", "e", "US"]])
+      let all = RangePage(
+        columns: ["id", "name", "region"], ranges: [RangeDigest(last: nil, count: -1, digest: "")], isLast: true)
+      let asked = try await bench.recovering.differences(from: all, after: nil, of: "establishment")
+      try expectEqual(asked.flatMap(\.keys), [["e2"]], "the keys that are asked for")
+      let answer = try bench.payload(departed: [("establishment", .dropped, ["e1"])], version: nil)
+      try await bench.store.stage(StagedChunk(download: "compared", bytes: answer, position: "p"))
+      _ = try await bench.apply()
+      try await bench.expectRows("establishment", [["e1", "mine", "EU"], ["e2", "e", "US"]])
+      try await bench.commitUpload()
+      try await bench.download()
+      try await bench.expectDigest("establishment", [["e2", "e", "US"]])
+    },
+    on(
+      ContractSchemas.notes(), "what was subscribed to goes along with a renamed table", rule: "decision 9, renames"
+    ) { bench in
+      func settings(_ name: String) -> DeviceSettings {
+        DeviceSettings(
+          subscriptions: [
+            Subscription(target: name, parameters: ["size": .value(1)]), Subscription(target: name),
+            Subscription(target: "default"),
+          ], subscribed: ["gone"])
+      }
+      try await bench.store.setDeviceSettings(settings("note"))
+      var group = GroupState(
+        name: "default", cursor: bench.nextCommit(), scopeDigest: "x",
+        subscriptions: ResolvedSubscriptions(["note": [["size": 1], [:]], "default": [[:]]]))
+      _ = try await bench.store.apply(DownloadEnd(groups: [group]))
+      try await bench.store.adopt(SyncConfig(ContractSchemas.memos))
+      bench.adopt(ContractSchemas.memos)
+      try await bench.restart()
+      try expectEqual(try await bench.store.deviceSettings(), settings("memo"), "what is subscribed to")
+      group.subscriptions = ResolvedSubscriptions(["memo": [["size": 1], [:]], "default": [[:]]])
+      try expectEqual(try await bench.store.status().state.groups, [group], "what the cursor was made with")
+    },
     on(
       ContractSchemas.notes(), "a group remembers the subscriptions that its cursor was made with", rule: "semantics 1"
     ) {

@@ -279,7 +279,7 @@ extension Device {
 
 extension DownloadedPage.Item {
   /// `site eu1`, of a row that went `dropped site eu1`.
-  fileprivate var text: String {
+  var text: String {
     "\(departure.map { "\($0.rawValue) " } ?? "")\(table) \(values[0])"
   }
 }
