@@ -52,6 +52,27 @@ struct ScopeDecoderTests {
     #expect(try TableDefinition.table(TableDefinition.json(project)) == project)
   }
 
+  @Test("a reference is safe where it is the way into its parent's scope, and nowhere else")
+  func referenceThatBringsItsParent() {
+    func found(_ scope: String, _ more: String = "") -> [String] {
+      messages(
+        """
+        form: {primaryKey: 'id', columns: {id: 'text', open: 'boolean', who: 'text'}, scope: \(scope)\(more)},
+        use: {primaryKey: 'id', columns: {id: 'text', form: 'text', other: 'text?', who: 'text'}, scope: {who: 'principal'},
+          references: {form: 'form'}}
+        """)
+    }
+    #expect(found("[{open: {value: 1}}, {id: 'via:use.form'}]") == [])
+    #expect(found("{id: 'via:use.form'}") == [])
+    for scope in [
+      "[{open: {value: 1}}, {id: 'via:use.other'}]", "{who: 'principal'}", "{id: 'via:use.form', open: {value: 1}}",
+    ] {
+      #expect(
+        found(scope).contains { $0.contains("tables.use.references.form: refers to \"form\", whose scope") }, "\(scope)"
+      )
+    }
+  }
+
   @Test(
     "mistakes are named",
     arguments: [
