@@ -123,8 +123,9 @@ struct SyncSession {
       first = try await store.uploadChunk(
         after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget))
     }
-    message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
-    let inline = first?.isLast == true ? first : nil
+    // A single change may be larger than its chunk was to be.
+    let inline = first.flatMap { $0.isLast && $0.bytes.count <= limits.singleRoundTripBytesMax ? $0 : nil }
+    message.upload = first == nil ? .none : inline == nil ? .staged : .inline
     if let inline { try await sendBlobs(inline.blobs) }
     var response: TransportResponse
     do {
