@@ -83,7 +83,9 @@ struct ScopeDecoderTests {
         "scope: [{t: 'nobody'}]",
         "scope[0].t: is \"nobody\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"
       ),
-      ("scope: [{u: 'principal'}]", "scope: names the column \"u\", which the table does not have; did you mean \"t\"?"),
+      (
+        "scope: [{u: 'principal'}]", "scope: names the column \"u\", which the table does not have; did you mean \"t\"?"
+      ),
       ("scope: {t: {}}", "scope.t.value: is missing; give the value that the column must have"),
       ("scope: {t: {value: null}}", "scope.t.value: must be a number, a text, true or false"),
       ("scope: {t: {value: 'x', of: 1}}", "scope.t.of: is not a key here; allowed: value"),
