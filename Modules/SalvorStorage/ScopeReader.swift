@@ -14,9 +14,10 @@ public struct ScopeReader: Sendable {
   public func allowedValues(_ source: ScopeSource) -> [Value]? { scope.principal.allowedValues(source) }
 
   /// What subscriptions ask of a table's rows by one of its alternatives, beside what the principal may see; nil: nothing.
+  /// They choose by the table's own columns alone: by an alternative without a parameter whoever needs the row has it.
   public func choice(of table: String, by alternative: ScopeAlternative) -> ScopeChoice? {
-    guard !scope.subscriptions.isEmpty, let owner = schema.table(table), !owner.scopeParameters.isEmpty,
-      let wanted = scope.subscriptions.alternatives(forTable: owner)
+    guard !scope.subscriptions.isEmpty, alternative.conditions.contains(where: \.source.isParameter),
+      let owner = schema.table(table), let wanted = scope.subscriptions.alternatives(forTable: owner)
     else { return nil }
     var options: Set<[ScopeChoice.Term]> = []
     for values in wanted {

@@ -21,7 +21,8 @@ struct StoreBench {
 
   /// Runs `sql` as an application would, with foreign keys on.
   func write(_ sql: String) throws {
-    let connection = try SQLiteConnection(path)
+    // On a busy machine whoever has the lock may be long in giving it back.
+    let connection = try SQLiteConnection(path, busyTimeoutMilliseconds: 120_000)
     try connection.execute("PRAGMA foreign_keys = ON; BEGIN; \(sql); COMMIT")
   }
 

@@ -52,6 +52,27 @@ struct ScopeDecoderTests {
     #expect(try TableDefinition.table(TableDefinition.json(project)) == project)
   }
 
+  @Test("a reference is safe where it is the way into its parent's scope, and nowhere else")
+  func referenceThatBringsItsParent() {
+    func found(_ scope: String, _ more: String = "") -> [String] {
+      messages(
+        """
+        form: {primaryKey: 'id', columns: {id: 'text', open: 'boolean', who: 'text'}, scope: \(scope)\(more)},
+        use: {primaryKey: 'id', columns: {id: 'text', form: 'text', other: 'text?', who: 'text'}, scope: {who: 'principal'},
+          references: {form: 'form'}}
+        """)
+    }
+    #expect(found("[{open: {value: 1}}, {id: 'via:use.form'}]") == [])
+    #expect(found("{id: 'via:use.form'}") == [])
+    for scope in [
+      "[{open: {value: 1}}, {id: 'via:use.other'}]", "{who: 'principal'}", "{id: 'via:use.form', open: {value: 1}}",
+    ] {
+      #expect(
+        found(scope).contains { $0.contains("tables.use.references.form: refers to \"form\", whose scope") }, "\(scope)"
+      )
+    }
+  }
+
   @Test(
     "mistakes are named",
     arguments: [
@@ -62,7 +83,9 @@ struct ScopeDecoderTests {
         "scope: [{t: 'nobody'}]",
         "scope[0].t: is \"nobody\"; allowed: principal, parameter:NAME, via:TABLE.COLUMN, { value: … }"
       ),
-      ("scope: [{u: 'principal'}]", "scope: names the column \"u\", which the table does not have"),
+      (
+        "scope: [{u: 'principal'}]", "scope: names the column \"u\", which the table does not have; did you mean \"t\"?"
+      ),
       ("scope: {t: {}}", "scope.t.value: is missing; give the value that the column must have"),
       ("scope: {t: {value: null}}", "scope.t.value: must be a number, a text, true or false"),
       ("scope: {t: {value: 'x', of: 1}}", "scope.t.of: is not a key here; allowed: value"),

@@ -230,7 +230,7 @@ struct BlobTests {
     try await insert(a, "p2", image(16, 200_000))
     #expect(try await a.sync().roundTrips == 4)
     #expect(try await b.sync().roundTrips == 1)
-    try await insert(b, "p3", image(17, 200_000))
+    try await insert(b, "p3", image(17, 150_000))
     #expect(try await b.sync().roundTrips == 1)
     #expect(try await a.sync().error == nil)
     try fleet.expectEqual(["photo"], [a, b])

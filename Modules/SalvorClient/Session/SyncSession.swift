@@ -10,7 +10,8 @@ struct SyncSession {
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
   private(set) var hasNewGroups = false
-  /// What was written while triggers were away are requests now: they wait for the next session.
+  /// Requests wait for the next session: what was written while triggers were away, or what the server did not know before it
+  /// delivered its SyncConfig.
   private(set) var hasNewRequests = false
   /// A chunk or a page has reached the other side's staging.
   var hasMadeProgress = false
@@ -129,8 +130,9 @@ struct SyncSession {
       first = try await store.uploadChunk(
         after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget))
     }
-    message.upload = first.map { $0.isLast ? .inline : .staged } ?? .none
-    let inline = first?.isLast == true ? first : nil
+    // A single change may be larger than its chunk was to be.
+    let inline = first.flatMap { $0.isLast && $0.bytes.count <= limits.singleRoundTripBytesMax ? $0 : nil }
+    message.upload = first == nil ? .none : inline == nil ? .staged : .inline
     if let inline { try await sendBlobs(inline.blobs) }
     var response: TransportResponse
     do {
@@ -183,6 +185,7 @@ struct SyncSession {
 
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
     try await store.adopt(config)
+    if try await store.status().queued > 0 { hasNewRequests = true }
     hasNewGroups =
       hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
   }

@@ -32,10 +32,10 @@ struct ScopeOracle {
     return principal.allowedValues(scope.source)?.contains(value) ?? true
   }
 
-  /// Whether a subscription to the table, or to its group, covers what it has in these columns; where there is none, and the
-  /// table has a parameter of its own, every row is covered.
+  /// Whether a subscription to the table, or to its group, covers what it has in these columns. Where neither was ever
+  /// subscribed to, or none of the columns is a parameter's, every row is covered.
   private func isChosen(_ row: Row, of table: Table, by columns: [ScopeColumn]) -> Bool {
-    choices(of: table).map { choices in
+    choices(of: table, by: columns).map { choices in
       choices.contains { values in
         columns.allSatisfy { scope in
           wanted(scope, values).map { $0 == value(scope.column, row, table) } ?? true
@@ -44,9 +44,9 @@ struct ScopeOracle {
     } ?? true
   }
 
-  private func choices(of table: Table) -> [[String: Value]]? {
+  private func choices(of table: Table, by columns: [ScopeColumn]) -> [[String: Value]]? {
     let named = [subscriptions.targets[table.name], subscriptions.targets[table.group]].compactMap(\.self)
-    return named.isEmpty || !table.scopeColumns.contains(where: \.source.isParameter) ? nil : named.flatMap(\.self)
+    return named.isEmpty || !columns.contains(where: \.source.isParameter) ? nil : named.flatMap(\.self)
   }
 
   private func wanted(_ scope: ScopeColumn, _ values: [String: Value]) -> Value? {
@@ -66,7 +66,9 @@ struct ScopeOracle {
       columns.allSatisfy { scope in
         if case .via = scope.source { return false }
         return principal.allowedValues(scope.source) == nil
-      } && (choices(of: table)?.contains { values in columns.allSatisfy { wanted($0, values) == nil } } ?? true)
+      }
+        && (choices(of: table, by: columns)?.contains { values in columns.allSatisfy { wanted($0, values) == nil } }
+          ?? true)
     }
       && table.references.filter(\.inheritsScope).allSatisfy { reference in
         schema.table(reference.table).map(isOpen) ?? true

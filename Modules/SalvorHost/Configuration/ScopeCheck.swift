@@ -36,7 +36,7 @@ extension SchemaCheck {
             + "server-maintained, or this table client-only")
         continue
       }
-      checkVisibility(keys, reference, column, parent)
+      checkVisibility(keys, reference, of: table, column, parent)
     }
   }
 
@@ -59,10 +59,10 @@ extension SchemaCheck {
 
   /// The parent of every row that a principal sees must be seen as well, or have no foreign key on the device.
   private mutating func checkVisibility(
-    _ keys: [String], _ reference: Reference, _ column: Column?, _ parent: Table
+    _ keys: [String], _ reference: Reference, of table: Table, _ column: Column?, _ parent: Table
   ) {
     guard reference.inheritsScope else {
-      if !reference.soft, hasScope(parent) {
+      if !reference.soft, hasScope(parent), !brings(reference, of: table, parent) {
         report(
           keys,
           "refers to \"\(parent.name)\", whose scope this row need not be in: whoever gets the row might not get "
@@ -75,6 +75,17 @@ extension SchemaCheck {
     } else if column?.nullable == true {
       warn(keys, "inherits a scope through a nullable column: rows where it is NULL are in nobody's scope")
     }
+  }
+
+  /// One of the ways into the parent's scope is this very reference: whoever sees the row sees its parent because of it.
+  private func brings(_ reference: Reference, of table: Table, _ parent: Table) -> Bool {
+    let ways =
+      parent.scopeAlternatives.isEmpty ? [parent.scope] : parent.scopeAlternatives.map { parent.scope + $0 }
+    return !parent.references.contains(where: \.inheritsScope)
+      && ways.contains { way in
+        way.count == 1 && way[0].column == parent.primaryKey.first
+          && way[0].source == .via(table: table.name, column: reference.column)
+      }
   }
 
   /// Own scope columns, or a scope inherited from anywhere; a circle back to the table counts, it is reported as one.

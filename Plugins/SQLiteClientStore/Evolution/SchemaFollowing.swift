@@ -151,13 +151,15 @@ struct SchemaFollowing {
   private func known() throws -> StoreContext {
     StoreContext(
       connection, random: random, clock: clock, schema: schema, own: schema, config: SyncConfig(schema),
-      catalog: try CaptureCatalog.asTheyAre(on: connection))
+      catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
   }
 }
 
 extension CaptureCatalog {
   /// What `salvor_table` and `salvor_column` say of the tables that are there, with the columns that they have.
-  static func asTheyAre(on connection: SQLiteConnection) throws -> CaptureCatalog {
+  ///
+  /// - Parameter schema: says which columns are flags.
+  static func asTheyAre(on connection: SQLiteConnection, _ schema: Schema) throws -> CaptureCatalog {
     var catalog = CaptureCatalog()
     for row in try connection.rows("SELECT id, name FROM salvor_table ORDER BY id") {
       guard let number = row[0].integer, let name = row[1].string, let shape = try connection.tableShape(name) else {
@@ -166,7 +168,9 @@ extension CaptureCatalog {
       let slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
         .compactMap { $0[0].string }
       catalog.tables.append(
-        CapturedTable(number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: []))
+        CapturedTable(
+          number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: [],
+          flags: schema.table(name)?.flags ?? FlagColumns()))
     }
     let columns = try connection.tableShape("salvor_log")?.columns.map(\.name) ?? []
     catalog.valueCount = max(1, columns.count { $0.hasPrefix("v") })

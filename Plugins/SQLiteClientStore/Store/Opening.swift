@@ -25,7 +25,7 @@ struct Opening {
       // A migration is under way: the tables are what they are, and are nobody's business until it ends.
       let context = StoreContext(
         connection, random: random, clock: clock, schema: schema, own: setup.schema, config: config,
-        catalog: try CaptureCatalog.asTheyAre(on: connection))
+        catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
       return (context, ClientOpening())
     }
     return try bringInLine(schema, own: setup.schema, config)
