@@ -78,6 +78,7 @@ extension ServerEngine {
 
   private func open(_ message: BeginMessage, _ principal: Principal) throws -> RecoveryTable.Recovery {
     let remote = message.remote
+    let scopes = GroupScopes(message, in: configuration.schema)
     switch recoveries.open(remote, principal: principal.name, scopes: scopes) {
     case .open(let recovery, _): return recovery
     case .comeBack(let delay, let isFirst):
