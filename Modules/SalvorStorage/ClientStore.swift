@@ -80,8 +80,10 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 
   func deviceSettings() async throws -> DeviceSettings
 
-  /// Puts these in the place of all that there are.
-  func setDeviceSettings(_ settings: DeviceSettings) async throws
+  /// Changes them in one step: what others write meanwhile comes before or after it, and only what differs is written.
+  func changeDeviceSettings<Answer: Sendable>(
+    _ change: @Sendable (inout DeviceSettings) throws -> Answer
+  ) async throws -> Answer
 
   /// What applications have written since the change `counter`: asked often by a watching client, cheap where nothing was
   /// written, and never in the way of what the store is doing. A store that looks at a log may name more groups.
@@ -91,6 +93,11 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 extension ClientStore {
   /// For stores that one process alone can have open: there is nothing to give back.
   public func endSession() async {}
+
+  /// Puts these in the place of all that there are.
+  public func setDeviceSettings(_ settings: DeviceSettings) async throws {
+    try await changeDeviceSettings { $0 = settings }
+  }
 }
 
 public struct ClientSetup: Sendable {

@@ -311,4 +311,28 @@ struct SubscriptionTests {
     await #expect(throws: SalvorError.self) { try await client.unsubscribe("site", ["size": .value(1)]) }
     do { try await client.unsubscribe("site") } catch { #expect((error as? SalvorError)?.code == .notFound) }
   }
+
+  @Test("A watch acts upon a subscription that changes, and upon the value of a personalization key")
+  func watched() async throws {
+    let device = try await Place().device()
+    try await device.client.subscribe("site", ["region": .setting("home")])
+    let watch = Task { await device.client.watch() }
+    func eventually(_ sites: [Value]) async throws {
+      for _ in 0..<6000 {
+        if try await device.sites() == sites { return }
+        try await Task.sleep(for: .milliseconds(20))
+      }
+      Issue.record("\(sites) did not come in two minutes")
+    }
+    for (region, sites) in [("EU", ["eu1", "eu2"]), ("US", ["us1", "us2"])] as [(Value, [Value])] {
+      var settings = try await device.store.deviceSettings()
+      settings.settings["home"] = region
+      try await device.store.setDeviceSettings(settings)
+      try await eventually(sites)
+    }
+    try await device.client.subscribe("site", ["size": .value(1)])
+    try await eventually(["eu1", "us1", "us2"])
+    watch.cancel()
+    _ = await watch.value
+  }
 }

@@ -14,6 +14,8 @@ struct BlobTransfer {
   private static let partBytes = 1 << 20
   /// Blobs that the store is asked about at a time.
   private static let missingMax = 100
+  /// Small blobs that travel at one time: over a slow line each would cost a round trip by itself.
+  private static let transfersMax = 4
 
   // MARK: Upload
 
@@ -26,11 +28,12 @@ struct BlobTransfer {
       var batch: [BlobHash: OutgoingBlob] = [:]
       for blob in rest.prefix(BlobLimits.missingMax) { batch[blob.reference.hash] = blob }
       rest = rest.dropFirst(BlobLimits.missingMax)
-      for need in try await missing(batch.values.map(\.reference), counting: &report) {
+      let needs = try await missing(batch.values.map(\.reference), counting: &report)
+      try await each(needs, size: \.reference.size, counting: &report, moved: &sent) { [batch] need, tally in
         guard let blob = batch[need.reference.hash], blob.reference == need.reference else {
           throw SalvorError(.malformed, "The server asks for a blob that this upload does not refer to.")
         }
-        try await send(blob, from: need.received, counting: &report, sent: &sent)
+        try await send(blob, from: need.received, counting: &tally.report, sent: &tally.hasMoved)
       }
     }
   }
@@ -74,10 +77,60 @@ struct BlobTransfer {
     while true {
       let missing = try await store.missingBlobs(limit: Self.missingMax)
       if missing.isEmpty { return }
-      for blob in missing {
-        try await fetch(blob, counting: &report, received: &received)
-        progress(.downloading(bytes: report.bytesReceived))
+      try await each(missing, size: \.reference.size, counting: &report, moved: &received) { blob, tally in
+        try await fetch(blob, counting: &tally.report, received: &tally.hasMoved)
+      } after: {
+        progress(.downloading(bytes: $0.bytesReceived))
       }
+    }
+  }
+
+  // MARK: Several at one time
+
+  /// What one transfer did, also where it failed.
+  private struct Tally: Sendable {
+    var report = SyncReport()
+    var hasMoved = false
+    var failure: (any Error)?
+  }
+
+  /// Small blobs some at a time, large ones one after the other: both sides hold a whole value for each. Throws the first
+  /// failure, once what was under way has ended.
+  private func each<Blob: Sendable>(
+    _ blobs: [Blob], size: (Blob) -> Int64, counting report: inout SyncReport, moved: inout Bool,
+    _ transfer: @escaping @Sendable (Blob, inout Tally) async throws -> Void,
+    after: (SyncReport) -> Void = { _ in }
+  ) async throws {
+    let small = blobs.filter { size($0) <= Self.partBytes }
+    let large = blobs.filter { size($0) > Self.partBytes }
+    for (blobs, atOnce) in [(small, Self.transfersMax), (large, 1)] {
+      let failure = await withTaskGroup(of: Tally.self) { group in
+        var next = blobs.startIndex
+        var failure: (any Error)?
+        for _ in 0..<atOnce { add() }
+        while let tally = await group.next() {
+          report.bytesSent += tally.report.bytesSent
+          report.bytesReceived += tally.report.bytesReceived
+          report.roundTrips += tally.report.roundTrips
+          moved = moved || tally.hasMoved
+          after(report)
+          failure = failure ?? tally.failure
+          if failure == nil { add() }
+        }
+        return failure
+
+        func add() {
+          guard next < blobs.endIndex else { return }
+          let blob = blobs[next]
+          next += 1
+          group.addTask {
+            var tally = Tally()
+            do { try await transfer(blob, &tally) } catch { tally.failure = error }
+            return tally
+          }
+        }
+      }
+      if let failure { throw failure }
     }
   }
 

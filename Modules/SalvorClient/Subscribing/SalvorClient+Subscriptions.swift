@@ -88,14 +88,9 @@ extension SalvorClient {
     return nil
   }
 
-  private func change<Answer: Sendable>(_ body: (inout DeviceSettings) -> Answer) async throws -> Answer {
-    let store = try await openStore()
-    let before = try await store.deviceSettings()
-    var settings = before
-    let answer = body(&settings)
-    if settings != before { try await store.setDeviceSettings(settings) }
-    return answer
-  }
+  private func change<Answer: Sendable>(
+    _ body: @Sendable (inout DeviceSettings) -> Answer
+  ) async throws -> Answer { try await openStore().changeDeviceSettings(body) }
 
   // MARK: What can be subscribed to
 

@@ -55,8 +55,11 @@ struct Watch {
   private var notBefore: Int64 = 0
   private var listener: (groups: Set<String>, task: Task<Void, Never>)?
 
-  /// Settings and groups are read again this often.
-  private static let settingsMilliseconds: Int64 = 5000
+  /// What the device subscribed to when the settings were read last.
+  private var subscribed: ResolvedSubscriptions?
+
+  /// Settings, subscriptions and groups are read again this often.
+  private static let settingsMilliseconds: Int64 = 1000
 
   init(
     client: SalvorClient, configuration: SalvorClient.Configuration, broadcast: EventBroadcast, asked: Set<String>?,
@@ -161,6 +164,21 @@ struct Watch {
     guard let read = try? await configuration.store.deviceSettings() else { return }
     settings = WatchSettings(read.settings)
     settingsReadAt = now
+    await noteSubscriptions(read.resolved(configuration.schema.parameters).subscriptions)
+  }
+
+  /// Groups whose subscriptions have changed are due: a person's choice, or the value of a personalization key.
+  private mutating func noteSubscriptions(_ wanted: ResolvedSubscriptions) async {
+    guard wanted != subscribed, let states = try? await configuration.store.status().state.groups,
+      let tables = try? await configuration.store.history().tables
+    else { return }
+    subscribed = wanted
+    let schema = Schema(tables: tables)
+    let changed = states.filter { state in
+      groups.contains(state.name) && state.isSynchronized
+        && wanted.only(schema.subscriptionTargets(ofGroup: state.name)) != state.subscriptions
+    }
+    inbox.add(Set(changed.map(\.name)))
   }
 
   /// Listens for the groups that are to be listened for; a first synchronization comes before that.

@@ -178,7 +178,9 @@ public actor BrokenClientStore: ClientStore {
 
   public func deviceSettings() async throws -> DeviceSettings { try await base.deviceSettings() }
 
-  public func setDeviceSettings(_ settings: DeviceSettings) async throws { try await base.setDeviceSettings(settings) }
+  public func changeDeviceSettings<Answer: Sendable>(
+    _ change: @Sendable (inout DeviceSettings) throws -> Answer
+  ) async throws -> Answer { try await base.changeDeviceSettings(change) }
 
   public func captured(after counter: Int64) async throws -> CapturedChanges {
     switch fault {

@@ -144,7 +144,9 @@ actor StruckStore: RecoveringClientStore {
   func request(_ id: RequestID) async throws -> [QueuedRequest] { try await read().request(id) }
   func noteUploadFailure(_ failure: UploadFailure) async throws { try await write().noteUploadFailure(failure) }
   func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
-  func setDeviceSettings(_ settings: DeviceSettings) async throws { try await write().setDeviceSettings(settings) }
+  func changeDeviceSettings<Answer: Sendable>(
+    _ change: @Sendable (inout DeviceSettings) throws -> Answer
+  ) async throws -> Answer { try await write().changeDeviceSettings(change) }
   func captured(after counter: Int64) async throws -> CapturedChanges { try await read().captured(after: counter) }
   func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) async throws -> [UInt8] {
     try await read().outgoingBlob(blob, from: offset, count: count)

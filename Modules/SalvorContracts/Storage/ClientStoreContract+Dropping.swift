@@ -93,6 +93,23 @@ extension ClientStoreContract {
       try await bench.expectRows("establishment", [["e2", "e", "US"]])
     },
     on(
+      ContractSchemas.inspections, "a dropped row that stays is fed no more: its changes are made on what it was",
+      rule: "semantics 7"
+    ) { bench in
+      try await two(&bench)
+      try await bench.write(.update("establishment", ["e1"], ["name": "mine"]))
+      try await bench.download(departed: first)
+      try await bench.commitUpload { _ in .validator }
+      try await bench.download()
+      try await bench.write(
+        .update("establishment", ["e1"], ["region": "CA"]), .update("establishment", ["e2"], ["region": "CA"]))
+      let made = try await bench.begin().changes
+      let stood = try expectSome(made.first { $0.values.first == "e1" }?.made, "the change of the dropped row")
+      let cursor = try expectSome(made.first { $0.values.first == "e2" }?.made, "the change of the other")
+      try expectEqual(stood, 1, "the commit that the dropped row stood at")
+      try expect(cursor > stood, "the other row is as of the group's cursor, \(cursor)")
+    },
+    on(
       ContractSchemas.inspections, "a row that is covered again stays, one that is deleted meanwhile goes",
       rule: "semantics 2"
     ) { bench in

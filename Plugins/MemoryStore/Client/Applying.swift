@@ -46,7 +46,7 @@ extension ClientContent {
     for table in arrivals.full {
       for key in bases.sortedKeys(of: table) {
         let name = RowName(table: table, key: key)
-        if arrivals.rows[name] == nil && arrivals.departures[name] == nil && !(keepsDropped && leaving.contains(name)) {
+        if arrivals.rows[name] == nil && arrivals.departures[name] == nil && !(keepsDropped && leaving[name] != nil) {
           followBase(name, from: bases[name], to: nil)
           bases[name] = nil
           report.deletes += 1
@@ -57,14 +57,16 @@ extension ClientContent {
       report.upserts += 1
       followBase(name, from: bases[name], to: row)
       bases[name] = row
-      leaving.remove(name)
+      leaving[name] = nil
     }
     for (name, departure) in arrivals.departures {
       if departure == .dropped && keepsDropped {
-        if bases[name] != nil || view[name] != nil { leaving.insert(name) }
+        if (bases[name] != nil || view[name] != nil) && leaving[name] == nil {
+          leaving[name] = schema.table(name.table).flatMap { groups[$0.group]?.cursor?.number } ?? 0
+        }
         continue
       }
-      leaving.remove(name)
+      leaving[name] = nil
       if bases[name] != nil { report.deletes += 1 }
       followBase(name, from: bases[name], to: nil)
       bases[name] = nil
@@ -82,22 +84,22 @@ extension ClientContent {
       guard let table = schema.table(name.table), let row = view[name] ?? bases[name] else { continue }
       for reference in table.references where !reference.soft {
         let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
-        if leaving.contains(parent), kept.insert(parent).inserted { open.append(parent) }
+        if leaving[parent] != nil, kept.insert(parent).inserted { open.append(parent) }
       }
     }
-    let going = leaving.subtracting(kept)
+    let going = leaving.keys.filter { !kept.contains($0) }
     for name in going {
       followBase(name, from: bases[name], to: nil)
       bases[name] = nil
+      leaving[name] = nil
     }
-    leaving.subtract(going)
     return Int64(going.count)
   }
 
   /// The bases without the rows that no subscription covers any more: the server does not compare these.
   var comparedBases: MemoryTables {
     var compared = bases
-    for name in leaving { compared[name] = nil }
+    for name in leaving.keys { compared[name] = nil }
     return compared
   }
 
@@ -139,9 +141,9 @@ extension ClientContent {
       dropped = false
       for case .missingParent(let name, _) in constraints.violations(in: bases) {
         guard let table = schema.table(name.table), bases[name] != nil,
-          !groups.contains(table.group) || leaving.contains(name)
+          !groups.contains(table.group) || leaving[name] != nil
         else { continue }
-        leaving.remove(name)
+        leaving[name] = nil
         bases[name] = nil
         dropped = true
       }

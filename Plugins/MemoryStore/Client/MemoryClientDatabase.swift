@@ -120,7 +120,7 @@ struct ClientContent: Sendable {
   /// Every row as the server last confirmed it.
   var bases = MemoryTables()
   /// Rows that no subscription covers any more: they stay while changes of them, or of rows that reference them, wait.
-  var leaving: Set<RowName> = []
+  var leaving: [RowName: Int64] = [:]
   /// What the application reads: base ⊕ requests, and the client-only tables.
   var view = MemoryTables()
   /// Client-only rows whose parent Salvor removed and that say nothing about deletes: they come back with it.

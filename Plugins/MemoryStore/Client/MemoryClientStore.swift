@@ -186,7 +186,8 @@ public actor MemoryClientStore: ClientStore {
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
     return UploadEncoding(
-      context: state.outgoingContext, schema: state.schema, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin)
+      context: state.outgoingContext, leaving: state.leaving, schema: state.schema,
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin)
     ).chunk(
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
@@ -283,10 +284,13 @@ public actor MemoryClientStore: ClientStore {
 
   public func deviceSettings() throws -> DeviceSettings { try read().settings }
 
-  public func setDeviceSettings(_ settings: DeviceSettings) throws {
+  public func changeDeviceSettings<Answer: Sendable>(
+    _ change: @Sendable (inout DeviceSettings) throws -> Answer
+  ) throws -> Answer {
     var state = try read()
-    state.settings = settings
+    let answer = try change(&state.settings)
     database.state = state
+    return answer
   }
 
   public func captured(after counter: Int64) throws -> CapturedChanges {

@@ -33,7 +33,9 @@ extension ClientContent {
       group.subscriptions = group.subscriptions.renamed(names.table)
       return group
     }
-    leaving = Set(leaving.filter { !names.droppedTables.contains($0.table) }.map(names.row))
+    leaving = Dictionary(
+      leaving.filter { !names.droppedTables.contains($0.key.table) }.map { (names.row($0.key), $0.value) }
+    ) { first, _ in first }
     names.apply(to: &bases, of: schema, keepsTables: false)
     names.apply(to: &view, of: schema, keepsTables: false)
     names.apply(to: &aside, of: schema, keepsTables: false)

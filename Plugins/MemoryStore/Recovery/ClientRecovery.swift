@@ -65,7 +65,7 @@ struct ClientRecovery {
     }
     content.bases = MemoryTables()
     content.view = MemoryTables()
-    content.leaving = []
+    content.leaving = [:]
     content.groups = [:]
     if order.rebuild == .everything {
       content.aside = MemoryTables()
@@ -233,6 +233,7 @@ extension ClientContent {
         requests[index].changes[place].made = min(requests[index].changes[place].made, bound)
       }
     }
+    leaving = leaving.mapValues { min($0, bound) }
     commits.removeAll { $0.number > bound || !isShared }
     baseChanges.removeAll { $0.version > bound || !isShared }
   }

@@ -6,12 +6,15 @@ import SalvorWire
 struct UploadEncoding {
   /// The unchanged parents that go with the changes.
   let context: [ContextRow]
+  /// The commits that rows stood at which no subscription covers any more: they are fed no more (decision 9).
+  let leaving: [RowName: Int64]
   let blobs: BlobSink
   /// The key columns of each table.
   let keys: [String: [String]]
 
-  init(context: [ContextRow], schema: Schema, blobs: BlobSink) {
+  init(context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink) {
     self.context = context
+    self.leaving = leaving
     self.blobs = blobs
     keys = Dictionary(schema.tables.map { ($0.name, $0.primaryKey) }) { first, _ in first }
   }
@@ -48,7 +51,8 @@ struct UploadEncoding {
     let columns = change.operation == .delete ? [] : change.columns
     let place = writer.place(
       of: UploadShape(table: change.row.table, operation: change.operation, columns: columns.map(\.name)))
-    writer.beginChange(shape: place, stamp: request.stamp, counter: change.counter, made: change.made)
+    let made = min(change.made, leaving[change.row] ?? .max)
+    writer.beginChange(shape: place, stamp: request.stamp, counter: change.counter, made: made)
     if change.operation != .insert { for value in change.row.key { writer.value(value, isKey: true) } }
     for column in columns {
       if change.operation == .update { writer.value(column.old) }

@@ -3,7 +3,8 @@ import SalvorModel
 import SalvorStorage
 
 /// Rows that no subscription covers any more (`Departure.dropped`): they go when no change of them waits, nor one of a row
-/// that references them. Until then their bases stay, so that the changes can stand and be sent (semantics 4).
+/// that references them. Until then their bases stay, so that the changes can stand and be sent (semantics 4). They are fed no
+/// more: what is changed of them was made on the commit that they stood at when they were dropped (`number`, decision 9).
 final class LeavingRows {
   private let context: StoreContext
   private let index: LogIndex
@@ -18,7 +19,8 @@ final class LeavingRows {
     let connection = context.connection
     isEmpty = try connection.integer("SELECT 1 FROM salvor_leaving LIMIT 1") == nil
     find = try connection.prepare("SELECT 1 FROM salvor_leaving WHERE t = ?1 AND key = ?2", persistent: true)
-    insert = try connection.prepare("INSERT OR IGNORE INTO salvor_leaving (t, key) VALUES (?1, ?2)", persistent: true)
+    insert = try connection.prepare(
+      "INSERT OR IGNORE INTO salvor_leaving (t, key, number) VALUES (?1, ?2, ?3)", persistent: true)
     delete = try connection.prepare("DELETE FROM salvor_leaving WHERE t = ?1 AND key = ?2", persistent: true)
   }
 
@@ -39,6 +41,8 @@ final class LeavingRows {
     guard !index.tables.isEmpty else { return false }
     guard try index.mayContain(table, key) || context.currentRow(table, key) != nil else { return false }
     try bind(insert, table, key)
+    // The group's cursor has not moved yet.
+    try insert.bind(3, try context.made(.max, group: context.group(of: table.number)))
     try insert.run()
     isEmpty = false
     return true

@@ -57,6 +57,7 @@ extension StoreContext {
   func cutHistory(to shared: Int64?) throws {
     let bound = Value.integer(shared ?? 0)
     try connection.run("UPDATE salvor_epoch SET number = ?1 WHERE number > ?1", bound)
+    try connection.run("UPDATE salvor_leaving SET number = ?1 WHERE number > ?1", bound)
     try connection.run(
       shared == nil ? "DELETE FROM salvor_commit WHERE ?1 = 0" : "DELETE FROM salvor_commit WHERE number > ?1", bound)
     try connection.run(

@@ -6,18 +6,20 @@ import SalvorStorage
 extension SQLiteClientStore {
   public func deviceSettings() throws -> DeviceSettings {
     let connection = try opened().connection
-    return try connection.transaction(.deferred) {
-      var found = DeviceSettings(
-        subscribed: Set(try connection.rows("SELECT target FROM salvor_subscribed").compactMap { $0[0].string }))
-      for row in try connection.rows("SELECT name, value FROM salvor_setting") {
-        if let name = row[0].string { found.settings[name] = row[1] }
-      }
-      for subscription in try subscriptions(connection) {
-        found.subscriptions.insert(subscription)
-        found.subscribed.insert(subscription.target)
-      }
-      return found
+    return try connection.transaction(.deferred) { try settings(connection) }
+  }
+
+  private func settings(_ connection: SQLiteConnection) throws -> DeviceSettings {
+    var found = DeviceSettings(
+      subscribed: Set(try connection.rows("SELECT target FROM salvor_subscribed").compactMap { $0[0].string }))
+    for row in try connection.rows("SELECT name, value FROM salvor_setting") {
+      if let name = row[0].string { found.settings[name] = row[1] }
     }
+    for subscription in try subscriptions(connection) {
+      found.subscriptions.insert(subscription)
+      found.subscribed.insert(subscription.target)
+    }
+    return found
   }
 
   /// The rows of one target and ID are one subscription, whatever the ID.
@@ -36,18 +38,34 @@ extension SQLiteClientStore {
     return found
   }
 
-  public func setDeviceSettings(_ settings: DeviceSettings) throws {
+  public func changeDeviceSettings<Answer: Sendable>(
+    _ change: @Sendable (inout DeviceSettings) throws -> Answer
+  ) throws -> Answer {
     let connection = try opened().connection
-    try connection.transaction {
-      try connection.execute(
-        "DELETE FROM salvor_setting; DELETE FROM salvor_subscription; DELETE FROM salvor_subscribed")
-      for (name, value) in settings.settings {
-        try connection.run("INSERT INTO salvor_setting (name, value) VALUES (?1, ?2)", .text(name), value)
+    return try connection.transaction {
+      let before = try settings(connection)
+      var after = before
+      let answer = try change(&after)
+      try write(after.settings, before.settings, connection)
+      if after.subscriptions != before.subscriptions || after.subscribed != before.subscribed {
+        try connection.execute("DELETE FROM salvor_subscription; DELETE FROM salvor_subscribed")
+        for target in after.subscribed {
+          try connection.run("INSERT INTO salvor_subscribed (target) VALUES (?1)", .text(target))
+        }
+        for subscription in after.subscriptions { try write(subscription, connection) }
       }
-      for target in settings.subscribed {
-        try connection.run("INSERT INTO salvor_subscribed (target) VALUES (?1)", .text(target))
-      }
-      for subscription in settings.subscriptions { try write(subscription, connection) }
+      return answer
+    }
+  }
+
+  private func write(_ after: [String: Value], _ before: [String: Value], _ connection: SQLiteConnection) throws {
+    for name in before.keys where after[name] == nil {
+      try connection.run("DELETE FROM salvor_setting WHERE name = ?1", .text(name))
+    }
+    for (name, value) in after where before[name] != value {
+      try connection.run(
+        "INSERT INTO salvor_setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        .text(name), value)
     }
   }
 

@@ -58,7 +58,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_sync_config (place INTEGER PRIMARY KEY, name TEXT NOT NULL, definition TEXT NOT NULL, fetch_path TEXT NOT NULL, upload_path TEXT, parameter_name TEXT, upsert_statement TEXT NOT NULL, delete_statement TEXT NOT NULL, fetch_order INTEGER NOT NULL, upload_order INTEGER NOT NULL, upsert_order INTEGER NOT NULL, delete_order INTEGER NOT NULL, dirty_query TEXT, key_query TEXT);
     -- Rows that no subscription covers any more, and that stay while changes of them or of their children wait.
-    CREATE TABLE IF NOT EXISTS salvor_leaving (t INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (t, key)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_leaving (t INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (t, key)) WITHOUT ROWID;
     \(subscriptions)
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """

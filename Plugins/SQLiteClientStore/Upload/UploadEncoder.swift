@@ -103,7 +103,8 @@ struct UploadEncoder {
     let table = layout.table
     let firstValue = 3 + context.catalog.maskCount
     let stamp = try names.stamp(of: seq)
-    let made = try names.made(seq, table.number, layout.group)
+    let made = try names.made(
+      seq, table.number, layout.group, key: row.values(from: firstValue, count: table.keyCount))
     let hash = rowHash(row, table: 1, firstKey: firstValue, count: table.keyCount)
     func begin(_ kind: Operation, _ mask: LogMask?, _ columns: @autoclosure () -> [String]) {
       let key = ShapeKey(table: table.number, operation: kind, mask: mask)
@@ -201,6 +202,8 @@ struct RequestNames {
   private var stamp: RequestStamp?
   private var stampEnd: Int64 = 0
   private var numbers: [String: (number: Int64, end: Int64)] = [:]
+  /// The commit that a row stood at which no subscription covers any more. Nil: there are none.
+  private let leaving: SQLiteStatement?
   /// Of tables that moved to another group, by number: up to which counter they were in which.
   private let former: [Int64: [(until: Int64, group: String)]]
 
@@ -212,6 +215,11 @@ struct RequestNames {
       former[number, default: []].append((until, group))
     }
     self.former = former
+    let anyLeaving = try context.connection.integer("SELECT 1 FROM salvor_leaving LIMIT 1") != nil
+    leaving =
+      anyLeaving
+      ? try context.connection.prepare("SELECT number FROM salvor_leaving WHERE t = ?1 AND key = ?2", persistent: true)
+      : nil
   }
 
   mutating func stamp(of counter: Int64) throws -> RequestStamp {
@@ -228,9 +236,16 @@ struct RequestNames {
     return found
   }
 
-  /// The commit that the rows of a table stood at, which is in `group` now, when the change was made.
-  mutating func made(_ counter: Int64, _ table: Int64, _ group: String) throws -> Int64 {
-    try made(counter, former[table]?.first { counter <= $0.until }?.group ?? group)
+  /// The commit that a row of a table, which is in `group` now, stood at when the change was made.
+  mutating func made(
+    _ counter: Int64, _ table: Int64, _ group: String, key: @autoclosure () -> Key
+  ) throws -> Int64 {
+    let made = try made(counter, former[table]?.first { counter <= $0.until }?.group ?? group)
+    guard let leaving else { return made }
+    try leaving.bind(1, table)
+    try leaving.bind(2, .text(payload(key())))
+    defer { leaving.reset() }
+    return try leaving.step() ? min(made, leaving.int64(0)) : made
   }
 
   private mutating func made(_ counter: Int64, _ group: String) throws -> Int64 {
