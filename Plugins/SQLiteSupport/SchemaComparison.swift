@@ -141,7 +141,8 @@ public struct SchemaComparison: Sendable, Hashable {
       if found.onDelete.lowercased() != reference.onDelete.rawValue {
         refuse(
           table, reference.column,
-          "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema", isConstraint: true)
+          "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema",
+          isConstraint: true)
       }
     }
   }

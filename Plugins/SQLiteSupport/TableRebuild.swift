@@ -30,7 +30,9 @@ public struct TableRebuild {
     var made = table
     made.name = Self.name
     // Statements that name no columns go on as they were.
-    let places = table.columns.map { column in shape.columns.firstIndex { $0.name == column.name } ?? shape.columns.count }
+    let places = table.columns.map { column in
+      shape.columns.firstIndex { $0.name == column.name } ?? shape.columns.count
+    }
     made.columns = zip(places, table.columns).enumerated()
       .sorted { ($0.element.0, $0.offset) < ($1.element.0, $1.offset) }.map(\.element.1)
     var names = made.columns.map(\.name).filter { shape.column($0) != nil }
