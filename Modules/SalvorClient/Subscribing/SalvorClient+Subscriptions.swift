@@ -100,9 +100,7 @@ extension SalvorClient {
     /// By table and by group, its group.
     var groups: [String: String] = [:]
 
-    func parameters(of target: String) -> Set<String> {
-      Set(tables.filter { $0.name == target || $0.group == target }.flatMap(\.scopeParameters))
-    }
+    func parameters(of target: String) -> Set<String> { Schema(tables: tables).parameters(ofTarget: target) }
   }
 
   /// Of the device's tables, which a server may have delivered.

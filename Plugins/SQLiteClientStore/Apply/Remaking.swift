@@ -43,7 +43,7 @@ final class Remaking {
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
-  let prepareWrite: (CapturedTable) -> Void
+  var prepareWrite: (CapturedTable) -> Void
 
   init(
     _ context: StoreContext, index: LogIndex, touched: TouchedRows,

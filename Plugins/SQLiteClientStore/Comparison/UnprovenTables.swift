@@ -4,6 +4,9 @@ import SalvorStorage
 
 /// Tables whose triggers were missing or altered (semantics 3): what was written meanwhile is not in the log. They are
 /// compared with the server before their next download (`UnprovenCapture`).
+///
+/// Tables whose rows nobody but the server knows (`servers`) are compared alike, and take what it has: one that was dropped
+/// here, and one that got a column whose default is not what the server's rows have.
 struct UnprovenTables {
   let context: StoreContext
   private var connection: SQLiteConnection { context.connection }
@@ -14,6 +17,11 @@ struct UnprovenTables {
     Set(try connection.rows("SELECT name FROM salvor_unproven").compactMap { $0[0].string })
   }
 
+  /// Those that take what the server has.
+  func servers() throws -> Set<String> {
+    Set(try connection.rows("SELECT name FROM salvor_unproven WHERE servers = 1").compactMap { $0[0].string })
+  }
+
   func prove(_ tables: some Sequence<CapturedTable>) throws {
     for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
   }
@@ -21,9 +29,10 @@ struct UnprovenTables {
   /// In a transaction. Of a group that was never synchronized every row that the log does not have is one that only this
   /// device has: nothing need be compared.
   ///
+  /// - Parameter servers: which of them take what the server has.
   /// - Returns: such rows, which are queued inserts now.
   @discardableResult
-  func mark(_ names: [String]) throws -> Int64 {
+  func mark(_ names: [String], servers: Set<String> = []) throws -> Int64 {
     guard !names.isEmpty else { return 0 }
     let groups = try connection.groupStates(context.schema.groups)
     var adopted: Int64 = 0
@@ -32,7 +41,9 @@ struct UnprovenTables {
       try mend(table)
       try context.forgetDigest(of: table)
       if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
-        try connection.run("INSERT OR IGNORE INTO salvor_unproven (name) VALUES (?1)", .text(definition.name))
+        try connection.run(
+          "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
+          .text(definition.name), .integer(servers.contains(table.name) ? 1 : 0))
       } else {
         let isLogged = try LogIndex(context).contains(table) { table.tableColumn(table.keySlots[$0]) }
         adopted += try Adoption(connection).adopt(table, where: "NOT \(isLogged)")

@@ -73,7 +73,7 @@ extension Command {
   ) { invocation in
     let client = try await invocation.makeClient()
     guard try await client.backups().contains(where: { $0.id == invocation.arguments[0] }) else {
-      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+      throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
     try await client.restoreBackup(invocation.arguments[0])
     await client.close()
@@ -87,7 +87,7 @@ extension Command {
     let isDeleted = try await client.deleteBackup(invocation.arguments[0])
     await client.close()
     guard isDeleted else {
-      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+      throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
     invocation.terminal.json(["deleted": .string(invocation.arguments[0])])
     invocation.terminal.say("deleted \(invocation.arguments[0])")
@@ -153,7 +153,7 @@ private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async 
 
 private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {
   guard let recovery = try await client.recoveries().first(where: { $0.id == id }) else {
-    throw SalvorError(.usage, "There is no recovery \(id). salvor recover --list lists them.")
+    throw SalvorError(.notFound, "There is no recovery \(id). salvor recover --list lists them.")
   }
   let items = try await client.recoveryItems(id)
   terminal.json(.object((recovery.json.members ?? []) + [.init("items", .array(items.map(\.json)))]))

@@ -155,7 +155,7 @@ private func show(_ invocation: Invocation) async throws -> Int32 {
   let changes = try await client.request(id)
   await client.close()
   guard let first = changes.first else {
-    throw SalvorError(.usage, "There is no request \(id). salvor queue and salvor errors list them.")
+    throw SalvorError(.notFound, "There is no request \(id). salvor queue and salvor errors list them.")
   }
   let terminal = invocation.terminal
   terminal.json(["requests": .array(changes.map(\.json))])
