@@ -234,6 +234,9 @@ public struct UploadChunk: Sendable, Hashable {
     self.changeCount = changeCount
     self.isLast = isLast
   }
+
+  /// Of an upload in which nothing is left.
+  public static let empty = UploadChunk(bytes: [], firstCounter: 0, lastCounter: 0, changeCount: 0, isLast: true)
 }
 
 /// What the server did with an upload's requests: all of them are accepted but the refused ones.

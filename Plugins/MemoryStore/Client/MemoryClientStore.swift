@@ -163,6 +163,10 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
+    // What cannot stand is displaced before the choice, and what can again returns, behind what has failed.
+    state.holdAndJoin()
+    try state.remake(try constraints(state))
+    state.holdAndJoin()
     let outgoing = state.chooseOutgoing(groups)
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {

@@ -21,8 +21,11 @@ struct FlagSweep {
 
   /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically; marks of rows that are there
   /// are forgotten.
-  func removeMarked() throws {
-    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
+  ///
+  /// - Returns: whether rows went, and requests with them perhaps.
+  @discardableResult
+  func removeMarked() throws -> Bool {
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return false }
     let index = try LogIndex(context)
     var going: [(table: CapturedTable, key: Key)] = []
     for table in context.catalog.tables {
@@ -43,13 +46,14 @@ struct FlagSweep {
     }
     try connection.run(
       "DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
-    guard !going.isEmpty else { return }
+    guard !going.isEmpty else { return false }
     let counter = try connection.lastCounter()
     let remaking = try context.makeAnew(index, after: counter) { remaking in
       for (table, key) in going { try remaking.removeMarked(table, key) }
     }
     try context.keepCounter(counter)
     try remaking.touched.clear()
+    return true
   }
 
   // MARK: Dirty columns

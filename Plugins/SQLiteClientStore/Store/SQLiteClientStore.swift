@@ -213,12 +213,15 @@ public actor SQLiteClientStore: ClientStore {
       }
       let counter = try connection.lastCounter()
       try holdAndJoin(context)
-      drawn = try drawUpload(context, groups)
-      try FlagSweep(context).removeMarked()
-      try DisplacedReturn(context).run()
-      try FlagSweep(context).setDirty()
+      let hasRemoved = try FlagSweep(context).removeMarked()
+      let hasReturned = try DisplacedReturn(context).run()
+      // What returned may depend on what has failed.
+      if hasRemoved || hasReturned { try holdAndJoin(context) }
       try returnAside(context)
       try removeLeaving(context)
+      // Last: whatever displaces requests has done so, and all that was chosen is sent.
+      drawn = try drawUpload(context, groups)
+      try FlagSweep(context).setDirty()
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
