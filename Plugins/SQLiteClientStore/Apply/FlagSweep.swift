@@ -86,12 +86,23 @@ struct FlagSweep {
 
 extension StoreContext {
   /// The row is in its table, with a deleted mark.
-  func isMarked(_ table: CapturedTable, _ key: Key) throws -> Bool {
-    guard let deleted = table.deletedFlag else { return false }
+  func isMarked(_ table: CapturedTable, _ key: Key) throws -> Bool { try markedRow(table, key) != nil }
+
+  /// The row as the table has it, by slot, where it has a deleted mark.
+  func markedRow(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
+    guard let deleted = table.deletedFlag else { return nil }
     let condition = table.rowAt(markedToo: true) { "?\($0 + 1)" }
-    return try !connection.rows(
-      "SELECT 1 FROM \(quoted(table.name)) x WHERE \(condition) AND \(CapturedTable.isSet(deleted, "x"))", key
-    ).isEmpty
+    let columns = table.columns.indices.map(table.tableColumn).joined(separator: ", ")
+    return try connection.rows(
+      "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition) AND \(CapturedTable.isSet(deleted, "x"))", key
+    ).first
+  }
+
+  /// A delete of a row, as the log's next row.
+  func deletion(of row: SlotRow, _ table: CapturedTable) throws -> LogEntry {
+    LogEntry(
+      seq: try connection.lastCounter() + 1, table: table.number, operation: .delete, mask: LogMask(words: []),
+      values: row)
   }
 
   /// The row's dirty column is to be looked at.
@@ -100,6 +111,16 @@ extension StoreContext {
     let slots = table.keySlots.map { "?\($0 + 2)" }.joined(separator: ", ")
     try connection.run(
       "INSERT INTO salvor_dirty (t, \(keys)) VALUES (?1, \(slots))", [.integer(table.number)] + key)
+  }
+
+  /// The same of all rows whose changes the engine logged after a counter.
+  func noteDirty(_ table: CapturedTable, after counter: Int64) throws {
+    guard table.dirtyFlag != nil else { return }
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    let values = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO salvor_dirty (t, \(keys)) SELECT DISTINCT t, \(values) FROM salvor_log WHERE seq > ?1 AND t = ?2 AND op IN \(Self.changeOperations)",
+      .integer(counter), .integer(table.number))
   }
 
   /// Marks and dirty columns are the engine's matter while it writes rows with the application's triggers on. In a
