@@ -53,7 +53,10 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 
   /// Takes the server's SyncConfig: tables and columns that are new are made; a destructive difference throws
   /// `schema-incompatible` with each table and column named, and nothing is changed.
-  func adopt(_ config: SyncConfig) async throws
+  ///
+  /// - Returns: what a person should know, without values.
+  @discardableResult
+  func adopt(_ config: SyncConfig) async throws -> [String]
 
   /// The server has said who it is and whom it takes this device for: both are remembered, with its incarnation.
   /// Nothing is written where they are known. Throws `remote-of-another-principal` where the database belongs to another
@@ -120,6 +123,8 @@ public struct ClientOpening: Sendable, Hashable {
   /// Rows of an existing database that became queued inserts.
   public var adoptedRows: Int64 = 0
   public var restoredTriggers: [String] = []
+  /// What a person should know besides, without values.
+  public var notices: [String] = []
   public init() {}
 }
 

@@ -15,6 +15,15 @@ public struct SchemaComparison: Sendable, Hashable {
     public var column: String?
     /// What was found and what the schema says.
     public var what: String
+    /// It is of a constraint: a table that is made anew has it as the schema says.
+    public var isConstraint: Bool
+
+    public init(table: String, column: String? = nil, what: String, isConstraint: Bool = false) {
+      self.table = table
+      self.column = column
+      self.what = what
+      self.isConstraint = isConstraint
+    }
   }
 
   public var additions: [Addition] = []
@@ -62,8 +71,8 @@ public struct SchemaComparison: Sendable, Hashable {
       context: context)
   }
 
-  private mutating func refuse(_ table: Table, _ column: String? = nil, _ what: String) {
-    refusals.append(Refusal(table: table.name, column: column, what: what))
+  private mutating func refuse(_ table: Table, _ column: String? = nil, _ what: String, isConstraint: Bool = false) {
+    refusals.append(Refusal(table: table.name, column: column, what: what, isConstraint: isConstraint))
   }
 
   private mutating func compareColumns(_ table: Table, _ shape: TableShape) {
@@ -86,7 +95,7 @@ public struct SchemaComparison: Sendable, Hashable {
           "is \(found.declaredType) in the table, \(column.type.rawValue) in the schema")
       }
       if column.nullable, found.notNull {
-        refuse(table, column.name, "is NOT NULL in the table, nullable in the schema")
+        refuse(table, column.name, "is NOT NULL in the table, nullable in the schema", isConstraint: true)
       }
     }
     for column in shape.columns
@@ -107,7 +116,7 @@ public struct SchemaComparison: Sendable, Hashable {
       Set(index.columns.map { $0.name?.lowercased() ?? "" })
     }
     for unique in table.unique where !indexes.contains(Set(unique.map { $0.lowercased() })) {
-      refuse(table, unique.joined(separator: ", "), "has no UNIQUE constraint in the table")
+      refuse(table, unique.joined(separator: ", "), "has no UNIQUE constraint in the table", isConstraint: true)
     }
     for index in shape.uniqueIndexes
     where table.maintained != .client && index.columns.contains(where: { $0.name == nil }) {
@@ -126,13 +135,14 @@ public struct SchemaComparison: Sendable, Hashable {
           && $0.parent.lowercased() == reference.table.lowercased()
       }
       guard let found else {
-        refuse(table, reference.column, "has no foreign key to \(reference.table) in the table")
+        refuse(table, reference.column, "has no foreign key to \(reference.table) in the table", isConstraint: true)
         continue
       }
       if found.onDelete.lowercased() != reference.onDelete.rawValue {
         refuse(
           table, reference.column,
-          "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema")
+          "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema",
+          isConstraint: true)
       }
     }
   }

@@ -14,6 +14,11 @@ public struct TableDDL: Sendable {
   ///
   /// - Parameter schema: for the key columns that references point to.
   public func createTable(_ table: Table, in schema: Schema) -> String {
+    "CREATE TABLE \(quoted(table.name)) (\n  \(parts(of: table, in: schema).joined(separator: ",\n  "))\n)"
+  }
+
+  /// Its columns and constraints, as `CREATE TABLE` lists them.
+  public func parts(of table: Table, in schema: Schema) -> [String] {
     let rowidKey = isRowidKey(table)
     var parts = table.columns.map { column in
       columnDefinition(column, of: table) + (rowidKey && column.name == table.primaryKey[0] ? " PRIMARY KEY" : "")
@@ -22,7 +27,7 @@ public struct TableDDL: Sendable {
     parts += table.unique.map { "UNIQUE (\(quotedList($0)))" }
     parts += table.check.map { "CHECK (\($0))" }
     parts += foreignKeys(table, in: schema)
-    return "CREATE TABLE \(quoted(table.name)) (\n  \(parts.joined(separator: ",\n  "))\n)"
+    return parts
   }
 
   /// `ALTER TABLE … ADD COLUMN`: for a column that is nullable or has a default, without a reference of its own unless
@@ -58,7 +63,7 @@ public struct TableDDL: Sendable {
   }
 
   /// Nil for a soft reference on a device, and for one that names no table with a single key column.
-  func referenceClause(_ reference: Reference, in schema: Schema) -> String? {
+  public func referenceClause(_ reference: Reference, in schema: Schema) -> String? {
     guard softForeignKeys || !reference.soft, let parent = schema.table(reference.table),
       parent.primaryKey.count == 1
     else { return nil }

@@ -29,7 +29,15 @@ public struct TableRebuild {
     defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
     var made = table
     made.name = Self.name
-    let columns = quotedList(table.columns.map(\.name).filter { shape.column($0) != nil })
+    // Statements that name no columns go on as they were.
+    let places = table.columns.map { column in
+      shape.columns.firstIndex { $0.name == column.name } ?? shape.columns.count
+    }
+    made.columns = zip(places, table.columns).enumerated()
+      .sorted { ($0.element.0, $0.offset) < ($1.element.0, $1.offset) }.map(\.element.1)
+    var names = made.columns.map(\.name).filter { shape.column($0) != nil }
+    if let rowid = Self.rowid(shape), !ddl.isRowidKey(table) { names.insert(rowid, at: 0) }
+    let columns = quotedList(names)
     connection.clearStatementCache()
     try connection.execute(ddl.createTable(made, in: schema))
     try connection.execute(
@@ -41,6 +49,13 @@ public struct TableRebuild {
       if try !bringBack(sql, of: table) { lost.append(name) }
     }
     return lost
+  }
+
+  /// What the rowid is called, where it is not the key: a full-text index of the application's may hold it.
+  private static func rowid(_ shape: TableShape) -> String? {
+    if shape.withoutRowid || shape.hasRowidKey { return nil }
+    let taken = Set((shape.columns.map(\.name) + shape.generated).map { $0.lowercased() })
+    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) }
   }
 
   /// SQLite finds out only when a trigger would fire that it names what is not there.

@@ -33,7 +33,7 @@ private final class Place: Sendable {
   let network = LoopbackNetwork()
   private let running = Mutex<(engine: ServerEngine, transport: LoopbackServerTransport)?>(nil)
 
-  func start() async throws {
+  func start(_ schema: Schema = schema) async throws {
     var limits = Limits()
     limits.eventLookMilliseconds = 20
     let (engine, _) = try await ServerEngine.start(
@@ -211,6 +211,30 @@ struct WatchTests {
     try await eventually { try await place.store.rows(of: "live").count == 2 }
     watch.cancel()
     #expect(await watch.value == nil)
+    await place.stop()
+  }
+
+  @Test("A group that comes with a new schema is synchronized whole, and told of from then on")
+  func newGroup() async throws {
+    let place = Place()
+    try await place.start()
+    let store = MemoryClientStore()
+    let client = place.client(store)
+    let watch = Task { await client.watch() }
+    try await place.store.write([insert("live", "l1")])
+    try await eventually { (try? await store.rows(of: "live").count) == 1 }
+    await place.stop()
+    var later = schema
+    later.version = 2
+    later.groups.append(Schema.Group(name: "later", serverInitiated: true))
+    later.tables.append(Table("later", group: "later", primaryKey: ["id"], columns: [Column("id", .text)]))
+    try await place.start(later)
+    try await place.store.write([insert("later", "n1"), insert("live", "l2")])
+    try await eventually { (try? await store.rows(of: "later").count) == 1 }
+    try await place.store.write([insert("later", "n2")])
+    try await eventually { try await store.rows(of: "later").count == 2 }
+    watch.cancel()
+    _ = await watch.value
     await place.stop()
   }
 

@@ -54,6 +54,11 @@ struct RecoveryFetch {
     if reason == .operatorRequested || facts.shared == nil {
       starts = starts.map { GroupStart(name: $0.name, commit: nil) }
     }
+    // Where the principal sees other rows than when the cursor was made, no log tells which have come or gone.
+    let digests = Dictionary(status.state.groups.map { ($0.name, $0.scopeDigest) }) { first, _ in first }
+    starts = starts.map { start in
+      digests[start.name] == facts.scopes[start.name] ? start : GroupStart(name: start.name, commit: nil)
+    }
     let compared = Set(starts.filter { $0.commit == nil }.map(\.name))
     let tables = try await store.history().tables
     for table in tables where compared.contains(table.group) {

@@ -146,6 +146,10 @@ struct RecoveryRun {
           return try await carryOut(name, steps, incident)
         } catch let error as SalvorError where error.code == .massDeletion {
           return try await fallToManual(from: name, error.message, incident)
+        } catch let error as SalvorError where error.code == .schemaIncompatible {
+          // The device's own tables are in the way: the server has seen no difference.
+          if journal.isByHand { return try await fallToManual(from: name, error.message, incident) }
+          noteFall(from: name, error.message)
         }
       }
     }
@@ -156,14 +160,18 @@ struct RecoveryRun {
   private mutating func fallToManual(from name: String, _ why: String, _ incident: Incident) async throws
     -> RecoveryResult
   {
-    notices.append("\(name): \(why)")
-    journal.fellBackFrom.append(name)
+    noteFall(from: name, why)
     journal.message = why
-    journal.stepsDone = 0
     guard case .steps(let steps) = chain[StrategyChain.manual]?.plan(for: incident) else {
       throw SalvorError(.recoveryRequired, why)
     }
     return try await carryOut(StrategyChain.manual, steps, incident)
+  }
+
+  private mutating func noteFall(from name: String, _ why: String) {
+    notices.append("\(name): \(why)")
+    journal.fellBackFrom.append(name)
+    journal.stepsDone = 0
   }
 
   // MARK: - Resuming
@@ -196,11 +204,12 @@ struct RecoveryRun {
         return try await carryOut(journal.strategy, steps, incident, from: first)
       } catch let error as SalvorError where error.code == .massDeletion {
         return try await fallToManual(from: journal.strategy, error.message, incident)
+      } catch let error as SalvorError where error.code == .schemaIncompatible {
+        noteFall(from: journal.strategy, error.message)
+        return try await choose(from: chain[journal.strategy]?.fallBack ?? StrategyChain.manual, incident)
       }
     case .cannot(let why):
-      notices.append("\(journal.strategy): \(why)")
-      journal.fellBackFrom.append(journal.strategy)
-      journal.stepsDone = 0
+      noteFall(from: journal.strategy, why)
       return try await choose(from: chain[journal.strategy]?.fallBack ?? StrategyChain.manual, incident)
     case nil:
       return try await choose(from: chain.name(for: reason), incident)
@@ -303,7 +312,9 @@ struct RecoveryRun {
     _ what: RecoveryStep.Fetch, _ incident: Incident
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     // What the server's schema has more is added, as by any sync; a rebuild makes its tables from it.
-    if what == .differences, let config, incident.facts.differences.isEmpty { try await store.adopt(config) }
+    if what == .differences, let config, incident.facts.differences.isEmpty {
+      notices += try await store.adopt(config)
+    }
     var attempt = 1
     while true {
       let fetched = try await fetchRows(what, incident)

@@ -186,7 +186,7 @@ struct SyncSession {
   }
 
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
-    try await store.adopt(config)
+    report.notices += try await store.adopt(config)
     if try await store.status().queued > 0 { hasNewRequests = true }
     hasNewGroups =
       hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }

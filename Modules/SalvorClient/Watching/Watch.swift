@@ -155,8 +155,10 @@ struct Watch {
     guard now - settingsReadAt >= Self.settingsMilliseconds || now < settingsReadAt else { return }
     if hasSynchronized {
       guard let state = try? await configuration.store.status().state else { return }
-      let known = Set(state.groups.map(\.name))
-      groups = asked.map { known.intersection($0) } ?? known
+      let known = state.groups.filter { asked?.contains($0.name) ?? true }
+      // One that came with a SyncConfig: its rows are fetched once, and what changes after that is told.
+      inbox.add(Set(known.filter { !$0.isSynchronized && !groups.contains($0.name) }.map(\.name)))
+      groups = Set(known.map(\.name))
       serverInitiated = state.serverInitiated
       for group in groups where synchronized[group] == nil { synchronized[group] = now }
       hasSynchronized = false

@@ -139,7 +139,9 @@ public actor BrokenClientStore: ClientStore {
     return report
   }
 
-  public func adopt(_ config: SyncConfig) async throws { if fault != .adoptsNothing { try await base.adopt(config) } }
+  public func adopt(_ config: SyncConfig) async throws -> [String] {
+    fault == .adoptsNothing ? [] : try await base.adopt(config)
+  }
 
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
     guard fault != .forgetsTheServer else { return }

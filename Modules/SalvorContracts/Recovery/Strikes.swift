@@ -124,7 +124,7 @@ actor StruckStore: RecoveringClientStore {
   func stage(_ chunk: StagedChunk) async throws { try await write().stage(chunk) }
   func discardStaged() async throws { try await write().discardStaged() }
   func apply(_ end: DownloadEnd) async throws -> ApplyReport { try await write().apply(end) }
-  func adopt(_ config: SyncConfig) async throws { try await write().adopt(config) }
+  func adopt(_ config: SyncConfig) async throws -> [String] { try await write().adopt(config) }
   func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
     try await write().remember(server: server, incarnations: incarnations, principal: principal)
   }

@@ -246,7 +246,8 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: The rest
 
-  public func adopt(_ config: SyncConfig) throws {
+  @discardableResult
+  public func adopt(_ config: SyncConfig) throws -> [String] {
     var state = try read()
     let schema = config.schema(own: state.own)
     let current = state.current
@@ -256,6 +257,7 @@ public actor MemoryClientStore: ClientStore {
     state.config = config
     state.leaveOutUnsendable()
     if state.current == current { database.state = state } else { writeIdentity(&state) }
+    return []
   }
 
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {

@@ -116,7 +116,7 @@ final class Rebuilding {
       // One that names what is not there any more cannot come back.
       do { try connection.execute(sql) } catch let error as SalvorError where error.code == .storage {}
     }
-    let (adopted, _) = try opening.bringInLine(schema, own: context.own, config)
+    let (adopted, _) = try opening.bringInLine(schema, own: context.own, config, before: [])
     if order.config != nil { try opening.write(config, delivered: true) }
     context.schema = adopted.schema
     context.config = adopted.config

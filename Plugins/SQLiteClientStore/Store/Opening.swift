@@ -17,6 +17,7 @@ struct Opening {
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection)
     try settleIdentity(setup)
+    let before = try definitions()
     let delivered = try deliveredConfig()
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
@@ -28,19 +29,30 @@ struct Opening {
         catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
       return (context, ClientOpening())
     }
-    return try bringInLine(schema, own: setup.schema, config)
+    return try bringInLine(schema, own: setup.schema, config, before: before)
+  }
+
+  /// The synchronized tables as they were defined last.
+  private func definitions() throws -> [Table] {
+    try connection.rows("SELECT definition FROM salvor_sync_config ORDER BY place").compactMap { row in
+      try row[0].string.map { try TableDefinition.table(JSONValue(parsing: Array($0.utf8))) }
+    }
   }
 
   /// The tables as the schema says, captured.
   ///
-  /// - Parameter resumes: triggers were taken away on purpose, and what was written meanwhile is found by their snapshot.
+  /// - Parameters:
+  ///   - before: the tables as they were defined.
+  ///   - resumes: triggers were taken away on purpose, and what was written meanwhile is found by their snapshot.
   func bringInLine(
-    _ schema: Schema, own: Schema, _ config: SyncConfig, resumes: Bool = false
+    _ schema: Schema, own: Schema, _ config: SyncConfig, before: [Table], resumes: Bool = false
   ) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
     var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
     try following.run()
-    let comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
+    var constraints = try ConstraintFollowing(connection, schema, before: before)
+    var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
+    comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
     try comparison.check()
     for addition in comparison.additions {
       switch addition {
@@ -49,9 +61,11 @@ struct Opening {
       }
     }
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
+    try constraints.run()
+    opening.notices = following.notices + constraints.notices
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
-    // Those of a table that was renamed are made anew on purpose.
-    opening.restoredTriggers = following.hasChanged ? [] : changes.restoredTriggers
+    // Those of a table that was renamed or made anew are put back on purpose.
+    opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
     let new = schema.parentsFirst(schema.synchronized).compactMap { table in
@@ -69,7 +83,8 @@ struct Opening {
     if !resumes {
       opening.adoptedRows += try UnprovenTables(context).mark(
         changes.unproven.filter { table in
-          !changes.altered.contains(table) || !(following.hasChanged || widened.contains(table))
+          !constraints.remade.contains(table)
+            && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         })
     }
     try context.noteErrorValues()
@@ -81,7 +96,8 @@ struct Opening {
   /// Ends a migration of the application's own. In a transaction, with triggers off.
   func resume(_ context: StoreContext) throws -> (StoreContext, CaptureResumption) {
     try CapturePause(context: context).refuseLosses()
-    let (resumed, opening) = try bringInLine(context.schema, own: context.own, context.config, resumes: true)
+    let (resumed, opening) = try bringInLine(
+      context.schema, own: context.own, context.config, before: try definitions(), resumes: true)
     var resumption = try CapturePause(context: resumed).end()
     resumption.inserts += opening.adoptedRows
     resumption.added = opening.createdTables + opening.addedColumns
@@ -198,7 +214,7 @@ struct Opening {
   }
 
   /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`.
-  func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> StoreContext {
+  func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> (StoreContext, notices: [String]) {
     let schema = config.schema(own: context.own)
     for table in context.schema.synchronized {
       let now = schema.tables.table(formerly: table.name)
@@ -211,11 +227,11 @@ struct Opening {
     do {
       let groups = Dictionary(
         uniqueKeysWithValues: context.catalog.tables.map { ($0.number, context.group(of: $0.number)) })
-      let (adopted, _) = try bringInLine(schema, own: context.own, config)
+      let (adopted, opening) = try bringInLine(schema, own: context.own, config, before: try definitions())
       try write(config, delivered: true)
       try noteMoves(from: groups, adopted)
       try UploadChoice(context: adopted).leaveOutUnsendable()
-      return adopted
+      return (adopted, opening.notices)
     } catch let error as SalvorError where error.code == .schemaRefused {
       throw SalvorError(.schemaIncompatible, error.message, context: error.context)
     }

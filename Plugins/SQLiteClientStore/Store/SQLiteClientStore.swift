@@ -458,17 +458,19 @@ public actor SQLiteClientStore: ClientStore {
     try clearStaging(context)
   }
 
-  public func adopt(_ config: SyncConfig) throws {
+  @discardableResult
+  public func adopt(_ config: SyncConfig) throws -> [String] {
     let context = try opened()
     let opening = Opening(connection: context.connection, random: random, clock: clock)
     let current = try context.connection.text(.current)
-    let adopted = try context.connection.transaction { try opening.adopt(config, context) }
+    let (adopted, notices) = try context.connection.transaction { try opening.adopt(config, context) }
     self.context = adopted
     uploadPlan = nil
     quiet = nil
     // Nothing of the upload could be sent: it was taken back.
     if try adopted.connection.text(.current) != current { try writeIdentity(adopted) }
     checkedSchema = try context.connection.schemaVersion()
+    return notices
   }
 
   // MARK: The rest

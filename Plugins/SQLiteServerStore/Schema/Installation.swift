@@ -125,6 +125,7 @@ struct Installation {
         "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
         context: ["table": first])
     }
+    try refuseUnenforced(&comparison)
     try comparison.check()
     var added: Set<String> = []
     for addition in comparison.additions {
@@ -139,6 +140,43 @@ struct Installation {
     }
     try comparison.apply(to: connection, schema: schema, ddl: ddl)
     return added
+  }
+
+  /// Devices enforce what the schema says of a row: one that the server takes all the same could never come to them. A table
+  /// that allows NULL where no row has any is adopted as it is.
+  private mutating func refuseUnenforced(_ comparison: inout SchemaComparison) throws {
+    for table in schema.tables {
+      guard let shape = try connection.tableShape(table.name) else { continue }
+      let sql = try connection.scalar(
+        "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1", .text(shape.name))?.string
+      let text = Self.bare(sql ?? "")
+      for check in table.check where !text.contains(Self.bare("CHECK (\(check))")) {
+        comparison.refusals.append(
+          SchemaComparison.Refusal(
+            table: table.name,
+            what: "has no CHECK (\(check)) in the table; make the table anew with it, or leave it out of the schema"))
+      }
+      let lax = table.columns.filter { column in
+        !column.nullable && !table.primaryKey.contains(column.name) && shape.column(column.name)?.notNull == false
+      }
+      if lax.isEmpty { continue }
+      let sums = lax.map { "coalesce(sum(\(quoted($0.name)) IS NULL), 0)" }.joined(separator: ", ")
+      let nulls = try connection.rows("SELECT \(sums) FROM \(quoted(table.name))").first ?? []
+      for (column, count) in zip(lax, nulls) where count.integer ?? 0 > 0 {
+        comparison.refusals.append(
+          SchemaComparison.Refusal(
+            table: table.name, column: column.name,
+            what: "is NULL in \(count.integer ?? 0) rows and not nullable in the schema; give them a value"))
+      }
+      notices.append(
+        "\(table.name): \(lax.map(\.name).joined(separator: ", ")) may be NULL in the table and not in the schema; a row that another program writes so could not come to devices."
+      )
+    }
+  }
+
+  /// For comparing: without blanks and the quotes of names, in lower case.
+  private static func bare(_ sql: String) -> String {
+    sql.lowercased().filter { !$0.isWhitespace && !"\"`[]".contains($0) }
   }
 
   private mutating func makeCatalogTables(

@@ -80,6 +80,7 @@ private func describe(_ opening: ClientOpening, on terminal: Terminal) {
   if !opening.restoredTriggers.isEmpty {
     terminal.say("put back triggers: \(opening.restoredTriggers.joined(separator: ", "))")
   }
+  for notice in opening.notices { terminal.say("note: \(notice)") }
 }
 
 func describe(_ report: SyncReport, on terminal: Terminal) {

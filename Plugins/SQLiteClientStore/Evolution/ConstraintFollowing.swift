@@ -1,0 +1,121 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Gives tables the constraints that the schema has for them now: UNIQUE, CHECK, NOT NULL, DEFAULT and foreign keys of a table
+/// that Salvor made. The table is made anew, with its rows.
+///
+/// What is laxer than before holds at once: the server may send a row that uses it. What is stricter holds as soon as every
+/// row here satisfies it, which is tried at each opening: until then the server's constraint refuses what breaks it.
+struct ConstraintFollowing {
+  private let connection: SQLiteConnection
+  private let schema: Schema
+  /// The tables as they were defined before.
+  private let before: [Table]
+  /// Tables that can be given other constraints: they have nothing but what Salvor wrote.
+  private(set) var tables: Set<String> = []
+  /// Tables that were made anew; their triggers are gone.
+  private(set) var remade: Set<String> = []
+  /// What a person should know: names only.
+  private(set) var notices: [String] = []
+
+  private static let ddl = Opening.ddl
+
+  init(_ connection: SQLiteConnection, _ schema: Schema, before: [Table]) throws {
+    self.connection = connection
+    self.schema = schema
+    self.before = before
+    for table in schema.tables {
+      guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name) else { continue }
+      let checks = (before.first { $0.name == table.name || table.renamedFrom.contains($0.name) })?.check ?? []
+      if Self.ddl.hasWritten(text, shape, checks: checks + table.check) { tables.insert(table.name) }
+    }
+  }
+
+  private func text(of table: String) throws -> TableText? {
+    try connection.scalar("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1", .text(table))?.string
+      .flatMap { TableText($0) }
+  }
+
+  /// After what is missing was added. In a transaction with triggers and foreign keys off.
+  mutating func run() throws {
+    for table in schema.tables where tables.contains(table.name) {
+      guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name),
+        Set(text.parts.flatMap { apart($0, table) }) != Set(Self.ddl.parts(of: table, in: schema))
+      else { continue }
+      let lax = laxer(table, shape, text)
+      let stricter = try broken(table, than: lax)
+      if let stricter {
+        notices.append(
+          "\(table.name): rows on this device do not satisfy \(stricter) yet, which the schema has now. The server refuses what breaks it; the table here gets it when no row does any more."
+        )
+      }
+      let made = stricter == nil ? table : lax
+      guard Set(text.parts.flatMap { apart($0, table) }) != Set(Self.ddl.parts(of: made, in: schema)) else { continue }
+      let hadTriggers = try connection.integer(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'salvor\\_%' ESCAPE '\\')",
+        .text(table.name))
+      let lost = try TableRebuild(connection, Self.ddl).run(made, in: schema) { $0.lowercased().hasPrefix("salvor_") }
+      // One without its triggers before stays unproven.
+      if hadTriggers == 1 { remade.insert(table.name) }
+      notices += lost.map { "\(table.name) was made anew, without \($0), which names what is not there any more." }
+    }
+  }
+
+  /// A column that was added later brings its foreign key with it.
+  private func apart(_ part: String, _ table: Table) -> [String] {
+    for reference in table.references {
+      guard let clause = Self.ddl.referenceClause(reference, in: schema), part.hasSuffix(" " + clause),
+        part.hasPrefix(quoted(reference.column) + " ")
+      else { continue }
+      return [String(part.dropLast(clause.count + 1)), "FOREIGN KEY (\(quoted(reference.column))) \(clause)"]
+    }
+    return [part]
+  }
+
+  /// The definition without what the table does not have yet.
+  private func laxer(_ table: Table, _ shape: TableShape, _ text: TableText) -> Table {
+    var lax = table
+    for place in lax.columns.indices where !table.primaryKey.contains(lax.columns[place].name) {
+      if shape.column(lax.columns[place].name)?.notNull == false { lax.columns[place].nullable = true }
+    }
+    let indexes = shape.uniqueIndexes.map { Set($0.columns.map { $0.name ?? "" }) }
+    lax.unique.removeAll { !indexes.contains(Set($0)) }
+    lax.check.removeAll { !text.parts.contains("CHECK (\($0))") }
+    lax.references.removeAll { reference in
+      !shape.foreignKeys.contains { $0.columns == [reference.column] && $0.parent == reference.table }
+    }
+    return lax
+  }
+
+  // MARK: Stricter
+
+  /// What of the definition some row breaks, beyond what the table has already. Nil: nothing.
+  private func broken(_ table: Table, than lax: Table) throws -> String? {
+    func finds(_ condition: String) throws -> Bool {
+      try connection.integer("SELECT EXISTS (SELECT 1 FROM \(quoted(table.name)) x \(condition))") == 1
+    }
+    for (column, other) in zip(table.columns, lax.columns) where other.nullable && !column.nullable {
+      if try finds("WHERE \(quoted(column.name)) IS NULL") { return "\(column.name) NOT NULL" }
+    }
+    for check in table.check where !lax.check.contains(check) {
+      if try finds("WHERE NOT (\(check))") { return "CHECK (\(check))" }
+    }
+    for unique in table.unique where !lax.unique.contains(unique) {
+      let there = unique.map { "\(quoted($0)) IS NOT NULL" }.joined(separator: " AND ")
+      if try finds("WHERE \(there) GROUP BY \(quotedList(unique)) HAVING count(*) > 1") {
+        return "UNIQUE (\(unique.joined(separator: ", ")))"
+      }
+    }
+    for reference in table.references where !reference.soft && !lax.references.contains(reference) {
+      guard let parent = schema.table(reference.table), parent.primaryKey.count == 1 else { continue }
+      let column = "x.\(quoted(reference.column))"
+      if try finds(
+        "WHERE \(column) IS NOT NULL AND NOT EXISTS (SELECT 1 FROM \(quoted(parent.name)) p WHERE p.\(quoted(parent.primaryKey[0])) = \(column))"
+      ) {
+        return "the reference \(reference.column) to \(reference.table)"
+      }
+    }
+    return nil
+  }
+}

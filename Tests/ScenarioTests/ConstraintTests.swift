@@ -1,0 +1,144 @@
+import SQLiteSupport
+import SalvorModel
+import Testing
+
+@Suite("Constraints that change with the schema (semantics 6)")
+struct ConstraintTests {
+  /// - Parameters:
+  ///   - rules: members of the table.
+  ///   - note: its type.
+  private static func schema(_ version: Int, _ rules: String, note: String = "text?") -> String {
+    """
+    {
+      version: \(version),
+      tables: {
+        site: { primaryKey: "id", columns: { id: "text", name: "text", seats: "integer = 0", note: "\(note)" }, \(rules) },
+        visit: { primaryKey: "id", columns: { id: "text", site_id: "text" },
+                 references: { site_id: { table: "site", onDelete: "cascade" } } },
+      },
+    }
+    """
+  }
+
+  private static let strict = "unique: [[\"name\"]], check: [\"seats < 100\"]"
+
+  /// As the operator migrates the server's table, by SQLite's own recipe.
+  private func migrate(_ fleet: Fleet, _ constraints: String, note: String = "TEXT") throws {
+    let connection = try SQLiteConnection(fleet.serverPath)
+    try connection.execute(
+      """
+      PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON; BEGIN;
+      CREATE TABLE made (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, seats INTEGER NOT NULL DEFAULT 0, note \(note)\(constraints));
+      INSERT INTO made SELECT id, name, seats, note FROM site; DROP TABLE site; ALTER TABLE made RENAME TO site; COMMIT
+      """)
+  }
+
+  private func fleet(_ schema: String) async throws -> (Fleet, Device, Device) {
+    let fleet = try Fleet(schema: schema)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name) VALUES ('s1', 'a'), ('s2', 'b'); INSERT INTO visit VALUES ('v1', 's1'), ('v2', 's2')"
+    )
+    let devices = (try fleet.device("a"), try fleet.device("b"))
+    #expect(try await devices.0.sync().error == nil)
+    #expect(try await devices.1.sync().error == nil)
+    return (fleet, devices.0, devices.1)
+  }
+
+  @Test("what the schema does not ask for any more does not stand in a row's way on any device")
+  func relaxed() async throws {
+    let (fleet, a, b) = try await fleet(Self.schema(1, Self.strict, note: "text = 'none'"))
+    try await a.write("UPDATE site SET seats = 5 WHERE id = 's2'", "CREATE INDEX own ON site (seats)")
+    let rowids = try a.connection().rows("SELECT rowid, id FROM site ORDER BY rowid")
+    await fleet.stop()
+    try migrate(fleet, "")
+    fleet.schemaText = Self.schema(2, "")
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "UPDATE site SET seats = 700, note = NULL WHERE id = 's1'; INSERT INTO site (id, name) VALUES ('s3', 'a')")
+    for device in [a, b, a] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0 && report.displaced == 0)
+    }
+    try fleet.expectEqual(["site", "visit"], [a, b])
+    try await a.write("INSERT INTO site (id, name, seats) VALUES ('s4', 'a', 1000)")
+    #expect(try await a.sync().uploaded == 1)
+    #expect(try await b.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], [a, b])
+    // The application's index and the rows' numbers are what they were.
+    #expect(try a.connection().rows("SELECT rowid, id FROM site WHERE id < 's3' ORDER BY rowid") == rowids)
+    #expect(try a.connection().integer("SELECT count(*) FROM sqlite_schema WHERE name = 'own'") == 1)
+  }
+
+  @Test("what the schema asks for now holds on a device as soon as its rows satisfy it; until then the server refuses")
+  func tightened() async throws {
+    let (fleet, a, b) = try await fleet(Self.schema(1, ""))
+    try await a.write(
+      "INSERT INTO site (id, name, seats) VALUES ('s9', 'a', 200)", "INSERT INTO visit VALUES ('v9', 's9')")
+    await fleet.stop()
+    try migrate(fleet, ", UNIQUE (name), CHECK (seats < 100)")
+    fleet.schemaText = Self.schema(2, Self.strict)
+    try await fleet.start()
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.refused == 2)
+    #expect(report.notices.contains { $0.contains("site") && $0.contains("CHECK (seats < 100)") })
+    #expect(try await b.sync().error == nil)
+    await #expect(throws: SalvorError.self) { try await b.write("INSERT INTO site (id, name) VALUES ('s8', 'a')") }
+    await #expect(throws: SalvorError.self) { try await b.write("UPDATE site SET seats = 100") }
+    try await a.write("UPDATE site SET name = 'c', seats = 20 WHERE id = 's9'")
+    let fixed = try await a.sync()
+    #expect(fixed.error == nil && fixed.refused == 0)
+    // The next opening finds rows that satisfy it.
+    await a.close()
+    await #expect(throws: SalvorError.self) { try await a.write("UPDATE site SET seats = 100") }
+    #expect(try await a.sync().error == nil)
+    #expect(try await b.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], [a, b])
+  }
+
+  @Test("a server does not take a schema that its own tables do not enforce: it is refused by name")
+  func unenforced() async throws {
+    let (fleet, _, _) = try await fleet(Self.schema(1, ""))
+    for (schema, named) in [
+      (Self.schema(2, "check: [\"seats < 100\"]"), "CHECK (seats < 100)"),
+      (Self.schema(2, "", note: "text"), "site.note"),
+    ] {
+      await fleet.stop()
+      fleet.schemaText = schema
+      let error = await #expect(throws: SalvorError.self) { try await fleet.start() }
+      #expect(error?.code == .schemaRefused)
+      #expect(error?.message.contains(named) == true)
+    }
+    // What the operator has written by hand counts, however it is spelt.
+    try migrate(fleet, ", constraint few check(Seats<100)")
+    fleet.schemaText = Self.schema(2, "check: [\"seats < 100\"]")
+    try await fleet.start()
+  }
+
+  @Test("a device whose own table is in the way of the server's falls through to a person, who is told what to do")
+  func inTheWay() async throws {
+    let (fleet, _, _) = try await fleet(Self.schema(1, ""))
+    let ahead = try fleet.device(
+      "ahead", schema: Self.schema(9, "").replacing("note: \"text?\"", "note: \"text?\", phone: \"text?\""))
+    #expect(try await ahead.sync().error == nil)
+    try await ahead.write("UPDATE site SET phone = '1' WHERE id = 's1'")
+    fleet.schemaText = Self.schema(2, "").replacing("note: \"text?\"", "note: \"text?\", phone: \"integer?\"")
+    try await fleet.restart()
+    let report = try await ahead.sync()
+    #expect(report.outcome == .recoveryRequired)
+    #expect(report.recovery?.reason == .schemaIncompatible)
+    let status = try await ahead.open().status()
+    let token = try #require(status.recovery.token)
+    #expect(try await ahead.sync().outcome == .recoveryRequired)
+    let recovered = await (try ahead.open()).recover(strategy: "recreate", token: token)
+    #expect(recovered.error == nil)
+    #expect(try ahead.rows("visit") == fleet.serverRows("visit"))
+  }
+}
+
+extension String {
+  fileprivate func replacing(_ old: String, _ new: String) -> String {
+    split(separator: old, omittingEmptySubsequences: false).joined(separator: new)
+  }
+}

@@ -1,0 +1,62 @@
+import SalvorModel
+import Testing
+
+@Suite("A recovery reads what the principal may see now (semantics 7)")
+struct RecoveryScopeTests {
+  private static let schema = """
+    {
+      version: 1, parameters: { region: "text" },
+      tables: {
+        free: { primaryKey: "id", columns: { id: "text", note: "text?" } },
+        site: { primaryKey: "id", columns: { id: "text", region: "text?", note: "text?" },
+                scope: { region: "parameter:region" } },
+        visit: { primaryKey: "id", columns: { id: "text", site_id: "text", note: "text?" },
+                 references: { site_id: { table: "site", scope: "inherit" } } },
+      },
+    }
+    """
+
+  /// `anna-token` may read one region.
+  private func allow(_ region: String, _ fleet: Fleet) throws {
+    try writeText(
+      "{ tokens: [ { sha256: \"c3cdf8b93111159d4a078d5b124d961890ae85d5aa9a955cfbe670c1d85f98ff\", principal: \"anna\", parameters: { region: [\"\(region)\"] } } ] }",
+      to: fleet.directory + "/tokens.json5")
+  }
+
+  @Test(
+    "a credential's list that has changed since the backup: rows come and go by what it allows now",
+    arguments: ["recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe"], [false, true])
+  func changedList(strategy: String, uploads: Bool) async throws {
+    let fleet = try Fleet(
+      schema: Self.schema, serverOptions: "authentication: { module: \"tokens\", file: \"tokens.json5\" },",
+      principals: "token: \"anna-token\"")
+    try allow("UK", fleet)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO site VALUES ('s0', 'UK', 'a'), ('s1', 'US', 'b'), ('s2', 'US', 'c');
+      INSERT INTO visit VALUES ('v0', 's0', 'a'), ('v1', 's1', 'b');
+      INSERT INTO free VALUES ('f', '1');
+      """)
+    let device = try fleet.device("anna", recovery: "strategy: \"\(strategy)\"")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("site").map { $0[0] } == ["s0"])
+    try await fleet.backup("night")
+    // An acknowledged upload that is lost raises the error, a lost commit alone is rewound.
+    if uploads {
+      try await device.write("UPDATE free SET note = 'mine'")
+    } else {
+      try fleet.serverConnection().execute("UPDATE free SET note = '2'")
+    }
+    #expect(try await device.sync().error == nil)
+    try allow("US", fleet)
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("UPDATE visit SET note = 'later' WHERE id = 'v1'")
+    let report = try await device.sync()
+    #expect(report.error == nil)
+    #expect(report.recovery != nil)
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("site") == [["s1", "US", "b"], ["s2", "US", "c"]])
+    #expect(try device.rows("visit") == [["v1", "s1", "later"]])
+  }
+}
