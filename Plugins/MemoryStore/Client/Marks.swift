@@ -255,8 +255,7 @@ extension ClientContent {
       changes.append(change)
       let stays = descent.steps.contains { $0.table.name == name.table && $0.stays }
       view[name] = stays ? below.flagged(row, below.flags.deleted, true) : nil
-      marks[name] = Mark(
-        root: root, counter: change.counter, gone: stays ? nil : below.travelling.map { below.value($0.name, of: row) })
+      marks[name] = Mark(root: root, counter: change.counter, gone: stays ? nil : row)
     }
     for step in descent.steps where !step.stays {
       for row in view.sortedRows(of: step.table.name) where step.table.isMarked(row) {
