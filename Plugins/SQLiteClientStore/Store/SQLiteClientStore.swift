@@ -51,6 +51,11 @@ public actor SQLiteClientStore: ClientStore {
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
     closeNow()
     let connection = try SQLiteConnection(path)
+    let mark = DetachmentMark(database: path)
+    if isFile, mark.isThere, !setup.reattaches, try connection.isDetached() {
+      connection.close()
+      throw DetachmentMark.refusal
+    }
     try connection.pragma("journal_mode", "WAL")
     // Uploads and large downloads look rows up in the order of keys drawn at random: 16 MB hold the upper pages.
     try connection.pragma("cache_size", "-16384")
@@ -58,6 +63,7 @@ public actor SQLiteClientStore: ClientStore {
     try connection.pragma("foreign_keys", "OFF")
     connection.triggersEnabled = false
     let (context, report) = try takeIn(setup, connection)
+    if isFile { try mark.remove() }
     if isFile { lock = SessionLock(database: path) }
     try compareIdentity(context)
     return report
@@ -105,7 +111,12 @@ public actor SQLiteClientStore: ClientStore {
 
   func openedEvenPaused() throws -> StoreContext {
     try giveUpAhead()
-    return try current()
+    let context = try current()
+    // Another process may have detached the database.
+    if try context.connection.schemaVersion() != checkedSchema, try context.connection.isDetached() {
+      throw DetachmentMark.refusal
+    }
+    return context
   }
 
   private static var paused: SalvorError {
@@ -165,23 +176,6 @@ public actor SQLiteClientStore: ClientStore {
     } catch {
       lock?.release()
       throw error
-    }
-  }
-
-  /// A session that found nothing to send, as long as nobody has written to the file since.
-  struct QuietSession {
-    let session: ClientSession
-    private let dataVersion: Int64?
-    private let totalChanges: Int
-
-    init(_ session: ClientSession, _ connection: SQLiteConnection) throws {
-      self.session = session
-      dataVersion = try connection.integer("PRAGMA data_version")
-      totalChanges = connection.totalChanges
-    }
-
-    func stillHolds(_ connection: SQLiteConnection) throws -> Bool {
-      try totalChanges == connection.totalChanges && dataVersion == connection.integer("PRAGMA data_version")
     }
   }
 
@@ -540,6 +534,9 @@ public actor SQLiteClientStore: ClientStore {
         displaced: try archived(.displaced), kept: try archived(.kept))
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
+      if status.capturePausedSince == nil {
+        status.rowsWithoutKey = try context.rowsWithoutKey(in: context.catalog.tables)
+      }
       return status
     }
   }
