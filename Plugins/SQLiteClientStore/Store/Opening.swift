@@ -52,6 +52,7 @@ struct Opening {
     try following.run()
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
+    try comparison.refuseCollatedKeys(schema, on: connection)
     comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
     try comparison.check()
     for addition in comparison.additions {
@@ -86,6 +87,12 @@ struct Opening {
           !constraints.remade.contains(table)
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         })
+    }
+    let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
+    for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
+      opening.notices.append(
+        "\(table): \(count) rows have no key and are not synchronized. Give them one (salvor status counts those that are left)."
+      )
     }
     try context.noteErrorValues()
     // A trigger can note that the log changed, and makes no row for it.
