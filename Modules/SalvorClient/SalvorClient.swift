@@ -24,10 +24,13 @@ public actor SalvorClient {
   }
 
   /// Opens or makes the database. Called by the first `synchronize` otherwise.
+  ///
+  /// - Parameter reattaching: a database that was detached is synchronized again, each of its rows as a new one, as
+  ///   `synchronize` and `subscribe` do; otherwise it throws `detached`.
   @discardableResult
-  public func open() async throws -> ClientOpening {
+  public func open(reattaching: Bool = false) async throws -> ClientOpening {
     let opening = try await configuration.store.open(
-      ClientSetup(schema: configuration.schema, principal: configuration.principal))
+      ClientSetup(schema: configuration.schema, principal: configuration.principal, reattaches: reattaching))
     isOpen = true
     return opening
   }
@@ -105,7 +108,7 @@ public actor SalvorClient {
   private func session(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
-    if !isOpen { try await open() }
+    if !isOpen { try await open(reattaching: true) }
     if try await resumeRecovery(progress: progress, report: &report) {
       try await attempt(groups: groups, progress: progress, report: &report)
     }

@@ -87,6 +87,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case blobGone = "blob-gone"
   /// The application migrates its tables: nothing is read or written until capture is resumed.
   case capturePaused = "capture-paused"
+  /// Salvor was taken out of the database: its tables are plain ones until somebody synchronizes them again.
+  case detached
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -129,7 +131,9 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The exit code of the command line (interfaces.md).
   public var exitCode: Int32 {
     switch self {
-    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused: 2
+    case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused,
+      .detached:
+      2
     case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5

@@ -109,10 +109,14 @@ public struct ClientSetup: Sendable {
   public var principal: String
   /// Used when the database gets its remote ID; drawn if nil.
   public var remoteID: RemoteID?
-  public init(schema: Schema, principal: String, remoteID: RemoteID? = nil) {
+  /// A database that Salvor was taken out of (`MigratingClientStore.detach`) is taken in again, each row as a new one;
+  /// otherwise opening one throws `detached`.
+  public var reattaches: Bool
+  public init(schema: Schema, principal: String, remoteID: RemoteID? = nil, reattaches: Bool = false) {
     self.schema = schema
     self.principal = principal
     self.remoteID = remoteID
+    self.reattaches = reattaches
   }
 }
 
@@ -239,6 +243,9 @@ public struct UploadChunk: Sendable, Hashable {
     self.changeCount = changeCount
     self.isLast = isLast
   }
+
+  /// Of an upload in which nothing is left.
+  public static let empty = UploadChunk(bytes: [], firstCounter: 0, lastCounter: 0, changeCount: 0, isLast: true)
 }
 
 /// What the server did with an upload's requests: all of them are accepted but the refused ones.
@@ -328,6 +335,8 @@ public struct ClientStatus: Sendable, Hashable {
   public var upload: UploadStatus?
   /// Since when capture is paused for a migration of the application's own, in milliseconds since 1970; nil: it is not.
   public var capturePausedSince: Int64?
+  /// Rows of a synchronized table whose key is NULL, by table: they are not synchronized.
+  public var rowsWithoutKey: [String: Int64] = [:]
   /// What is under way beside the database; stores leave it as it is.
   public var recovery = RecoveryStatus()
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {

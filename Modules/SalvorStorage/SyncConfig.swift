@@ -84,7 +84,8 @@ public struct SyncConfig: Sendable, Hashable {
   /// JSON has no blobs.
   private static func json(_ column: Column) -> String {
     let name = "x.\(quoted(column.name))"
-    return column.type == .blob ? "hex(\(name))" : name
+    // hex makes an empty text of NULL.
+    return column.type == .blob ? "CASE WHEN \(name) IS NOT NULL THEN hex(\(name)) END" : name
   }
 
   private static func literal(_ text: String) -> String {

@@ -9,7 +9,8 @@ import SalvorModel
 
 extension SalvorError {
   /// The error of a failed SQLite call. The message has SQLite's own message, its extended code and the SQL text; bound
-  /// values are not in it. `context["sqlite"]` is the extended code, `context["sql"]` the text.
+  /// values are not in it. `context["sqlite"]` is the extended code, `context["sql"]` the text, `context["detail"]` SQLite's
+  /// own message.
   ///
   /// - Parameter code: an extended result code.
   static func sqlite(_ code: Int32, _ database: OpaquePointer?, sql: String? = nil, file: String? = nil) -> SalvorError
@@ -21,7 +22,7 @@ extension SalvorError {
     let systemError = database.map { sqlite3_system_errno($0) } ?? 0
     let noSpace = primary == SQLITE_IOERR && (systemError == ENOSPC || systemError == EDQUOT)
     let (kind, advice) = noSpace ? classification(of: SQLITE_FULL) : classification(of: primary)
-    var context = ["sqlite": String(code)]
+    var context = ["sqlite": String(code), "detail": detail]
     if let sql { context["sql"] = sql }
     if let file { context["file"] = file }
     let place = sql.map { " in: \(shortened($0))" } ?? file.map { " for \($0)" } ?? ""
@@ -30,6 +31,9 @@ extension SalvorError {
 
   /// SQLite's extended result code, where this error came from SQLite.
   public var sqliteCode: Int32? { context["sqlite"].flatMap { Int32($0) } }
+
+  /// SQLite's own message: of a constraint it names the constraint or its columns.
+  public var sqliteDetail: String { context["detail"] ?? message }
 
   /// A UNIQUE, PRIMARY KEY, NOT NULL, CHECK or FOREIGN KEY constraint refused the statement, or a trigger's RAISE did.
   public var isConstraintViolation: Bool { sqliteCode.map { $0 & 0xff == SQLITE_CONSTRAINT } ?? false }

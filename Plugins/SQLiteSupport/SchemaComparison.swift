@@ -39,6 +39,7 @@ public struct SchemaComparison: Sendable, Hashable {
       compareColumns(table, shape)
       compareKeys(table, shape)
       compareReferences(table, shape, schema, ddl)
+      try compareConflictClauses(table, shape, connection)
     }
   }
 
@@ -121,6 +122,21 @@ public struct SchemaComparison: Sendable, Hashable {
     for index in shape.uniqueIndexes
     where table.maintained != .client && index.columns.contains(where: { $0.name == nil }) {
       refuse(table, nil, "the unique index \(index.name) is on an expression, which capture cannot follow")
+    }
+  }
+
+  /// A constraint that says REPLACE or IGNORE by itself would remove or leave out rows that Salvor writes, without a word.
+  private mutating func compareConflictClauses(_ table: Table, _ shape: TableShape, _ connection: SQLiteConnection)
+    throws
+  {
+    guard table.maintained != .client else { return }
+    let sql = try connection.scalar(
+      "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1", .text(shape.name))?.string
+    for clause in Set(conflictClauses(of: sql ?? "")).sorted() {
+      refuse(
+        table, nil,
+        "a constraint of the table says ON CONFLICT \(clause); make the table anew without it (statements may say INSERT OR \(clause) instead)"
+      )
     }
   }
 

@@ -88,7 +88,8 @@ import Testing
     case .recoveryRequired: "A recovery is required before this database synchronizes again."
     case .schemaIncompatible:
       "The server's schema has changed in a way that this database cannot follow. Each difference is named."
-    case .inconsistentDownload: "What was downloaded does not fit together. Nothing of it was applied; sync again."
+    case .inconsistentDownload:
+      "What was downloaded does not fit together, or a table of the device's does not take it: the message names row and constraint. Nothing of it was applied; sync again."
     case .historyParted:
       "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
     case .massDeletion:
@@ -106,6 +107,8 @@ import Testing
       "A large value changed at the server while it was being downloaded. The device downloads again by itself."
     case .capturePaused:
       "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
+    case .detached:
+      "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."

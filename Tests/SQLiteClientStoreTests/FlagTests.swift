@@ -184,8 +184,8 @@ let inspectionTables = Schema(tables: [
         """)
     #expect(
       try Self.queue(bench) == [
-        ["insert", "inspection", "i"], ["delete", "inspection", "j"], ["delete", "answer", "a"],
-        ["insert", "answer", "b"], ["delete", "answer", "d"],
+        ["delete", "answer", "a"], ["delete", "answer", "d"], ["delete", "inspection", "j"],
+        ["insert", "inspection", "i"], ["insert", "answer", "b"],
       ])
     #expect(try bench.read("SELECT count(*) FROM answer WHERE IsDirty = 1") == [[3]])
     let (text, session) = try await bench.uploadText()

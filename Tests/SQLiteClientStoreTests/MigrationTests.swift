@@ -213,10 +213,38 @@ struct MigrationTests {
     try bench.write("DELETE FROM folder WHERE id = 'f1'")
     #expect(try bench.read("SELECT count(*) FROM note") == [[2]])
     #expect(try bench.isWhole())
-    // Whoever opens it again adopts it as any other database.
+  }
+
+  @Test("a detached database is taken in again only by who says so, each row as a new one; others hear of it by name")
+  func detachedTwice() async throws {
+    let bench = try await bench()
+    let open = SQLiteClientStore(path: bench.path)
+    _ = try await open.open(ClientSetup(schema: Self.notes, principal: "anna"))
+    _ = try await bench.store.detach(discarding: true)
     let again = SQLiteClientStore(path: bench.path)
-    #expect(try await again.open(ClientSetup(schema: Self.notes, principal: "anna")).adoptedRows == 3)
+    for _ in 0..<2 {
+      let error = await #expect(throws: SalvorError.self) {
+        try await again.open(ClientSetup(schema: Self.notes, principal: "anna"))
+      }
+      #expect(error?.code == .detached && error?.code.exitCode == 2)
+    }
+    // One that had it open all the time.
+    for _ in 0..<2 {
+      let error = await #expect(throws: SalvorError.self) { try await open.beginSession(groups: nil) }
+      #expect(error?.code == .detached)
+      let asking = await #expect(throws: SalvorError.self) { try await open.status() }
+      #expect(asking?.code == .detached)
+    }
+    await open.close()
+    #expect(try bench.read("SELECT name FROM sqlite_schema WHERE name LIKE '%salvor%'") == [])
+    let setup = ClientSetup(schema: Self.notes, principal: "anna", reattaches: true)
+    #expect(try await again.open(setup).adoptedRows == 5)
+    #expect(try await again.status().queued == 5)
     await again.close()
+    // It is as any other from here on.
+    _ = try await again.open(ClientSetup(schema: Self.notes, principal: "anna"))
+    await again.close()
+    #expect(access(bench.path + ".salvor-detached", F_OK) != 0)
   }
 
   @Test("detaching with nothing that waits needs no consent")

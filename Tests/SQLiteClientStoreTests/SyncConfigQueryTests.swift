@@ -57,5 +57,9 @@ import Testing
     #expect(line["it's 0"] == 3)
     #expect(line["it's 639"] == 7)
     #expect(try run("dirty_query", of: "kind", in: bench) == nil)
+    for (value, json) in [("NULL", JSONValue.null), ("x''", "")] {
+      try bench.write("UPDATE \"line's\" SET photo = \(value)")
+      #expect(try run("dirty_query", of: "line's", in: bench)?.array?.first?["photo"] == json)
+    }
   }
 }

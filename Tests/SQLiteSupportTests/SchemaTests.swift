@@ -64,6 +64,10 @@ import Testing
         "CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT); CREATE UNIQUE INDEX u ON parent (lower(name))", nil,
         "u is on"
       ),
+      (
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT NOT NULL ON CONFLICT ABORT UNIQUE ON CONFLICT replace)",
+        nil, "ON CONFLICT REPLACE"
+      ),
     ] as [(String, String?, String)])
   func destructiveDifferencesAreRefusedByName(sql: String, column: String?, what: String) throws {
     let connection = try SQLiteConnection(":memory:")
@@ -76,6 +80,22 @@ import Testing
     #expect(error?.code == .schemaRefused)
     #expect(error?.context["table"] == "parent")
   }
+
+  @Test(
+    "a clause is one outside of names, texts and comments only",
+    arguments: [
+      ("CREATE TABLE t (a PRIMARY KEY ON CONFLICT ROLLBACK, b UNIQUE\non conflict\tFail)", ["ROLLBACK", "FAIL"]),
+      (
+        "CREATE TABLE t (a UNIQUE ON CONFLICT ABORT, \"on conflict\" REPLACE, [on] conflict DEFAULT 'on conflict ignore')",
+        []
+      ),
+      (
+        "CREATE TABLE t (a -- on conflict replace\n, b /* on conflict fail */ TEXT, conflict REFERENCES t ON DELETE CASCADE)",
+        []
+      ),
+      ("CREATE TABLE t (a UNIQUE ON CONFLICT", []), ("", []),
+    ] as [(String, [String])])
+  func clausesAreFound(sql: String, clauses: [String]) { #expect(conflictClauses(of: sql) == clauses) }
 
   @Test func aSoftReferenceIsAForeignKeyOnTheServerOnly() throws {
     let soft = Table(

@@ -134,8 +134,10 @@ struct SyncSession {
     stagedPieces = message.position == nil && message.compared == nil ? 0 : 1
     var first: UploadChunk?
     if session.upload != nil {
-      first = try await store.uploadChunk(
-        after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget))
+      // One in which nothing is left is sent as well: the server may have processed it, and only it knows.
+      first =
+        try await store.uploadChunk(
+          after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget)) ?? .empty
     }
     // A single change may be larger than its chunk was to be.
     let inline = first.flatMap { $0.isLast && $0.bytes.count <= limits.singleRoundTripBytesMax ? $0 : nil }

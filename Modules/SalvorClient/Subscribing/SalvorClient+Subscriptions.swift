@@ -40,6 +40,7 @@ extension SalvorClient {
   ///   parameter, or where the value is not of its type.
   @discardableResult
   public func subscribe(_ target: String, _ parameters: [String: Subscription.Choice] = [:]) async throws -> Bool {
+    if !isOpen { try await open(reattaching: true) }
     let subscription = Subscription(target: target, parameters: parameters)
     try await check(subscription)
     return try await change { settings in

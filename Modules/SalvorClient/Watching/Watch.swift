@@ -53,6 +53,8 @@ struct Watch {
   private var isFirst = true
   private var failures = 0
   private var notBefore: Int64 = 0
+  /// Nobody has this database any more.
+  private var ending: SalvorError?
   private var listener: (groups: Set<String>, task: Task<Void, Never>)?
 
   /// What the device subscribed to when the settings were read last.
@@ -109,6 +111,12 @@ struct Watch {
       if report.outcome == .recovered { await endListening() }
     }
     await readSettings()
+    if let ending {
+      var report = SyncReport()
+      report.fail(ending)
+      onSync(report)
+      return report
+    }
     await listen()
     await inbox.wait(milliseconds: waitMilliseconds())
     return nil
@@ -153,6 +161,13 @@ struct Watch {
   private mutating func readSettings() async {
     let now = configuration.clock.now()
     guard now - settingsReadAt >= Self.settingsMilliseconds || now < settingsReadAt else { return }
+    let read: DeviceSettings
+    do {
+      read = try await configuration.store.deviceSettings()
+    } catch {
+      ending = (error as? SalvorError).flatMap { $0.code == .detached ? $0 : nil }
+      return
+    }
     if hasSynchronized {
       guard let state = try? await configuration.store.status().state else { return }
       let known = state.groups.filter { asked?.contains($0.name) ?? true }
@@ -163,7 +178,6 @@ struct Watch {
       for group in groups where synchronized[group] == nil { synchronized[group] = now }
       hasSynchronized = false
     }
-    guard let read = try? await configuration.store.deviceSettings() else { return }
     settings = WatchSettings(read.settings)
     settingsReadAt = now
     if let wanted = try? await configuration.resolvedSubscriptions().subscriptions { await noteSubscriptions(wanted) }

@@ -299,6 +299,24 @@ extension ClientStoreContract {
       try expectChanges(try await bench.upload(), [])
       try await bench.expectRows("form", [["f", "a", 0, 0]])
     },
+    on(
+      ContractSchemas.marked, "a row below one that is none waits for it, and an upload never has it alone",
+      rule: "semantics 2, 3, 4"
+    ) { bench in
+      try await bench.write(
+        .insert("form", ["id": "g", "IsDeleted": 1]), .insert("section", ["id": "s", "form_id": "g"]))
+      try expect(try await bench.begin().session.upload == nil, "nothing can be sent: no upload")
+      try expectEqual(try await bench.status().displaced, 1, "displaced")
+      try await bench.write(.insert("form", ["id": "h"]))
+      try expectChanges(try await bench.upload(), [#"insert form ["id", "title"] [h, null]"#])
+      try await bench.write(.insert("form", ["id": "g"]))
+      try expectEqual(
+        Set(try await bench.upload().map(\.summary)),
+        [#"insert form ["id", "title"] [g, null]"#, #"insert section ["id", "form_id", "name"] [s, g, null]"#],
+        "what is sent")
+      try await bench.expectRows("section", [["s", "g", .null, 0, 0]])
+      try expectEqual(try await bench.status().displaced, 0, "displaced")
+    },
     on(ContractSchemas.folders, "a marked row makes room for one that the server sends", rule: "semantics 2, 3") {
       bench in
       try await bench.download(full: ["folder"], rows: [("folder", ["a", .null, "1", 0, 0])])

@@ -7,6 +7,8 @@ struct Mark: Sendable, Hashable {
   var root: RowName
   /// Of the change that deletes it; nil: the mark deleted nothing, as of a row that was inserted with it.
   var counter: Int64?
+  /// As it went from its table, where no base has it: of a database from before.
+  var gone: Row?
 }
 
 /// The application's flag columns (semantics 3). A row whose deleted column is set is not there for requests and bases: to
@@ -98,11 +100,12 @@ extension ClientContent {
     for (name, mark) in [(root, marks[root])] + group.map({ ($0.key, .some($0.value)) }) {
       guard let table = schema.table(name.table) else { continue }
       let deleted = mark?.counter.flatMap(deletion)
+      let gone = mark?.gone
       marks[name] = nil
       let row: Row
       if let there = runner.tables[name] {
         row = table.flagged(there, table.flags.deleted, false)
-      } else if let before = deleted?.before {
+      } else if let before = deleted?.before ?? (deleted == nil ? nil : gone) {
         row = zip(table.columns, before).map { column, value in
           table.travelling.contains(column) ? value : column.defaultValue ?? .null
         }
@@ -218,36 +221,64 @@ extension ClientContent {
     runner.set(name, table.flagged(row, table.flags.dirty, true))
   }
 
-  // MARK: Rows from before Salvor
-
-  /// A database that another program kept the marks of: rows below a marked one are marked, too.
-  mutating func spreadMarks() {
-    for table in schema.synchronized where table.flags.deleted != nil {
-      let descent = MarkDescent(of: table, in: schema)
-      for row in view.sortedRows(of: table.name) where table.isMarked(row) {
-        for name in rowsBelow(RowName(table: table.name, key: table.key(of: row)), descent, view) {
-          guard let below = schema.table(name.table), let old = view[name],
-            descent.steps.contains(where: { $0.table.name == name.table && $0.stays })
-          else { continue }
-          view[name] = below.flagged(old, below.flags.deleted, true)
-        }
-      }
-    }
-  }
 }
 
 extension ClientContent {
-  /// A row that no capture has seen becomes a queued insert; a marked one a delete of what the server may have.
-  mutating func adopt(_ name: RowName) {
-    guard let table = schema.table(name.table), let row = view[name] else { return }
+  // MARK: Rows from before Salvor
+
+  /// Rows that no capture has seen. One that another program marked is no row to send, but one that the server is to delete,
+  /// with all that is below it, as if the mark had been set just now; a child's before its parent's.
+  mutating func adopt(_ tables: [Table]) {
+    for table in schema.parentsFirst(tables).reversed() where table.flags.deleted != nil {
+      for row in view.sortedRows(of: table.name) {
+        let name = RowName(table: table.name, key: table.key(of: row))
+        if table.isMarked(row), marks[name] == nil { adoptMarked(name, table) }
+      }
+    }
+    for table in schema.parentsFirst(tables) {
+      for row in view.sortedRows(of: table.name) where !table.isMarked(row) {
+        let columns = table.travelling.map {
+          ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))
+        }
+        let name = RowName(table: table.name, key: table.key(of: row))
+        requests.append(Request(stamp: stamp, changes: [adopted(name, .insert, columns)]))
+      }
+    }
+  }
+
+  private mutating func adoptMarked(_ root: RowName, _ table: Table) {
+    let descent = MarkDescent(of: table, in: schema)
+    var changes: [Change] = []
+    for name in rowsBelow(root, descent, view).reversed() {
+      guard let below = schema.table(name.table), let row = view[name] else { continue }
+      let change = adopted(name, .delete, [])
+      changes.append(change)
+      let stays = descent.steps.contains { $0.table.name == name.table && $0.stays }
+      view[name] = stays ? below.flagged(row, below.flags.deleted, true) : nil
+      marks[name] = Mark(root: root, counter: change.counter, gone: stays ? nil : row)
+    }
+    for step in descent.steps where !step.stays {
+      for row in view.sortedRows(of: step.table.name) where step.table.isMarked(row) {
+        let hasParents = step.references.allSatisfy { reference in
+          let value = step.table.value(reference.column, of: row)
+          return value.isNull || view[RowName(table: reference.table, key: [value])] != nil
+        }
+        // Marked before: it goes where its parent goes.
+        if !hasParents { view[RowName(table: step.table.name, key: step.table.key(of: row))] = nil }
+      }
+    }
+    let change = adopted(root, .delete, [])
+    marks[root] = Mark(root: root, counter: change.counter)
+    requests.append(Request(stamp: stamp, changes: changes + [change]))
+  }
+
+  private mutating func adopted(_ name: RowName, _ operation: SalvorModel.Operation, _ columns: [ChangedColumn])
+    -> Change
+  {
     counter += 1
-    let isMarked = table.isMarked(row)
-    let columns = table.travelling.map { ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row)) }
-    let change = Change(
-      counter: counter, made: groups[table.group]?.cursor?.number ?? 0, row: name,
-      operation: isMarked ? .delete : .insert, columns: isMarked ? [] : columns)
-    if isMarked { marks[name] = Mark(root: name, counter: nil) }
-    requests.append(Request(stamp: stamp, changes: [change]))
+    let group = schema.table(name.table)?.group ?? ""
+    return Change(
+      counter: counter, made: groups[group]?.cursor?.number ?? 0, row: name, operation: operation, columns: columns)
   }
 }
 

@@ -61,23 +61,19 @@ public actor MemoryClientStore: ClientStore {
     state.principal = principal
   }
 
-  /// A row that another program has marked as deleted is no row to send, but one that the server is to delete.
   private func adoptExistingRows(_ state: inout ClientContent, _ opening: inout ClientOpening) {
+    var found: [Table] = []
     for table in state.schema.tables {
-      for row in database.existingRows[table.name] ?? [] {
-        state.view[RowName(table: table.name, key: table.key(of: row))] = row
-      }
-    }
-    state.spreadMarks()
-    for table in state.schema.parentsFirst(state.schema.tables) {
       guard let rows = database.existingRows[table.name] else {
         opening.createdTables.append(table.name)
         continue
       }
+      for row in rows { state.view[RowName(table: table.name, key: table.key(of: row))] = row }
       guard table.maintained != .client else { continue }
       opening.adoptedRows += Int64(rows.count)
-      for row in rows { state.adopt(RowName(table: table.name, key: table.key(of: row))) }
+      found.append(table)
     }
+    state.adopt(found)
     state.showFlags(in: &state.view, outstanding: state.outstanding)
   }
 
@@ -163,6 +159,10 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
+    // What cannot stand is displaced before the choice, and what can again returns, behind what has failed.
+    state.holdAndJoin()
+    try state.remake(try constraints(state))
+    state.holdAndJoin()
     let outgoing = state.chooseOutgoing(groups)
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {

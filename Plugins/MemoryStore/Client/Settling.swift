@@ -3,11 +3,15 @@ import SalvorStorage
 
 /// The upload's two ends: choosing what is sent, and taking in what became of it (semantics 4, 7 and 8).
 extension ClientContent {
-  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
-  mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
+  /// Before the choice: what was fixed is one request with the fix, and what depends on a failed one is held back.
+  mutating func holdAndJoin() {
     joinEdited()
     release()
     holdBack()
+  }
+
+  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
+  mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
     let unsendable = unsendable(waiting.map { requests[$0] })

@@ -220,8 +220,11 @@ final class DownloadStream {
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
-      guard target.insert != nil else { throw Remaking.inconsistent(target.table.name, "a constraint") }
-      try writeAgain(UnsafeBufferPointer(rebasing: bytes[start..<reader.offset]), target, places)
+      let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
+      guard target.insert != nil else {
+        throw Remaking.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
+      }
+      try writeAgain(row, target, places)
     }
   }
 
@@ -234,8 +237,20 @@ final class DownloadStream {
       try bind(try reader.item(), to: target.upsert, place + 1, row)
     }
     do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
-      throw Remaking.inconsistent(target.table.name, "a constraint")
+      throw Remaking.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
     }
+  }
+
+  private func key(of row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws -> Key {
+    var key = Key(repeating: .null, count: target.table.keyCount)
+    var reader = PayloadReader(row, blobs: blobs)
+    try reader.beginArray()
+    var isFirst = true
+    for place in places where try reader.nextElement(&isFirst) {
+      let value = try reader.item().value
+      if target.slots[place] < key.count { key[target.slots[place]] = value }
+    }
+    return key
   }
 
   private func bind(

@@ -21,8 +21,11 @@ struct FlagSweep {
 
   /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically; marks of rows that are there
   /// are forgotten.
-  func removeMarked() throws {
-    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
+  ///
+  /// - Returns: whether rows went, and requests with them perhaps.
+  @discardableResult
+  func removeMarked() throws -> Bool {
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return false }
     let index = try LogIndex(context)
     var going: [(table: CapturedTable, key: Key)] = []
     for table in context.catalog.tables {
@@ -43,13 +46,14 @@ struct FlagSweep {
     }
     try connection.run(
       "DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
-    guard !going.isEmpty else { return }
+    guard !going.isEmpty else { return false }
     let counter = try connection.lastCounter()
     let remaking = try context.makeAnew(index, after: counter) { remaking in
       for (table, key) in going { try remaking.removeMarked(table, key) }
     }
     try context.keepCounter(counter)
     try remaking.touched.clear()
+    return true
   }
 
   // MARK: Dirty columns
@@ -82,12 +86,23 @@ struct FlagSweep {
 
 extension StoreContext {
   /// The row is in its table, with a deleted mark.
-  func isMarked(_ table: CapturedTable, _ key: Key) throws -> Bool {
-    guard let deleted = table.deletedFlag else { return false }
+  func isMarked(_ table: CapturedTable, _ key: Key) throws -> Bool { try markedRow(table, key) != nil }
+
+  /// The row as the table has it, by slot, where it has a deleted mark.
+  func markedRow(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
+    guard let deleted = table.deletedFlag else { return nil }
     let condition = table.rowAt(markedToo: true) { "?\($0 + 1)" }
-    return try !connection.rows(
-      "SELECT 1 FROM \(quoted(table.name)) x WHERE \(condition) AND \(CapturedTable.isSet(deleted, "x"))", key
-    ).isEmpty
+    let columns = table.columns.indices.map(table.tableColumn).joined(separator: ", ")
+    return try connection.rows(
+      "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition) AND \(CapturedTable.isSet(deleted, "x"))", key
+    ).first
+  }
+
+  /// A delete of a row, as the log's next row.
+  func deletion(of row: SlotRow, _ table: CapturedTable) throws -> LogEntry {
+    LogEntry(
+      seq: try connection.lastCounter() + 1, table: table.number, operation: .delete, mask: LogMask(words: []),
+      values: row)
   }
 
   /// The row's dirty column is to be looked at.
@@ -96,6 +111,16 @@ extension StoreContext {
     let slots = table.keySlots.map { "?\($0 + 2)" }.joined(separator: ", ")
     try connection.run(
       "INSERT INTO salvor_dirty (t, \(keys)) VALUES (?1, \(slots))", [.integer(table.number)] + key)
+  }
+
+  /// The same of all rows whose changes the engine logged after a counter.
+  func noteDirty(_ table: CapturedTable, after counter: Int64) throws {
+    guard table.dirtyFlag != nil else { return }
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    let values = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO salvor_dirty (t, \(keys)) SELECT DISTINCT t, \(values) FROM salvor_log WHERE seq > ?1 AND t = ?2 AND op IN \(Self.changeOperations)",
+      .integer(counter), .integer(table.number))
   }
 
   /// Marks and dirty columns are the engine's matter while it writes rows with the application's triggers on. In a

@@ -40,6 +40,8 @@ final class Remaking {
   /// Rows that a constraint refused, in the order of their refusal.
   private var refused: [RowRef] = []
   private(set) var invalid: Set<RowRef> = []
+  /// Of those refused: SQLite's words.
+  private var refusals: [RowRef: String] = [:]
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
@@ -176,6 +178,7 @@ final class Remaking {
       .sorted { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }
     while !waiting.isEmpty {
       refused = []
+      refusals = [:]
       invalid = []
       for ref in waiting { try write(ref) }
       if refused.count == waiting.count && !refused.contains(where: { rows[$0]?.shown != nil }) {
@@ -217,6 +220,7 @@ final class Remaking {
         try touched.removed(work.table, work.key)
       }
       refused.append(ref)
+      refusals[ref] = writer.refusal
       if outcome == .invalid { invalid.insert(ref) }
     }
     rows[ref] = work
@@ -226,21 +230,26 @@ final class Remaking {
   func write() throws {
     while try !writeRows() {
       var culprits: [Int64] = []
-      var unsolvable: CapturedTable?
+      var unsolvable: RowRef?
       for ref in refused {
-        if let culprit = try culprit(ref) { culprits.append(culprit) } else { unsolvable = rows[ref]?.table }
+        if let culprit = try culprit(ref) { culprits.append(culprit) } else { unsolvable = ref }
       }
       guard let youngest = culprits.max() else {
-        throw Self.inconsistent(unsolvable?.name ?? "", "a unique or check constraint")
+        let table = unsolvable.flatMap { rows[$0]?.table }
+        throw Self.inconsistent(table?.name ?? "", unsolvable?.key, unsolvable.flatMap { refusals[$0] } ?? "")
       }
       try displace(youngest)
     }
   }
 
-  static func inconsistent(_ table: String, _ what: String) -> SalvorError {
-    SalvorError(
+  /// A row of the server's that this device's table does not take.
+  ///
+  /// - Parameter what: the constraint in SQLite's words.
+  static func inconsistent(_ table: String, _ key: Key?, _ what: String) -> SalvorError {
+    let row = key.map { "the server's row [\($0.map { "\($0)" }.joined(separator: ", "))]" } ?? "a row of the server's"
+    return SalvorError(
       .inconsistentDownload,
-      "What the server sent breaks \(what) of the table \(table). Discard what is staged and sync again.",
+      "The table \(table) of this device does not take \(row): \(what). A constraint that the schema does not have is this device's own: take it out of the table (salvor capture pause and resume), or give it to the schema. Then sync again.",
       context: ["table": table])
   }
 
@@ -255,7 +264,8 @@ final class Remaking {
       let violations = try proof.violations()
       guard let youngest = try violations.compactMap({ try culprit($0) }).max() else {
         if !basesMayBreak, let violation = violations.first {
-          throw Self.inconsistent(violation.table.name, "a reference to \(violation.rule.parent)")
+          throw Self.inconsistent(
+            violation.table.name, violation.key, "its reference to \(violation.rule.parent) has no row there")
         }
         return
       }

@@ -28,6 +28,8 @@ final class RowWriter {
   private let insertAt: SQLiteStatement?
   /// The highest rowid that a removed row will take again: SQLite would give it to the next new row.
   private var reserved: Int64 = 0
+  /// SQLite's words for why a row was not written last.
+  private(set) var refusal = ""
   private let update: SQLiteStatement?
   private let delete: SQLiteStatement
   private let remains: SQLiteStatement?
@@ -94,6 +96,7 @@ final class RowWriter {
       try statement.run()
       return .written
     } catch let error as SalvorError {
+      refusal = error.sqliteDetail
       switch error.sqliteCode {
       case SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 10 << 8: return .collides
       case SQLITE_CONSTRAINT | 1 << 8, SQLITE_CONSTRAINT | 5 << 8, SQLITE_CONSTRAINT | 7 << 8,

@@ -1,41 +1,83 @@
 import SQLiteSupport
+import SalvorModel
 import SalvorStorage
 
-/// Takes rows that no capture has seen: each becomes a queued insert, one with a deleted mark a delete of what the server may
-/// have.
+/// Takes rows that no capture has seen: each becomes a queued insert; one with a deleted mark a delete of what the server may
+/// have, with all that is below it.
 struct Adoption {
+  /// A table whose rows are taken.
+  struct Subject {
+    var table: CapturedTable
+    /// Whether the log has the row (alias `x`): then it is none of these. `0`: it has none.
+    var isLogged = "0"
+
+    fileprivate var condition: String {
+      let key = table.hasKey(table.tableColumn)
+      return "NOT \(isLogged)" + (key.isEmpty ? "" : " AND \(key)")
+    }
+    fileprivate var rows: String { "\(quoted(table.name)) x WHERE \(condition)" }
+    fileprivate var columns: String { table.keySlots.map(table.tableColumn).joined(separator: ", ") }
+    fileprivate var keys: String { table.keySlots.map { "k\($0)" }.joined(separator: ", ") }
+  }
+
   private let connection: SQLiteConnection
 
   init(_ connection: SQLiteConnection) { self.connection = connection }
 
-  /// - Parameter condition: which rows of the table (alias `x`); nil: all.
-  /// - Returns: how many.
-  func adopt(_ table: CapturedTable, where condition: String? = nil) throws -> Int64 {
-    let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
-    let conditions = [table.hasKey(table.tableColumn), condition ?? ""].filter { !$0.isEmpty }
-    let source =
-      "FROM \(quoted(table.name)) x" + (conditions.isEmpty ? "" : " WHERE \(conditions.joined(separator: " AND "))")
-    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
-    // Before the log has the rows: the condition may ask it.
-    if let dirty = table.dirtyFlag {
-      try connection.run("INSERT INTO salvor_dirty (t, \(keys)) SELECT \(table.number), \(columns) \(source)")
-      try connection.run(
-        "UPDATE \(quoted(table.name)) AS x SET \(quoted(dirty)) = 1"
-          + (conditions.isEmpty ? "" : " WHERE \(conditions.joined(separator: " AND "))"))
+  /// - Parameter subjects: parents first.
+  /// - Returns: how many rows.
+  func adopt(_ subjects: [Subject]) throws -> Int64 {
+    let start = try connection.lastCounter()
+    for subject in subjects { try setDirty(subject) }
+    let spreading = MarkSpreading(
+      connection, isLogged: Dictionary(uniqueKeysWithValues: subjects.map { ($0.table.number, $0.isLogged) }))
+    // A child's delete goes before its parent's, a parent's insert before its child's.
+    for subject in subjects.reversed() { try adoptMarked(subject, spreading, after: start) }
+    for subject in subjects {
+      try log(.insert, subject, where: subject.condition + subject.table.andUnmarked())
     }
-    let isMarked = table.deletedFlag.map { CapturedTable.isSet($0, "x") }
-    if let isMarked {
-      try connection.run(
-        "INSERT INTO salvor_mark (t, \(keys)) SELECT \(table.number), \(columns) \(source) \(conditions.isEmpty ? "WHERE" : "AND") \(isMarked)"
-      )
-    }
-    let operation =
-      isMarked.map {
-        "CASE WHEN \($0) THEN \(LogOperation.deleteOfNothing.rawValue) ELSE \(LogOperation.insert.rawValue) END"
-      } ?? "\(LogOperation.insert.rawValue)"
+    return try connection.integer("SELECT count(*) FROM salvor_log WHERE seq > ?1", .integer(start)) ?? 0
+  }
+
+  /// Before the log has the rows: the condition may ask it.
+  private func setDirty(_ subject: Subject) throws {
+    guard let dirty = subject.table.dirtyFlag else { return }
     try connection.run(
-      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(operation), \(columns) \(source)"
+      "INSERT INTO salvor_dirty (t, \(subject.keys)) SELECT \(subject.table.number), \(subject.columns) FROM \(subject.rows)"
     )
-    return Int64(connection.changes)
+    try connection.run(
+      "UPDATE \(quoted(subject.table.name)) AS x SET \(quoted(dirty)) = 1 WHERE \(subject.condition)")
+  }
+
+  private func adoptMarked(_ subject: Subject, _ spreading: MarkSpreading, after start: Int64) throws {
+    let table = subject.table
+    guard let deleted = table.deletedFlag else { return }
+    let isMarked = CapturedTable.isSet(deleted, "x")
+    if !table.descent.isEmpty {
+      let slots = table.keySlots.map { "?\($0 + 1)" }.joined(separator: ", ")
+      for key in try connection.rows(
+        "SELECT \(subject.columns) FROM \(subject.rows) AND \(isMarked) AND \(MarkSpreading.hasRowsBelow(table))")
+      {
+        try spreading.take(table, key) {
+          try connection.run(
+            "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) VALUES (\(table.number), \(LogOperation.deleteOfNothing.rawValue), \(slots))",
+            key)
+        }
+      }
+    }
+    // Those that have nothing below, or nothing that is not marked itself.
+    let isTaken = table.keySlots.map { "s.k\($0) = \(table.tableColumn($0))" }.joined(separator: " AND ")
+    let rest =
+      "\(subject.condition) AND \(isMarked) AND NOT EXISTS (SELECT 1 FROM salvor_mark s WHERE s.t = \(table.number) AND \(isTaken) AND s.seq > \(start))"
+    try log(.deleteOfNothing, subject, where: rest)
+    try connection.run(
+      "INSERT INTO salvor_mark (t, \(subject.keys)) SELECT \(table.number), \(subject.columns) FROM \(quoted(table.name)) x WHERE \(rest)"
+    )
+  }
+
+  private func log(_ operation: LogOperation, _ subject: Subject, where condition: String) throws {
+    try connection.run(
+      "INSERT INTO salvor_log (t, op, \(subject.table.logColumns(subject.table.keySlots))) SELECT \(subject.table.number), \(operation.rawValue), \(subject.columns) "
+        + "FROM \(quoted(subject.table.name)) x WHERE \(condition)")
   }
 }

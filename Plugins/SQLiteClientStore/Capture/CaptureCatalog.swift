@@ -108,7 +108,9 @@ struct CaptureCatalog: Sendable, Hashable {
       return CapturedTable.Action(columns: key.columns, parent: parent.name, parentColumns: columns)
     }
     let captured = CapturedTable(
-      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions, flags: table.flags
+      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions,
+      flags: table.flags,
+      definition: table
     )
     return (captured, known == nil)
   }

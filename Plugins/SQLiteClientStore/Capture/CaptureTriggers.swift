@@ -24,6 +24,8 @@ enum LogOperation: Int64, Sendable, Hashable {
   case insertOverRow = 7
   /// Made by the engine only: a delete where the base has no row any more. Values: the key.
   case deleteOfNothing = 8
+  /// The same, joined to the next. With a bit in the mask its values are the row that went from its table all the same: one of
+  /// a database from before, below a marked one.
   case joinedDeleteOfNothing = 9
   /// A delete of a row whose parent was gone already: made by a foreign key action, where the parent's delete follows.
   case cascadedDelete = 10
@@ -83,10 +85,14 @@ struct TriggerParts {
   let t: CapturedTable
   let name: String
   let log = "salvor_log"
+  /// How statements name a key column of the row whose mark changes.
+  let root: (Int) -> String
 
-  init(_ table: CapturedTable) {
+  /// - Parameter root: nil: as a trigger does.
+  init(_ table: CapturedTable, root: ((Int) -> String)? = nil) {
     t = table
     name = quoted(table.name)
+    self.root = root ?? table.new
   }
 
   func trigger(

@@ -89,18 +89,22 @@ struct CapturedTable: Sendable, Hashable {
     (nullableKeySlots, uniques, generated, actions) = ([], [], [], [])
   }
 
-  /// - Parameter slots: the captured columns' names by slot, as `salvor_column` has them.
+  /// - Parameters:
+  ///   - slots: the captured columns' names by slot, as `salvor_column` has them.
+  ///   - definition: names as it writes them, which may be another case than the database's; nil: as the database does.
   init(
-    number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action], flags: FlagColumns
+    number: Int64, slots: [String], keyCount: Int, shape: TableShape, actions: [Action], flags: FlagColumns,
+    definition: Table? = nil
   ) {
     self.actions = actions
     dirtyFlag = flags.dirty.map { shape.column($0)?.name ?? $0 }
     deletedFlag = flags.deleted.map { shape.column($0)?.name ?? $0 }
     self.number = number
-    name = shape.name
+    name = definition?.name ?? shape.name
     self.keyCount = keyCount
     columns = slots.map { slot in
-      Column(name: shape.column(slot)?.name ?? slot, isUntyped: shape.column(slot)?.affinity == .blob)
+      let named = definition?.columns.first { $0.name.lowercased() == slot.lowercased() }?.name
+      return Column(name: named ?? shape.column(slot)?.name ?? slot, isUntyped: shape.column(slot)?.affinity == .blob)
     }
     hasRowidKey = shape.hasRowidKey
     generated = shape.generated

@@ -104,8 +104,8 @@ extension TriggerParts {
 
   /// The rows of `salvor_marking` (alias `m`) that belong to the row whose mark changes. Only a key of one column can be
   /// referenced, so that its first value names it.
-  private var group: String { "m.rt = \(t.number) AND m.rk = \(t.new(0))" }
-  private var groupInStatement: String { "rt = \(t.number) AND rk = \(t.new(0))" }
+  private var group: String { "m.rt = \(t.number) AND m.rk = \(root(0))" }
+  private var groupInStatement: String { "rt = \(t.number) AND rk = \(root(0))" }
   private var endGroup: String { "DELETE FROM salvor_marking WHERE \(groupInStatement)" }
   private var width: Int { ([t.keyCount] + t.descent.map(\.table.keyCount)).max() ?? 1 }
 
@@ -120,24 +120,38 @@ extension TriggerParts {
 
   private var markSet: CaptureTriggers.Trigger? {
     guard let deleted = t.deletedFlag else { return nil }
-    let below = t.descent.isEmpty ? [] : [findBelow, numberBelow] + t.descent.reversed().map(logBelow)
+    let spreading = spreading()
+    return markTrigger(
+      "ms", deleted, from: "OLD", to: "NEW",
+      spreading.log + [logDelete(.delete, t.old)] + spreading.mark
+        + ["DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.new))"] + setDirty)
+  }
+
+  /// What a mark does to the rows below: the statements before the row's own delete is logged, and those after it.
+  ///
+  /// - Parameter isLogged: by table number, of tables whose rows are adopted: whether the log has the row (alias `x`). What
+  ///   it does not have the server may not have either.
+  func spreading(isLogged: [Int64: String] = [:]) -> (log: [String], mark: [String]) {
     let noted =
-      "INSERT INTO salvor_mark (t, \(keys(t.keyCount)), seq, rt, rk) VALUES (\(t.number), \(values(t.keySlots, t.new)), (SELECT max(seq) FROM \(log)), \(t.number), \(t.new(0)))"
+      "INSERT INTO salvor_mark (t, \(keys(t.keyCount)), seq, rt, rk) VALUES (\(t.number), \(values(t.keySlots, root)), (SELECT max(seq) FROM \(log)), \(t.number), \(root(0)))"
+    if t.descent.isEmpty { return ([], [forgetMark(root), noted]) }
+    let below =
+      [findBelow, numberBelow] + t.descent.reversed().map { logBelow($0, isLogged: isLogged[$0.table.number]) }
     let carriedOn =
-      t.descent.isEmpty
-      ? []
-      : [
+      [
         forgetMarksOfGroup,
         "INSERT INTO salvor_mark (t, \(keys(width)), seq, rt, rk) SELECT m.t, \(keys(width, "m.")), m.seq, m.rt, m.rk FROM salvor_marking m WHERE \(group) ORDER BY m.id",
       ] + t.descent.filter(\.stays).map { flagBelow($0, "1", dirtyToo: true) }
-        + t.descent.reversed().filter { !$0.stays }.map {
-          "DELETE FROM \(quoted($0.table.name)) WHERE \(isInGroup($0))"
-        }
-        + t.descent.map(dropCopies) + [endGroup]
-    return markTrigger(
-      "ms", deleted, from: "OLD", to: "NEW",
-      below + [logDelete(.delete, t.old), forgetMark(t.new), noted] + carriedOn
-        + ["DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.new))"] + setDirty)
+      + t.descent.reversed().filter { !$0.stays }.map(deleteBelow)
+      + t.descent.map(dropCopies) + [endGroup]
+    return (below, [forgetMark(root), noted] + carriedOn)
+  }
+
+  /// The rows below whose dirty columns `spreading` sets, for the engine: its statements fire no trigger.
+  var dirtyBelow: [String] {
+    t.descent.filter { $0.table.dirtyFlag != nil }.map {
+      "INSERT INTO salvor_dirty (t, \(keys($0.table.keyCount))) SELECT m.t, \(keys($0.table.keyCount, "m.")) FROM salvor_marking m WHERE \(group) AND m.t = \($0.table.number)"
+    }
   }
 
   /// Those rows are there again. A delete that waits is withdrawn, and what was written to its row meanwhile is an update;
@@ -153,14 +167,14 @@ extension TriggerParts {
     }
     let found =
       [
-        "INSERT INTO salvor_marking (t, \(keys(t.keyCount)), rt, rk, seq) VALUES (\(t.number), \(values(t.keySlots, t.new)), \(t.number), \(t.new(0)), (SELECT s.seq FROM salvor_mark s WHERE \(isRow("s", t.new)) ORDER BY s.id DESC LIMIT 1))"
+        "INSERT INTO salvor_marking (t, \(keys(t.keyCount)), rt, rk, seq) VALUES (\(t.number), \(values(t.keySlots, t.new)), \(t.number), \(root(0)), (SELECT s.seq FROM salvor_mark s WHERE \(isRow("s", t.new)) ORDER BY s.id DESC LIMIT 1))"
       ] + (isGroup ? [findMarked] : [])
     let shown =
       t.descent.flatMap { $0.stays ? [flagBelow($0, "0", dirtyToo: false)] : restore($0) }
     let logged = steps.flatMap { [logInserts($0), logUpdates($0)].compactMap { $0 } }
     return markTrigger(
       "mt", deleted, from: "NEW", to: "OLD",
-      found + [decide] + shown + marker(.open) + logged + marker(.close) + withdraw + steps.compactMap(dirtyBelow)
+      found + [decide] + shown + marker(.open) + logged + marker(.close) + withdraw + steps.compactMap(setDirtyBelow)
         + [forgetMarksOfGroup, endGroup])
   }
 
@@ -184,9 +198,9 @@ extension TriggerParts {
       }
     }
     return
-      "INSERT INTO salvor_marking (t, \(keys(width)), rt, rk) SELECT d.t, \(keys(width, "d.")), \(t.number), \(t.new(0)) FROM "
-      + "(WITH RECURSIVE d(t, \(keys(width))) AS (SELECT \(t.number), \(t.new(0))\(padding(1)) \(terms.joined(separator: " "))) SELECT * FROM d) d "
-      + "WHERE NOT (d.t = \(t.number) AND d.k0 = \(t.new(0)))"
+      "INSERT INTO salvor_marking (t, \(keys(width)), rt, rk) SELECT d.t, \(keys(width, "d.")), \(t.number), \(root(0)) FROM "
+      + "(WITH RECURSIVE d(t, \(keys(width))) AS (SELECT \(t.number), \(root(0))\(padding(1)) \(terms.joined(separator: " "))) SELECT * FROM d) d "
+      + "WHERE NOT (d.t = \(t.number) AND d.k0 = \(root(0)))"
   }
 
   /// The lowest first, so that the marked row's own delete is next.
@@ -194,11 +208,16 @@ extension TriggerParts {
     "UPDATE salvor_marking SET seq = coalesce((SELECT max(seq) FROM \(log)), 0) + 1 + (SELECT max(m.id) FROM salvor_marking m WHERE \(group)) - id WHERE \(groupInStatement)"
   }
 
-  private func logBelow(_ step: MarkStep) -> String {
+  private func logBelow(_ step: MarkStep, isLogged: String?) -> String {
     let child = step.table
     let all = 0..<child.columns.count
+    func column(_ logged: LogOperation, _ unlogged: LogOperation) -> String {
+      isLogged.map { "CASE WHEN \($0) THEN \(logged.rawValue) ELSE \(unlogged.rawValue) END" } ?? "\(logged.rawValue)"
+    }
+    let kind = column(.joinedDelete, .joinedDeleteOfNothing)
+    let mask = isLogged.map { ("m0, ", "CASE WHEN \($0) THEN NULL ELSE 1 END, ") } ?? ("", "")
     return
-      "INSERT INTO \(log) (seq, t, op, \(child.logColumns(all))) SELECT m.seq, \(child.number), \(LogOperation.joinedDelete.rawValue), \(all.map(child.tableColumn).joined(separator: ", ")) "
+      "INSERT INTO \(log) (seq, t, op, \(mask.0)\(child.logColumns(all))) SELECT m.seq, \(child.number), \(kind), \(mask.1)\(all.map(child.tableColumn).joined(separator: ", ")) "
       + "FROM salvor_marking m CROSS JOIN \(quoted(child.name)) x WHERE \(group) AND m.t = \(child.number) AND \(child.rowAt { "m.k\($0)" })"
   }
 
@@ -219,6 +238,20 @@ extension TriggerParts {
       "UPDATE \(quoted(step.table.name)) SET \(flags.compactMap { $0 }.joined(separator: ", ")) WHERE \(isInGroup(step))"
   }
 
+  /// With the rows that were marked before, where their parent goes.
+  private func deleteBelow(_ step: MarkStep) -> String {
+    let name = quoted(step.table.name)
+    let going = t.descent.filter { !$0.stays }.map(\.table.number)
+    let orphans = step.links.filter { going.contains($0.parent) }.map {
+      "\(name).\(quoted(step.table.columns[$0.slot].name)) IN (SELECT m.k0 FROM salvor_marking m WHERE \(group) AND m.t = \($0.parent))"
+    }
+    guard let deleted = step.table.deletedFlag, !orphans.isEmpty else {
+      return "DELETE FROM \(name) WHERE \(isInGroup(step))"
+    }
+    return
+      "DELETE FROM \(name) WHERE \(isInGroup(step)) OR (\(CapturedTable.isSet(deleted, name)) AND (\(orphans.joined(separator: " OR "))))"
+  }
+
   /// Copies of rows that are deleted are no rows that a REPLACE removes.
   private func dropCopies(_ step: MarkStep) -> String {
     let same = step.table.keySlots.map { "m.k\($0) = \(step.table.keptColumn($0))" }.joined(separator: " AND ")
@@ -230,8 +263,8 @@ extension TriggerParts {
 
   /// The other rows that the mark took along.
   private var findMarked: String {
-    "INSERT INTO salvor_marking (t, \(keys(width)), rt, rk, seq) SELECT s.t, \(keys(width, "s.")), \(t.number), \(t.new(0)), s.seq FROM salvor_mark s "
-      + "WHERE s.rt = \(t.number) AND s.rk = \(t.new(0)) AND NOT (s.t = \(t.number) AND s.k0 = \(t.new(0))) ORDER BY s.id"
+    "INSERT INTO salvor_marking (t, \(keys(width)), rt, rk, seq) SELECT s.t, \(keys(width, "s.")), \(t.number), \(root(0)), s.seq FROM salvor_mark s "
+      + "WHERE s.rt = \(t.number) AND s.rk = \(root(0)) AND NOT (s.t = \(t.number) AND s.k0 = \(root(0))) ORDER BY s.id"
   }
 
   /// Which deletes wait: they are in the log, not in error, and not in an upload.
@@ -252,7 +285,7 @@ extension TriggerParts {
     let old = child.columns.indices.map { "g.v\($0)" }.joined(separator: ", ")
     var statements = [
       "INSERT INTO \(quoted(child.name)) (\(names)) SELECT \(old) FROM salvor_marking m CROSS JOIN \(log) g WHERE \(group) AND m.t = \(child.number) "
-        + "AND g.seq = m.seq AND g.t = \(child.number) AND g.op IN \(Self.wholeDeletes) "
+        + "AND g.seq = m.seq AND g.t = \(child.number) AND (g.op IN \(Self.wholeDeletes) OR (g.op = \(LogOperation.joinedDeleteOfNothing.rawValue) AND g.m0)) "
         + "AND NOT EXISTS (SELECT 1 FROM \(quoted(child.name)) x WHERE \(child.rowAt(markedToo: true) { "m.k\($0)" })) ORDER BY m.id"
     ]
     if child.dirtyFlag != nil {
@@ -290,7 +323,7 @@ extension TriggerParts {
     ]
   }
 
-  private func dirtyBelow(_ step: MarkStep) -> String? {
+  private func setDirtyBelow(_ step: MarkStep) -> String? {
     step.table.dirtyFlag.map {
       "UPDATE \(quoted(step.table.name)) SET \(quoted($0)) = 1 WHERE \(isInGroup(step, " AND m.withdrawn IS NULL")) AND NOT \(CapturedTable.isSet($0, quoted(step.table.name)))"
     }

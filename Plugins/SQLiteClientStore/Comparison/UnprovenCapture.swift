@@ -44,11 +44,19 @@ final class UnprovenCapture {
     let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
     let known = try fed(looked)
     defer { try? known.clear() }
+    let start = try connection.lastCounter()
     // A child's delete before its parent's, and a parent's insert before its child's.
     var counts: [Int64: Int64] = [:]
     for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true, known) }
+    var written: [Int64: Int64] = [:]
+    for table in looked { written[table.number] = try capture(table, deletes: false, known) }
+    // Marks take along what is below as it is now.
+    for table in looked.reversed() { counts[table.number, default: 0] += try captureMarks(table, known) }
     try guardAgainstMassDeletion(looked, counts)
-    for table in looked { counts[table.number, default: 0] += try capture(table, deletes: false, known) }
+    for table in looked {
+      counts[table.number, default: 0] += written[table.number] ?? 0
+      try context.noteDirty(table, after: start)
+    }
     for table in looked {
       guard let count = counts[table.number], count > 0 else { continue }
       captured += count
@@ -60,7 +68,8 @@ final class UnprovenCapture {
   private func guardAgainstMassDeletion(_ tables: [CapturedTable], _ deletes: [Int64: Int64]) throws {
     let names = try tables.filter { table in
       let gone = deletes[table.number] ?? 0
-      let before = gone + (try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0)
+      let left = "SELECT count(*) FROM \(quoted(table.name)) x WHERE 1\(table.andUnmarked())"
+      let before = gone + (try connection.integer(left) ?? 0)
       return before >= RecoveryMerge.guardedRowsMin && 2 * gone > before
     }.map(\.name).joined(separator: ", ")
     guard !names.isEmpty else { return }
@@ -90,13 +99,47 @@ final class UnprovenCapture {
     let index = try LogIndex(context)
     var found: [LogEntry] = []
     try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) { line in
-      guard try context.currentRow(table, line.key) == nil ? deletes : !deletes else { return }
+      guard try context.currentRow(table, line.key) == nil ? deletes : !deletes,
+        try !deletes || !context.isMarked(table, line.key)
+      else { return }
       guard let entry = try entry(line, index), try known.insert(table, line.key) else { return }
       found.append(entry)
       count += 1
       if found.count >= 1000 { try write(&found) }
     }
     try write(&found)
+    return count
+  }
+
+  /// The rows that were marked: of those that the server has changed since the cursor, too, whose mark is nobody's but the
+  /// application's. One that the server does not have is none, and goes with the next look.
+  private func captureMarks(_ table: CapturedTable, _ known: RowNames) throws -> Int64 {
+    guard table.deletedFlag != nil else { return 0 }
+    let index = try LogIndex(context)
+    let spreading = MarkSpreading(connection)
+    let taken = try RowNames(context, "marked")
+    defer { try? taken.clear() }
+    var count: Int64 = 0
+    func take(_ line: StagedLine, _ row: SlotRow) throws {
+      guard line.table.number == table.number, line.departure != .dropped,
+        try index.timeline(table, line.key).steps.isEmpty, try taken.insert(table, line.key)
+      else { return }
+      try spreading.take(table, line.key) { try context.writeLog([try context.deletion(of: row, table)]) }
+      count += 1
+    }
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) { line in
+      guard let row = line.row, try context.isMarked(table, line.key), try !known.contains(table, line.key) else {
+        return
+      }
+      try take(line, row)
+    }
+    // What it was before nobody knows.
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
+      guard line.table.number == table.number, line.version != nil, let row = try context.markedRow(table, line.key)
+      else { return }
+      try take(line, row)
+    }
+    try spreading.noteUnknown(table, where: "NOT " + index.contains(table) { table.tableColumn(table.keySlots[$0]) })
     return count
   }
 

@@ -35,37 +35,52 @@ struct UnprovenTables {
   func mark(_ names: [String], servers: Set<String> = []) throws -> Int64 {
     guard !names.isEmpty else { return 0 }
     let groups = try connection.groupStates(context.schema.groups)
-    var adopted: Int64 = 0
-    for definition in context.schema.parentsFirst(context.schema.synchronized) {
-      guard let table = context.catalog.table(definition.name), names.contains(table.name) else { continue }
-      try mend(table)
+    let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { definition in
+      context.catalog.table(definition.name).flatMap { names.contains($0.name) ? (definition, $0) : nil }
+    }
+    for (_, table) in tables.reversed() { try mend(table) }
+    var adopted: [CapturedTable] = []
+    for (definition, table) in tables {
       try context.forgetDigest(of: table)
       if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
         try connection.run(
           "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
           .text(definition.name), .integer(servers.contains(table.name) ? 1 : 0))
       } else {
-        let isLogged = try LogIndex(context).contains(table) { table.tableColumn(table.keySlots[$0]) }
-        adopted += try Adoption(connection).adopt(table, where: "NOT \(isLogged)")
+        adopted.append(table)
       }
     }
-    return adopted
+    if adopted.isEmpty { return 0 }
+    let index = try LogIndex(context)
+    return try Adoption(connection).adopt(
+      adopted.map { table in
+        Adoption.Subject(table: table, isLogged: index.contains(table) { table.tableColumn(table.keySlots[$0]) })
+      })
   }
 
   // MARK: Rows whose changes do not fit any more
 
   /// A row that was changed here, and deleted or made again while nobody looked: its changes are cut to what is left of
-  /// them. What is under way to the server stays as it is, since it may have to be sent again.
+  /// them. What is under way to the server stays as it is, since it may have to be sent again. One that was marked is deleted.
   private func mend(_ table: CapturedTable) throws {
     let index = try LogIndex(context)
     let underWay =
       try connection.state(.current) == nil ? 0 : connection.state(.uploadLast)?.integer ?? 0
     var unfit: [(key: Key, entries: [LogEntry])] = []
+    var marked: [(key: Key, row: SlotRow)] = []
     try index.eachRow(of: table) { key in
       let entries = try index.entries(table, key)
-      guard let first = entries.first, first.seq > underWay else { return }
+      guard let first = entries.first else { return }
       let row = try context.currentRow(table, key)
-      if (try? RowTimeline(current: row, entries: entries, table: table)) == nil { unfit.append((key, entries)) }
+      if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { return }
+      if let row = try markedRow(table, key, under: entries) {
+        marked.append((key, row))
+      } else if first.seq > underWay {
+        unfit.append((key, entries))
+      }
+    }
+    for (key, row) in marked {
+      try MarkSpreading(connection).take(table, key) { try context.writeLog([try context.deletion(of: row, table)]) }
     }
     guard !unfit.isEmpty else { return }
     for (key, entries) in unfit {
@@ -78,6 +93,14 @@ struct UnprovenTables {
     }
     try forgetEmptyRequests()
     try context.noteLogChange()
+  }
+
+  /// The row that the changes made, with a mark: it is deleted.
+  private func markedRow(_ table: CapturedTable, _ key: Key, under entries: [LogEntry]) throws -> SlotRow? {
+    guard let row = try context.markedRow(table, key),
+      (try? RowTimeline(current: row, entries: entries, table: table)) != nil
+    else { return nil }
+    return row
   }
 
   private func append(_ operation: LogOperation, _ table: CapturedTable, _ key: Key) throws {

@@ -22,7 +22,7 @@ struct CapturePause {
       try connection.execute(
         """
         DROP TABLE IF EXISTS \(name);
-        CREATE TABLE \(name) AS SELECT \(values) FROM \(quoted(table.name)) x;
+        CREATE TABLE \(name) AS SELECT \(values) FROM \(quoted(table.name)) x WHERE 1\(table.andUnmarked());
         CREATE INDEX \(name)_key ON \(name) (\(keys));
         """)
     }
@@ -76,12 +76,23 @@ struct CapturePause {
         try connection.tableShape(Self.aside(table.number)).map { (table: table, known: $0.columns.count) }
       }
     }
+    let start = try connection.lastCounter()
     for (table, known) in tables {
       try fillLog(table, from: known)
       resumption.inserts += try captureInserts(table)
       resumption.updates += try captureUpdates(table, known: known)
     }
-    for (table, known) in tables.reversed() { resumption.deletes += try captureDeletes(table, known: known) }
+    let written = try connection.lastCounter()
+    for (table, known) in tables.reversed() {
+      try captureDeletes(table, known: known)
+      try captureMarks(table, known: known)
+    }
+    resumption.deletes =
+      try connection.integer("SELECT count(*) FROM salvor_log WHERE seq > ?1", .integer(written)) ?? 0
+    for (table, _) in tables {
+      try MarkSpreading(connection).noteUnknown(table)
+      try context.noteDirty(table, after: start)
+    }
     for row in try connection.rows(
       "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'salvor_paused_*'")
     {
@@ -112,7 +123,7 @@ struct CapturePause {
     let missing = "NOT EXISTS (SELECT 1 FROM \(Self.aside(table.number)) p WHERE \(atKey(table)))"
     try connection.run(
       "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) SELECT \(table.number), \(LogOperation.insert.rawValue), \(keys) "
-        + "FROM \(quoted(table.name)) x WHERE \(missing)\(table.andHasKey(table.tableColumn))")
+        + "FROM \(quoted(table.name)) x WHERE \(missing)\(table.andUnmarked())\(table.andHasKey(table.tableColumn))")
     return Int64(connection.changes)
   }
 
@@ -136,18 +147,39 @@ struct CapturePause {
     try connection.run(
       "INSERT INTO salvor_log (\(columns.joined(separator: ", "))) SELECT \(values.joined(separator: ", ")) "
         + "FROM \(quoted(table.name)) x JOIN \(Self.aside(table.number)) p ON \(atKey(table)) "
-        + "WHERE \(table.anyDiffers(others, before, table.tableColumn))\(table.andHasKey(table.tableColumn))")
+        + "WHERE \(table.anyDiffers(others, before, table.tableColumn))\(table.andUnmarked())\(table.andHasKey(table.tableColumn))"
+    )
     return Int64(connection.changes)
   }
 
-  private func captureDeletes(_ table: CapturedTable, known: Int) throws -> Int64 {
-    let values = table.columns.indices.map { was(table, $0, known: known) }.joined(separator: ", ")
-    let hasKey = table.hasKey { "p.v\($0)" }
+  private func captureDeletes(_ table: CapturedTable, known: Int) throws {
     try connection.run(
+      "\(logOfDeletes(table, known: known)) WHERE NOT EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt(markedToo: true) { "p.v\($0)" }))"
+        + table.andHasKey { "p.v\($0)" })
+  }
+
+  /// Rows that are still there and were marked, with what is below them as it is now.
+  private func captureMarks(_ table: CapturedTable, known: Int) throws {
+    guard let deleted = table.deletedFlag else { return }
+    let keys = table.keySlots.map { "p.v\($0)" }.joined(separator: ", ")
+    let isMarked =
+      "EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt(markedToo: true) { "p.v\($0)" }) AND \(CapturedTable.isSet(deleted, "x")))"
+    let atKey = table.keySlots.map { table.same($0, "p.v\($0)", "?\($0 + 1)") }.joined(separator: " AND ")
+    for key in try connection.rows(
+      "SELECT \(keys) FROM \(Self.aside(table.number)) p WHERE \(isMarked)\(table.andHasKey { "p.v\($0)" })")
+    {
+      try MarkSpreading(connection).take(table, key) {
+        try connection.run("\(logOfDeletes(table, known: known)) WHERE \(atKey)", key)
+      }
+    }
+  }
+
+  /// Logs deletes of rows kept aside (alias `p`), with their values.
+  private func logOfDeletes(_ table: CapturedTable, known: Int) -> String {
+    let values = table.columns.indices.map { was(table, $0, known: known) }.joined(separator: ", ")
+    return
       "INSERT INTO salvor_log (t, op, \(table.logColumns(table.columns.indices))) SELECT \(table.number), \(LogOperation.delete.rawValue), \(values) "
-        + "FROM \(Self.aside(table.number)) p WHERE NOT EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "p.v\($0)" }))"
-        + (hasKey.isEmpty ? "" : " AND \(hasKey)"))
-    return Int64(connection.changes)
+      + "FROM \(Self.aside(table.number)) p"
   }
 
   /// The row kept aside (alias `p`) has the key of the table's row (alias `x`), byte for byte.

@@ -80,6 +80,8 @@ extension SQLiteClientStore: MigratingClientStore {
     let connection = try opened().connection
     try alone {
       connection.clearStatementCache()
+      // Before: nobody is to find a database without it that was detached. It is void until then.
+      if isFile { try DetachmentMark(database: path).write() }
       try connection.transaction(.exclusive) {
         for kind in ["view", "trigger", "index", "table"] {
           for row in try connection.rows(

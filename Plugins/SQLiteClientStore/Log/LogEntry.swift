@@ -10,7 +10,7 @@ struct LogEntry: Sendable, Hashable {
   /// The table's number; 0 for markers.
   var table: Int64
   var operation: LogOperation
-  /// For an update: which slots have an old value.
+  /// For an update: which slots have an old value. For `joinedDeleteOfNothing`: not empty where the values are a row.
   var mask: LogMask
   /// By slot, as many as the table has; what the operation does not fill is NULL.
   var values: SlotRow
@@ -33,7 +33,8 @@ extension CaptureCatalog {
     let number = row.int64(first + 1)
     let table = table(number: number)
     let count = table?.columns.count ?? 1
-    let masks = (0..<(operation.isUpdate ? table?.maskCount ?? 1 : 0)).map { row.int64(first + 3 + $0) }
+    let hasMask = operation.isUpdate || operation == .joinedDeleteOfNothing
+    let masks = (0..<(hasMask ? table?.maskCount ?? 1 : 0)).map { row.int64(first + 3 + $0) }
     return LogEntry(
       seq: row.int64(first), table: number, operation: operation, mask: LogMask(words: masks),
       values: row.values(from: first + 3 + maskCount, count: count))

@@ -31,6 +31,8 @@ struct RowTimeline: Sendable, Hashable {
     /// The row before and after; nil: not there.
     var before: SlotRow?
     var after: SlotRow?
+    /// Of a delete of what the base does not have: the row that went from its table.
+    var gone: SlotRow?
   }
 
   /// Nil: the base has no such row.
@@ -72,7 +74,8 @@ struct RowTimeline: Sendable, Hashable {
       }
       reversed.append(
         Step(
-          seq: entry.seq, change: change, isJoined: entry.operation.isJoined, before: state, after: after))
+          seq: entry.seq, change: change, isJoined: entry.operation.isJoined, before: state, after: after,
+          gone: entry.operation == .joinedDeleteOfNothing && !entry.mask.isEmpty ? entry.values : nil))
     }
     base = state
     steps = reversed.reversed()
@@ -136,7 +139,11 @@ struct RowTimeline: Sendable, Hashable {
         entry.operation =
           step.before == nil
           ? (step.isJoined ? .joinedDeleteOfNothing : .deleteOfNothing) : (step.isJoined ? .joinedDelete : .delete)
-        if let before = step.before { entry.values = before }
+        if let row = step.before ?? step.gone { entry.values = row }
+        if step.before == nil, step.gone != nil {
+          entry.mask = LogMask(columns: table.columns.count)
+          entry.mask[0] = true
+        }
       }
       for slot in 0..<table.keyCount { entry.values[slot] = key[slot] }
       return entry

@@ -16,9 +16,11 @@ struct DisplacedReturn {
 
   private var connection: SQLiteConnection { context.connection }
 
-  func run() throws {
+  /// - Returns: whether one did.
+  @discardableResult
+  func run() throws -> Bool {
     guard try connection.integer("SELECT 1 FROM salvor_archive WHERE state = 'displaced' LIMIT 1") != nil else {
-      return
+      return false
     }
     let index = try index ?? LogIndex(context)
     let touched = try TouchedRows(context)
@@ -26,6 +28,7 @@ struct DisplacedReturn {
     let dependence = try DependenceLookup(context, index, withDisplaced: true)
     var waiting = dependence.displacedRequests
     var firsts = Set(waiting.map(\.first))
+    let count = waiting.count
     var returned = true
     // One that returns may make room for another.
     while returned {
@@ -43,6 +46,7 @@ struct DisplacedReturn {
       }
     }
     try touched.clear()
+    return waiting.count < count
   }
 
   private struct CannotStand: Error {}

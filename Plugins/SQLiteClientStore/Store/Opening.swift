@@ -53,6 +53,7 @@ struct Opening {
     try following.run()
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
+    try comparison.refuseCollatedKeys(schema, on: connection)
     comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
     try comparison.check()
     for addition in comparison.additions {
@@ -74,11 +75,10 @@ struct Opening {
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
-    try spreadMarks(catalog, changes)
-    for table in schema.parentsFirst(schema.synchronized) {
-      guard let captured = catalog.table(table.name), changes.newTables.contains(captured.name) else { continue }
-      opening.adoptedRows += try Adoption(connection).adopt(captured)
+    let new = schema.parentsFirst(schema.synchronized).compactMap { table in
+      catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
+    opening.adoptedRows += try Adoption(connection).adopt(new)
     try widenHistory(catalog)
     try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
@@ -104,6 +104,12 @@ struct Opening {
           return table.name
         })
       try UnprovenTables(context).mark(doubtful.sorted(), servers: doubtful)
+    }
+    let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
+    for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
+      opening.notices.append(
+        "\(table): \(count) rows have no key and are not synchronized. Give them one (salvor status counts those that are left)."
+      )
     }
     try context.noteErrorValues()
     // A trigger can note that the log changed, and makes no row for it.
@@ -143,28 +149,6 @@ struct Opening {
   }
 
   // MARK: Rows and columns
-
-  /// Another program has kept the marks so far: rows below a marked one are marked, too.
-  private func spreadMarks(_ catalog: CaptureCatalog, _ changes: CaptureCatalog.Changes) throws {
-    let new = Set(catalog.tables.filter { changes.newTables.contains($0.name) }.map(\.number))
-    var spread = true
-    while spread {
-      spread = false
-      for table in catalog.tables where new.contains(table.number) {
-        guard let deleted = table.deletedFlag else { continue }
-        for step in table.descent where step.stays && new.contains(step.table.number) {
-          guard let mark = step.table.deletedFlag else { continue }
-          for link in step.links where link.parent == table.number {
-            try connection.run(
-              "UPDATE \(quoted(step.table.name)) AS x SET \(quoted(mark)) = 1 WHERE NOT \(CapturedTable.isSet(mark, "x")) AND EXISTS "
-                + "(SELECT 1 FROM \(quoted(table.name)) p WHERE p.\(quoted(table.columns[0].name)) = \(step.table.tableColumn(link.slot)) AND \(CapturedTable.isSet(deleted, "p")))"
-            )
-            spread = spread || connection.changes > 0
-          }
-        }
-      }
-    }
-  }
 
   /// Whole rows in the log get the default of a column that is new.
   private func fillNewColumns(_ additions: [SchemaComparison.Addition], _ catalog: CaptureCatalog) throws {

@@ -51,6 +51,11 @@ public actor SQLiteClientStore: ClientStore {
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
     closeNow()
     let connection = try SQLiteConnection(path)
+    let mark = DetachmentMark(database: path)
+    if isFile, mark.isThere, !setup.reattaches, try connection.isDetached() {
+      connection.close()
+      throw DetachmentMark.refusal
+    }
     try connection.pragma("journal_mode", "WAL")
     // Uploads and large downloads look rows up in the order of keys drawn at random: 16 MB hold the upper pages.
     try connection.pragma("cache_size", "-16384")
@@ -58,6 +63,7 @@ public actor SQLiteClientStore: ClientStore {
     try connection.pragma("foreign_keys", "OFF")
     connection.triggersEnabled = false
     let (context, report) = try takeIn(setup, connection)
+    if isFile { try mark.remove() }
     if isFile { lock = SessionLock(database: path) }
     try compareIdentity(context)
     return report
@@ -105,7 +111,12 @@ public actor SQLiteClientStore: ClientStore {
 
   func openedEvenPaused() throws -> StoreContext {
     try giveUpAhead()
-    return try current()
+    let context = try current()
+    // Another process may have detached the database.
+    if try context.connection.schemaVersion() != checkedSchema, try context.connection.isDetached() {
+      throw DetachmentMark.refusal
+    }
+    return context
   }
 
   private static var paused: SalvorError {
@@ -168,23 +179,6 @@ public actor SQLiteClientStore: ClientStore {
     }
   }
 
-  /// A session that found nothing to send, as long as nobody has written to the file since.
-  struct QuietSession {
-    let session: ClientSession
-    private let dataVersion: Int64?
-    private let totalChanges: Int
-
-    init(_ session: ClientSession, _ connection: SQLiteConnection) throws {
-      self.session = session
-      dataVersion = try connection.integer("PRAGMA data_version")
-      totalChanges = connection.totalChanges
-    }
-
-    func stillHolds(_ connection: SQLiteConnection) throws -> Bool {
-      try totalChanges == connection.totalChanges && dataVersion == connection.integer("PRAGMA data_version")
-    }
-  }
-
   /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
   public func endSession() async {
     try? giveUpAhead()
@@ -213,12 +207,15 @@ public actor SQLiteClientStore: ClientStore {
       }
       let counter = try connection.lastCounter()
       try holdAndJoin(context)
-      drawn = try drawUpload(context, groups)
-      try FlagSweep(context).removeMarked()
-      try DisplacedReturn(context).run()
-      try FlagSweep(context).setDirty()
+      let hasRemoved = try FlagSweep(context).removeMarked()
+      let hasReturned = try DisplacedReturn(context).run()
+      // What returned may depend on what has failed.
+      if hasRemoved || hasReturned { try holdAndJoin(context) }
       try returnAside(context)
       try removeLeaving(context)
+      // Last: whatever displaces requests has done so, and all that was chosen is sent.
+      drawn = try drawUpload(context, groups)
+      try FlagSweep(context).setDirty()
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
@@ -537,6 +534,9 @@ public actor SQLiteClientStore: ClientStore {
         displaced: try archived(.displaced), kept: try archived(.kept))
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
+      if status.capturePausedSince == nil {
+        status.rowsWithoutKey = try context.rowsWithoutKey(in: context.catalog.tables)
+      }
       return status
     }
   }

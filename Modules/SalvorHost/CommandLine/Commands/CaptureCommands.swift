@@ -56,6 +56,10 @@ extension Command {
       database. Backups of recoveries stay: `salvor backups delete` removes them, before. While there are requests that
       the server does not have this is refused, unless --discard is given. The server still knows the remote ID:
       `salvor remotes delete` makes it forget it.
+
+      One empty file stays beside the database, *.salvor-detached: with it nothing but `sync`, `register` and `subscribe`
+      takes the tables in again (each row as a new one); every other command ends with `detached` (exit code 2), and so
+      does a `sync --watch` that runs.
       """,
     options: [
       Option("plan", "say what would go; write nothing"),

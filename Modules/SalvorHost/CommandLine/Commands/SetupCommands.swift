@@ -76,7 +76,6 @@ extension Command {
     "register", "registers this remote database with the server (the first sync does it otherwise)"
   ) { invocation in
     let client = try await invocation.makeClient()
-    try await client.open()
     let report = await client.synchronize(groups: [])
     let status = try await client.status()
     await client.close()

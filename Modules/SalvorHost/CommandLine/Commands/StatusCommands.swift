@@ -25,6 +25,10 @@ extension Command {
       terminal.print(
         "capture    \(terminal.red("paused")) since \(timestamp(since)); salvor capture resume ends it")
     }
+    for (table, count) in status.rowsWithoutKey.sorted(by: { $0.key < $1.key }) {
+      terminal.print(
+        "no key     \(grouped(count)) rows of \(table) have no key and are not synchronized: give them one")
+    }
     terminal.print("recovery   \(recoveryText(status, on: terminal))")
     terminal.print("")
     terminal.table(
@@ -95,6 +99,8 @@ extension ClientStatus {
       "kept": .integer(kept),
       "upload": upload.map(\.json) ?? .null,
       "capturePausedSince": capturePausedSince.map(JSONValue.integer) ?? .null,
+      "rowsWithoutKey": .object(
+        rowsWithoutKey.sorted { $0.key < $1.key }.map { JSONValue.Member($0.key, .integer($0.value)) }),
       "groups": .array(
         state.groups.map { group in
           [

@@ -23,6 +23,7 @@ extension Command {
     arguments: ["TARGET", "[NAME=VALUE …]"]
   ) { invocation in
     let client = try await invocation.makeClient()
+    try await client.open(reattaching: true)
     let subscription = try await subscription(invocation.arguments, client)
     let isNew = try await client.subscribe(subscription.target, subscription.parameters)
     await client.close()

@@ -14,7 +14,7 @@ extension Command {
       With --watch it stays, until SIGINT or SIGTERM (exit code 0): it synchronizes what applications write here, and what
       the server says has changed in groups with serverInitiated; others, and all of them while the server cannot be
       reached, at intervals. Each synchronization is a line, with --json an object. What needs a person ends it with its exit
-      code (2, 4 or 5). The table salvor_setting says what is done for a group:
+      code (2, 4 or 5); so does `salvor detach` (2). The table salvor_setting says what is done for a group:
       salvor.serverInitiated.GROUP (on or off), salvor.interval.GROUP (seconds; 0: never).
       """,
     options: [
@@ -25,7 +25,7 @@ extension Command {
     let client = try await invocation.makeClient()
     let terminal = invocation.terminal
     do {
-      describe(try await client.open(), on: terminal)
+      describe(try await client.open(reattaching: true), on: terminal)
     } catch let error as SalvorError where error.code == .storageCorrupt {
       // The synchronization recovers from it, or says what is required.
     }
