@@ -35,7 +35,7 @@ extension Command {
     } else if invocation.flags.contains("plan") {
       code = try await showPlan(client, invocation)
     } else {
-      code = await recoverByHand(client, invocation)
+      code = try await recoverByHand(client, invocation)
     }
     await client.close()
     return code
@@ -95,11 +95,21 @@ extension Command {
   }
 }
 
-private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) async -> Int32 {
+private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) async throws -> Int32 {
   let terminal = invocation.terminal
-  // A person at the device need not copy the token; one that is given must be right.
+  // A person at the device need not copy the token; one that is given must be right. A damaged file has no status.
   var token = invocation.options["token"]
-  if token == nil { token = try? await client.status().recovery.token }
+  let status = try? await client.status()
+  if token == nil { token = status?.recovery.token }
+  if let status, invocation.options["token"] != nil, status.recovery.state == .none,
+    status.state.recoveryRequired == nil
+  {
+    await client.close()
+    throw SalvorError(
+      .usage,
+      "No recovery waits for a person here, so there is no token for one; nothing was done. salvor sync recovers by itself where it must, salvor recover without --token recovers now."
+    )
+  }
   let report = await client.recover(strategy: invocation.options["strategy"], token: token) { progress in
     terminal.show(progress)
   }
