@@ -30,6 +30,14 @@ extension SalvorClient {
     }
   }
 
+  /// Targets that were subscribed to once and are not any more, in order: they bring nothing.
+  public var emptyTargets: [String] {
+    get async throws {
+      let settings = try await openStore().deviceSettings()
+      return settings.subscribed.subtracting(settings.subscriptions.map(\.target)).sorted()
+    }
+  }
+
   /// Adds a subscription. The first one of a target narrows what it brings: before, that is all that the principal may see.
   ///
   /// - Parameters:
