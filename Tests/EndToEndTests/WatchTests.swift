@@ -67,9 +67,29 @@ import Testing
       #expect(output.code == 0)
       let lines = try output.out.split(separator: "\n").map { try JSON(parsing: String($0)) }
       #expect(lines.count >= 3)
-      #expect(lines.allSatisfy { $0["outcome"] == "synchronized" })
+      // While the server was away a line had an error instead.
+      #expect(lines.allSatisfy { $0["error"] == nil ? $0["outcome"] == "synchronized" : $0["outcome"] == nil })
+      #expect(lines.contains { $0["outcome"] == "synchronized" })
     }
     for file in [place.server.database, anna.database, ben.database] { #expect(try damage(file) == []) }
+  }
+
+  @Test("A watch whose output nobody reads any more ends")
+  func watchIntoHead() async throws {
+    let place = try Workspace(schema: Self.schema)
+    let device = try place.device("anna", url: try await place.server.start())
+    _ = try await device.sync()
+    let shell = try ChildProcess(
+      "sh", ["-c", "\"$0\" sync --watch --json | head -n 1", Built.salvor], directory: device.directory)
+    try await eventually("the first sync is told") { shell.out.contains("\n") || !shell.isRunning }
+    var number = 0
+    try await eventually("the watch has ended") {
+      number += 1
+      try device.sqlite().execute("INSERT INTO site (id, name) VALUES ('s\(number)', 'Harbour')")
+      return !shell.isRunning
+    }
+    let output = await shell.output()
+    #expect(try JSON(parsing: output.out)["outcome"] == "synchronized")
   }
 
   @Test("A watch tells each sync in a line, listens, and keeps to what salvor_setting says while it runs")

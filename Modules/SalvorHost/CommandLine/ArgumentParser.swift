@@ -86,7 +86,7 @@ struct ArgumentParser {
       if option.value == nil {
         guard parts.count == 1 else { return .usageError("\(tool) \(command.name): --\(option.name) takes no value.") }
         flags.insert(option.name)
-      } else if let value = parts.count == 2 ? parts[1] : value(&words) {
+      } else if let value = parts.count == 2 ? parts[1] : value(&words), !value.isEmpty {
         options[option.name] = value
       } else {
         return .usageError("\(tool) \(command.name): --\(option.name) needs a value, \(option.value ?? "").")
@@ -102,7 +102,8 @@ struct ArgumentParser {
         environment: environment))
   }
 
-  /// The word after an option; another option is none. A value that begins with two hyphens is given as `--name=VALUE`.
+  /// The word after an option; another option is none. An empty one is refused, too: it is mostly a variable that is not
+  /// set. A value that begins with two hyphens is given as `--name=VALUE`.
   private func value(_ words: inout ArraySlice<String>) -> String? {
     guard let next = words.first, !next.hasPrefix("--") else { return nil }
     return words.popFirst()
@@ -142,7 +143,7 @@ struct ArgumentParser {
     Then, in a second terminal:  \(tool) sync
 
     Commands:
-    \(alignedColumns(commands.map { ["  " + ([$0.name] + $0.arguments).joined(separator: " "), $0.summary] }))
+    \(alignedColumns(commands.filter { !$0.isInternal }.map { ["  " + ([$0.name] + $0.arguments).joined(separator: " "), $0.summary] }))
     \(tool) COMMAND --help says more, \(tool) --version which version this is. Exit codes: 0 done, 1 failed inside, 2 usage
     or configuration, 3 server not reachable, 4 not authorised, 5 recovery required, 6 synced but some requests were refused.
 

@@ -24,18 +24,21 @@ public struct Command: Sendable {
   /// Positional arguments, e.g. `ID`; in brackets where they may be left out.
   public var arguments: [String]
   public var options: [Option]
+  /// For other programs, Salvor's own among them: not in the list of commands.
+  public var isInternal: Bool
   /// Returns the exit code.
   public var run: @Sendable (Invocation) async throws -> Int32
 
   public init(
     _ words: String, _ summary: String, discussion: String = "", arguments: [String] = [], options: [Option] = [],
-    run: @escaping @Sendable (Invocation) async throws -> Int32
+    isInternal: Bool = false, run: @escaping @Sendable (Invocation) async throws -> Int32
   ) {
     self.words = words.split(separator: " ").map(String.init)
     self.summary = summary
     self.discussion = discussion
     self.arguments = arguments
     self.options = options
+    self.isInternal = isInternal
     self.run = run
   }
 

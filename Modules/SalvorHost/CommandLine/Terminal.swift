@@ -17,7 +17,7 @@ public struct Terminal: Sendable {
   /// Of the terminal, in characters; nil where standard output is none.
   private let width: Int?
   private let showsProgress: Bool
-  private let progressIsShown = ProgressState()
+  private let state = TerminalState()
 
   public init(isJSON: Bool, isQuiet: Bool, environment: [String: String]) {
     self.isJSON = isJSON
@@ -27,6 +27,9 @@ public struct Terminal: Sendable {
     hasColour = !isPlain && !isJSON && isatty(1) == 1
     showsProgress = !isQuiet && !isJSON && isatty(2) == 1 && environment["TERM"] != "dumb"
   }
+
+  /// Nobody reads standard output any more (`salvor sync --watch | head`).
+  public var isAbandoned: Bool { state.isAbandoned }
 
   /// A line of the story; nothing with `--json` or `--quiet`.
   public func say(_ text: String) {
@@ -68,7 +71,7 @@ public struct Terminal: Sendable {
 
   /// One changing line, on a terminal only, at most ten times a second.
   public func progress(_ text: String) {
-    guard showsProgress, progressIsShown.mayShow() else { return }
+    guard showsProgress, state.mayShow() else { return }
     write("\r\u{1B}[K\(text)", to: 2)
   }
 
@@ -80,7 +83,7 @@ public struct Terminal: Sendable {
   }
 
   public func endProgress() {
-    if showsProgress, progressIsShown.end() { write("\r\u{1B}[K", to: 2) }
+    if showsProgress, state.end() { write("\r\u{1B}[K", to: 2) }
   }
 
   private func write(_ text: String, to descriptor: Int32) {
@@ -96,7 +99,7 @@ public struct Terminal: Sendable {
         var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = poll(&ready, 1, -1)
       } else {
-        // Nobody reads any more (`salvor queue | head`): what is left is for nobody.
+        if descriptor == 1, errno == EPIPE { state.abandon() }
         return
       }
     }
@@ -117,10 +120,11 @@ private func systemWrite(_ descriptor: Int32, _ base: UnsafeRawPointer?, _ count
   #endif
 }
 
-private final class ProgressState: Sendable {
+private final class TerminalState: Sendable {
   private struct State {
     var isShown = false
     var lastShown: Int64 = 0
+    var isAbandoned = false
   }
   private let state = Mutex(State())
 
@@ -133,6 +137,10 @@ private final class ProgressState: Sendable {
       return true
     }
   }
+
+  var isAbandoned: Bool { state.withLock { $0.isAbandoned } }
+
+  func abandon() { state.withLock { $0.isAbandoned = true } }
 
   func end() -> Bool {
     state.withLock { state in

@@ -40,7 +40,7 @@ let demoCommand = Command(
 /// The demo's own plain SQLite program, for machines with neither Python nor the sqlite3 shell.
 let demoPlainSQLiteCommand = Command(
   "demo plain-sqlite", "runs statements on a SQLite file and knows nothing of Salvor (used by the demo)",
-  arguments: ["FILE", "STATEMENT…"]
+  arguments: ["FILE", "STATEMENT…"], isInternal: true
 ) { invocation in
   try PlainSQLite.runHere(Array(invocation.arguments.dropFirst()), on: invocation.arguments[0])
   return 0

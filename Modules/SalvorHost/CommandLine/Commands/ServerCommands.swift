@@ -147,10 +147,12 @@ func logLine(_ text: String) {
 final class TerminationSignals: Sendable {
   private let sources: [any DispatchSourceSignal]
   private let stream: AsyncStream<Void>
+  private let continuation: AsyncStream<Void>.Continuation
 
   init() {
     let (stream, continuation) = AsyncStream<Void>.makeStream()
     self.stream = stream
+    self.continuation = continuation
     let queue = DispatchQueue(label: "salvor.signals")
     sources = [SIGTERM, SIGINT].map { number in
       signal(number, SIG_IGN)
@@ -160,6 +162,9 @@ final class TerminationSignals: Sendable {
       return source
     }
   }
+
+  /// As if a signal had come.
+  func end() { continuation.yield() }
 
   func wait() async {
     for await _ in stream { return }

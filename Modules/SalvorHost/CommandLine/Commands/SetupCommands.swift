@@ -22,7 +22,7 @@ extension Command {
     terminal.json(["directory": .string(directory), "files": .array(files.map { .string($0.0) })])
     for (name, _) in files { terminal.say("wrote \(directory)/\(name)") }
     terminal.say("")
-    terminal.say("Next:  cd \(directory) && salvor check && salvor serve")
+    terminal.say("Next:  \(directory == "." ? "" : "cd \(directory) && ")salvor check && salvor serve")
     terminal.say("Then, in a second terminal there:  salvor sync")
     return 0
   }

@@ -11,7 +11,7 @@ extension Command {
       the next one goes on where it stopped. Exit code 6 says that some requests were refused; `queue` and the view
       salvor_error_archive name them. Exit code 5 says that a recovery is required, and why.
 
-      With --watch it stays, until SIGINT or SIGTERM (exit code 0): it synchronizes what applications write here, and what
+      With --watch it stays, until SIGINT or SIGTERM or until nobody reads its output (exit code 0): it synchronizes what applications write here, and what
       the server says has changed in groups with serverInitiated; others, and all of them while the server cannot be
       reached, at intervals. Each synchronization is a line, with --json an object. What needs a person ends it with its exit
       code (2, 4 or 5); so does `salvor detach` (2). The table salvor_setting says what is done for a group:
@@ -52,6 +52,7 @@ private func watch(_ client: SalvorClient, _ invocation: Invocation) async -> In
     await client.watch(groups: groups) { report in
       terminal.json(report.json)
       describe(report, on: terminal)
+      if terminal.isAbandoned { signals.end() }
     }
   }
   let ending = Task {
