@@ -79,11 +79,24 @@ extension BlobPlace {
   /// The key as a line of JSON.
   public var keyText: String { JSONValue.array(key.map { JSONValue($0) }).text }
 
-  /// Nil where `keyText` is no key.
-  public init?(table: String, keyText: String, column: String) {
-    guard let items = (try? JSONValue(parsing: Array(keyText.utf8)))?.array else { return nil }
+  /// `{"table":NAME,"key":[…],"column":NAME}`.
+  public var json: JSONValue {
+    ["table": .string(table), "key": .array(key.map { JSONValue($0) }), "column": .string(column)]
+  }
+
+  /// Nil where it names no place.
+  public init?(_ json: JSONValue) {
+    guard let table = json["table"]?.string, let items = json["key"]?.array, let column = json["column"]?.string else {
+      return nil
+    }
     let key = items.compactMap(\.rowValue)
     guard key.count == items.count, !key.isEmpty else { return nil }
     self.init(table: table, key: key, column: column)
   }
 }
+
+  /// Nil where `keyText` is no key.
+  public init?(table: String, keyText: String, column: String) {
+    guard let key = try? JSONValue(parsing: Array(keyText.utf8)) else { return nil }
+    self.init(["table": .string(table), "key": key, "column": .string(column)])
+  }

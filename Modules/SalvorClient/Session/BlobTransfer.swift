@@ -14,6 +14,8 @@ struct BlobTransfer {
   private static let partBytes = 1 << 20
   /// Blobs that the store is asked about at a time.
   private static let missingMax = 100
+  /// What every server and everything on the way to it takes as an address; a longer key goes in a body.
+  private static let addressBytesMax = 2048
   /// Small blobs that travel at one time: over a slow line each would cost a round trip by itself.
   private static let transfersMax = 4
 
@@ -144,11 +146,14 @@ struct BlobTransfer {
         "A value of \(place.table).\(place.column) has \(reference.size) bytes, more than this device takes (blobBytesMax \(limits.blobBytesMax)).",
         context: ["table": place.table, "column": place.column])
     }
-    let path =
-      "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"
-      + "&table=\(percentEncoded(place.table))&key=\(percentEncoded(place.keyText))"
+    let path = "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"
+    let query =
+      "&table=\(percentEncoded(place.table))&key=\(percentEncoded(place.keyText))"
       + "&column=\(percentEncoded(place.column))"
-    let response = try await configuration.request("GET", path, [], isBinary: true, counting: &report)
+    let isShort = path.utf8.count + query.utf8.count <= Self.addressBytesMax
+    let response = try await configuration.request(
+      isShort ? "GET" : "POST", isShort ? path + query : path, isShort ? [] : place.json.bytes + [0x0A], isBinary: true,
+      counting: &report)
     let parts = PartSource(response.body, partBytes: Self.partBytes)
     var offset = blob.received
     while let part = await parts.next() {

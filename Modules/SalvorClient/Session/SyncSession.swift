@@ -362,7 +362,7 @@ struct SyncSession {
           } else if let compare = line["compare"] {
             offer = try ComparisonOffer(compare)
           } else if let problem = line["problem"] {
-            throw Problem.error(problem, status: 500)
+            throw Problem.error(problem, status: 500, asked: "The sync")
           } else {
             throw SalvorError(.malformed, "The server's answer has a line that is not of the protocol.")
           }

@@ -86,7 +86,7 @@ extension ServerEngine {
   }
 
   /// A chunk is cut where it has reached its target, so its last row may stand out by its whole length.
-  private var chunkLimit: Int { configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax }
+  var chunkLimit: Int { configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax }
 
   private func process(_ session: SessionTable.Session, chunks: [UploadChunk]?) async throws -> UploadResults {
     guard let sequence = session.current else {
