@@ -178,6 +178,9 @@ extension SalvorError {
       "The request \(id) belongs to an upload whose outcome is not known: the server may have taken it in. Sync first.",
       context: ["request": "\(id)", "sequence": "\(sequence)"])
   }
+  public static var noSuchUpload: SalvorError {
+    SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
+  }
   /// A change that the tables as they are do not take.
   public static func cannotStand(_ id: RequestID, table: String, _ why: String) -> SalvorError {
     SalvorError(

@@ -28,9 +28,12 @@ struct BlobTransfer {
     var rest = blobs[...]
     while !rest.isEmpty {
       var batch: [BlobHash: OutgoingBlob] = [:]
-      for blob in rest.prefix(BlobLimits.missingMax) { batch[blob.reference.hash] = blob }
+      var references: [BlobReference] = []
+      for blob in rest.prefix(BlobLimits.missingMax) {
+        if batch.updateValue(blob, forKey: blob.reference.hash) == nil { references.append(blob.reference) }
+      }
       rest = rest.dropFirst(BlobLimits.missingMax)
-      let needs = try await missing(batch.values.map(\.reference), counting: &report)
+      let needs = try await missing(references, counting: &report)
       try await each(needs, size: \.reference.size, counting: &report, moved: &sent) { [batch] need, tally in
         guard let blob = batch[need.reference.hash], blob.reference == need.reference else {
           throw SalvorError(.malformed, "The server asks for a blob that this upload does not refer to.")

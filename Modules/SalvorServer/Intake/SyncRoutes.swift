@@ -78,6 +78,22 @@ extension ServerEngine {
     }
   }
 
+  /// `DELETE /v1/sync/TOKEN`: the device takes its upload back; it is not processed any more, and the session ends.
+  func giveUp(_ request: TransportRequest, token: String) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    let session = try sessions.find(token, principal: principal)
+    guard let sequence = session.current else {
+      throw SalvorError(.malformed, "There is no upload under way in this session.")
+    }
+    let store = configuration.store
+    try await validations.staging(session.remote) { try await store.unstage(session.remote, sequence: sequence) }
+    sessions.close(session)
+    guard try await store.results(session.remote, sequence: sequence) == nil else {
+      throw SalvorError(.sessionUnknown, "This upload was processed. Begin again: its results are given then.")
+    }
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+
   private func answer(
     _ session: SessionTable.Session, chunks: [UploadChunk]?, _ request: TransportRequest
   ) async throws -> TransportResponse {

@@ -150,13 +150,13 @@ public actor SQLiteClientStore: ClientStore {
 
   // MARK: Session
 
-  public func beginSession(groups: Set<String>?) throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
     let context = try opened()
     lostDownload = nil
     try lock?.take()
     do {
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
-      let session = try begin(context, groups)
+      let session = try begin(context, groups, blobBytesMax)
       quiet = nil
       if groups == nil, session.upload == nil, session.notices.isEmpty {
         quiet = try QuietSession(session, context.connection)
@@ -192,7 +192,9 @@ public actor SQLiteClientStore: ClientStore {
     uploadPlan = nil
   }
 
-  private func begin(_ context: StoreContext, _ groups: Set<String>?) throws -> ClientSession {
+  private func begin(
+    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+  ) throws -> ClientSession {
     let connection = context.connection
     uploadPlan = nil
     try connection.pragma("synchronous", "FULL")
@@ -213,7 +215,7 @@ public actor SQLiteClientStore: ClientStore {
       }
       let counter = try connection.lastCounter()
       try holdAndJoin(context)
-      drawn = try drawUpload(context, groups)
+      drawn = try drawUpload(context, groups, blobBytesMax)
       try FlagSweep(context).removeMarked()
       try DisplacedReturn(context).run()
       try FlagSweep(context).setDirty()
@@ -270,8 +272,11 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// Nil: nothing waits.
-  private func drawUpload(_ context: StoreContext, _ groups: Set<String>?) throws -> PendingUpload? {
-    guard let last = try UploadChoice(context: context).choose(groups) else { return nil }
+  private func drawUpload(
+    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+  ) throws -> PendingUpload? {
+    let budget = blobBytesMax.map { BlobBudget(context, bytesMin: limits.blobReferenceBytesMin, bytesMax: $0) }
+    guard let last = try UploadChoice(context: context).choose(groups, budget) else { return nil }
     let sequence = SequenceID(from: random)
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
@@ -312,9 +317,7 @@ public actor SQLiteClientStore: ClientStore {
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     let context = try opened()
     let connection = context.connection
-    guard try connection.text(.current) == sequence.text else {
-      throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
-    }
+    guard try connection.text(.current) == sequence.text else { throw SalvorError.noSuchUpload }
     uploadPlan = nil
     let report = try connection.transaction {
       try RequestSorting(context).sort()
