@@ -130,8 +130,11 @@ public actor SalvorClient {
     var hasDiscarded = false
     var recoveries = 0
     var blobFailures = 0
+    var blobBytesMax: Int64?
     while true {
-      var session = SyncSession(configuration: configuration, progress: progress, report: report, met: met)
+      var session = SyncSession(
+        configuration: configuration, progress: progress, report: report, met: met, blobBytesMax: blobBytesMax)
+      defer { blobBytesMax = session.blobBytesMax }
       do {
         try await session.run(groups: groups)
         report = session.report
@@ -142,6 +145,7 @@ public actor SalvorClient {
           recoveries += 1
           continue
         }
+        if session.isUnfinished, !Task.isCancelled { continue }
         try await forgetAttempts()
         // A SyncConfig with new groups came with the answer, or changes were found: they are a session of their own.
         guard session.hasNewGroups && groups == nil || session.hasNewRequests, !isSecondRound else { return }

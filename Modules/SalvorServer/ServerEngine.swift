@@ -142,6 +142,8 @@ public final class ServerEngine: Sendable {
       return try await receiveChunk(request, token: parts[2], index: parts[4])
     case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
       return try await processStaged(request, token: parts[2])
+    case ("DELETE", "v1", 3) where parts[1] == "sync":
+      return try await giveUp(request, token: parts[2])
     case ("POST", "v1", 4) where parts[1] == "sync" && ["ranges", "rows", "download"].contains(parts[3]):
       return try await compare(request, token: parts[2], parts[3])
     case (_, "v1", 3) where parts[1] == "blobs":

@@ -30,9 +30,11 @@ public protocol ServerBlobs: Sendable {
   /// Puts a part of a blob into the principal's staging; it goes on where the part before it ended (else
   /// `chunk-missing`), and one that is there already changes nothing. With its last byte the whole is compared with the
   /// hash: throws `blob-mismatch` where it is another, and nothing of it is kept. Throws `too-large` above
-  /// `blobBytesMax`, and where all that is staged of the principal's would be above `blobStagingBytesMax`.
+  /// `blobBytesMax`.
   ///
-  /// What no upload has used is emptied a day after its last part.
+  /// All that is staged of a principal's is at most `blobStagingBytesMax`: where the blob would be above it, those are
+  /// emptied, the least recently staged first, that nobody works with (`BlobsAtWork`), and what does not fit even so is
+  /// refused (`SalvorError.noRoomForBlob`). What no upload has used is emptied a day after its last part.
   ///
   /// - Returns: how many bytes of it are staged now.
   @discardableResult
@@ -79,11 +81,24 @@ extension BlobPlace {
   /// The key as a line of JSON.
   public var keyText: String { JSONValue.array(key.map { JSONValue($0) }).text }
 
-  /// Nil where `keyText` is no key.
-  public init?(table: String, keyText: String, column: String) {
-    guard let items = (try? JSONValue(parsing: Array(keyText.utf8)))?.array else { return nil }
+  /// `{"table":NAME,"key":[…],"column":NAME}`.
+  public var json: JSONValue {
+    ["table": .string(table), "key": .array(key.map { JSONValue($0) }), "column": .string(column)]
+  }
+
+  /// Nil where it names no place.
+  public init?(_ json: JSONValue) {
+    guard let table = json["table"]?.string, let items = json["key"]?.array, let column = json["column"]?.string else {
+      return nil
+    }
     let key = items.compactMap(\.rowValue)
     guard key.count == items.count, !key.isEmpty else { return nil }
     self.init(table: table, key: key, column: column)
+  }
+
+  /// Nil where `keyText` is no key.
+  public init?(table: String, keyText: String, column: String) {
+    guard let key = try? JSONValue(parsing: Array(keyText.utf8)) else { return nil }
+    self.init(["table": .string(table), "key": key, "column": .string(column)])
   }
 }

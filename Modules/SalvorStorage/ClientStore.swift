@@ -24,8 +24,13 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// says. Otherwise, where requests of `groups` (nil: all) wait, a new current sequence ID is drawn and is durable,
   /// the identity file included, before this returns. With nothing to send, nothing is drawn or written.
   ///
+  /// `blobBytesMax` is what the blobs that a new upload refers to, old values and new ones, may have together (a server has
+  /// said so; nil: any number of bytes). Requests are chosen in order, each with those it depends on, up to the first that
+  /// is beyond it; one whose own blobs are beyond it is passed over until nothing else is left, and is an upload of its own
+  /// then, for the server to judge.
+  ///
   /// One session at a time, over all processes that have the database open: another one throws `session-in-use`.
-  func beginSession(groups: Set<String>?) async throws -> ClientSession
+  func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession
 
   /// Ends what `beginSession` began, however it went.
   func endSession() async
@@ -33,6 +38,10 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// The upload's next chunk: the changes after `counter` (0: from the first), cut at about `bytesTarget`. Nil when
   /// there is none left. The same arguments give the same bytes until `settle`.
   func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk?
+
+  /// The server has given the upload `sequence` up and will not process it: its requests wait again, under their IDs, and
+  /// the next session chooses anew.
+  func takeBackUpload(_ sequence: SequenceID) async throws
 
   /// The server has answered the upload `sequence`: accepted requests leave the queue (the base takes their effect),
   /// refused and blocked ones stay in their rows as archive entries, previous := current, current is unset, and a new
@@ -96,6 +105,11 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 extension ClientStore {
   /// For stores that one process alone can have open: there is nothing to give back.
   public func endSession() async {}
+
+  /// A session whose upload may refer to any number of bytes.
+  public func beginSession(groups: Set<String>?) async throws -> ClientSession {
+    try await beginSession(groups: groups, blobBytesMax: nil)
+  }
 
   /// Puts these in the place of all that there are.
   public func setDeviceSettings(_ settings: DeviceSettings) async throws {

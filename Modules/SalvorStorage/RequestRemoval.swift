@@ -29,8 +29,12 @@ public protocol RequestKeeping: Sendable {
   /// Does again what a kept entry did, as a new request on the rows as they are now, tagged as it was. The entry leaves the
   /// archive, and its ID is the new one's history. Nil: the rows were so already, and there is nothing to send.
   ///
+  /// Where the schema has changed since, it is applied as far as its columns are there now, under their names of now; what it
+  /// says of others stays in the archive.
+  ///
   /// Throws `not-found` where there is no kept entry of this ID, and `cannot-stand` where the tables as they are do not take
-  /// it: its row is gone, or a constraint is in its way. Nothing is changed then.
+  /// it: its row is gone, a constraint is in its way, or the table or every column of it is not in the schema, which the
+  /// message names. Nothing is changed then.
   func reapply(_ kept: RequestID) async throws -> RequestID?
 
   /// Queued requests of one change each, without a tag, that are all there is on a row become one under a new ID; where
@@ -173,6 +177,9 @@ extension SalvorError {
       .outcomeUnknown,
       "The request \(id) belongs to an upload whose outcome is not known: the server may have taken it in. Sync first.",
       context: ["request": "\(id)", "sequence": "\(sequence)"])
+  }
+  public static var noSuchUpload: SalvorError {
+    SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
   }
   /// A change that the tables as they are do not take.
   public static func cannotStand(_ id: RequestID, table: String, _ why: String) -> SalvorError {

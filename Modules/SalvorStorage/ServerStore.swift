@@ -31,13 +31,17 @@ public protocol ServerStore: ServerBlobs {
   /// The text of one staged chunk, as it came; nil: there is none with this index.
   func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]?
 
+  /// Empties what is staged of the upload of this sequence ID: unless it was processed before, it is not any more.
+  func unstage(_ remote: RemoteID, sequence: SequenceID) async throws
+
   /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
   /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
   /// changes nothing and gives the recorded results again.
   ///
   /// Throws `blob-missing`, and changes nothing, where it refers to a blob that is neither staged nor in a row that the
   /// principal may read. What was staged for it is emptied. A change with a blob above `blobBytesMax` is refused, and its
-  /// bytes are not asked for.
+  /// bytes are not asked for. So is a request that lacks a blob, and whose blobs could never be staged together
+  /// (`OversizedRequests`).
   ///
   /// What `upload.refused` names is refused as it says, unless it is blocked by another or was settled before; what
   /// depends on it is blocked by it.

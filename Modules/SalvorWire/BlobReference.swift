@@ -141,6 +141,26 @@ public func mentionsBlobs(_ payload: some Sequence<UInt8>) -> Bool {
   return found ?? mentionsBlobs(Array(payload))
 }
 
+/// Calls `body` with each blob that an upload's chunk refers to, and with the request that does.
+public func eachReferredBlob(
+  inUpload chunk: [UInt8], _ body: (BlobReference, RequestID) throws -> Void
+) throws {
+  guard mentionsBlobs(chunk) else { return }
+  try chunk.withUnsafeBufferPointer { buffer in
+    var reader = UploadChunkReader(buffer, blobs: BlobCollector())
+    var range: (first: Int64, last: Int64)?
+    while let event = try reader.next() {
+      if case .request(let first, let last, _) = event { range = (first, last) }
+      guard case .change(_, let stamp, let counter, _) = event else { continue }
+      let first = range.flatMap { $0.first <= counter && counter <= $0.last ? $0.first : nil } ?? counter
+      while try reader.item() != nil {
+        guard let reference = reader.lastReference else { continue }
+        try body(reference, RequestID(stamp: stamp, counter: first))
+      }
+    }
+  }
+}
+
 /// What a download payload refers to, each with the row and column that it is for.
 ///
 /// - Parameter primaryKey: the key columns of a table; nil where it is unknown.

@@ -225,10 +225,15 @@ public enum Problem {
   }
 
   /// The error that a problem tells of; `failed` where its code is not of this catalogue.
-  public static func error(_ json: JSONValue, status: Int) -> SalvorError {
+  ///
+  /// - Parameter asked: what was asked, for a person: method and path, without what is secret in it.
+  public static func error(_ json: JSONValue, status: Int, asked: String) -> SalvorError {
     let code = json["code"]?.string.flatMap(ErrorCode.init(rawValue:))
     var error = SalvorError(
-      code ?? .failed, json["detail"]?.string ?? "The server answered with status \(status) and no explanation.")
+      code ?? .failed,
+      json["detail"]?.string
+        ?? "\(asked) was answered with status \(status) and no explanation. A Salvor server explains itself: look at what answers at this address (a proxy on the way and its limits, another program, a server of another version) and at its log, then sync again."
+    )
     for member in json.members ?? [] where !standardKeys.contains(member.key) {
       error.context[member.key] = member.value.string
     }

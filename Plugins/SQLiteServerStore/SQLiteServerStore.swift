@@ -58,11 +58,13 @@ public final class SQLiteServerStore: ServerStore {
   let options: Options
   let writer: ServerWriter
   let digests = DigestMemory()
+  let atWork: BlobsAtWork
   private let state = Mutex(State())
 
   public init(_ options: Options) {
     self.options = options
-    writer = ServerWriter(options)
+    atWork = BlobsAtWork(options.limits)
+    writer = ServerWriter(options, atWork)
   }
 
   public convenience init(path: String) { self.init(Options(path: path)) }
@@ -110,6 +112,10 @@ public final class SQLiteServerStore: ServerStore {
 
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
     try await writer.stagedChunk(index, remote, sequence)
+  }
+
+  public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
+    try await writer.unstage(remote, sequence)
   }
 
   public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }

@@ -9,10 +9,11 @@ actor ServerWriter {
   private let queue: SQLiteQueue
   nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
-  private let options: SQLiteServerStore.Options
+  let options: SQLiteServerStore.Options
+  let atWork: BlobsAtWork
   private var open: Open?
 
-  private struct Open {
+  struct Open {
     var connection: SQLiteConnection
     /// Names the connection.
     var number: Int64
@@ -29,8 +30,9 @@ actor ServerWriter {
     var isFull: Bool?
   }
 
-  init(_ options: SQLiteServerStore.Options) {
+  init(_ options: SQLiteServerStore.Options, _ atWork: BlobsAtWork) {
     self.options = options
+    self.atWork = atWork
     queue = SQLiteQueue("server.writer")
   }
 
@@ -105,7 +107,7 @@ actor ServerWriter {
     open.connection.close()
   }
 
-  private func opened() throws -> Open {
+  func opened() throws -> Open {
     guard let open else { throw SalvorError(.storage, "The server's database is not open. Open it first.") }
     return open
   }
@@ -113,7 +115,7 @@ actor ServerWriter {
   // MARK: Transactions
 
   /// `durable`: the transaction is acknowledged to somebody, so a power cut may not take it.
-  private func transaction<Result>(durable: Bool, _ body: (Open) throws -> Result) throws -> Result {
+  func transaction<Result>(durable: Bool, _ body: (Open) throws -> Result) throws -> Result {
     var open = try opened()
     let isFull = durable && options.durability == .full
     if open.isFull != isFull {
@@ -170,6 +172,12 @@ actor ServerWriter {
   func stage(_ chunk: UploadChunk, index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws {
     let limits = options.limits
     try transaction(durable: false) { try $0.book.stage(chunk, index: index, remote, sequence, limits) }
+    atWork.goesOn(remote, now: options.clock.now())
+  }
+
+  func unstage(_ remote: RemoteID, _ sequence: SequenceID) throws {
+    try transaction(durable: true) { try $0.book.unstage(remote, sequence) }
+    atWork.ended(remote)
   }
 
   func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
@@ -188,44 +196,10 @@ actor ServerWriter {
       }
       return recorded
     }
-    do {
-      return try process(upload, keepingBlobs: false)
-    } catch let error as SalvorError where error.code == .blobMissing {
-      // A row that held it may have been overwritten by an earlier change of this very upload.
-      return try process(upload, keepingBlobs: true)
-    }
-  }
-
-  private func process(_ upload: ProcessRequest, keepingBlobs: Bool) throws -> UploadResults {
-    let options = options
-    return try transaction(durable: true) { open in
-      _ = try open.log.sweep()
-      _ = try open.book.registered(upload.remote)
-      if keepingBlobs { try keepBlobs(of: upload, open) }
-      let processor = try UploadProcessor(
-        upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
-        now: options.clock.now())
-      if let chunks = upload.chunks {
-        for chunk in chunks { try processor.add(chunk.bytes) }
-      } else {
-        try open.book.requireWhole(upload.remote, upload.sequence)
-        try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try processor.add($0) }
-      }
-      return try processor.finish()
-    }
-  }
-
-  /// What rows hold of the upload's blobs is staged, before a row is changed.
-  private func keepBlobs(of upload: ProcessRequest, _ open: Open) throws {
-    let lookup = BlobLookup(
-      queries: RecoveryQueries(
-        connection: open.connection, catalog: open.catalog, scope: ReadScope(upload.principal),
-        blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
-    if let chunks = upload.chunks {
-      for chunk in chunks { try lookup.keep(chunk.bytes, options.limits) }
-    } else {
-      try open.book.forEachStagedChunk(upload.remote, upload.sequence) { try lookup.keep($0, options.limits) }
-    }
+    atWork.goesOn(upload.remote, now: options.clock.now())
+    let results = try processWithBlobs(upload)
+    atWork.ended(upload.remote)
+    return results
   }
 
   func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {
@@ -237,24 +211,6 @@ actor ServerWriter {
     return try FeedPageMaker.page(
       request, open.connection, open.catalog, now: options.clock.now(),
       blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
-  }
-
-  // MARK: Blobs
-
-  func stageBlob(
-    _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
-  ) throws -> BlobStaging.Outcome {
-    let (limits, now) = (options.limits, options.clock.now())
-    return try transaction(durable: false) { open in
-      try BlobStaging(connection: open.connection).stage(
-        part, of: reference, at: offset, for: principal, limits, now: now)
-    }
-  }
-
-  func note(_ hints: [BlobHint]) throws {
-    try transaction(durable: false) { open in
-      for hint in hints { try BlobHints(connection: open.connection).note(hint) }
-    }
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {

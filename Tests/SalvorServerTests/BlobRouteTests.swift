@@ -70,6 +70,13 @@ import Testing
     #expect(try await ask(engine, "GET", path + "&offset=1").body == "bc")
     #expect(try await ask(engine, "GET", path + "&offset=3").body == "")
     #expect(try await ask(engine, "GET", path + "&offset=4").code == "malformed")
+    // A key may be longer than an address: then the place is the body.
+    let place = #"{"table":"photo","key":["a b"],"column":"image"}"#
+    #expect(try await ask(engine, "POST", "/v1/blobs/\(Self.abc)?size=3&offset=1", place).body == "bc")
+    #expect(try await ask(engine, "POST", "/v1/blobs/\(Self.abc)?size=3", place, as: "ben").code == "blob-gone")
+    for wrong in [#"{"table":"photo","key":[],"column":"image"}"#, #"{"table":"photo"}"#, "[]", "x"] {
+      #expect(try await ask(engine, "POST", "/v1/blobs/\(Self.abc)?size=3", wrong).code == "malformed")
+    }
     let foreign = try await ask(engine, "GET", path, as: "ben")
     #expect(foreign.status == 404)
     #expect(foreign.code == "blob-gone")

@@ -377,6 +377,9 @@ private struct PlainStore: ServerStore {
   func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
     try await store.stagedChunk(index, remote: remote, sequence: sequence)
   }
+  func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
+    try await store.unstage(remote, sequence: sequence)
+  }
   func process(_ upload: ProcessRequest) async throws -> UploadResults { try await store.process(upload) }
   func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
     try await store.results(remote, sequence: sequence)

@@ -16,13 +16,13 @@ struct BlobTests {
   }
 
   /// Parts of 64 KiB, and nothing is tried twice.
-  @Sendable private static func patient(_ configuration: inout SalvorClient.Configuration) {
+  @Sendable static func patient(_ configuration: inout SalvorClient.Configuration) {
     configuration.limits.chunkBytesMax = 64 << 10
     configuration.limits.chunkBytesTarget = 32 << 10
     configuration.limits.attemptsMax = 1
   }
 
-  private func fleet(_ more: String = "", options: String = "") async throws -> Fleet {
+  func fleet(_ more: String = "", options: String = "") async throws -> Fleet {
     let fleet = try Fleet(
       schema: Self.schema(more), serverOptions: "authentication: { module: \"none\" }, \(options)")
     try await fleet.start()
@@ -30,7 +30,7 @@ struct BlobTests {
   }
 
   /// Bytes that no compression makes smaller.
-  private func image(_ seed: UInt64, _ count: Int) -> [UInt8] {
+  func image(_ seed: UInt64, _ count: Int) -> [UInt8] {
     var state = seed
     return (0..<count).map { _ in
       state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
@@ -38,7 +38,7 @@ struct BlobTests {
     }
   }
 
-  private func insert(_ device: Device, _ id: String, _ image: [UInt8], title: String = "a") async throws {
+  func insert(_ device: Device, _ id: String, _ image: [UInt8], title: String = "a") async throws {
     _ = try await device.open()
     try device.connection().run(
       "INSERT INTO photo (id, owner, title, image) VALUES (?1, 'anna', ?2, ?3)", .text(id), .text(title), .blob(image))
@@ -48,7 +48,7 @@ struct BlobTests {
     try device.connection().run("UPDATE photo SET image = ?2 WHERE id = ?1", .text(id), .blob(image))
   }
 
-  private func serverImage(_ fleet: Fleet, _ id: String) throws -> Value? {
+  func serverImage(_ fleet: Fleet, _ id: String) throws -> Value? {
     try fleet.serverConnection().scalar("SELECT image FROM photo WHERE id = ?1", .text(id))
   }
 
@@ -174,7 +174,7 @@ struct BlobTests {
     let b = try fleet.device("b")
     let (before, after) = (image(8, 60_000), image(9, 70_000))
     try fleet.serverConnection().run(
-      "INSERT INTO photo (id, image) VALUES ('p1', ?1), ('p2', ?2)", .blob(before), .blob(image(10, 50_000)))
+      "INSERT INTO photo (id, image) VALUES ('p1', ?1), ('p2', ?2)", .blob(before), .blob(image(10, 500)))
     let server = fleet.serverPath
     fleet.faults.pass(1)
     fleet.faults.inject(

@@ -12,6 +12,8 @@ final class Faults: Sendable {
     case loseAnswer
     /// The answer is cut after this many body bytes.
     case cutAnswer(after: Int)
+    /// Something on the way answers with this status and nothing else.
+    case answer(status: Int)
     /// The network is sound; something else happens just before the request reaches the server.
     case meanwhile(@Sendable () throws -> Void)
   }
@@ -59,11 +61,16 @@ private struct FaultyTransport: ClientTransport {
   let base: any ClientTransport
   let faults: Faults
 
+  /// What HTTP servers and proxies take; the loopback transport takes anything.
+  private static let addressBytesMax = 4096
+
   func send(_ request: TransportRequest) async throws -> TransportResponse {
+    guard request.path.utf8.count <= Self.addressBytesMax else { return TransportResponse(status: 414) }
     let lost = SalvorError(.unreachable, "The test cut the network.")
     switch faults.take() {
     case nil: return try await base.send(request)
     case .loseRequest: throw lost
+    case .answer(let status): return TransportResponse(status: status)
     case .meanwhile(let body):
       try body()
       return try await base.send(request)

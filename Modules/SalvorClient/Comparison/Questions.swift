@@ -148,7 +148,9 @@ struct Questions {
   }
 
   private static func problem(_ event: ResponseReader.Event) throws -> SalvorError {
-    if case .control(let line) = event, let problem = line["problem"] { return Problem.error(problem, status: 500) }
+    if case .control(let line) = event, let problem = line["problem"] {
+      return Problem.error(problem, status: 500, asked: "A question")
+    }
     return unexpected
   }
 }

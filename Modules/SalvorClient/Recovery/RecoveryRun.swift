@@ -294,14 +294,20 @@ struct RecoveryRun {
 
   /// Uploads everything that waits, with nothing downloaded.
   private mutating func send() async throws {
-    var session = SyncSession(
-      configuration: configuration, progress: exchange.progress, report: exchange.report, downloads: false)
-    defer { exchange.report = session.report }
-    try await session.run(groups: nil)
-    if let requirement = session.requirement {
-      throw SalvorError(
-        .uploadFailedAtServer, requirement.message, context: ["reason": requirement.reason.rawValue])
-    }
+    var blobBytesMax: Int64?
+    var isUnfinished = false
+    repeat {
+      var session = SyncSession(
+        configuration: configuration, progress: exchange.progress, report: exchange.report, blobBytesMax: blobBytesMax,
+        downloads: false)
+      defer { exchange.report = session.report }
+      try await session.run(groups: nil)
+      if let requirement = session.requirement {
+        throw SalvorError(
+          .uploadFailedAtServer, requirement.message, context: ["reason": requirement.reason.rawValue])
+      }
+      (blobBytesMax, isUnfinished) = (session.blobBytesMax, session.isUnfinished)
+    } while isUnfinished
   }
 
   /// What this recovery has put on the server's rows before its uploads, which have reports of their own.

@@ -14,6 +14,8 @@ struct BlobTransfer {
   private static let partBytes = 1 << 20
   /// Blobs that the store is asked about at a time.
   private static let missingMax = 100
+  /// What every server and everything on the way to it takes as an address; a longer key goes in a body.
+  private static let addressBytesMax = 2048
   /// Small blobs that travel at one time: over a slow line each would cost a round trip by itself.
   private static let transfersMax = 4
 
@@ -26,9 +28,12 @@ struct BlobTransfer {
     var rest = blobs[...]
     while !rest.isEmpty {
       var batch: [BlobHash: OutgoingBlob] = [:]
-      for blob in rest.prefix(BlobLimits.missingMax) { batch[blob.reference.hash] = blob }
+      var references: [BlobReference] = []
+      for blob in rest.prefix(BlobLimits.missingMax) {
+        if batch.updateValue(blob, forKey: blob.reference.hash) == nil { references.append(blob.reference) }
+      }
       rest = rest.dropFirst(BlobLimits.missingMax)
-      let needs = try await missing(batch.values.map(\.reference), counting: &report)
+      let needs = try await missing(references, counting: &report)
       try await each(needs, size: \.reference.size, counting: &report, moved: &sent) { [batch] need, tally in
         guard let blob = batch[need.reference.hash], blob.reference == need.reference else {
           throw SalvorError(.malformed, "The server asks for a blob that this upload does not refer to.")
@@ -144,11 +149,14 @@ struct BlobTransfer {
         "A value of \(place.table).\(place.column) has \(reference.size) bytes, more than this device takes (blobBytesMax \(limits.blobBytesMax)).",
         context: ["table": place.table, "column": place.column])
     }
-    let path =
-      "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"
-      + "&table=\(percentEncoded(place.table))&key=\(percentEncoded(place.keyText))"
+    let path = "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"
+    let query =
+      "&table=\(percentEncoded(place.table))&key=\(percentEncoded(place.keyText))"
       + "&column=\(percentEncoded(place.column))"
-    let response = try await configuration.request("GET", path, [], isBinary: true, counting: &report)
+    let isShort = path.utf8.count + query.utf8.count <= Self.addressBytesMax
+    let response = try await configuration.request(
+      isShort ? "GET" : "POST", isShort ? path + query : path, isShort ? [] : place.json.bytes + [0x0A], isBinary: true,
+      counting: &report)
     let parts = PartSource(response.body, partBytes: Self.partBytes)
     var offset = blob.received
     while let part = await parts.next() {

@@ -28,8 +28,16 @@ extension SalvorClient.Configuration {
     guard response.status / 100 == 2 else {
       let text = try await response.body.collect(upTo: limits.chunkBytesMax)
       report.bytesReceived += Int64(text.count)
-      throw Problem.error((try? JSONValue(parsing: text)) ?? .null, status: response.status)
+      throw Problem.error(
+        (try? JSONValue(parsing: text)) ?? .null, status: response.status, asked: "\(method) \(named(path))")
     }
     return response
   }
+}
+
+/// A path for a person: without its query, and without what names a session, a recovery or a blob.
+private func named(_ path: String) -> String {
+  path.prefix { $0 != "?" }.split(separator: "/").map { part in
+    part.utf8.count >= 32 && part.allSatisfy(\.isHexDigit) ? "/…" : "/\(part)"
+  }.joined()
 }

@@ -13,6 +13,10 @@ struct SyncSession {
   /// Requests wait for the next session: what was written while triggers were away, or what the server did not know before it
   /// delivered its SyncConfig.
   private(set) var hasNewRequests = false
+  /// What the blobs of an upload may have together, as the server has said.
+  var blobBytesMax: Int64?
+  /// The upload was taken back, or was a part of what waits, since its blobs may not be more: the next session goes on.
+  var isUnfinished = false
   /// A chunk or a page has reached the other side's staging.
   var hasMadeProgress = false
   /// The tables that the begin wants compared.
@@ -37,14 +41,15 @@ struct SyncSession {
 
   var store: any ClientStore { configuration.store }
   var recovering: (any RecoveringClientStore)? { configuration.store as? any RecoveringClientStore }
-  private var limits: Limits { configuration.limits }
+  var limits: Limits { configuration.limits }
 
   init(
     configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
-    met: JSONValue? = nil, downloads: Bool = true
+    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true
   ) {
     self.met = met
     self.downloads = downloads
+    self.blobBytesMax = blobBytesMax
     self.configuration = configuration
     self.progress = progress
     self.report = report
@@ -67,7 +72,7 @@ struct SyncSession {
 
   private mutating func runSession(groups: Set<String>?) async throws {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
-    var session = try await store.beginSession(groups: groups)
+    var session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {
@@ -81,7 +86,7 @@ struct SyncSession {
       } catch let error as SalvorError where error.needsAdoption {
         try await adoptFirst(session)
         await store.endSession()
-        session = try await store.beginSession(groups: groups)
+        session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
         try await exchange(session, groups: groups)
       }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
@@ -140,9 +145,18 @@ struct SyncSession {
           after: 0, bytesTarget: min(limits.singleRoundTripBytesMax, limits.chunkBytesTarget)) ?? .empty
     }
     // A single change may be larger than its chunk was to be.
-    let inline = first.flatMap { $0.isLast && $0.bytes.count <= limits.singleRoundTripBytesMax ? $0 : nil }
+    var inline = first.flatMap { $0.isLast && $0.bytes.count <= limits.singleRoundTripBytesMax ? $0 : nil }
+    var noRoom: SalvorError?
+    if let chunk = inline {
+      do {
+        try await sendBlobs(chunk.blobs)
+      } catch let error as SalvorError where error.blobRoom != nil {
+        // Before anything is done about it, the server says whether it has this upload already.
+        noRoom = error
+        inline = nil
+      }
+    }
     message.upload = first == nil ? .none : inline == nil ? .staged : .inline
-    if let inline { try await sendBlobs(inline.blobs) }
     var response: TransportResponse
     do {
       response = try await send(message, inline)
@@ -153,15 +167,14 @@ struct SyncSession {
     if let inline { progress(.uploading(changes: Int64(inline.changeCount))) }
     if message.upload == .staged {
       var reader = ResponseReader(response, configuration)
-      if let staging = try await stagingSession(&reader) {
-        report.bytesReceived += reader.bytesReceived
-        try await sendChunks(staging, first: first)
-        response = try await process(staging)
-      } else {
-        // The upload had been processed before its acknowledgement was lost: this is the answer already.
+      // Without a token the upload had been processed before its acknowledgement was lost: this is the answer already.
+      guard let staging = try await stagingSession(&reader, session) else {
         try await receive(&reader, session, download)
         return
       }
+      report.bytesReceived += reader.bytesReceived
+      guard let answer = try await upload(staging, first: first, noRoom) else { return }
+      response = answer
     }
     var reader = ResponseReader(response, configuration)
     try await receive(&reader, session, download)
@@ -262,74 +275,9 @@ struct SyncSession {
     return try await post("/v1/sync", body)
   }
 
-  // MARK: - Blobs
-
-  private mutating func sendBlobs(_ blobs: [OutgoingBlob]) async throws {
-    if blobs.isEmpty { return }
-    try await BlobTransfer(configuration: configuration).send(blobs, counting: &report, sent: &hasMadeProgress)
-  }
-
   private mutating func fetchBlobs() async throws {
     try await BlobTransfer(configuration: configuration).fetch(
       counting: &report, received: &hasMadeProgress, progress: progress)
-  }
-
-  // MARK: - A large upload
-
-  private struct Staging {
-    var token: String
-    var chunks: Int
-    var lastCounter: Int64
-  }
-
-  /// The token under which chunks are sent. Nil: the answer holds results instead.
-  private mutating func stagingSession(_ reader: inout ResponseReader) async throws -> Staging? {
-    guard case .control(let line) = try await reader.next(), let session = line["session"] else {
-      throw SalvorError(.malformed, "The server's answer does not begin with a \"session\".")
-    }
-    try await meet(session)
-    guard let token = session["token"]?.string, let staged = session["staged"] else { return nil }
-    return Staging(token: token, chunks: Int(try staged.integer("chunks")), lastCounter: try staged.integer("last"))
-  }
-
-  /// Sends the chunks that the server does not have yet; the next one is encoded while one is on its way.
-  private mutating func sendChunks(_ staging: Staging, first: UploadChunk?) async throws {
-    let store = store
-    let target = limits.chunkBytesTarget
-    var index = staging.chunks
-    var changes: Int64 = 0
-    var next = first
-    if staging.lastCounter > 0 {
-      next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
-    }
-    while let chunk = next {
-      try await sendBlobs(chunk.blobs)
-      async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
-      let path =
-        "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
-        + (chunk.isLast ? "&final=true" : "")
-      let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
-      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
-      index += 1
-      hasMadeProgress = true
-      changes += Int64(chunk.changeCount)
-      progress(.uploading(changes: changes))
-      next = try await following
-    }
-  }
-
-  /// Blobs of chunks that were staged by a session before this one may have been emptied since: then all are looked at.
-  private mutating func process(_ staging: Staging) async throws -> TransportResponse {
-    let path = "/v1/sync/\(staging.token)/process"
-    do {
-      return try await post(path, [])
-    } catch let error as SalvorError where error.code == .blobMissing {}
-    var counter: Int64 = 0
-    while let chunk = try await store.uploadChunk(after: counter, bytesTarget: limits.chunkBytesTarget) {
-      try await sendBlobs(chunk.blobs)
-      counter = chunk.lastCounter
-    }
-    return try await post(path, [])
   }
 
   // MARK: - The answer
@@ -372,7 +320,7 @@ struct SyncSession {
           } else if let compare = line["compare"] {
             offer = try ComparisonOffer(compare)
           } else if let problem = line["problem"] {
-            throw Problem.error(problem, status: 500)
+            throw Problem.error(problem, status: 500, asked: "The sync")
           } else {
             throw SalvorError(.malformed, "The server's answer has a line that is not of the protocol.")
           }
@@ -426,7 +374,7 @@ struct SyncSession {
     return DownloadEnd(groups: groups)
   }
 
-  private mutating func meet(_ line: JSONValue) async throws {
+  mutating func meet(_ line: JSONValue) async throws {
     guard met != line else { return }
     try await store.remember(
       server: line.identifier("server"),
@@ -443,9 +391,10 @@ struct SyncSession {
     report.uploaded += settled.accepted
     report.refused += settled.refused
     report.conflicts += results.conflicts
+    if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
   }
 
-  private mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
+  mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
     try await configuration.request("POST", path, body, counting: &report)
   }
 }

@@ -15,6 +15,10 @@ extension BrokenClientStore {
     return content
   }
 
+  public func takeBackUpload(_ sequence: SequenceID) async throws {
+    if fault != .keepsTakenBackUploads { try await base.takeBackUpload(sequence) }
+  }
+
   public func missingBlobs(limit: Int) async throws -> [MissingBlob] {
     try await base.missingBlobs(limit: limit).map { blob in
       MissingBlob(

@@ -22,7 +22,7 @@ public actor BrokenClientStore: ClientStore {
     case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures
     case hidesServerRows
     // Of blobs.
-    case forgetsBlobParts, sendsTheNewestBlob
+    case forgetsBlobParts, sendsTheNewestBlob, sendsAllBlobs, keepsTakenBackUploads
   }
 
   let base: any ClientStore
@@ -49,10 +49,11 @@ public actor BrokenClientStore: ClientStore {
 
   public func close() async { await base.close() }
 
-  public func beginSession(groups: Set<String>?) async throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
     var session: ClientSession
     do {
-      session = try await base.beginSession(groups: fault == .sendsEverything ? nil : groups)
+      session = try await base.beginSession(
+        groups: fault == .sendsEverything ? nil : groups, blobBytesMax: fault == .sendsAllBlobs ? nil : blobBytesMax)
     } catch let error as SalvorError where error.code == .sessionInUse && fault == .allowsManySessions {
       return ClientSession(state: try await base.status().state)
     }

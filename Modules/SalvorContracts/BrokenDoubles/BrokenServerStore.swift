@@ -20,7 +20,7 @@ public actor BrokenServerStore: ServerStore {
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     // Of blobs.
-    case forgetsBlobParts, leaksBlobs
+    case forgetsBlobParts, leaksBlobs, keepsGivenUpUploads
     case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
   }
 
@@ -77,6 +77,10 @@ public actor BrokenServerStore: ServerStore {
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
     let chunk = try await base.stagedChunk(index, remote: remote, sequence: sequence)
     return fault == .losesStagedChunks ? nil : chunk
+  }
+
+  public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
+    if fault != .keepsGivenUpUploads { try await base.unstage(remote, sequence: sequence) }
   }
 
   public func process(_ upload: ProcessRequest) async throws -> UploadResults {

@@ -112,8 +112,9 @@ actor StruckStore: RecoveringClientStore {
   func close() async { await base.close() }
   func endSession() async { await base.endSession() }
 
-  func beginSession(groups: Set<String>?) async throws -> ClientSession {
-    try await write().beginSession(groups: groups)
+  func takeBackUpload(_ sequence: SequenceID) async throws { try await write().takeBackUpload(sequence) }
+  func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
+    try await write().beginSession(groups: groups, blobBytesMax: blobBytesMax)
   }
   func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
     try await read().uploadChunk(after: counter, bytesTarget: bytesTarget)

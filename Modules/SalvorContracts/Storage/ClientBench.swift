@@ -52,9 +52,11 @@ struct ClientBench: Sendable {
   }
 
   /// The changes that wait, as they would be sent: table, operation, columns and values. Begins a session that goes on.
-  func begin(groups: Set<String>? = nil) async throws -> (session: ClientSession, changes: [ReadChange]) {
+  func begin(
+    groups: Set<String>? = nil, blobBytesMax: Int64? = nil
+  ) async throws -> (session: ClientSession, changes: [ReadChange]) {
     await store.endSession()
-    let session = try await store.beginSession(groups: groups)
+    let session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
     let chunks = try await ReadUpload.chunks(store)
     try expectEqual(session.upload == nil, chunks.isEmpty, "an upload has chunks")
     if let upload = session.upload {

@@ -97,6 +97,58 @@ extension ClientStoreContract {
       let next = try await chunk(bench)
       try await expectContents(next, [Blobs.first, Blobs.second, Blobs.second, Blobs.third], bench)
     },
+    photos("an upload that the server has given up waits again, under its request IDs", rule: "ClientStore.swift") {
+      bench in
+      try await bench.store.write([insert("p1", Blobs.first), insert("p2", Blobs.second)])
+      let drawn = try await bench.begin()
+      let upload = try expectSome(drawn.session.upload, "the upload")
+      let store = bench.store
+      try await expectError(.usage, "another upload") {
+        try await store.takeBackUpload(SequenceID(from: SystemRandom()))
+      }
+      try await store.takeBackUpload(upload.sequence)
+      try expectEqual(try await bench.queued().map(\.state), [.queued, .queued], "what waits")
+      try await bench.restart()
+      try expect(try await !bench.store.status().state.isOlderThanIdentityFile, "the identity file is in step")
+      let again = try await bench.begin()
+      let next = try expectSome(again.session.upload, "the next upload")
+      try expect(next.sequence != upload.sequence && !next.isResend, "it is another upload")
+      try expectEqual(again.session.state.previous, drawn.session.state.previous, "the previous sequence ID")
+      try expectEqual(again.changes.map(\.id), drawn.changes.map(\.id), "the request IDs")
+      try await bench.settle(again)
+      try await bench.expectRows("photo", [row("p1", "a", Blobs.first), row("p2", "a", Blobs.second)])
+    },
+    photos(
+      "an upload refers to no more blobs than asked for, requests in order; what is more by itself comes alone, at last",
+      rule: "ClientStore.swift, beginSession"
+    ) { bench in
+      try await bench.store.write([insert("p1", Blobs.first), insert("p2", Blobs.second)])
+      try await bench.write(
+        .update("photo", ["p1"], ["title": "b"]), .update("photo", ["p2"], ["title": "b"]))
+      try await bench.store.write([insert("p3", Blobs.third), insert("p4", Blobs.small)])
+      var uploads: [[String]] = []
+      while uploads.count < 10 {
+        let begun = try await bench.begin(blobBytesMax: 45_000)
+        guard begun.session.upload != nil else { break }
+        uploads.append(begun.changes.map { "\($0.operation.rawValue) \($0.values[0])" })
+        try await bench.settle(begun, commit: bench.nextCommit())
+      }
+      try expectEqual(
+        uploads,
+        [["insert p1"], ["update p1", "insert p3", "insert p4"], ["insert p2"], ["update p2"]], "the uploads")
+      try await bench.expectRows(
+        "photo",
+        [
+          row("p1", "b", Blobs.first), row("p2", "b", Blobs.second), row("p3", "a", Blobs.third),
+          row("p4", "a", Blobs.small),
+        ])
+      // Old values count, too.
+      try await bench.write(
+        .update("photo", ["p1"], ["image": Blobs.third.value]), .update("photo", ["p3"], ["title": "c"]),
+        .update("photo", ["p3"], ["image": .null]))
+      let begun = try await bench.begin(blobBytesMax: 70_000)
+      try expectEqual(begun.changes.map(\.columns), [["title"], ["image"]], "the changes of the next upload")
+    },
     photos("a download is applied once its blobs are here, and not before") { bench in
       try await bench.stage(full: ["photo"], rows: [("photo", row("p1", "a", Blobs.first))])
       let store = bench.store

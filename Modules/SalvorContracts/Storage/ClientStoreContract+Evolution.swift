@@ -124,6 +124,51 @@ extension ClientStoreContract {
       try expectEqual(try await bench.upload().map(\.table), ["book", "book"], "the changes sent")
     },
     on(
+      ContractSchemas.notes(), "a kept value of a dropped column is reapplied once the column is back, and not before",
+      rule: "RequestRemoval.swift, reapply"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "text"])])
+      try await bench.write(.update("note", ["n1"], ["body": "one"]))
+      try await bench.store.adopt(SyncConfig(ContractSchemas.shortNotes))
+      let kept = try expectSome(try await bench.archived().first, "the kept entry").id
+      let store = bench.store
+      let error = try await expectError(.cannotStand, "without the column") { _ = try await store.reapply(kept) }
+      try expect(error.message.contains("no column body"), "the column is named")
+      var again = ContractSchemas.notes()
+      again.version = 3
+      try await bench.store.adopt(SyncConfig(again))
+      bench.adopt(again)
+      let made = try expectSome(try await store.reapply(kept), "the new request")
+      try await bench.expectRows("note", [["n1", "a", "one"]])
+      try expectEqual(try await bench.queued().map(\.id), [made], "the queue")
+      try expectEqual(try await bench.queued().map(\.history), [[kept]], "what it was made from")
+      try expectEqual(try await bench.status().kept, 0, "the kept entries")
+      try expectChanges(try await bench.upload(), [#"update note ["body"] [n1, null, one]"#])
+    },
+    on(
+      ContractSchemas.shelves,
+      "a kept change of a dropped table is reapplied as far as its columns are there, and the rest stays",
+      rule: "RequestRemoval.swift, reapply"
+    ) { bench in
+      try await bench.write(.insert("shelf", ["id": "s1", "place": "right"]))
+      try await bench.store.adopt(SyncConfig(ContractSchemas.books))
+      let kept = try expectSome(try await bench.archived().first, "the kept entry").id
+      let store = bench.store
+      let error = try await expectError(.cannotStand, "without the table") { _ = try await store.reapply(kept) }
+      try expect(error.message.contains("no such table"), "that the table is missing is said")
+      var again = ContractSchemas.shelves
+      again.version = 3
+      again.tables[0].columns[1] = Column("room", .text, nullable: true)
+      again.tables[1].references = []
+      try await bench.store.adopt(SyncConfig(again))
+      bench.adopt(again)
+      _ = try expectSome(try await store.reapply(kept), "the new request")
+      try await bench.expectRows("shelf", [["s1", .null]])
+      try await bench.expectArchive(["kept schema-dropped update shelf [s1] [place=null] > [place=right]"])
+      try await expectError(.cannotStand, "what is left of it") { _ = try await store.reapply(kept) }
+      try expectChanges(try await bench.upload(), [#"insert shelf ["id", "room"] [s1, null]"#])
+    },
+    on(
       ContractSchemas.notes(),
       "what only the device's later schema has waits until the server knows it, and goes up then",
       rule: "semantics 11.3"

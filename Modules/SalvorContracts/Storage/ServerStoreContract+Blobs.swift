@@ -210,6 +210,27 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .tooLarge], accepted: 1)
       try await bench.expectRows("photo", [["p2", "anna", .null, Blobs.first.value]])
     },
+    on(
+      ContractSchemas.notes(), "an upload that is given up is not processed any more, and another takes its place",
+      rule: "ServerStore.swift, unstage"
+    ) { bench in
+      var device = try await bench.device()
+      let store = bench.store
+      let (given, other) = (SequenceID(from: SystemRandom()), SequenceID(from: SystemRandom()))
+      let chunk = device.chunk([.insert("note", ["id": "n1", "title": "a"])])
+      try await store.stage(chunk, index: 0, remote: device.remote, sequence: given)
+      try await store.unstage(device.remote, sequence: other)
+      try expect(try await store.staged(device.remote, sequence: given).isWhole, "another upload stays")
+      try await store.unstage(device.remote, sequence: given)
+      try expectEqual(try await store.staged(device.remote, sequence: given), StagedUpload(), "what is staged")
+      let upload = ProcessRequest(remote: device.remote, sequence: given, principal: device.principal)
+      try await expectError(.chunkMissing, "processing it") { _ = try await store.process(upload) }
+      try await store.stage(chunk, index: 0, remote: device.remote, sequence: other)
+      try expectAccepted(try await device.process(nil, as: other), 1)
+      try await store.unstage(device.remote, sequence: other)
+      try expect(try await store.results(device.remote, sequence: other) != nil, "what was processed stays")
+      try await bench.expectRows("note", [["n1", "a", .null]])
+    },
     photos("a row that a recovery asks for refers to its blobs", rule: "semantics 9") { bench in
       guard let store = bench.store as? any RecoveringServerStore else { return }
       try await bench.write(.insert("photo", ["id": "p1", "owner": "anna", "image": Blobs.first.value]))

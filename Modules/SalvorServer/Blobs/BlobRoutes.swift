@@ -9,15 +9,19 @@ extension ServerEngine {
   func blobs(_ request: TransportRequest, _ name: String) async throws -> TransportResponse {
     let principal = try await configuration.authentication.authenticate(request)
     if request.method == "POST", name == "missing" { return try await missingBlobs(request, principal) }
-    guard let hash = BlobHash(name), let place = try BlobAddress(request.path, hash) else {
+    // The key of a row may be longer than an address: then its place stands in the body.
+    var body: JSONValue?
+    if request.method == "POST" { body = try JSONValue(parsing: await decodedBody(request, limit: chunkLimit)) }
+    guard let hash = BlobHash(name), let address = BlobAddress(request.path, hash, body) else {
       throw SalvorError(
         .malformed,
-        "A blob's path is /v1/blobs/SHA256?size=BYTES&offset=BYTES, and &table=NAME&key=JSON&column=NAME to read one.")
+        "A blob's path is /v1/blobs/SHA256?size=BYTES&offset=BYTES; to read one, with &table=NAME&key=JSON&column=NAME or as a POST with {\"table\":NAME,\"key\":[…],\"column\":NAME}."
+      )
     }
     switch request.method {
-    case "PUT": return try await receiveBlob(request, place, principal)
-    case "GET": return try await sendBlob(place, principal)
-    default: throw SalvorError(.notFound, "A blob is read with GET and sent with PUT.")
+    case "PUT": return try await receiveBlob(request, address, principal)
+    case "GET", "POST": return try await sendBlob(address, principal)
+    default: throw SalvorError(.notFound, "A blob is read with GET or POST and sent with PUT.")
     }
   }
 
@@ -48,7 +52,8 @@ extension ServerEngine {
     return TransportResponse(status: 204, contentLength: 0)
   }
 
-  /// `GET /v1/blobs/HASH?size=N&offset=N&table=…&key=…&column=…`: the bytes from the offset on.
+  /// `GET /v1/blobs/HASH?size=N&offset=N&table=…&key=…&column=…`, or `POST` with the place in the body: the bytes from the
+  /// offset on.
   private func sendBlob(_ address: BlobAddress, _ principal: Principal) async throws -> TransportResponse {
     guard
       let content = try await configuration.store.blobContent(
@@ -67,26 +72,34 @@ extension ServerEngine {
   }
 }
 
-/// What a path says of a blob.
+/// What a request says of a blob.
 private struct BlobAddress {
   var reference: BlobReference
   var offset: Int64
   var place: BlobPlace?
 
   /// Nil where something of it is not well formed.
-  init?(_ path: String, _ hash: BlobHash) throws {
+  ///
+  /// - Parameter body: where the row is; nil: the path says it, or nothing does.
+  init?(_ path: String, _ hash: BlobHash, _ body: JSONValue?) {
     let query = queryParameters(path)
     guard let size = query["size"].flatMap({ Int64($0) }), size >= 0,
       let offset = Int64(query["offset"] ?? "0"), offset >= 0
     else { return nil }
     reference = BlobReference(hash: hash, size: size)
     self.offset = offset
-    guard let table = query["table"], let key = query["key"], let column = query["column"] else { return }
-    guard
-      let place = BlobPlace(
-        table: percentDecoded(table), keyText: percentDecoded(key), column: percentDecoded(column))
-    else { return nil }
+    guard let json = body ?? Self.place(query) else { return }
+    guard let place = BlobPlace(json) else { return nil }
     self.place = place
+  }
+
+  private static func place(_ query: [String: String]) -> JSONValue? {
+    guard let table = query["table"], let key = query["key"], let column = query["column"] else { return nil }
+    return [
+      "table": .string(percentDecoded(table)),
+      "key": (try? JSONValue(parsing: Array(percentDecoded(key).utf8))) ?? .null,
+      "column": .string(percentDecoded(column)),
+    ]
   }
 }
 

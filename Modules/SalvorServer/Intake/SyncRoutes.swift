@@ -78,6 +78,22 @@ extension ServerEngine {
     }
   }
 
+  /// `DELETE /v1/sync/TOKEN`: the device takes its upload back; it is not processed any more, and the session ends.
+  func giveUp(_ request: TransportRequest, token: String) async throws -> TransportResponse {
+    let principal = try await configuration.authentication.authenticate(request)
+    let session = try sessions.find(token, principal: principal)
+    guard let sequence = session.current else {
+      throw SalvorError(.malformed, "There is no upload under way in this session.")
+    }
+    let store = configuration.store
+    try await validations.staging(session.remote) { try await store.unstage(session.remote, sequence: sequence) }
+    sessions.close(session)
+    guard try await store.results(session.remote, sequence: sequence) == nil else {
+      throw SalvorError(.sessionUnknown, "This upload was processed. Begin again: its results are given then.")
+    }
+    return TransportResponse(status: 204, contentLength: 0)
+  }
+
   private func answer(
     _ session: SessionTable.Session, chunks: [UploadChunk]?, _ request: TransportRequest
   ) async throws -> TransportResponse {
@@ -86,7 +102,7 @@ extension ServerEngine {
   }
 
   /// A chunk is cut where it has reached its target, so its last row may stand out by its whole length.
-  private var chunkLimit: Int { configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax }
+  var chunkLimit: Int { configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax }
 
   private func process(_ session: SessionTable.Session, chunks: [UploadChunk]?) async throws -> UploadResults {
     guard let sequence = session.current else {

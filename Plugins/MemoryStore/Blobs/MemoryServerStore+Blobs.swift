@@ -6,6 +6,7 @@ import SalvorWire
 extension MemoryServerStore {
   public func missingBlobs(of references: [BlobReference], for principal: Principal) throws -> [BlobNeed] {
     let state = try read()
+    atWork.asked(references, principal, now: clock.now())
     var seen: Set<BlobHash> = []
     return references.compactMap { reference in
       guard reference.size <= limits.blobBytesMax, seen.insert(reference.hash).inserted,
@@ -33,17 +34,39 @@ extension MemoryServerStore {
     var staged =
       own[reference.hash].flatMap { $0.size == reference.size ? $0 : nil } ?? StagedBlob(size: reference.size)
     if offset + Int64(part.count) <= Int64(staged.bytes.count) { return Int64(staged.bytes.count) }
+    let need = reference.size - Int64(staged.bytes.count)
     let isRight = try staged.add(part, of: reference, at: offset)
-    guard own.values.reduce(part.count, { $0 + $1.bytes.count }) <= limits.blobStagingBytesMax else {
-      throw SalvorError(
-        .tooLarge, "Blobs that wait for their upload have more than \(limits.blobStagingBytesMax) bytes in all.")
-    }
+    atWork.came(principal, now: now)
+    try makeRoom(for: need, &own, besides: reference.hash, principal, state)
     staged.time = now
     own[reference.hash] = isRight ? staged : nil
     state.blobs[principal.name] = own
     write(state)
     guard isRight else { throw SalvorError.blobMismatch(reference) }
     return Int64(staged.bytes.count)
+  }
+
+  /// Empties what nobody works with, the least recently staged first.
+  private func makeRoom(
+    for need: Int64, _ own: inout [BlobHash: StagedBlob], besides hash: BlobHash, _ principal: Principal,
+    _ state: ServerState
+  ) throws {
+    func excess() -> Int64 {
+      own.values.reduce(need) { $0 + Int64($1.bytes.count) } - Int64(limits.blobStagingBytesMax)
+    }
+    guard excess() > 0 else { return }
+    let now = clock.now()
+    var used = atWork.wanted(by: principal, now: now).union([hash])
+    for (id, remote) in state.remotes where remote.record.principal == principal.name {
+      guard atWork.isUnderWay(id, now: now) else { continue }
+      for chunk in remote.staged.values {
+        try eachReferredBlob(inUpload: chunk.bytes) { blob, _ in used.insert(blob.hash) }
+      }
+    }
+    for (other, _) in own.sorted(by: { $0.value.time < $1.value.time }) where excess() > 0 && !used.contains(other) {
+      own[other] = nil
+    }
+    guard excess() <= 0 else { throw SalvorError.noRoomForBlob(limits) }
   }
 
   public func blobContent(

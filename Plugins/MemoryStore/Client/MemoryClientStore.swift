@@ -137,7 +137,7 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: Upload
 
-  public func beginSession(groups: Set<String>?) throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
     var state = try read()
     guard database.takeSession(ObjectIdentifier(self)) else {
       throw SalvorError(
@@ -163,7 +163,8 @@ public actor MemoryClientStore: ClientStore {
     state.holdAndJoin()
     try state.remake(try constraints(state))
     state.holdAndJoin()
-    let outgoing = state.chooseOutgoing(groups)
+    let outgoing = state.chooseOutgoing(
+      groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax))
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
       try state.remake(try constraints(state))
@@ -192,11 +193,16 @@ public actor MemoryClientStore: ClientStore {
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
 
+  public func takeBackUpload(_ sequence: SequenceID) throws {
+    var state = try read()
+    guard state.current == sequence else { throw SalvorError.noSuchUpload }
+    state.takeUploadBack()
+    writeIdentity(&state)
+  }
+
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     var state = try read()
-    guard state.current == sequence else {
-      throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
-    }
+    guard state.current == sequence else { throw SalvorError.noSuchUpload }
     let report = state.settle(results, at: clock.now())
     if let previous = state.previous { state.olderSequences.insert(previous, at: 0) }
     state.previous = sequence

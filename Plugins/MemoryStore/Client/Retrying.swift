@@ -107,11 +107,12 @@ extension ClientContent {
     return request.id
   }
 
-  /// Does again what a kept entry did, as a new request on the rows as they are now.
+  /// Does again what a kept entry did, as a new request on the rows as they are now. What it says of columns that are not
+  /// there stays in the archive.
   mutating func reapply(_ kept: RequestID, _ constraints: Constraints, now: Int64) throws -> RequestID? {
     _ = try known(kept, in: [.kept])
     guard let place = requests.firstIndex(where: { $0.id == kept }) else { return nil }
-    let entry = requests.remove(at: place)
+    let entry = requests[place]
     _ = splitOpenGroup()
     let count = requests.count
     var runner = StatementRunner(view, constraints: constraints)
@@ -126,18 +127,44 @@ extension ClientContent {
     }
     endGroup()
     view = runner.tables
-    guard requests.count > count else { return nil }
-    requests[count].history = entry.history + [kept]
-    requests[count].since = now
-    return requests[count].id
+    let isNew = requests.count > count
+    if isNew {
+      requests[count].history = entry.history + [kept]
+      requests[count].since = now
+    }
+    let id = isNew ? requests[count].id : nil
+    requests[place].changes = entry.changes.compactMap(withoutColumn)
+    if requests[place].changes.isEmpty { requests.remove(at: place) }
+    return id
+  }
+
+  /// What a change says of columns that are not there; nil: nothing.
+  private func withoutColumn(_ change: Change) -> Change? {
+    var left = change
+    left.operation = .update
+    left.columns.removeAll { column in
+      change.operation == .delete || schema.table(change.row.table)?.columnIndex(column.name) != nil
+        || (change.operation == .insert && column.new.isNull)
+    }
+    return left.columns.isEmpty ? nil : left
   }
 
   /// What brings about what a change did, on the tables as they are; nil: nothing.
   private func statement(_ change: Change, on tables: MemoryTables, of kept: RequestID) throws -> ApplicationWrite? {
     guard let table = schema.table(change.row.table) else {
-      throw SalvorError.cannotStand(kept, table: change.row.table, "The table is not there any more.")
+      throw SalvorError.cannotStand(
+        kept, table: change.row.table, "There is no such table in the schema. Bring it back, or delete the entry.")
     }
-    let values = change.columns.map { NamedValue($0.name, $0.new) }
+    guard change.row.key.count == table.primaryKey.count else {
+      throw SalvorError.cannotStand(kept, table: table.name, "Its key is another one now.")
+    }
+    let values = change.columns.filter { table.columnIndex($0.name) != nil }.map { NamedValue($0.name, $0.new) }
+    if change.operation == .update, values.isEmpty {
+      throw SalvorError.cannotStand(
+        kept, table: table.name,
+        "It has no column \(change.columns.map(\.name).joined(separator: ", ")) now. Bring it back into the schema, or delete the entry."
+      )
+    }
     let isThere = tables[change.row].map { !table.isMarked($0) } ?? false
     switch change.operation {
     case .insert where !isThere: return .insert(table: table.name, values: values)

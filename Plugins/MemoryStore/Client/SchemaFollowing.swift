@@ -105,8 +105,11 @@ extension ClientContent {
 
   /// The server has said that it was not processed.
   mutating func takeUploadBack() {
-    for place in requests.indices where [.sent, .unknownOutcome].contains(requests[place].state) {
-      requests[place].state = .queued
+    for place in requests.indices {
+      if [.sent, .unknownOutcome].contains(requests[place].state) { requests[place].state = .queued }
+      if let before = requests[place].stateBefore, [.sent, .unknownOutcome].contains(before) {
+        requests[place].stateBefore = .queued
+      }
     }
     outgoing = []
     outgoingContext = []

@@ -11,7 +11,7 @@ extension ClientContent {
   }
 
   /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
-  mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
+  mutating func chooseOutgoing(_ groups: Set<String>?, _ budget: BlobBudget) -> [Request] {
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
     let unsendable = unsendable(waiting.map { requests[$0] })
@@ -21,7 +21,7 @@ extension ClientContent {
           groups.map { $0.contains(schema.table(change.row.table)?.group ?? "") } ?? true
         }
     }
-    let chosen = dependence.needs(of: Set(wanted)).sorted().map { waiting[$0] }
+    let chosen = budget.fitting(wanted, waiting.map { requests[$0] }, dependence).sorted().map { waiting[$0] }
     for index in chosen { requests[index].state = .sent }
     return chosen.map { known(requests[$0]) }
   }
@@ -68,5 +68,47 @@ extension ClientContent {
     outgoing = []
     outgoingContext = []
     return report
+  }
+}
+
+/// What the blobs that one upload refers to may have together.
+struct BlobBudget {
+  /// A smaller blob stands in the payload.
+  let bytesMin: Int
+  /// Nil: any number of bytes.
+  let bytesMax: Int64?
+
+  /// The places of `wanted` that an upload holds, with those that they depend on.
+  func fitting(_ wanted: [Int], _ requests: [Request], _ dependence: Dependence) -> Set<Int> {
+    guard let bytesMax else { return dependence.needs(of: Set(wanted)) }
+    var chosen: Set<Int> = []
+    var bytes: Int64 = 0
+    for place in wanted where !chosen.contains(place) {
+      let unit = dependence.needs(of: [place]).subtracting(chosen)
+      let more = unit.reduce(0) { $0 + self.bytes(of: requests[$1]) }
+      if more == 0 || bytes + more <= bytesMax {
+        chosen.formUnion(unit)
+        bytes += more
+      } else if bytes > 0 {
+        break
+      }
+    }
+    if !chosen.isEmpty { return chosen }
+    return wanted.map { dependence.needs(of: [$0]) }.min { $0.count < $1.count } ?? []
+  }
+
+  private func bytes(of request: Request) -> Int64 {
+    request.changes.reduce(0) { sum, change in
+      guard change.operation != .delete else { return sum }
+      return change.columns.reduce(sum) { sum, column in
+        let isKey = change.operation == .insert && change.row.key.contains(column.new)
+        return sum + (isKey ? 0 : bytes(of: column.new)) + (change.operation == .update ? bytes(of: column.old) : 0)
+      }
+    }
+  }
+
+  private func bytes(of value: Value) -> Int64 {
+    guard case .blob(let bytes) = value, bytes.count >= bytesMin else { return 0 }
+    return Int64(bytes.count)
   }
 }

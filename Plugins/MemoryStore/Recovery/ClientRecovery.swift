@@ -210,19 +210,11 @@ struct ClientRecovery {
 extension ClientContent {
   /// Requests of an upload under way wait again, with their IDs.
   mutating func takeBackUpload(previous: SequenceID?) {
-    for index in requests.indices {
-      if requests[index].state == .sent || requests[index].state == .unknownOutcome { requests[index].state = .queued }
-      if requests[index].stateBefore == .sent || requests[index].stateBefore == .unknownOutcome {
-        requests[index].stateBefore = .queued
-      }
-    }
     // Both are remembered: a server that names one of them as S went back in time, or came forward again.
     for old in [self.previous, current].compactMap({ $0 }) where old != previous { olderSequences.insert(old, at: 0) }
     olderSequences.removeAll { $0 == previous }
-    outgoing = []
-    upload = nil
+    takeUploadBack()
     self.previous = previous
-    current = nil
   }
 
   /// What was made on a commit that the server does not have was made on the newest one that it has; what such a commit

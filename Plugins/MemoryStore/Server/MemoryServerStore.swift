@@ -11,6 +11,7 @@ public actor MemoryServerStore: ServerStore {
   let random: any RandomSource
   let clock: any Clock
   let limits: Limits
+  let atWork: BlobsAtWork
   private var opening: ServerOpening?
   /// How conflicts are settled, by table.
   private var policies: [String: any ConflictPolicy] = [:]
@@ -20,6 +21,7 @@ public actor MemoryServerStore: ServerStore {
     clock: any Clock = SystemClock(), limits: Limits = Limits()
   ) {
     self.limits = limits
+    atWork = BlobsAtWork(limits)
     self.database = database
     self.random = random
     self.clock = clock
@@ -163,6 +165,16 @@ public actor MemoryServerStore: ServerStore {
     known.staged[index] = chunk
     state.remotes[remote] = known
     write(state)
+    atWork.goesOn(remote, now: clock.now())
+  }
+
+  public func unstage(_ remote: RemoteID, sequence: SequenceID) throws {
+    var state = try read()
+    atWork.ended(remote)
+    guard state.remotes[remote]?.stagedSequence == sequence else { return }
+    state.remotes[remote]?.stagedSequence = nil
+    state.remotes[remote]?.staged = [:]
+    write(state)
   }
 
   public func staged(_ remote: RemoteID, sequence: SequenceID) throws -> StagedUpload {
@@ -184,9 +196,10 @@ public actor MemoryServerStore: ServerStore {
     if known.record.sequence == upload.sequence, let results = known.results { return results }
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
     let blobs = UploadedBlobs(principal: upload.principal, state: state, limits: limits)
-    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema, blobs: blobs)
+    atWork.goesOn(upload.remote, now: clock.now())
     var upload = upload
     upload.refused += try blobs.tooLarge(in: chunks.map(\.bytes))
+    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema, blobs: blobs)
 
     var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now())
     processing.run()
@@ -224,6 +237,7 @@ public actor MemoryServerStore: ServerStore {
     state.remotes[upload.remote] = known
     for reference in blobs.used { state.blobs[upload.principal.name]?[reference.hash] = nil }
     write(state)
+    atWork.ended(upload.remote)
     return results
   }
 

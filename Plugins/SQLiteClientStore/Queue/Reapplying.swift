@@ -13,6 +13,7 @@ struct Reapplying {
     try RequestSorting(context).sort()
     let found = try context.known(id, in: [.kept])
     let changes = try context.archived(where: "first = ?1", [.integer(found.range.first)])
+      .map { try Effect($0, of: id, context) }
     let counter = try connection.lastCounter()
     let writer = ApplicationWriter(context: context)
     try connection.withTriggers(true) {
@@ -22,7 +23,7 @@ struct Reapplying {
     }
     try RequestSorting(context).sort()
     let history = try context.note(found.range.first).history + [id]
-    try context.deleteArchived(found.range)
+    try leave(changes, found.range)
     guard
       let first = try connection.integer(
         "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
@@ -31,7 +32,7 @@ struct Reapplying {
     return try context.requestID(first: first)
   }
 
-  private func write(_ change: StoreContext.ArchivedChange, of id: RequestID, _ writer: ApplicationWriter) throws {
+  private func write(_ change: Effect, of id: RequestID, _ writer: ApplicationWriter) throws {
     do {
       if let write = try statement(change, of: id) { try writer.run(write) }
     } catch let error as SalvorError where error.isConstraintViolation {
@@ -40,20 +41,85 @@ struct Reapplying {
   }
 
   /// What brings about what a change did, on the tables as they are; nil: nothing.
-  private func statement(_ change: StoreContext.ArchivedChange, of id: RequestID) throws -> ApplicationWrite? {
-    guard let table = context.catalog.table(number: change.table.number) else {
-      throw SalvorError.cannotStand(id, table: change.table.name, "The table is not there any more.")
-    }
-    let values = zip(change.slots, change.after).map { NamedValue(table.columns[$0].name, $1) }
-    let isThere = try context.currentRow(table, change.key) != nil
-    switch change.step.change {
+  private func statement(_ change: Effect, of id: RequestID) throws -> ApplicationWrite? {
+    let (table, key, values) = (change.table, change.archived.key, change.values)
+    let isThere = try context.currentRow(table, key) != nil
+    switch change.archived.step.change {
     case .insert where !isThere: return .insert(table: table.name, values: values)
     case .insert:
-      let others = Array(values.dropFirst(table.keyCount))
-      return others.isEmpty ? nil : .update(table: table.name, key: change.key, values: others)
-    case .update where isThere: return .update(table: table.name, key: change.key, values: values)
+      let keys = table.columns.prefix(table.keyCount).map(\.name)
+      let others = values.filter { !keys.contains($0.name) }
+      return others.isEmpty ? nil : .update(table: table.name, key: key, values: others)
+    case .update where isThere: return .update(table: table.name, key: key, values: values)
     case .update: throw SalvorError.cannotStand(id, table: table.name, "Its row is not there any more.")
-    case .delete: return isThere ? .delete(table: table.name, key: change.key) : nil
+    case .delete: return isThere ? .delete(table: table.name, key: key) : nil
+    }
+  }
+
+  /// The entry goes; what it says of columns that are not there stays.
+  private func leave(_ changes: [Effect], _ range: RequestRange) throws {
+    guard changes.contains(where: { !$0.left.isEmpty }) else { return try context.deleteArchived(range) }
+    for change in changes {
+      let seq = Value.integer(change.archived.step.seq)
+      guard !change.left.isEmpty else {
+        try connection.run("DELETE FROM salvor_archive WHERE seq = ?1", seq)
+        continue
+      }
+      let before = change.left.map { $0 < change.archived.before.count ? change.archived.before[$0] : .null }
+      try connection.run(
+        "UPDATE salvor_archive SET op = ?2, slots = ?3, before = ?4, after = ?5 WHERE seq = ?1", seq,
+        .text(Operation.update.rawValue),
+        .text(change.left.map { String(change.archived.slots[$0]) }.joined(separator: ",")),
+        .text(payload(before)), .text(payload(change.left.map { change.archived.after[$0] })))
+    }
+  }
+
+  /// A change of the archive under the schema of now.
+  private struct Effect {
+    var archived: StoreContext.ArchivedChange
+    var table: CapturedTable
+    /// As far as their columns are there.
+    var values: [NamedValue]
+    /// The places of the others that say something.
+    var left: [Int] = []
+
+    /// Throws `cannot-stand` where nothing of it can be said of the tables as they are.
+    init(_ change: StoreContext.ArchivedChange, of id: RequestID, _ context: StoreContext) throws {
+      let former = change.table
+      let present = context.catalog.table(number: former.number)
+      guard let definition = present.flatMap(context.table) ?? context.schema.tables.table(formerly: former.name),
+        let table = present ?? context.catalog.table(definition.name)
+      else {
+        throw SalvorError.cannotStand(
+          id, table: former.name, "There is no such table in the schema. Bring it back, or delete the entry.")
+      }
+      archived = change
+      self.table = table
+      values = []
+      let names = former.columns.map { column in
+        definition.column(formerly: column.name)?.name.lowercased() ?? column.name.lowercased()
+      }
+      let keys = table.columns.prefix(table.keyCount).map { $0.name.lowercased() }
+      guard names.prefix(former.keyCount) == keys[...] else {
+        throw SalvorError.cannotStand(
+          id, table: table.name,
+          "Its key is another one now (\(table.columns.prefix(table.keyCount).map(\.name).joined(separator: ", "))).")
+      }
+      var missing: [String] = []
+      for (place, slot) in change.slots.enumerated() where place < change.after.count {
+        if let column = table.columns.first(where: { $0.name.lowercased() == names[slot] }) {
+          values.append(NamedValue(column.name, change.after[place]))
+        } else if change.step.change.operation == .update || !change.after[place].isNull {
+          left.append(place)
+          missing.append(former.columns[slot].name)
+        }
+      }
+      if change.step.change.operation == .update, values.isEmpty {
+        throw SalvorError.cannotStand(
+          id, table: table.name,
+          "It has no column \(missing.joined(separator: ", ")) now. Bring it back into the schema, or delete the entry."
+        )
+      }
     }
   }
 }

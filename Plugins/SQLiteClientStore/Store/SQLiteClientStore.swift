@@ -161,13 +161,13 @@ public actor SQLiteClientStore: ClientStore {
 
   // MARK: Session
 
-  public func beginSession(groups: Set<String>?) throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
     let context = try opened()
     lostDownload = nil
     try lock?.take()
     do {
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
-      let session = try begin(context, groups)
+      let session = try begin(context, groups, blobBytesMax)
       quiet = nil
       if groups == nil, session.upload == nil, session.notices.isEmpty {
         quiet = try QuietSession(session, context.connection)
@@ -186,7 +186,9 @@ public actor SQLiteClientStore: ClientStore {
     uploadPlan = nil
   }
 
-  private func begin(_ context: StoreContext, _ groups: Set<String>?) throws -> ClientSession {
+  private func begin(
+    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+  ) throws -> ClientSession {
     let connection = context.connection
     uploadPlan = nil
     try connection.pragma("synchronous", "FULL")
@@ -214,7 +216,7 @@ public actor SQLiteClientStore: ClientStore {
       try returnAside(context)
       try removeLeaving(context)
       // Last: whatever displaces requests has done so, and all that was chosen is sent.
-      drawn = try drawUpload(context, groups)
+      drawn = try drawUpload(context, groups, blobBytesMax)
       try FlagSweep(context).setDirty()
       try context.keepCounter(counter)
     }
@@ -267,8 +269,11 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// Nil: nothing waits.
-  private func drawUpload(_ context: StoreContext, _ groups: Set<String>?) throws -> PendingUpload? {
-    guard let last = try UploadChoice(context: context).choose(groups) else { return nil }
+  private func drawUpload(
+    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+  ) throws -> PendingUpload? {
+    let budget = blobBytesMax.map { BlobBudget(context, bytesMin: limits.blobReferenceBytesMin, bytesMax: $0) }
+    guard let last = try UploadChoice(context: context).choose(groups, budget) else { return nil }
     let sequence = SequenceID(from: random)
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
@@ -309,9 +314,7 @@ public actor SQLiteClientStore: ClientStore {
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     let context = try opened()
     let connection = context.connection
-    guard try connection.text(.current) == sequence.text else {
-      throw SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
-    }
+    guard try connection.text(.current) == sequence.text else { throw SalvorError.noSuchUpload }
     uploadPlan = nil
     let report = try connection.transaction {
       try RequestSorting(context).sort()

@@ -7,21 +7,26 @@ struct UploadChoice {
   let context: StoreContext
 
   /// In a transaction. Writes what is left out; answers the upload's last counter, nil where nothing waits.
-  func choose(_ groups: Set<String>?) throws -> Int64? {
+  ///
+  /// - Parameter budget: nil: its blobs may have any number of bytes.
+  func choose(_ groups: Set<String>?, _ budget: BlobBudget?) throws -> Int64? {
     try context.connection.run("DELETE FROM salvor_upload_excluded")
     let unsendable = try Unsendable(context: context).requests()
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
-    guard let groups, !names.isSubset(of: groups) else {
+    let isWhole = groups.map { names.isSubset(of: $0) } ?? true
+    if isWhole, budget == nil {
       for request in unsendable { try leaveOut(request) }
       return try lastWaiting()
     }
     let inError = try inError().union(unsendable.map(\.first))
-    let dependence = try DependenceLookup(context, where: { !inError.contains($0.first) })
+    let index = try LogIndex(context)
+    let dependence = try DependenceLookup(context, index, where: { !inError.contains($0.first) })
     var wanted: [RequestRange] = []
     try eachWaiting(inError) { request, table in
-      if wanted.last?.first != request.first, groups.contains(context.group(of: table)) { wanted.append(request) }
+      guard wanted.last?.first != request.first else { return }
+      if isWhole || groups?.contains(context.group(of: table)) == true { wanted.append(request) }
     }
-    let chosen = try dependence.needs(of: wanted)
+    let chosen = try budget?.fitting(wanted, dependence, index) ?? dependence.needs(of: wanted)
     guard let last = chosen.last?.last else { return nil }
     var leftOut: RequestRange?
     try eachWaiting(inError) { request, _ in
@@ -49,9 +54,15 @@ struct UploadChoice {
       try connection.setState(.uploadLast, .integer(left))
       return
     }
-    try connection.run("DELETE FROM salvor_upload_excluded")
-    try connection.setState(.current, Value?.none)
-    try connection.forgetUpload()
+    try takeBack()
+  }
+
+  /// The server has said that the upload under way was not processed: its requests wait again.
+  func takeBack() throws {
+    try context.connection.run("DELETE FROM salvor_upload_excluded")
+    try context.connection.run("DELETE FROM salvor_upload_context")
+    try context.connection.setState(.current, Value?.none)
+    try context.connection.forgetUpload()
   }
 
   /// First counters.

@@ -71,22 +71,23 @@ struct BlobLookup {
 
   /// Stages what rows hold of the blobs of an upload's chunk.
   func keep(_ chunk: [UInt8], _ limits: Limits) throws {
-    guard mentionsBlobs(chunk) else { return }
-    let collector = BlobCollector()
-    try chunk.withUnsafeBufferPointer { buffer in
-      var reader = UploadChunkReader(buffer, blobs: collector)
-      while let event = try reader.next() {
-        guard case .change = event else { continue }
-        while try reader.item() != nil {}
-      }
-    }
-    for reference in Set(collector.references) where reference.size <= limits.blobBytesMax {
+    var references: Set<BlobReference> = []
+    try eachReferredBlob(inUpload: chunk) { reference, _ in references.insert(reference) }
+    for reference in references where reference.size <= limits.blobBytesMax {
       if try staging.received(reference, for: queries.scope.principal) == reference.size { continue }
       var content: [UInt8]?
       for place in try hints.places(reference.hash) where content == nil {
         _ = try read(reference, at: place) { content = Array($0) }
       }
       if let content { try staging.keep(content, as: reference, for: queries.scope.principal) }
+    }
+  }
+
+  func holding(_ reference: BlobReference) throws -> OversizedRequests.Holding {
+    switch try withContent(of: reference, at: nil, { _ in }) {
+    case .row: .row
+    case .staged: .staged
+    case nil: .nothing
     }
   }
 
@@ -134,9 +135,13 @@ final class UploadBlobs: BlobResolver {
   /// Old values often are the row's, and look-ups cost a hash each.
   private(set) var usesStaging = false
 
-  init(_ queries: RecoveryQueries, _ limits: Limits) {
+  /// Of requests that are refused whatever their blobs hold.
+  private let waived: Set<BlobHash>
+
+  init(_ queries: RecoveryQueries, _ limits: Limits, waiving waived: Set<BlobHash>) {
     lookup = BlobLookup(queries: queries)
     self.limits = limits
+    self.waived = waived
   }
 
   /// In the transaction of the upload. What is too large is refused with its row, whatever its bytes: it is empty here.
@@ -150,7 +155,9 @@ final class UploadBlobs: BlobResolver {
         usesStaging = true
         try staging.markUsed(reference, for: lookup.queries.scope.principal)
       case .row: break
-      case nil: throw SalvorError.blobMissing(reference)
+      case nil:
+        guard waived.contains(reference.hash) else { throw SalvorError.blobMissing(reference) }
+        body(UnsafeRawBufferPointer(start: nil, count: 0))
       }
     } catch let error as SalvorError {
       throw error

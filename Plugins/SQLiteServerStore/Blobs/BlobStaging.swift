@@ -42,9 +42,11 @@ struct BlobStaging {
   }
 
   /// In a transaction, to be committed whatever the outcome.
+  ///
+  /// - Parameter inUse: the hashes of blobs that do not make room for others.
   func stage(
     _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal, _ limits: Limits,
-    now: Int64
+    now: Int64, inUse: () throws -> Set<String>
   ) throws -> Outcome {
     let end = offset + Int64(part.count)
     guard reference.size <= limits.blobBytesMax else {
@@ -68,15 +70,7 @@ struct BlobStaging {
         context: ["received": "\(received)"]
       )
     }
-    let others =
-      try connection.integer(
-        "SELECT coalesce(sum(received), 0) FROM salvor_blob WHERE principal = ?1", .text(principal.name)) ?? 0
-    guard others + Int64(part.count) <= limits.blobStagingBytesMax else {
-      throw SalvorError(
-        .tooLarge,
-        "Blobs that wait for their upload have more than \(limits.blobStagingBytesMax) bytes in all (blobStagingBytesMax)."
-      )
-    }
+    try makeRoom(for: reference.size - received, besides: reference.hash, principal, limits, inUse)
     let id = try known?.id ?? insert(reference, principal)
     try add(part, to: id, at: offset)
     try connection.run(
@@ -84,6 +78,28 @@ struct BlobStaging {
     guard end == reference.size, try hash(id) != reference.hash else { return .staged(end) }
     try remove("id = ?1", [.integer(id)])
     return .mismatch
+  }
+
+  /// Empties what nobody works with, the least recently staged first. Throws where that is not enough.
+  private func makeRoom(
+    for need: Int64, besides hash: BlobHash, _ principal: Principal, _ limits: Limits, _ inUse: () throws -> Set<String>
+  ) throws {
+    let staged =
+      try connection.integer(
+        "SELECT coalesce(sum(received), 0) FROM salvor_blob WHERE principal = ?1", .text(principal.name)) ?? 0
+    var excess = staged + need - Int64(limits.blobStagingBytesMax)
+    guard excess > 0 else { return }
+    let used = try inUse()
+    for row in try connection.rows(
+      "SELECT id, hash, received FROM salvor_blob WHERE principal = ?1 AND hash <> ?2 ORDER BY time, id",
+      .text(principal.name), .text(hash.text))
+    {
+      guard excess > 0 else { break }
+      guard let other = row[1].string, !used.contains(other) else { continue }
+      try remove("id = ?1", [row[0]])
+      excess -= row[2].integer ?? 0
+    }
+    guard excess <= 0 else { throw SalvorError.noRoomForBlob(limits) }
   }
 
   /// Stages a blob whole, whose content is known to be right.

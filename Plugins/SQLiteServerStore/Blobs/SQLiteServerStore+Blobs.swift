@@ -7,6 +7,7 @@ extension SQLiteServerStore {
     of references: [BlobReference], for principal: Principal
   ) async throws -> [BlobNeed] {
     let limits = options.limits
+    atWork.asked(references, principal, now: options.clock.now())
     return try await ask(ReadScope(principal)) { try BlobLookup(queries: $0).needs(references, limits) }
   }
 

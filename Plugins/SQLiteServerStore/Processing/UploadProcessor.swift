@@ -55,7 +55,7 @@ final class UploadProcessor {
 
   init(
     _ upload: ProcessRequest, _ connection: SQLiteConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
-    limits: Limits, now: Int64
+    limits: Limits, now: Int64, waiving waived: Set<BlobHash>
   ) throws {
     self.upload = upload
     self.connection = connection
@@ -68,7 +68,7 @@ final class UploadProcessor {
     blobs = UploadBlobs(
       RecoveryQueries(
         connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
-        blobReferenceBytesMin: limits.blobReferenceBytesMin), limits)
+        blobReferenceBytesMin: limits.blobReferenceBytesMin), limits, waiving: waived)
     refusedBefore = Dictionary(
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
     ) { first, _ in first }

@@ -221,6 +221,23 @@ struct RemoteBook {
     while try statement.step() { try body(statement.withBlob(0) { Array($0) }) }
   }
 
+  /// Calls `body` with each staged chunk of a principal's remotes.
+  func forEachStagedChunk(ofPrincipal principal: Principal, _ body: (RemoteID, [UInt8]) throws -> Void) throws {
+    let statement = try connection.prepare(
+      "SELECT s.remote, s.bytes FROM salvor_remote r CROSS JOIN salvor_staging s ON s.remote = r.id WHERE r.principal = ?1"
+    )
+    try statement.bind([.text(principal.name)])
+    while try statement.step() {
+      guard let remote = RemoteID(statement.string(0)) else { continue }
+      try body(remote, statement.withBlob(1) { Array($0) })
+    }
+  }
+
+  func unstage(_ remote: RemoteID, _ sequence: SequenceID) throws {
+    try connection.run(
+      "DELETE FROM salvor_staging WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text))
+  }
+
   private func unstage(_ remote: RemoteID) throws {
     try connection.run("DELETE FROM salvor_staging WHERE remote = ?1", .text(remote.text))
   }

@@ -23,14 +23,25 @@ struct RecordData {
     groups: [Schema.Group(name: Schema.defaultGroup, serverInitiated: true)], tables: [table])
 
   /// The same, and its rows are seen by the members of the project that `quantity` names.
-  static let memberSchema: Schema = {
+  static let memberSchema = memberSchema(by: "quantity", .integer)
+  /// The same, and the project is what `status` names, which no workload changes.
+  static let statusMemberSchema = memberSchema(by: "status", .text)
+
+  private static func memberSchema(by column: String, _ type: ColumnType) -> Schema {
     var record = table
-    record.scope = [ScopeColumn(column: "quantity", source: .via(table: "member", column: "project"))]
+    record.scope = [ScopeColumn(column: column, source: .via(table: "member", column: "project"))]
     let member = Table(
       "member", primaryKey: ["id"],
-      columns: [Column("id", .text), Column("project", .integer), Column("person", .text)],
+      columns: [Column("id", .text), Column("project", type), Column("person", .text)],
       scope: [ScopeColumn(column: "person", source: .principal)])
     return Schema(tables: [record, member])
+  }
+
+  /// The same, and devices choose its rows by the project that `quantity` names.
+  static let chosenSchema: Schema = {
+    var record = table
+    record.scope = [ScopeColumn(column: "quantity", source: .parameter("project"))]
+    return Schema(parameters: [Schema.Parameter(name: "project", type: .integer)], tables: [record])
   }()
 
   /// Keys and values of different seeds have nothing in common.

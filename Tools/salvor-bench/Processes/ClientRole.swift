@@ -4,7 +4,7 @@ import SalvorTransport
 import SalvorWire
 
 /// `role client DATABASE SCHEMA URL STRATEGY`: one device. Commands: `open`, `sync`, `watch` (from then on;
-/// answered when the server tells), `idle` with a `count`, `usage`.
+/// answered when the server tells), `subscribe` with a `project`, `unsubscribe` from all, `idle` with a `count`, `usage`.
 func runClientRole(_ arguments: [String]) async throws {
   guard arguments.count == 4, let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role client DATABASE SCHEMA URL STRATEGY")
@@ -23,6 +23,13 @@ func runClientRole(_ arguments: [String]) async throws {
         try await device.client.open()
         reply(usage())
       case "sync": reply(try await timedSync(device))
+      case "subscribe":
+        let project = try command.integer("project")
+        try await device.client.subscribe("record", ["project": .value(.integer(project))])
+        reply(usage())
+      case "unsubscribe":
+        try await device.client.unsubscribe(allOf: "record")
+        reply(usage())
       case "idle": reply(try await idle(device, count: Int(try command.integer("count"))))
       default: reply(usage())
       }

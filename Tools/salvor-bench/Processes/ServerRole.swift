@@ -30,6 +30,8 @@ func namedSchema(_ name: String) -> Schema? {
   case "record": RecordData.schema
   case "record-telling": RecordData.tellingSchema
   case "record-member": RecordData.memberSchema
+  case "record-status-member": RecordData.statusMemberSchema
+  case "record-chosen": RecordData.chosenSchema
   case "record-key-set": RecordData.keySetSchema
   case "dinesafe": DinesafeData.schema
   case "image": ImageData.schema

@@ -35,6 +35,11 @@ struct Workload: Sendable {
     Workload(name: "upload-100k", summary: "upload of 100,000 changed rows") {
       try Upload(name: "upload-100k", changes: $0.scaled(100_000), rows: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "upload-100k-members", summary: "upload-100k, where a join table decides who sees the rows") {
+      try Upload(
+        name: "upload-100k-members", changes: $0.scaled(100_000), rows: $0.scaled(100_000), isThroughMembers: true
+      ).run($0)
+    },
     Workload(name: "upload-refused", summary: "upload of 10,000 changed rows of which 1 % are refused") {
       try UploadRefused(rows: $0.scaled(100_000)).run($0)
     },
@@ -42,7 +47,12 @@ struct Workload: Sendable {
       try SmallChange(rows: $0.scaled(1_000_000), fewRows: 10_000, changes: 100).run($0)
     },
     Workload(name: "membership-change", summary: "a membership row that moves 1,000 of 1,000,000 rows") {
-      try MembershipChange(rows: $0.scaled(1_000_000), moved: 1000).run($0)
+      try ScopeChange(way: .membership, rows: $0.scaled(1_000_000), moved: 1000).run($0)
+    },
+    Workload(
+      name: "subscription-change", summary: "a subscription that adds 1,000 of 1,000,000 rows, and takes them back"
+    ) {
+      try ScopeChange(way: .subscription, rows: $0.scaled(1_000_000), moved: 1000).run($0)
     },
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)

@@ -1,0 +1,120 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// An upload in chunks (semantics 4, step 2), and the blobs of any upload.
+extension SyncSession {
+  /// A session under which chunks are sent.
+  struct Staging {
+    var token: String
+    /// Of the upload.
+    var sequence: SequenceID
+    var chunks: Int
+    var lastCounter: Int64
+  }
+
+  /// The token under which chunks are sent. Nil: the answer holds results instead.
+  mutating func stagingSession(_ reader: inout ResponseReader, _ session: ClientSession) async throws -> Staging? {
+    guard case .control(let line) = try await reader.next(), let json = line["session"] else {
+      throw SalvorError(.malformed, "The server's answer does not begin with a \"session\".")
+    }
+    try await meet(json)
+    guard let token = json["token"]?.string, let staged = json["staged"], let upload = session.upload else {
+      return nil
+    }
+    return Staging(
+      token: token, sequence: upload.sequence, chunks: Int(try staged.integer("chunks")),
+      lastCounter: try staged.integer("last"))
+  }
+
+  /// Sends the chunks and has them processed. Nil: the upload was taken back, for a smaller one to take its place.
+  ///
+  /// - Parameter noRoom: the server has refused its blobs before.
+  mutating func upload(
+    _ staging: Staging, first: UploadChunk?, _ noRoom: SalvorError?
+  ) async throws -> TransportResponse? {
+    var noRoom = noRoom
+    if let error = noRoom, try await takeBack(staging, error) { return nil }
+    guard try await sendChunks(staging, first: first, &noRoom) else { return nil }
+    let path = "/v1/sync/\(staging.token)/process"
+    do {
+      return try await post(path, [])
+    } catch let error as SalvorError where error.code == .blobMissing {}
+    // Without room the server has judged the upload as it is: it was not the upload that was too large.
+    if noRoom != nil { throw othersUpload }
+    // Blobs of chunks that were staged by a session before this one may have been emptied since: all are looked at.
+    do {
+      var counter: Int64 = 0
+      while let chunk = try await store.uploadChunk(after: counter, bytesTarget: limits.chunkBytesTarget) {
+        try await sendBlobs(chunk.blobs)
+        counter = chunk.lastCounter
+      }
+    } catch let error as SalvorError where error.blobRoom != nil {
+      if try await takeBack(staging, error) { return nil }
+      throw othersUpload
+    }
+    return try await post(path, [])
+  }
+
+  /// Sends the chunks that the server does not have yet; the next one is encoded while one is on its way. False: the upload
+  /// was taken back.
+  private mutating func sendChunks(
+    _ staging: Staging, first: UploadChunk?, _ noRoom: inout SalvorError?
+  ) async throws -> Bool {
+    let store = store
+    let target = limits.chunkBytesTarget
+    var index = staging.chunks
+    var changes: Int64 = 0
+    var next = first
+    if staging.lastCounter > 0 {
+      next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
+    }
+    while let chunk = next {
+      do {
+        if noRoom == nil { try await sendBlobs(chunk.blobs) }
+      } catch let error as SalvorError where error.blobRoom != nil {
+        if try await takeBack(staging, error) { return false }
+        noRoom = error
+      }
+      async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
+      let path =
+        "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
+        + (chunk.isLast ? "&final=true" : "")
+      let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
+      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      index += 1
+      hasMadeProgress = true
+      changes += Int64(chunk.changeCount)
+      progress(.uploading(changes: changes))
+      next = try await following
+    }
+    return true
+  }
+
+  // MARK: - Blobs
+
+  mutating func sendBlobs(_ blobs: [OutgoingBlob]) async throws {
+    if blobs.isEmpty { return }
+    try await BlobTransfer(configuration: configuration).send(blobs, counting: &report, sent: &hasMadeProgress)
+  }
+
+  /// The blobs of this upload are more than the server takes at a time: it is given up there, and the next session chooses
+  /// a smaller one. False: it was chosen for that already, and the server is to judge it as it is.
+  private mutating func takeBack(_ staging: Staging, _ error: SalvorError) async throws -> Bool {
+    guard let bytes = error.blobRoom, bytes != blobBytesMax else { return false }
+    let response = try await configuration.request("DELETE", "/v1/sync/\(staging.token)", [], counting: &report)
+    _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+    try await store.takeBackUpload(staging.sequence)
+    blobBytesMax = bytes
+    isUnfinished = true
+    return true
+  }
+
+  private var othersUpload: SalvorError {
+    SalvorError(
+      .sessionInUse,
+      "The server has no room for the blobs of this upload beside those that other devices of the same principal are uploading (blobStagingBytesMax). Sync again later; where it stays so, its operator can raise that limit.",
+      retryAfterMilliseconds: 2_000)
+  }
+}
