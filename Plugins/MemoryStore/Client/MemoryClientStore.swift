@@ -163,10 +163,9 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
-    let outgoing = state.chooseOutgoing(groups)
+    let outgoing = try state.chooseOutgoing(groups, try constraints(state))
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
-      try state.remake(try constraints(state))
       database.state = state
       return ClientSession(state: self.state(of: state), notices: notices)
     }
@@ -174,7 +173,6 @@ public actor MemoryClientStore: ClientStore {
     state.outgoing = outgoing
     state.current = sequence
     state.upload = UploadStatus(sequence: sequence, since: clock.now())
-    try state.remake(try constraints(state))
     writeIdentity(&state)
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
@@ -351,6 +349,7 @@ public actor MemoryClientStore: ClientStore {
       default: state.capture(try runner.run(write), &runner)
       }
     }
+    try runner.commit()
     state.view = runner.tables
     state.noteTime(clock.now())
     database.state = state

@@ -3,9 +3,11 @@ import SalvorStorage
 
 /// The upload's two ends: choosing what is sent, and taking in what became of it (semantics 4, 7 and 8).
 extension ClientContent {
-  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
-  mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
+  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on. Not what cannot stand any
+  /// more, such as a row below a marked one that goes now.
+  mutating func chooseOutgoing(_ groups: Set<String>?, _ constraints: Constraints) throws -> [Request] {
     joinEdited()
+    try remake(constraints)
     release()
     holdBack()
     let waiting = requests.indices.filter { requests[$0].state == .queued }
