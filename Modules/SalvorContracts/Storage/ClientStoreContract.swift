@@ -9,7 +9,7 @@ public enum ClientStoreContract {
 
   public static let cases: [Case] =
     opening + capture + sessions + context + settling + applying + dropping + displacing + retrying + watching
-    + recovering + archiving + flags + blobs + evolving
+    + recovering + archiving + circles + flags + blobs + evolving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

@@ -111,6 +111,7 @@ public struct StoreComparison: Sendable {
           if case .sync(let client, _, _) = step { try witness.expectKnown(foundResult.told, by: client) }
         }
       } catch {
+        try await Self.trace(found, wanted, trace)
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
       }
     }
@@ -121,11 +122,18 @@ public struct StoreComparison: Sendable {
         try await found.expectConverged(index)
         try await Self.compare(found, wanted)
       } catch {
-        for (name, bench) in [("specification", wanted), ("subject", found)] {
-          let requests = try await Self.requests(bench.clients[index].store, Set(RequestState.allCases))
-          trace("   \(name): requests \(requests)")
-        }
+        try await Self.trace(found, wanted, trace)
         throw ContractFailure("seed \(seed), at the end, client \(index): \(error)")
+      }
+    }
+  }
+
+  /// The requests of every client.
+  private static func trace(_ found: PairBench, _ wanted: PairBench, _ trace: (String) -> Void) async throws {
+    for (name, bench) in [("specification", wanted), ("subject", found)] {
+      for client in bench.clients {
+        trace(
+          "   \(name): \(client.principal.name) has \(try await requests(client.store, Set(RequestState.allCases)))")
       }
     }
   }

@@ -10,6 +10,9 @@ extension ClientContent {
     try remake(constraints)
     release()
     holdBack()
+    // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
+    release()
+    holdBack()
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
     let unsendable = unsendable(waiting.map { requests[$0] })

@@ -236,7 +236,11 @@ public actor SQLiteClientStore: ClientStore {
   private func holdBack(_ context: StoreContext) throws {
     guard try hasErrors(context) else { return }
     try Holding(context: context).release()
-    try Holding(context: context).holdBack()
+    if try Holding(context: context).holdBack() {
+      // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
+      try Holding(context: context).release()
+      _ = try Holding(context: context).holdBack()
+    }
     try context.noteErrorValues()
   }
 
