@@ -385,6 +385,8 @@ public enum ApplicationWrite: Sendable, Hashable {
   case insert(table: String, values: [NamedValue])
   case update(table: String, key: Key, values: [NamedValue])
   case delete(table: String, key: Key)
+  /// From here on references are proved when the transaction commits, as after `PRAGMA defer_foreign_keys = ON`.
+  case deferReferences
   /// Opens a group (semantics 3), and closes it.
   case beginRequest(tag: String?)
   case endRequest

@@ -344,6 +344,7 @@ actor ServerWriter {
     case .delete(let name, let key):
       let table = try table(name, open)
       try open.connection.run("DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key)
+    case .deferReferences: try open.connection.execute("PRAGMA defer_foreign_keys = ON")
     case .beginRequest, .endRequest: break
     }
   }

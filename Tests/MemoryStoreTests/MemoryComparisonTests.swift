@@ -53,9 +53,25 @@ import Testing
     }
   }
 
+  @Test("random histories with deferred foreign keys converge (semantics 7, 11.4)", arguments: seeds)
+  func defers(_ seed: UInt64) async throws {
+    try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .circles).run(seed: seed) {
+      step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
   @Test("random histories with servers that go back converge (semantics 11.4)", arguments: seeds)
   func recovers(_ seed: UInt64) async throws {
     try await RecoveryComparison(subject: memoryPair, specification: memoryPair).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
+  @Test("random histories of flag columns with servers that go back converge (semantics 3, 11.4)", arguments: seeds)
+  func recoversMarks(_ seed: UInt64) async throws {
+    try await RecoveryComparison(subject: memoryPair, specification: memoryPair, about: .flags).run(seed: seed) {
+      step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }
   }

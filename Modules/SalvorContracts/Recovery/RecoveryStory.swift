@@ -210,7 +210,7 @@ extension ApplicationWrite {
     switch self {
     case .insert(let table, let values): (table, values.filter { $0.name == "id" }.map(\.value))
     case .update(let table, let key, _), .delete(let table, let key): (table, key)
-    case .beginRequest, .endRequest: ("", [])
+    case .deferReferences, .beginRequest, .endRequest: ("", [])
     }
   }
 

@@ -326,6 +326,21 @@ extension ClientStoreContract {
       try expectEqual(report.displaced, [], "what is displaced")
       try await bench.expectRows("folder", [["a", .null, "2", 1, 1], ["b", .null, "1", 0, 0]])
     },
+    on(
+      ContractSchemas.marked, "a row below one that was made with the mark is not sent, and comes back with its parent",
+      rule: "semantics 2, 3"
+    ) { bench in
+      try await bench.write(
+        .insert("form", ["id": "f", "IsDeleted": 1]), .insert("section", ["id": "s", "form_id": "f"]))
+      let session = try await bench.store.beginSession(groups: nil)
+      await bench.store.endSession()
+      try expect(session.upload == nil, "nothing is sent")
+      try expectEqual(try await bench.store.status().displaced, 1, "the displaced requests")
+      try await bench.write(.insert("form", ["id": "f"]))
+      let sent = try await bench.upload().map(\.summary)
+      try expectEqual(sent.count, 2, "the changes sent: \(sent)")
+      try expectEqual(try await bench.store.status().displaced, 0, "the displaced requests")
+    },
   ]
 
 }

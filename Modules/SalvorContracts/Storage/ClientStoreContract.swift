@@ -9,7 +9,7 @@ public enum ClientStoreContract {
 
   public static let cases: [Case] =
     opening + capture + sessions + context + settling + applying + dropping + displacing + retrying + watching
-    + recovering + archiving + flags + blobs + evolving
+    + recovering + archiving + circles + flags + blobs + evolving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(
@@ -241,6 +241,22 @@ public enum ClientStoreContract {
       try expectChanges(
         changes, ["delete note [n1]", #"insert note ["id", "title", "body"] [n2, a, x]"#])
       try expectEqual(Set(changes.map(\.request)).count, 1, "the number of requests")
+    },
+    on(
+      ContractSchemas.circles, "deferred references are proved at the end of the application's transaction",
+      rule: "semantics 3, ClientStore.swift, ApplicationWrite"
+    ) { bench in
+      let child = ApplicationWrite.insert("node", ["id": "n1", "above": "n2"])
+      try await expectError(nil, "a child before its parent") {
+        try await bench.store.write([child, .insert("node", ["id": "n2"])])
+      }
+      try await expectError(nil, "a child without its parent") {
+        try await bench.store.write([.deferReferences, .insert("node", ["id": "n3"]), child])
+      }
+      try expectEqual(try await bench.store.rows(of: "node"), [], "the rows of what failed")
+      try await bench.write(.deferReferences, child, .update("node", ["n1"], ["id": "n2"]))
+      try expectEqual(try await bench.store.rows(of: "node"), [["n2", "n2", .null]], "the rows")
+      try expectEqual(Set(try await bench.upload().map(\.request)).count, 2, "the number of requests")
     },
     on(
       ContractSchemas.notes(), "a group is one request with its tag; a second begin closes the first",

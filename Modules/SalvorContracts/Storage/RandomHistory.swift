@@ -39,6 +39,8 @@ struct RandomHistory: Sendable {
   var resolves = false
   /// Devices change what they subscribe to.
   var subscribes = false
+  /// Applications write with deferred foreign keys.
+  var defers = false
 
   mutating func step(rows: (_ client: Int?) async throws -> [String: [Row]]) async throws -> HistoryStep {
     if resolves, random.chance(10) {
@@ -104,6 +106,7 @@ struct RandomHistory: Sendable {
   }
 
   private mutating func writes(_ rows: [String: [Row]], isServer: Bool) -> [ApplicationWrite] {
+    if defers, !isServer, random.chance(60) { return deferredWrites(rows) }
     var rows = rows
     let count = 1 + random.below(3)
     var writes: [ApplicationWrite] = []

@@ -8,10 +8,27 @@ import SalvorStorage
 public struct RecoveryComparison: Sendable {
   public var subject: StorePairSubject
   public var specification: StorePairSubject
+  /// What the histories are about.
+  public var theme: Theme
 
-  public init(subject: StorePairSubject, specification: StorePairSubject) {
+  /// Which schemas a history is drawn from.
+  public enum Theme: Sendable {
+    case everything
+    /// Tables with dirty and deleted columns of the application's own: marks wait, are sent, and are refused.
+    case flags
+  }
+
+  public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
     self.subject = subject
     self.specification = specification
+    self.theme = theme
+  }
+
+  private var settings: [StoreComparison.Setting] {
+    switch theme {
+    case .everything: StoreComparison.settings
+    case .flags: StoreComparison.flagSettings
+    }
   }
 
   private enum Step: CustomStringConvertible {
@@ -39,7 +56,8 @@ public struct RecoveryComparison: Sendable {
   /// Runs one history. The seed draws the schema too. Throws `ContractFailure` with the seed, the step and what differs;
   /// `trace` hears of every step.
   public func run(seed: UInt64, steps: Int = 60, trace: (String) -> Void = { _ in }) async throws {
-    let setting = StoreComparison.settings[Int(seed % UInt64(StoreComparison.settings.count))]
+    let settings = settings
+    let setting = settings[Int(seed % UInt64(settings.count))]
     var found = try await PairBench(subject, setting.schema, principals: setting.principals)
     var wanted = try await PairBench(specification, setting.schema, principals: setting.principals)
     do {
@@ -59,6 +77,10 @@ public struct RecoveryComparison: Sendable {
     var random = SeededGenerator(seed &* 31)
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed))
+    if theme == .flags, seed % 4 == 1 {
+      found.driver.refusedOneOf = 5
+      wanted.driver.refusedOneOf = 5
+    }
     var copies: Set<Int> = []
     for number in 1...steps {
       let step = try await Self.step(&random, &history, wanted, copies)

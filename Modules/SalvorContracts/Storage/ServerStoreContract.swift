@@ -15,7 +15,8 @@ public enum ServerStoreContract {
   public static let cases: [Case] =
     opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
     + refusedBefore
-    + dependence + scope + membership + feed + pages + subscribing + subscribingWays + changedGroups + recovering
+    + dependence + circles + scope + membership + feed + pages + subscribing + subscribingWays + changedGroups
+    + recovering
     + blobs + evolving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.

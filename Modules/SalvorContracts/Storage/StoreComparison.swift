@@ -26,6 +26,8 @@ public struct StoreComparison: Sendable {
     /// Tables that are chosen by parameters, and devices that change what they subscribe to; nor may one of them be told a
     /// key that its principal could never see.
     case subscriptions
+    /// Tables that reference themselves and each other, and applications that write with deferred foreign keys.
+    case circles
   }
 
   public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
@@ -41,6 +43,7 @@ public struct StoreComparison: Sendable {
     case .flags: Self.flagSettings
     case .membership: Self.membershipSettings
     case .subscriptions: Self.subscriptionSettings
+    case .circles: Self.circleSettings
     }
   }
 
@@ -67,7 +70,7 @@ public struct StoreComparison: Sendable {
   ) async throws {
     var history = RandomHistory(
       schema: wanted.schema, clients: wanted.clients.count, random: SeededGenerator(seed),
-      resolves: theme == .conflicts, subscribes: theme == .subscriptions)
+      resolves: theme == .conflicts, subscribes: theme == .subscriptions, defers: theme == .circles)
     if seed % 4 == 1 {
       found.driver.refusedOneOf = 5
       wanted.driver.refusedOneOf = 5
@@ -108,6 +111,7 @@ public struct StoreComparison: Sendable {
           if case .sync(let client, _, _) = step { try witness.expectKnown(foundResult.told, by: client) }
         }
       } catch {
+        try await Self.trace(found, wanted, trace)
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
       }
     }
@@ -118,11 +122,18 @@ public struct StoreComparison: Sendable {
         try await found.expectConverged(index)
         try await Self.compare(found, wanted)
       } catch {
-        for (name, bench) in [("specification", wanted), ("subject", found)] {
-          let requests = try await Self.requests(bench.clients[index].store, Set(RequestState.allCases))
-          trace("   \(name): requests \(requests)")
-        }
+        try await Self.trace(found, wanted, trace)
         throw ContractFailure("seed \(seed), at the end, client \(index): \(error)")
+      }
+    }
+  }
+
+  /// The requests of every client.
+  private static func trace(_ found: PairBench, _ wanted: PairBench, _ trace: (String) -> Void) async throws {
+    for (name, bench) in [("specification", wanted), ("subject", found)] {
+      for client in bench.clients {
+        trace(
+          "   \(name): \(client.principal.name) has \(try await requests(client.store, Set(RequestState.allCases)))")
       }
     }
   }
@@ -154,7 +165,7 @@ public struct StoreComparison: Sendable {
       let results = outcome.results.map { results in
         "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
           + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked }), "
-          + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map(\.values) })"
+          + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map { "\($0.values)" }.sorted() })"
       }
       let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
       return Outcome(
@@ -308,6 +319,14 @@ public struct StoreComparison: Sendable {
     Setting(schema: ContractSchemas.marked, principals: plain(2)),
     Setting(schema: ContractSchemas.folders, principals: plain(2)),
     Setting(schema: ContractSchemas.marked.settled(by: ContractPolicies.serverWins), principals: plain(2)),
+  ]
+
+  static let circleSettings: [Setting] = [
+    Setting(schema: ContractSchemas.circles, principals: plain(2)),
+    Setting(schema: ContractSchemas.leads, principals: regions),
+    Setting(schema: ContractSchemas.circles.settled(by: ContractPolicies.serverWins), principals: plain(2)),
+    Setting(schema: ContractSchemas.tree, principals: plain(2)),
+    Setting(schema: ContractSchemas.circles.settled(by: ContractPolicies.keepVersions), principals: plain(3)),
   ]
 
   private static func plain(_ count: Int) -> [Principal] { (0..<count).map { Principal(name: ["a", "b", "c"][$0]) } }

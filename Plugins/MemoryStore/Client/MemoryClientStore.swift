@@ -159,15 +159,10 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
-    // What cannot stand is displaced before the choice, and what can again returns, behind what has failed.
-    state.holdAndJoin()
-    try state.remake(try constraints(state))
-    state.holdAndJoin()
-    let outgoing = state.chooseOutgoing(
-      groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax))
+    let outgoing = try state.chooseOutgoing(
+      groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
-      try state.remake(try constraints(state))
       database.state = state
       return ClientSession(state: self.state(of: state), notices: notices)
     }
@@ -175,7 +170,6 @@ public actor MemoryClientStore: ClientStore {
     state.outgoing = outgoing
     state.current = sequence
     state.upload = UploadStatus(sequence: sequence, since: clock.now())
-    try state.remake(try constraints(state))
     writeIdentity(&state)
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
@@ -359,6 +353,7 @@ public actor MemoryClientStore: ClientStore {
       default: state.capture(try runner.run(write), &runner)
       }
     }
+    try runner.commit()
     state.view = runner.tables
     state.noteTime(clock.now())
     database.state = state

@@ -40,25 +40,33 @@ extension ClientContent {
     }
     // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand and where
     // none that it depends on is still displaced. One that returns may make room for another.
-    while let index = returningRequest(constraints) {
-      requests[index].state = requests[index].stateBefore ?? .queued
+    while let returning = returningRequests(constraints) {
+      for index in returning { requests[index].state = requests[index].stateBefore ?? .queued }
     }
     showRows(constraints)
     return requests.filter { $0.state == .displaced && !before.contains($0.id) }.map(\.id)
   }
 
-  private func returningRequest(_ constraints: Constraints) -> Int? {
+  /// A request that depends on no displaced one, or those that depend on one another; with what depends on them where they
+  /// cannot stand without: what a request made may be right only after the next one.
+  private func returningRequests(_ constraints: Constraints) -> [Int]? {
     let standing = requests.indices.filter { requests[$0].state != .kept }
     let all = Dependence(standing.map { requests[$0] }, on: bases, schema: schema)
-    return standing.indices.first { place in
-      guard requests[standing[place]].state == .displaced,
-        !all.direct[place].contains(where: { requests[standing[$0]].state == .displaced })
-      else { return false }
-      let index = standing[place]
-      var attempt = self
-      attempt.requests[index].state = requests[index].stateBefore ?? .queued
-      return attempt.youngestInTheWay(attempt.problems(constraints)) == nil
-    }.map { standing[$0] }
+    let displaced = Set(standing.indices.filter { requests[standing[$0]].state == .displaced })
+    func needs(_ place: Int) -> Set<Int> { all.needs(of: [place]).intersection(displaced) }
+    for place in displaced.sorted() {
+      let circle = needs(place)
+      guard circle.allSatisfy({ needs($0).contains(place) }) else { continue }
+      let dependents = all.dependents(of: circle).intersection(displaced)
+      let together = dependents.filter { needs($0).isSubset(of: dependents) }
+      for set in [circle, together] {
+        var attempt = self
+        let indices = set.sorted().map { standing[$0] }
+        for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
+        if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { return indices }
+      }
+    }
+    return nil
   }
 
   private struct Problems {

@@ -84,17 +84,23 @@ struct Dependence: Sendable {
     }
   }
 
-  /// The order in which requests are applied: the client's, except that one goes after those it depends on.
-  var order: [Int] {
-    var order: [Int] = []
-    var visited: Set<Int> = []
-    func visit(_ index: Int) {
-      guard visited.insert(index).inserted else { return }
-      for needed in direct[index].sorted() { visit(needed) }
-      order.append(index)
+  /// The requests as they are applied: in the client's order, except that one goes after the later one that makes a row it
+  /// references, unless that one depends on it in turn. Those that depend on one another, in a circle, are one unit: they
+  /// stand or fall together, and keep the client's order.
+  var units: [[Int]] {
+    let all = direct.indices
+    guard all.contains(where: { index in direct[index].contains { $0 > index } }) else { return all.map { [$0] } }
+    // Each has itself among them, and those in a circle have the same.
+    let needs = all.map { self.needs(of: [$0]) }
+    var units: [(members: [Int], place: Int, depth: Int)] = []
+    // Whoever needs others has more of them than they have.
+    for index in all.sorted(by: { (needs[$0].count, $0) < (needs[$1].count, $1) }) {
+      let members = needs[index].filter { needs[$0].contains(index) }.sorted()
+      guard index == members[0] else { continue }
+      let before = units.filter { needs[index].contains($0.members[0]) }
+      units.append((members, needs[index].max() ?? index, 1 + (before.map(\.depth).max() ?? 0)))
     }
-    for index in direct.indices { visit(index) }
-    return order
+    return units.sorted { ($0.place, $0.depth, $0.members[0]) < ($1.place, $1.depth, $1.members[0]) }.map(\.members)
   }
 }
 

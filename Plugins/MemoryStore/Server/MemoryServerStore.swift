@@ -347,6 +347,7 @@ public actor MemoryServerStore: ServerStore {
         state.unnumbered.insert(change.name)
       }
     }
+    try runner.commit()
     state.tables = runner.tables
     write(state)
   }

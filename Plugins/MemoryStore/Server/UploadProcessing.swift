@@ -33,9 +33,12 @@ struct UploadProcessing {
   /// `ProcessRequest.isNarrowed`
   private let isNarrowed: Bool
   /// The request being decided.
-  private var deciding: RequestID?
+  private var deciding: Int?
   /// A change of the request being decided is in conflict, and both versions are kept.
   private var isKept = false
+  /// While requests are decided that depend on one another: rows whose scope is looked for at the end, each with the request
+  /// that wrote it.
+  private var postponed: [(request: Int, row: RowName)]?
   private let violationsBefore: Set<Violation>
 
   init(
@@ -66,30 +69,75 @@ struct UploadProcessing {
       // The sender shows its changes again, on whatever bases it has now.
       metAnother.formUnion(request.changes.map(\.counter))
     }
-    apply(dependence.order.filter { outcomes[$0] == nil })
+    apply(dependence.units.map { $0.filter { outcomes[$0] == nil } }.filter { !$0.isEmpty })
   }
 
-  /// Applies a set of requests; where it breaks a constraint, its halves one after the other, down to the one to refuse.
-  private mutating func apply(_ set: [Int]) {
+  /// Applies a set of units; where it breaks a constraint, its halves one after the other, down to the one to refuse.
+  private mutating func apply(_ set: [[Int]]) {
     guard !set.isEmpty else { return }
     var attempt = self
-    for index in set { attempt.outcomes[index] = attempt.decide(index) }
+    for unit in set { attempt.decide(unit) }
     let broken = constraints.violations(in: attempt.tables).subtracting(violationsBefore)
     if broken.isEmpty {
       self = attempt
     } else if set.count == 1 {
-      outcomes[set[0]] = refusal(for: broken, of: requests[set[0]])
+      refuse(set[0], for: broken)
     } else {
       apply(Array(set.prefix(set.count / 2)))
       apply(Array(set.dropFirst(set.count / 2)))
     }
   }
 
+  /// Requests that depend on one another stand or fall together: where one is refused, the others are blocked by it. Where
+  /// a row's scope comes from one that a later request of the unit makes, it is looked for when all are decided.
+  private mutating func decide(_ unit: [Int]) {
+    if unit.count == 1 {
+      outcomes[unit[0]] = decide(unit[0])
+      return
+    }
+    let before = self
+    postponed = []
+    for index in unit {
+      let outcome = decide(index)
+      outcomes[index] = outcome
+      guard outcome.isRefused else { continue }
+      self = before
+      refuse(unit, outcome, of: index)
+      return
+    }
+    let waiting = postponed ?? []
+    postponed = nil
+    for (index, name) in waiting {
+      guard let reason = scopeRefusal(name, over: before.tables[name]) else { continue }
+      self = before
+      refuse(unit, .refused(reason.0, reason.1, blockedBy: nil), of: index)
+      return
+    }
+  }
+
+  private mutating func refuse(_ unit: [Int], _ outcome: Outcome, of culprit: Int) {
+    for index in unit {
+      outcomes[index] =
+        index == culprit ? outcome : .refused(.blocked, Self.blockedMessage, blockedBy: requests[culprit].id)
+    }
+  }
+
+  /// A unit that breaks constraints by itself: refused is the last of its requests that changed a row which breaks one; of
+  /// several such requests the first.
+  private mutating func refuse(_ unit: [Int], for broken: Set<Violation>) {
+    let reasons = broken.map { self.reason(for: $0, of: unit) }
+    let rank = reasons.map(\.rank).min() ?? 0
+    if let first = reasons.filter({ $0.rank == rank }).min(by: { $0.culprit < $1.culprit }) {
+      refuse(unit, .refused(first.reason.0, first.reason.1, blockedBy: nil), of: first.culprit)
+    }
+  }
+
+  private static let blockedMessage = "It depends on a request that was refused. Settle that one first."
+
   /// Decides one request and writes its rows where it is accepted.
   private mutating func decide(_ index: Int) -> Outcome {
     if let refused = dependence.direct[index].sorted().first(where: { outcomes[$0]?.isRefused == true }) {
-      return .refused(
-        .blocked, "It depends on a request that was refused. Settle that one first.", blockedBy: requests[refused].id)
+      return .refused(.blocked, Self.blockedMessage, blockedBy: requests[refused].id)
     }
     let request = requests[index]
     if let refusal = refusedBefore[request.id] {
@@ -97,7 +145,7 @@ struct UploadProcessing {
     }
     let tablesBefore = tables
     isKept = false
-    deciding = request.id
+    deciding = index
     for change in request.changes {
       if let (reason, message) = apply(change) {
         tables = tablesBefore
@@ -138,7 +186,7 @@ struct UploadProcessing {
 
   private mutating func insert(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return write(change, over: nil, table) }
-    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    if !isInside(present, change.row, table) { return outOfScope(table) }
     if change.columns.allSatisfy({ table.value($0.name, of: present) == $0.new }) {
       // A whole row that the server has just so is what the sender holds, and sees unless its subscriptions narrow that.
       if change.columns.count < table.travelling.count || isNarrowed { metAnother.insert(change.counter) }
@@ -156,7 +204,7 @@ struct UploadProcessing {
     guard let present = tables[change.row] else {
       return (.rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
     }
-    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    if !isInside(present, change.row, table) { return outOfScope(table) }
     let meetsNewer = isNewer(change)
     if meetsNewer { metAnother.insert(change.counter) }
     let isInConflict =
@@ -171,7 +219,7 @@ struct UploadProcessing {
 
   private mutating func delete(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return nil }
-    if scope.finding(present, of: table, in: tables) != .inside { return outOfScope(table) }
+    if !isInside(present, change.row, table) { return outOfScope(table) }
     guard isNewer(change) else { return write(change, over: present, table) }
     metAnother.insert(change.counter)
     return settleConflict(change, over: present, table)
@@ -193,7 +241,8 @@ struct UploadProcessing {
     }
     let conflict = Conflict(
       table: table, key: change.row.key, operation: change.operation, columns: conflictColumns(change),
-      server: named(present, of: table), request: deciding, remote: remote, principal: scope.scope.principal.name,
+      server: named(present, of: table), request: requests[deciding].id, remote: remote,
+      principal: scope.scope.principal.name,
       time: time, made: change.made)
     switch policy.answer(in: table, { conflict }) {
     case .failed(let message): return (.conflictPolicy, message)
@@ -208,7 +257,7 @@ struct UploadProcessing {
     case .settled(.merged(let values)):
       var row = present
       for value in values { if let place = table.columnIndex(value.name) { row[place] = value.value } }
-      return put(row, at: change.row, over: present, table)
+      return put(row, at: change.row, over: present)
     }
   }
 
@@ -241,17 +290,29 @@ struct UploadProcessing {
   }
 
   private mutating func write(_ change: Change, over before: Row?, _ table: Table) -> Reason? {
-    put(change.applied(to: before, of: table), at: change.row, over: before, table)
+    put(change.applied(to: before, of: table), at: change.row, over: before)
   }
 
-  private mutating func put(_ row: Row?, at name: RowName, over before: Row?, _ table: Table) -> Reason? {
+  private mutating func put(_ row: Row?, at name: RowName, over before: Row?) -> Reason? {
     tables[name] = row
-    guard let row else { return nil }
+    return scopeRefusal(name, over: before)
+  }
+
+  /// What speaks against a row that was written.
+  private mutating func scopeRefusal(_ name: RowName, over before: Row?) -> Reason? {
+    guard let row = tables[name], let table = state.schema.table(name.table) else { return nil }
     switch scope.finding(row, of: table, in: tables) {
     case .inside: return nil
     case .outside: return before != nil && table.handover ? nil : outOfScope(table)
-    case .parentMissing: return missingParent(table)
+    case .parentMissing:
+      guard postponed != nil, let deciding else { return missingParent(table) }
+      postponed?.append((deciding, name))
+      return nil
     }
+  }
+
+  private func isInside(_ row: Row, _ name: RowName, _ table: Table) -> Bool {
+    scope.finding(row, of: table, in: tables) == .inside || postponed?.contains { $0.row == name } == true
   }
 
   private func outOfScope(_ table: Table) -> Reason {
@@ -265,27 +326,36 @@ struct UploadProcessing {
     )
   }
 
-  /// Why a request that breaks constraints on its own is refused.
-  private func refusal(for broken: Set<Violation>, of request: Request) -> Outcome {
-    let rows = Dictionary(grouping: request.changes, by: \.row)
-    var reasons: [(rank: Int, reason: Reason)] = []
-    for violation in broken {
-      guard case .missingParent(let child, let reference) = violation else {
-        reasons.append((3, (.constraint, "\(violation.table): \(violation.summary). Correct the row.")))
-        continue
-      }
-      if rows[child]?.contains(where: { $0.operation == .insert || $0.column(reference.column) != nil }) == true {
-        reasons.append((1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first.")))
-      } else if reference.onDelete == .cascade || reference.onDelete == .setNull {
-        // It would take rows along that the client did not see.
-        reasons.append(
-          (2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row.")))
-      } else {
-        reasons.append((3, (.constraint, "Rows of \(child.table) still reference the deleted row. Delete them first.")))
-      }
+  /// What a constraint that a unit breaks is to its client, and which request is to blame. The lowest rank counts.
+  private func reason(for violation: Violation, of unit: [Int]) -> (rank: Int, reason: Reason, culprit: Int) {
+    func last(_ row: RowName, _ isMeant: (Change) -> Bool = { _ in true }) -> Int? {
+      unit.last { requests[$0].changes.contains { $0.row == row && isMeant($0) } }
     }
-    let (reason, message) = reasons.min { $0.rank < $1.rank }?.reason ?? (.constraint, "A constraint is broken.")
-    return .refused(reason, message, blockedBy: nil)
+    let end = unit[unit.count - 1]
+    switch violation {
+    case .notNull(let row, _), .check(let row, _):
+      return (3, (.constraint, "\(violation.table): \(violation.summary). Correct the row."), last(row) ?? end)
+    case .unique(let one, let other, _):
+      let culprit = [last(one), last(other)].compactMap(\.self).max() ?? end
+      return (3, (.constraint, "\(violation.table): \(violation.summary). Correct the row."), culprit)
+    case .missingParent(let child, let reference):
+      if last(child, { $0.operation == .insert || $0.column(reference.column) != nil }) != nil {
+        return (
+          1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first."), last(child) ?? end
+        )
+      }
+      let value = state.schema.table(child.table).flatMap { table in
+        tables[child].map { table.value(reference.column, of: $0) }
+      }
+      let culprit = last(RowName(table: reference.table, key: [value ?? .null])) ?? end
+      if reference.onDelete == .cascade || reference.onDelete == .setNull {
+        // It would take rows along that the client did not see.
+        return (
+          2, (.conflict, "Rows of \(child.table) that the client did not see reference the deleted row."), culprit
+        )
+      }
+      return (3, (.constraint, "Rows of \(child.table) still reference the deleted row. Delete them first."), culprit)
+    }
   }
 
   /// The rows of a refused request as they are now, as far as the sender may read them.

@@ -8,15 +8,18 @@ struct RowChange: Sendable, Hashable {
   var after: Row?
 }
 
-/// Runs an application's statements as SQLite does: each is checked at its end, a delete carries out the actions of the
-/// references to its row. What a caller gets back is in SQLite's own order, a cascaded row before the one it hung on.
+/// Runs an application's statements as SQLite does: each is checked at its end, references at the end of all where that was
+/// asked for; a delete carries out the actions of the references to its row. What a caller gets back is in SQLite's own order, a cascaded row before the one it hung on.
 struct StatementRunner {
   let constraints: Constraints
   private(set) var tables: MemoryTables
   private var changes: [RowChange] = []
+  private var defersReferences = false
+  private let tablesBefore: MemoryTables
 
   init(_ tables: MemoryTables, constraints: Constraints) {
     self.tables = tables
+    tablesBefore = tables
     self.constraints = constraints
   }
 
@@ -29,9 +32,10 @@ struct StatementRunner {
       case .insert(let table, let values): try insert(try known(table), values)
       case .update(let table, let key, let values): try update(try known(table), key, values)
       case .delete(let table, let key): try delete(RowName(table: try known(table).name, key: key))
+      case .deferReferences: defersReferences = true
       case .beginRequest, .endRequest: break
       }
-      if !changes.isEmpty { try checkConstraints(before) }
+      if !changes.isEmpty { try checkConstraints(before, besidesReferences: defersReferences) }
     } catch {
       tables = before
       throw error
@@ -49,9 +53,14 @@ struct StatementRunner {
     return table
   }
 
-  private func checkConstraints(_ before: MemoryTables) throws {
+  /// The end of the transaction. A reference that leads nowhere throws `storage`: nothing of it is to be kept.
+  func commit() throws {
+    if defersReferences { try checkConstraints(tablesBefore, besidesReferences: false) }
+  }
+
+  private func checkConstraints(_ before: MemoryTables, besidesReferences: Bool) throws {
     let found = constraints.violations(in: tables).subtracting(constraints.violations(in: before))
-    guard let violation = found.first else { return }
+    guard let violation = found.first(where: { !besidesReferences || !$0.isReference }) else { return }
     throw broken(violation.table, violation.summary)
   }
 
@@ -121,6 +130,8 @@ extension Violation {
     case .missingParent(_, let reference): "\(reference.column) references no row of \(reference.table)"
     }
   }
+
+  var isReference: Bool { if case .missingParent = self { true } else { false } }
 
   var table: String {
     switch self {

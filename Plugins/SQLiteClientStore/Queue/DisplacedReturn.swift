@@ -33,14 +33,20 @@ struct DisplacedReturn {
     // One that returns may make room for another.
     while returned {
       returned = false
-      for (place, request) in waiting.enumerated() {
-        // What depends on a displaced request returns only after it.
-        guard try !dependence.directNeeds(of: request).contains(where: { firsts.contains($0.first) }),
-          try returns(request, index, touched, proof)
-        else { continue }
-        try dependence.returned(request)
-        waiting.remove(at: place)
-        firsts.remove(request.first)
+      for request in waiting {
+        let needs = try dependence.directNeeds(of: request).filter { firsts.contains($0.first) }
+        guard let circle = try circle(of: request, needs, dependence, firsts) else { continue }
+        var returning: [RequestRange]? = circle
+        if try !returns(circle, index, touched, proof) {
+          returning = try together(circle, dependence, firsts)
+          if let more = returning, try !returns(more, index, touched, proof) { returning = nil }
+        }
+        guard let returning else { continue }
+        for request in returning {
+          try dependence.returned(request)
+          firsts.remove(request.first)
+        }
+        waiting.removeAll { !firsts.contains($0.first) }
         returned = true
         break
       }
@@ -49,18 +55,51 @@ struct DisplacedReturn {
     return waiting.count < count
   }
 
+  /// What returns with a request at once: itself, or those that depend on it and it on them. Nil: it depends on a displaced
+  /// one that returns before it. A circle is found at its oldest request, which depends on a later one.
+  private func circle(
+    of request: RequestRange, _ needs: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
+  ) throws -> [RequestRange]? {
+    if needs.isEmpty { return [request] }
+    guard needs.contains(where: { $0.first > request.first }) else { return nil }
+    let circle = try dependence.needs(of: [request]).filter { displaced.contains($0.first) }
+    for other in circle where other.first != request.first {
+      if try dependence.needs(of: [other]).holding(request.first) == nil { return nil }
+    }
+    return circle
+  }
+
+  /// Requests that cannot stand, with all that depends on them and on no other displaced one: what a request made may be
+  /// right only after the next one. Nil: there are none.
+  private func together(
+    _ circle: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
+  ) throws -> [RequestRange]? {
+    var found = try dependence.dependents(of: circle).filter { displaced.contains($0.first) }
+    let needs = try found.map { request in
+      try dependence.directNeeds(of: request).map(\.first).filter { displaced.contains($0) }
+    }
+    let direct = Dictionary(zip(found.map(\.first), needs)) { first, _ in first }
+    while true {
+      let firsts = Set(found.map(\.first))
+      let closed = found.filter { Set(direct[$0.first] ?? []).isSubset(of: firsts) }
+      if closed.count == found.count { break }
+      found = closed
+    }
+    return found.count > circle.count ? found : nil
+  }
+
   private struct CannotStand: Error {}
 
+  /// - Parameter requests: in order.
   private func returns(
-    _ request: RequestRange, _ index: LogIndex, _ touched: TouchedRows, _ proof: ReferenceProof
+    _ requests: [RequestRange], _ index: LogIndex, _ touched: TouchedRows, _ proof: ReferenceProof
   ) throws -> Bool {
-    let changes = try context.archived(where: "first = ?1", [.integer(request.first)])
-    guard let first = changes.first else { return false }
+    let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
     try touched.clear()
     do {
       try connection.savepoint("salvor_return") {
         let remaking = try Remaking(context, index: index, touched: touched)
-        for change in changes {
+        for change in changes.joined() {
           guard try remaking.putBack(change.step, change.table, change.key) else { throw CannotStand() }
           try index.add(change.table, change.key, seq: change.step.seq)
         }
@@ -71,7 +110,7 @@ struct DisplacedReturn {
         try proof.returnAside()
         try remaking.encode()
         try context.noteLogChange()
-        try moveState(first)
+        for change in changes.compactMap(\.first) { try moveState(change) }
       }
       return true
     } catch is CannotStand {

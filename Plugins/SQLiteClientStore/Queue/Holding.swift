@@ -56,31 +56,39 @@ struct Holding {
       "SELECT first FROM salvor_request_history WHERE id = ?1 LIMIT 1", .text(id.description))
   }
 
-  /// What depends on a failed request is not sent: it is blocked by the oldest.
-  func holdBack() throws {
+  /// What depends on a failed request is not sent: it is blocked by the oldest. True: some are blocked now.
+  func holdBack() throws -> Bool {
     let failed = try context.failedRequests()
-    guard !failed.isEmpty else { return }
+    guard !failed.isEmpty else { return false }
     let dependence = try DependenceLookup(context)
+    var isBlocked = false
     var covered: Set<Int64> = []
     for request in failed where !covered.contains(request.first) {
       let dependents = try dependence.dependents(of: [request])
-      try context.block(
-        dependents.filter { !covered.contains($0.first) }, by: try context.requestID(first: request.first))
+      isBlocked =
+        try context.block(
+          dependents.filter { !covered.contains($0.first) }, by: try context.requestID(first: request.first))
+        || isBlocked
       covered.formUnion(dependents.map(\.first))
     }
+    return isBlocked
   }
 }
 
 extension StoreContext {
-  /// Of these, the ones that wait.
-  func block(_ requests: [RequestRange], by id: RequestID) throws {
+  /// Of these, the ones that wait. True: there were some.
+  @discardableResult
+  func block(_ requests: [RequestRange], by id: RequestID) throws -> Bool {
+    var isBlocked = false
     for range in requests where try state(of: range) == .queued {
+      isBlocked = true
       try connection.run(
         "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, 'blocked', ?3, ?4, ?5, ?6, ?7)",
         .integer(range.first), .integer(range.last), .text(RefusalReason.blocked.rawValue),
         .integer(Int64(RefusalReason.blocked.status)), .text(QueuedRequest.blockedMessage), .text(id.description),
         .integer(clock.now()))
     }
+    return isBlocked
   }
 
   /// The request has this stamp from here on; the ID it had is its history.

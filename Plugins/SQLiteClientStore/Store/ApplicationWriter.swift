@@ -29,6 +29,7 @@ struct ApplicationWriter {
       let table = try table(name, [])
       try connection.run(
         "DELETE FROM \(quoted(table.name)) WHERE \(try condition(table, key, firstParameter: 1))", key)
+    case .deferReferences: try connection.execute("PRAGMA defer_foreign_keys = ON")
     case .beginRequest(let tag):
       try connection.run("INSERT INTO salvor_request (tag) VALUES (?1)", tag.map { .text($0) } ?? .null)
     case .endRequest: try connection.run("DELETE FROM salvor_request")

@@ -208,11 +208,11 @@ public actor SQLiteClientStore: ClientStore {
         return
       }
       let counter = try connection.lastCounter()
-      try holdAndJoin(context)
-      let hasRemoved = try FlagSweep(context).removeMarked()
-      let hasReturned = try DisplacedReturn(context).run()
-      // What returned may depend on what has failed.
-      if hasRemoved || hasReturned { try holdAndJoin(context) }
+      try joinEdited(context)
+      // What cannot stand any more is not sent, and what can again is.
+      try FlagSweep(context).removeMarked()
+      try DisplacedReturn(context).run()
+      try holdBack(context)
       try returnAside(context)
       try removeLeaving(context)
       // Last: whatever displaces requests has done so, and all that was chosen is sent.
@@ -225,12 +225,24 @@ public actor SQLiteClientStore: ClientStore {
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
   }
 
-  private func holdAndJoin(_ context: StoreContext) throws {
-    guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
+  private func joinEdited(_ context: StoreContext) throws {
+    guard try hasErrors(context) else { return }
     try RetryJoining(context, LogIndex(context)).run()
+  }
+
+  private func holdBack(_ context: StoreContext) throws {
+    guard try hasErrors(context) else { return }
     try Holding(context: context).release()
-    try Holding(context: context).holdBack()
+    if try Holding(context: context).holdBack() {
+      // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
+      try Holding(context: context).release()
+      _ = try Holding(context: context).holdBack()
+    }
     try context.noteErrorValues()
+  }
+
+  private func hasErrors(_ context: StoreContext) throws -> Bool {
+    try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.

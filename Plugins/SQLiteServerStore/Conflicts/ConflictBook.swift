@@ -199,7 +199,7 @@ struct ConflictBook {
       overlay.set(hash, to: row)
     }
     try connection.execute("PRAGMA defer_foreign_keys = ON")
-    if let broken = try SetWriter(rows).write(overlay).broken {
+    if let broken = try SetWriter(rows).write(overlay).broken?.text {
       throw SalvorError.conflictUnresolvable(asked, broken.reason, broken.message)
     }
     try connection.execute("PRAGMA defer_foreign_keys = OFF")

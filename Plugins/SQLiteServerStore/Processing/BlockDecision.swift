@@ -4,7 +4,8 @@ import SalvorStorage
 import SalvorWire
 
 /// Decides requests as sets: all of them in one savepoint; where they break a constraint, one half after the other, down
-/// to the request to refuse (semantics 7).
+/// to the request to refuse (semantics 7). Requests that depend on one another, in a circle, are one unit: halves never
+/// part them, and they stand or fall together.
 final class BlockDecision {
   private let rows: RowReader
   private let upload: ProcessRequest
@@ -12,6 +13,9 @@ final class BlockDecision {
   private let now: Int64
   var foreign: ForeignChanges
   private var connection: SQLiteConnection { rows.connection }
+
+  /// Nearly always one request.
+  private typealias Unit = [(request: StagedRequest, steps: [Step])]
 
   init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, now: Int64) {
     self.rows = rows
@@ -32,7 +36,11 @@ final class BlockDecision {
     var decisions = SetDecisions()
     try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
     // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
-    if let carried = decisions.carried.first, tally.carriedPrints.first(neededBy: carried.steps) == nil { return false }
+    if let carried = decisions.carried.first,
+      tally.carriedPrints.first(neededBy: carried.steps, of: request.ordinal) == nil
+    {
+      return false
+    }
     if try write(evaluation, &tally) != nil { return false }
     tally.keep(evaluation.kept)
     decisions.join(&tally)
@@ -41,48 +49,109 @@ final class BlockDecision {
 
   /// Decides requests together.
   ///
-  /// - Parameter isLast: nothing follows that could bring a missing parent.
+  /// - Parameters:
+  ///   - requests: in the client's order.
+  ///   - isLast: nothing follows that could bring a missing parent.
   func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
     guard !requests.isEmpty else { return }
     var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try requests.map { try reader.steps(of: $0) }
-    var made: [UInt64: StagedChange] = [:]
-    for request in requests {
-      for change in request.changes where change.operation == .insert { made[change.hash] = change }
-    }
-    let order = try RequestOrder.order(requests, steps) { hash in
-      guard let change = made[hash], let place = change.table else { return false }
-      return try rows.row(place, change.key) != nil
-    }
-    var open = [order.map { (request: requests[$0], steps: steps[$0]) }[...]]
+    var open = [RequestOrder.units(steps).map { unit in unit.map { (request: requests[$0], steps: steps[$0]) } }[...]]
     while let set = open.popLast() {
       guard let broken = try attempt(set, &tally, isLast: isLast) else { continue }
       if set.count > 1 {
         let middle = set.startIndex + set.count / 2
         open.append(set[middle...])
         open.append(set[..<middle])
-      } else if let single = set.first {
-        if try !isLast && mayDependOnLater(single.request, broken, single.steps, SetEvaluation(rows, upload, now: now))
-        {
-          tally.carry(single.request, single.steps)
-        } else {
-          tally.refuse(RefusedRequest(single.request, broken, single.steps))
-        }
+      } else if let unit = set.first {
+        try settleBroken(unit, broken, &tally, isLast: isLast)
       }
     }
   }
 
   /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
-  private func attempt(
-    _ set: ArraySlice<(request: StagedRequest, steps: [Step])>, _ tally: inout Tally, isLast: Bool
-  ) throws -> RefusalText? {
+  private func attempt(_ set: ArraySlice<Unit>, _ tally: inout Tally, isLast: Bool) throws -> SetWriter.Broken? {
     var evaluation = SetEvaluation(rows, upload, now: now)
     var decisions = SetDecisions()
-    for (request, steps) in set { try decide(request, steps, &evaluation, &decisions, tally, isLast: isLast) }
+    for unit in set { try decide(unit, &evaluation, &decisions, tally, isLast: isLast) }
     if let broken = try write(evaluation, &tally) { return broken }
     tally.keep(evaluation.kept)
     decisions.join(&tally)
     return nil
+  }
+
+  /// Where one is refused, the others are blocked by it; where one waits for a later part of the upload, all do.
+  private func decide(
+    _ unit: Unit, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions, _ tally: Tally, isLast: Bool
+  ) throws {
+    if unit.count == 1 {
+      return try decide(unit[0].request, unit[0].steps, &evaluation, &decisions, tally, isLast: isLast)
+    }
+    let before = evaluation
+    var decided = SetDecisions()
+    evaluation.beginCircle()
+    for (request, steps) in unit {
+      if let blocker = decisions.blocker(of: request, steps, tally) {
+        decided.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+      } else if decisions.waits(request, steps, tally) {
+        decided.carry(request, steps)
+      } else {
+        try decide(request, steps, &evaluation, &decided, tally, isLast: isLast)
+      }
+      if !decided.refused.isEmpty || !decided.carried.isEmpty { break }
+    }
+    if decided.refused.isEmpty, decided.carried.isEmpty,
+      let (ordinal, refusal) = try evaluation.endCircle(since: before),
+      let (request, steps) = unit.first(where: { $0.request.ordinal == ordinal })
+    {
+      if try !isLast && mayDependOnLater(request, refusal, steps, evaluation) {
+        decided.carry(request, steps)
+      } else {
+        decided.refuse(RefusedRequest(request, refusal, steps))
+      }
+    }
+    if let culprit = decided.refused.first {
+      evaluation = before
+      for entry in Self.refused(unit, culprit) { decisions.refuse(entry) }
+    } else if !decided.carried.isEmpty {
+      evaluation = before
+      for (request, steps) in unit { decisions.carry(request, steps) }
+    } else {
+      for (request, _) in unit { decisions.accept(request) }
+      decisions.conflicts += decided.conflicts
+    }
+  }
+
+  /// In the client's order.
+  private static func refused(_ unit: Unit, _ culprit: RefusedRequest) -> [RefusedRequest] {
+    unit.map { request, steps in
+      request.ordinal == culprit.request.ordinal
+        ? culprit : RefusedRequest(request, .blocked, steps, blockedBy: culprit.request.id)
+    }
+  }
+
+  /// A unit that breaks a constraint by itself: refused is the last of its requests that changed the row which breaks it;
+  /// of several such requests the first.
+  private func settleBroken(_ unit: Unit, _ broken: SetWriter.Broken, _ tally: inout Tally, isLast: Bool) throws {
+    if try !isLast && mayDependOnLater(unit, broken.text) {
+      for (request, steps) in unit { tally.carry(request, steps) }
+      return
+    }
+    let places = broken.rows.compactMap { row in
+      unit.lastIndex { $0.request.changes.contains { $0.hash == row } }
+    }
+    let (request, steps) = unit[places.min() ?? unit.count - 1]
+    for entry in Self.refused(unit, RefusedRequest(request, broken.text, steps)) { tally.refuse(entry) }
+  }
+
+  /// As if all of it were accepted.
+  private func mayDependOnLater(_ unit: Unit, _ refusal: RefusalText) throws -> Bool {
+    var evaluation = SetEvaluation(rows, upload, now: now)
+    if unit.count > 1 {
+      evaluation.beginCircle()
+      for (request, _) in unit { _ = try evaluation.decide(request, &foreign) }
+    }
+    return try unit.contains { try mayDependOnLater($0.request, refusal, $0.steps, evaluation) }
   }
 
   /// - Parameter steps: nil where nothing was refused before.
@@ -90,10 +159,10 @@ final class BlockDecision {
     _ request: StagedRequest, _ steps: [Step]?, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions,
     _ tally: Tally, isLast: Bool
   ) throws {
-    if let steps, let blocker = decisions.blocker(of: steps, tally) {
+    if let steps, let blocker = decisions.blocker(of: request, steps, tally) {
       return decisions.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
     }
-    if let steps, decisions.waits(steps, tally) { return decisions.carry(request, steps) }
+    if let steps, decisions.waits(request, steps, tally) { return decisions.carry(request, steps) }
     let keptBefore = evaluation.kept.count
     let refusal = try evaluation.decide(request, &foreign)
     let isKept = evaluation.kept.count > keptBefore
@@ -125,19 +194,17 @@ final class BlockDecision {
     try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
   }
 
-  private struct Broken: Error { var text: RefusalText }
-
-  private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> RefusalText? {
+  private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
     do {
       try connection.execute("SAVEPOINT salvor_set; PRAGMA defer_foreign_keys = ON")
       let (broken, wasParked) = try writer.write(evaluation.overlay)
-      if let broken { throw Broken(text: broken) }
+      if let broken { throw broken }
       try connection.execute("PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
       try tally.echo.account(evaluation, isDoubled: wasParked)
       return nil
-    } catch let broken as Broken {
+    } catch let broken as SetWriter.Broken {
       try connection.execute("ROLLBACK TO salvor_set; PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
-      return broken.text
+      return broken
     }
   }
 }

@@ -10,6 +10,8 @@ struct Footprints {
   private var rows: [UInt64: Int] = [:]
   /// Rows that were made, or given another parent.
   private var made: [UInt64: Int] = [:]
+  /// Those that were made and that the tables did not have.
+  private var makers: [UInt64: Int] = [:]
   /// Parents that rows were taken away from.
   private var unlinked: [UInt64: Int] = [:]
   /// Unique values that rows gave up.
@@ -22,21 +24,25 @@ struct Footprints {
     for step in steps {
       note(step.row, &rows)
       if step.makesOrRelinks { note(step.row, &made) }
+      if step.makes { note(step.row, &makers) }
       for parent in step.targetsBefore.subtracting(step.targetsAfter) { note(parent, &unlinked) }
       for value in step.uniqueBefore.subtracting(step.uniqueAfter) { note(value, &freed) }
     }
   }
 
-  /// The first of the requests here that one with these steps depends on.
-  func first(neededBy steps: [Step]) -> Int? {
-    var found: [Int] = []
+  /// The first of the requests here that one depends on: earlier ones, and later ones that make a row which it references.
+  func first(neededBy steps: [Step], of request: Int) -> Int? {
+    if isEmpty { return nil }
+    var earlier: [Int] = []
+    var makers: [Int] = []
     for step in steps {
-      if let ordinal = rows[step.row] { found.append(ordinal) }
-      found += step.targetsAfter.compactMap { made[$0] }
-      if step.operation == .delete, let ordinal = unlinked[step.row] { found.append(ordinal) }
-      found += step.uniqueAfter.subtracting(step.uniqueBefore).compactMap { freed[$0] }
+      if let ordinal = rows[step.row] { earlier.append(ordinal) }
+      earlier += step.targetsAfter.compactMap { made[$0] }
+      makers += step.targetsAfter.compactMap { self.makers[$0] }
+      if step.operation == .delete, let ordinal = unlinked[step.row] { earlier.append(ordinal) }
+      earlier += step.uniqueAfter.subtracting(step.uniqueBefore).compactMap { freed[$0] }
     }
-    return found.min()
+    return (earlier.filter { $0 < request } + makers).min()
   }
 
   /// False where a change of this shape, as it stands in the payload, certainly depends on none of the requests here:
@@ -59,6 +65,8 @@ struct Footprints {
 struct Step {
   var row: UInt64
   var operation: Operation
+  /// The tables have the row.
+  var isThere = false
   /// The row after it, had everything before been accepted.
   var after: Row?
   var targetsBefore: Set<UInt64> = []
@@ -66,6 +74,8 @@ struct Step {
   var uniqueBefore: Set<UInt64> = []
   var uniqueAfter: Set<UInt64> = []
 
+  /// It makes a row that the tables do not have.
+  var makes: Bool { operation == .insert && !isThere }
   var makesOrRelinks: Bool {
     operation == .insert || (operation == .update && targetsBefore != targetsAfter)
   }
@@ -91,7 +101,11 @@ struct StepReader {
       var step = Step(row: change.hash, operation: change.operation)
       if let place = change.table {
         let table = catalog.tables[place]
-        let row = try present[change.hash] ?? refused[change.hash] ?? rows.row(place, change.key)
+        let known = present[change.hash] ?? refused[change.hash]
+        let row = try known ?? rows.row(place, change.key)
+        if change.operation == .insert {
+          step.isThere = try known == nil ? row != nil : rows.row(place, change.key) != nil
+        }
         var before = change.operation == .insert ? nil : row
         var after = change.operation == .delete ? nil : row
         if change.operation == .insert && after == nil { after = table.columns.map { $0.defaultValue ?? .null } }

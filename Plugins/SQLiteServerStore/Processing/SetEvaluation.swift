@@ -27,6 +27,11 @@ struct SetEvaluation {
   private(set) var kept: [ConflictVersion] = []
   /// Rows that the sender must be fed.
   private(set) var fed: [UInt64] = []
+  /// The request being decided.
+  private var deciding = 0
+  /// While requests are decided that depend on one another: rows whose scope comes from one that a later of them may make,
+  /// each with the request that wrote it.
+  private var postponed: [(request: Int, hash: UInt64, place: Int)]?
   private var catalog: Catalog { overlay.rows.catalog }
   private var principal: Principal { upload.principal }
 
@@ -39,6 +44,7 @@ struct SetEvaluation {
   /// Nil: accepted, and the overlay has it.
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
     let fedBefore = fed.count
+    deciding = request.ordinal
     var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
     for change in request.changes {
@@ -67,6 +73,23 @@ struct SetEvaluation {
             unmade: makesRow ? change.applied(to: nil, of: catalog.tables[place]) : .none,
             serverEntry: try foreign.newestWrite(of: change.hash, after: change.made)))
       }
+    }
+    return nil
+  }
+
+  /// From here on requests are decided that depend on one another.
+  mutating func beginCircle() { postponed = [] }
+
+  /// All of them are decided. What speaks against a row of theirs, and the ordinal of the request that wrote it; nil: nothing.
+  ///
+  /// - Parameter before: as it was when they began.
+  mutating func endCircle(since before: SetEvaluation) throws -> (request: Int, refusal: RefusalText)? {
+    let waiting = postponed ?? []
+    postponed = nil
+    for (request, hash, place) in waiting {
+      guard let entry = overlay[hash], let row = entry.now else { continue }
+      let present = before.overlay[hash].map(\.now) ?? entry.before
+      if let refusal = try scopeRefusal(row, hash, place, over: present) { return (request, refusal) }
     }
     return nil
   }
@@ -102,7 +125,10 @@ struct SetEvaluation {
     _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
-    if let present, try scope(present, place) != .inside { return outOfScope(table) }
+    if let present, try scope(present, place) != .inside, postponed?.contains(where: { $0.hash == change.hash }) != true
+    {
+      return outOfScope(table)
+    }
     switch change.operation {
     case .insert:
       guard let present else { return try write(change, place, over: nil) }
@@ -181,16 +207,26 @@ struct SetEvaluation {
   }
 
   private mutating func put(_ row: Row, _ hash: UInt64, _ place: Int, over present: Row?) throws -> RefusalText? {
-    let table = catalog.tables[place]
     overlay.set(hash, to: row)
-    switch try scope(row, place) {
-    case .inside: return nil
-    case .outside: return present != nil && table.table.handover ? nil : outOfScope(table)
-    case .parentMissing(let reference): return RefusalText.missingParent(table, reference)
-    }
+    return try scopeRefusal(row, hash, place, over: present)
   }
 
   // MARK: Scope
+
+  /// What speaks against a row that is to be.
+  private mutating func scopeRefusal(
+    _ row: Row, _ hash: UInt64, _ place: Int, over present: Row?
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    switch try scope(row, place) {
+    case .inside: return nil
+    case .outside: return present != nil && table.table.handover ? nil : outOfScope(table)
+    case .parentMissing(let reference):
+      guard postponed != nil else { return RefusalText.missingParent(table, reference) }
+      postponed?.append((deciding, hash, place))
+      return nil
+    }
+  }
 
   /// Over the server's rows and over what the requests before made of them.
   private func scope(_ row: Row, _ place: Int) throws -> ScopeFinding {

@@ -11,11 +11,24 @@ struct SetWriter {
 
   private typealias OverlayRow = RowOverlay.Entry
 
+  /// A constraint that rows would break.
+  struct Broken: Error {
+    var text: RefusalText
+    /// The `RowHash` of each, as far as that is known.
+    var rows: Set<UInt64> = []
+  }
+
+  /// A row that SQLite refuses.
+  private struct RefusedRow: Error {
+    var error: SalvorError
+    var hash: UInt64
+  }
+
   init(_ rows: RowReader) { self.rows = rows }
 
   /// What is broken; nil: everything is written. `wasParked`: unique values were swapped, so the change log has more
   /// entries than rows.
-  func write(_ overlay: RowOverlay) throws -> (broken: RefusalText?, wasParked: Bool) {
+  func write(_ overlay: RowOverlay) throws -> (broken: Broken?, wasParked: Bool) {
     let changed = overlay.entries.values.filter { $0.before != $0.now }
     guard !changed.isEmpty else { return (nil, false) }
     if let broken = try brokenReference(changed, overlay) { return (broken, false) }
@@ -23,15 +36,16 @@ struct SetWriter {
     do {
       try connection.savepoint("salvor_rows") { try run(ordered) }
       return (try leftBroken(), false)
-    } catch let error as SalvorError where error.isConstraintViolation {
-      guard Self.isUnique(error) else { return (refusal(for: error), false) }
+    } catch let refused as RefusedRow {
+      let text = refusal(for: refused.error)
+      guard Self.isUnique(refused.error) else { return (Broken(text: text, rows: [refused.hash]), false) }
       // SQLite checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
         try park(ordered)
         try run(ordered)
         return (try leftBroken(), true)
-      } catch let second as SalvorError where second.isConstraintViolation {
-        return (refusal(for: error), false)
+      } catch let second as RefusedRow {
+        return (Broken(text: text, rows: [second.hash]), false)
       }
     }
   }
@@ -45,10 +59,20 @@ struct SetWriter {
 
   /// Parents are inserted before children; what leaves a parent does so before the parent goes.
   private func run(_ changed: [OverlayRow]) throws {
-    for row in changed where row.before == nil { try insert(row) }
-    for row in changed where row.before != nil && row.now != nil { try update(row) }
-    for row in changed.reversed() where row.now == nil { try delete(row) }
+    for row in changed where row.before == nil { try name(row) { try insert(row) } }
+    for row in changed where row.before != nil && row.now != nil { try name(row) { try update(row) } }
+    for row in changed.reversed() where row.now == nil { try name(row) { try delete(row) } }
   }
+
+  private func name(_ row: OverlayRow, _ body: () throws -> Void) throws {
+    do {
+      try body()
+    } catch let error as SalvorError where error.isConstraintViolation {
+      throw RefusedRow(error: error, hash: hash(of: row))
+    }
+  }
+
+  private func hash(of row: OverlayRow) -> UInt64 { RowHash(table: catalog.tables[row.table].name).adding(row.key) }
 
   private func insert(_ row: OverlayRow) throws {
     let table = catalog.tables[row.table]
@@ -105,7 +129,8 @@ struct SetWriter {
   // MARK: What is broken
 
   /// References are proved before anything is written, so that no delete takes rows along that the client did not see.
-  private func brokenReference(_ changed: [OverlayRow], _ overlay: RowOverlay) throws -> RefusalText? {
+  private func brokenReference(_ changed: [OverlayRow], _ overlay: RowOverlay) throws -> Broken? {
+    var missing: Broken?
     for row in changed {
       let table = catalog.tables[row.table]
       guard let now = row.now else { continue }
@@ -113,25 +138,31 @@ struct SetWriter {
         guard let column = table.place(reference.column), !now[column].isNull, row.before?[column] != now[column],
           let parent = catalog.place(of: reference.table), catalog.tables[parent].keyCount == 1
         else { continue }
-        if try overlay.peek(parent, [now[column]]) == nil { return .missingParent(table, reference) }
+        guard try overlay.peek(parent, [now[column]]) == nil else { continue }
+        missing = missing ?? Broken(text: .missingParent(table, reference))
+        missing?.rows.insert(hash(of: row))
       }
     }
-    var constraint: RefusalText?
+    if let missing { return missing }
+    var unseen: Broken?
+    var constraint: Broken?
     for row in changed where row.now == nil {
       let parent = catalog.tables[row.table]
       for child in catalog.children[row.table] where try isReferenced(row, by: child, overlay) {
         let name = catalog.tables[child.table].name
         if child.reference.takesRowsAlong {
-          return RefusalText(
-            .conflict,
+          let text =
             "Rows of \(name) that the client did not see reference the deleted row of \(parent.name). Look at them first."
-          )
+          unseen = unseen ?? Broken(text: RefusalText(.conflict, text))
+          unseen?.rows.insert(hash(of: row))
+        } else {
+          let text = "Rows of \(name) still reference the deleted row of \(parent.name). Delete them first."
+          constraint = constraint ?? Broken(text: RefusalText(.constraint, text))
+          constraint?.rows.insert(hash(of: row))
         }
-        constraint = RefusalText(
-          .constraint, "Rows of \(name) still reference the deleted row of \(parent.name). Delete them first.")
       }
     }
-    return constraint
+    return unseen ?? constraint
   }
 
   /// A row that the set does not take away references the deleted one.
@@ -154,10 +185,11 @@ struct SetWriter {
   }
 
   /// A foreign key of an adopted table that the schema does not name.
-  private func leftBroken() throws -> RefusalText? {
+  private func leftBroken() throws -> Broken? {
     guard connection.hasUnresolvedForeignKeys else { return nil }
-    return RefusalText(
-      .constraint, "A foreign key of the server's database is broken by the request. Correct its rows.")
+    return Broken(
+      text: RefusalText(
+        .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
   }
 
   private func refusal(for error: SalvorError) -> RefusalText {

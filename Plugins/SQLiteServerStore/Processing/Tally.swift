@@ -64,12 +64,13 @@ struct Tally {
     carriedPrints.add(steps, by: request.ordinal)
   }
 
+  /// In the client's order.
   mutating func takeCarried() -> [StagedRequest] {
     defer {
       carried = []
       carriedPrints = Footprints()
     }
-    return carried
+    return carried.sorted { $0.ordinal < $1.ordinal }
   }
 }
 
@@ -146,16 +147,16 @@ struct SetDecisions {
   private var refusedIDs: [Int: RequestID] = [:]
 
   /// The refused request, here or before, that one with these steps depends on; the first of them.
-  func blocker(of steps: [Step], _ tally: Tally) -> RequestID? {
-    let here = refusedPrints.isEmpty ? nil : refusedPrints.first(neededBy: steps)
-    let before = tally.hasRefused ? tally.refusedPrints.first(neededBy: steps) : nil
+  func blocker(of request: StagedRequest, _ steps: [Step], _ tally: Tally) -> RequestID? {
+    let here = refusedPrints.first(neededBy: steps, of: request.ordinal)
+    let before = tally.refusedPrints.first(neededBy: steps, of: request.ordinal)
     guard let first = [here, before].compactMap(\.self).min() else { return nil }
     return refusedIDs[first] ?? tally.refusedIDs[first]
   }
 
-  func waits(_ steps: [Step], _ tally: Tally) -> Bool {
-    !carriedPrints.isEmpty && carriedPrints.first(neededBy: steps) != nil
-      || !tally.carriedPrints.isEmpty && tally.carriedPrints.first(neededBy: steps) != nil
+  func waits(_ request: StagedRequest, _ steps: [Step], _ tally: Tally) -> Bool {
+    carriedPrints.first(neededBy: steps, of: request.ordinal) != nil
+      || tally.carriedPrints.first(neededBy: steps, of: request.ordinal) != nil
   }
 
   mutating func accept(_ request: StagedRequest) { accepted.append(request) }

@@ -307,7 +307,7 @@ final class UploadProcessor {
       var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
       let none = SetDecisions()
-      if none.blocker(of: steps, tally) == nil, !none.waits(steps, tally), try run(plan, row, hash) {
+      if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally), try run(plan, row, hash) {
         accept(plan, row, stamp, counter)
         return nil
       }
