@@ -159,14 +159,9 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
-    // What cannot stand is displaced before the choice, and what can again returns, behind what has failed.
-    state.holdAndJoin()
-    try state.remake(try constraints(state))
-    state.holdAndJoin()
-    let outgoing = state.chooseOutgoing(groups)
+    let outgoing = try state.chooseOutgoing(groups, try constraints(state))
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
-      try state.remake(try constraints(state))
       database.state = state
       return ClientSession(state: self.state(of: state), notices: notices)
     }
@@ -174,7 +169,6 @@ public actor MemoryClientStore: ClientStore {
     state.outgoing = outgoing
     state.current = sequence
     state.upload = UploadStatus(sequence: sequence, since: clock.now())
-    try state.remake(try constraints(state))
     writeIdentity(&state)
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)

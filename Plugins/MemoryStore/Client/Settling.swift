@@ -3,15 +3,13 @@ import SalvorStorage
 
 /// The upload's two ends: choosing what is sent, and taking in what became of it (semantics 4, 7 and 8).
 extension ClientContent {
-  /// Before the choice: what was fixed is one request with the fix, and what depends on a failed one is held back.
-  mutating func holdAndJoin() {
+  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on. Not what cannot stand any
+  /// more, such as a row below a marked one that goes now.
+  mutating func chooseOutgoing(_ groups: Set<String>?, _ constraints: Constraints) throws -> [Request] {
     joinEdited()
+    try remake(constraints)
     release()
     holdBack()
-  }
-
-  /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on.
-  mutating func chooseOutgoing(_ groups: Set<String>?) -> [Request] {
     let waiting = requests.indices.filter { requests[$0].state == .queued }
     let dependence = Dependence(waiting.map { requests[$0] }, on: bases, schema: schema)
     let unsendable = unsendable(waiting.map { requests[$0] })

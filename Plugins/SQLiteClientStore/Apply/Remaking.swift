@@ -45,7 +45,7 @@ final class Remaking {
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
-  let prepareWrite: (CapturedTable) -> Void
+  private(set) var prepareWrite: (CapturedTable) -> Void
 
   init(
     _ context: StoreContext, index: LogIndex, touched: TouchedRows,
@@ -253,6 +253,14 @@ final class Remaking {
       context: ["table": table])
   }
 
+  private static func dangling(_ violation: ReferenceProof.Violation) -> SalvorError {
+    func text(_ key: Key) -> String { "[\(key.map { "\($0)" }.joined(separator: ", "))]" }
+    return SalvorError(
+      .inconsistentDownload,
+      "The server's row \(text(violation.key)) of \(violation.table.name) references \(text(violation.reference)) of \(violation.rule.parent), which did not come: the server does not have it, or a recovery or repair left it out. Mend it at the server (PRAGMA foreign_key_check there names such rows: another program wrote with foreign keys off), then sync again.",
+      context: ["table": violation.table.name])
+  }
+
   /// Writes rows and proves references until both hold, displacing what is in the way.
   ///
   /// - Parameter basesMayBreak: between an acknowledgement and the download that follows it the server may have kept
@@ -264,13 +272,18 @@ final class Remaking {
       let violations = try proof.violations()
       guard let youngest = try violations.compactMap({ try culprit($0) }).max() else {
         if !basesMayBreak, let violation = violations.first {
-          throw Self.inconsistent(
-            violation.table.name, violation.key, "its reference to \(violation.rule.parent) has no row there")
+          throw Self.dangling(violation)
         }
         return
       }
       try displace(youngest)
     }
+  }
+
+  /// The application's triggers fire no more for what is written from here on.
+  func silenceTriggers() {
+    context.connection.triggersEnabled = false
+    prepareWrite = { _ in }
   }
 
   /// Writes all rows without displacing anything; false where one cannot stand.

@@ -34,6 +34,7 @@ final class UnprovenCapture {
     let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { table in
       compared.contains(table.name) ? context.catalog.table(table.name) : nil
     }
+    let remade = try UnprovenTables(context).remade()
     try UnprovenTables(context).prove(tables)
     for table in tables where full.contains(table.number) {
       notices.append(
@@ -45,7 +46,9 @@ final class UnprovenCapture {
     let start = try connection.lastCounter()
     // A child's delete before its parent's, and a parent's insert before its child's.
     var counts: [Int64: Int64] = [:]
-    for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true, known) }
+    for table in looked.reversed() where !remade.contains(table.name) {
+      counts[table.number] = try capture(table, deletes: true, known)
+    }
     var written: [Int64: Int64] = [:]
     for table in looked { written[table.number] = try capture(table, deletes: false, known) }
     // Marks take along what is below as it is now.

@@ -14,6 +14,15 @@ struct UnprovenTables {
     Set(try connection.rows("SELECT name FROM salvor_unproven").compactMap { $0[0].string })
   }
 
+  /// Of tables that were missing: that a row is not there says nothing.
+  func markRemade(_ names: [String]) throws {
+    for name in names { try connection.run("UPDATE salvor_unproven SET remade = 1 WHERE name = ?1", .text(name)) }
+  }
+
+  func remade() throws -> Set<String> {
+    Set(try connection.rows("SELECT name FROM salvor_unproven WHERE remade").compactMap { $0[0].string })
+  }
+
   func prove(_ tables: some Sequence<CapturedTable>) throws {
     for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
   }

@@ -61,9 +61,16 @@ struct Opening {
       case .column(let column, let table): opening.addedColumns.append("\(table.name).\(column.name)")
       }
     }
+    let remade = try comparison.additions.compactMap { addition in
+      if case .table(let table) = addition, try isCaptured(table) { table.name } else { nil }
+    }
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     try constraints.run()
-    opening.notices = following.notices + constraints.notices
+    opening.notices =
+      following.notices + constraints.notices
+      + remade.map {
+        "The table \($0) was missing and was made anew. The next sync brings the rows that the server has; what was not sent is gone."
+      }
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
     // Those of a table that was renamed or made anew are put back on purpose.
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
@@ -88,6 +95,7 @@ struct Opening {
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         })
     }
+    try UnprovenTables(context).markRemade(remade)
     let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
     for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
       opening.notices.append(
@@ -98,6 +106,12 @@ struct Opening {
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
+  }
+
+  /// It was here before.
+  private func isCaptured(_ table: Table) throws -> Bool {
+    guard try connection.tableShape("salvor_table") != nil else { return false }
+    return try connection.integer("SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name)) != nil
   }
 
   /// Ends a migration of the application's own. In a transaction, with triggers off.

@@ -206,16 +206,15 @@ public actor SQLiteClientStore: ClientStore {
         return
       }
       let counter = try connection.lastCounter()
-      try holdAndJoin(context)
-      let hasRemoved = try FlagSweep(context).removeMarked()
-      let hasReturned = try DisplacedReturn(context).run()
-      // What returned may depend on what has failed.
-      if hasRemoved || hasReturned { try holdAndJoin(context) }
-      try returnAside(context)
-      try removeLeaving(context)
-      // Last: whatever displaces requests has done so, and all that was chosen is sent.
+      try joinEdited(context)
+      // What cannot stand any more is not sent, and what can again is.
+      try FlagSweep(context).removeMarked()
+      try DisplacedReturn(context).run()
+      try holdBack(context)
       drawn = try drawUpload(context, groups)
       try FlagSweep(context).setDirty()
+      try returnAside(context)
+      try removeLeaving(context)
       try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
@@ -223,12 +222,20 @@ public actor SQLiteClientStore: ClientStore {
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
   }
 
-  private func holdAndJoin(_ context: StoreContext) throws {
-    guard try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil else { return }
+  private func joinEdited(_ context: StoreContext) throws {
+    guard try hasErrors(context) else { return }
     try RetryJoining(context, LogIndex(context)).run()
+  }
+
+  private func holdBack(_ context: StoreContext) throws {
+    guard try hasErrors(context) else { return }
     try Holding(context: context).release()
     try Holding(context: context).holdBack()
     try context.noteErrorValues()
+  }
+
+  private func hasErrors(_ context: StoreContext) throws -> Bool {
+    try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
