@@ -108,7 +108,7 @@ public actor SalvorClient {
   private func session(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
-    if !isOpen { try await open(reattaching: true) }
+    if !isOpen { report.notices += try await open(reattaching: true).notices }
     if try await resumeRecovery(progress: progress, report: &report) {
       try await attempt(groups: groups, progress: progress, report: &report)
     }

@@ -33,6 +33,12 @@ public struct SchemaComparison: Sendable, Hashable {
   public init(_ schema: Schema, with connection: SQLiteConnection, ddl: TableDDL) throws {
     for table in schema.tables {
       guard let shape = try connection.tableShape(table.name) else {
+        let view = try connection.integer(
+          "SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1 COLLATE NOCASE", .text(table.name))
+        if view != nil {
+          refuse(table, nil, "is a view in the database; only tables can be synchronized")
+          continue
+        }
         additions.append(.table(table))
         continue
       }

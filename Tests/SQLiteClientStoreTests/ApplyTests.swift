@@ -6,6 +6,34 @@ import Testing
 
 /// What applying does to tables that an application shares (semantics 2 and 4).
 @Suite struct ApplyTests {
+  @Test(
+    "what an application's trigger writes while a request is withdrawn is undone, in the row itself, too",
+    arguments: [
+      "UPDATE note SET seen = seen + 1 WHERE id = NEW.id", "UPDATE note SET title = title || 'x' WHERE id = NEW.id",
+    ])
+  func undoesTriggersOfWithdrawals(_ body: String) async throws {
+    var bench = try await StoreBench(
+      Schema(tables: [
+        Table(
+          "note", primaryKey: ["id"],
+          columns: [Column("id", .text), Column("title", .text), Column("seen", .integer, defaultValue: 0)])
+      ]))
+    _ = try await bench.download(full: ["note"], [("note", ["a", "1", 0]), ("note", ["b", "1", 0])])
+    try bench.write("CREATE TRIGGER mine AFTER UPDATE OF title ON note WHEN length(NEW.title) = 1 BEGIN \(body); END")
+    await bench.store.close()
+    _ = try await bench.store.open(ClientSetup(schema: bench.schema, principal: "anna"))
+    try bench.write("UPDATE note SET title = '2' WHERE id = 'a'")
+    while let request = try await bench.store.requests(in: [.queued], after: nil, limit: 1).first {
+      _ = try await bench.store.remove(.withdraw(request.id))
+    }
+    #expect(try bench.read("SELECT * FROM note ORDER BY id") == [["a", "1", 0], ["b", "1", 0]])
+    // In a download, too, onto a row with a request of its own.
+    try bench.write("UPDATE note SET seen = 5 WHERE id = 'a'")
+    _ = try await bench.download([("note", ["a", "9", 0])])
+    #expect(try bench.read("SELECT * FROM note ORDER BY id") == [["a", "9", 5], ["b", "1", 0]])
+    #expect(try await bench.store.status().queued == 1)
+  }
+
   static let seats = Schema(tables: [
     Table(
       "seat", primaryKey: ["id"],

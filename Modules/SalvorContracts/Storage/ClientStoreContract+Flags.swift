@@ -245,6 +245,21 @@ extension ClientStoreContract {
       try await bench.expectRows("section", [])
     },
     on(
+      ContractSchemas.marked,
+      "a delete that was refused, retried and refused is taken back with all that it took along",
+      rule: "semantics 3, 8"
+    ) { bench in
+      try await bench.prepare()
+      try await bench.write(.update("section", ["s"], ["IsDeleted": 1]))
+      try await bench.upload { _ in .conflict }
+      _ = try await bench.store.retry(nil)
+      try await bench.upload { _ in .conflict }
+      try await bench.write(.update("section", ["s"], ["IsDeleted": 0]))
+      try await bench.expectRows("remark", [["r", "s", "t"]])
+      try expectChanges(try await bench.upload(), [])
+      try await bench.expectPrepared()
+    },
+    on(
       ContractSchemas.marked, "a refused delete whose mark is taken back has nothing left to send", rule: "semantics 8"
     ) {
       bench in

@@ -93,7 +93,10 @@ extension ClientContent {
       for change in members.flatMap(\.changes) where change.row == row {
         after = change.applied(to: after, of: table)
       }
-      if let change = change(for: RowChange(name: row, before: before[row], after: after)) { changes.append(change) }
+      guard let change = change(for: RowChange(name: row, before: before[row], after: after)) else { continue }
+      changes.append(change)
+      // A mark that is taken back finds what it deleted.
+      if change.operation == .delete, marks[row]?.counter != nil { marks[row]?.counter = change.counter }
     }
     guard !changes.isEmpty else { return nil }
     var request = Request(stamp: stamp, changes: changes, tag: members.compactMap(\.tag).first)

@@ -21,11 +21,8 @@ struct FlagSweep {
 
   /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically; marks of rows that are there
   /// are forgotten.
-  ///
-  /// - Returns: whether rows went, and requests with them perhaps.
-  @discardableResult
-  func removeMarked() throws -> Bool {
-    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return false }
+  func removeMarked() throws {
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
     let index = try LogIndex(context)
     var going: [(table: CapturedTable, key: Key)] = []
     for table in context.catalog.tables {
@@ -46,14 +43,13 @@ struct FlagSweep {
     }
     try connection.run(
       "DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
-    guard !going.isEmpty else { return false }
+    guard !going.isEmpty else { return }
     let counter = try connection.lastCounter()
     let remaking = try context.makeAnew(index, after: counter) { remaking in
       for (table, key) in going { try remaking.removeMarked(table, key) }
     }
     try context.keepCounter(counter)
     try remaking.touched.clear()
-    return true
   }
 
   // MARK: Dirty columns

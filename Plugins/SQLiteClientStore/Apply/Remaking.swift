@@ -253,6 +253,14 @@ final class Remaking {
       context: ["table": table])
   }
 
+  private static func dangling(_ violation: ReferenceProof.Violation) -> SalvorError {
+    func text(_ key: Key) -> String { "[\(key.map { "\($0)" }.joined(separator: ", "))]" }
+    return SalvorError(
+      .inconsistentDownload,
+      "The server's row \(text(violation.key)) of \(violation.table.name) references \(text(violation.reference)) of \(violation.rule.parent), which did not come: the server does not have it, or a recovery or repair left it out. Mend it at the server (PRAGMA foreign_key_check there names such rows: another program wrote with foreign keys off), then sync again.",
+      context: ["table": violation.table.name])
+  }
+
   /// Writes rows and proves references until both hold, displacing what is in the way.
   ///
   /// - Parameter basesMayBreak: between an acknowledgement and the download that follows it the server may have kept
@@ -264,8 +272,7 @@ final class Remaking {
       let violations = try proof.violations()
       guard let youngest = try violations.compactMap({ try culprit($0) }).max() else {
         if !basesMayBreak, let violation = violations.first {
-          throw Self.inconsistent(
-            violation.table.name, violation.key, "its reference to \(violation.rule.parent) has no row there")
+          throw Self.dangling(violation)
         }
         return
       }

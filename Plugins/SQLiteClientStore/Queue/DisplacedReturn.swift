@@ -16,11 +16,9 @@ struct DisplacedReturn {
 
   private var connection: SQLiteConnection { context.connection }
 
-  /// - Returns: whether one did.
-  @discardableResult
-  func run() throws -> Bool {
+  func run() throws {
     guard try connection.integer("SELECT 1 FROM salvor_archive WHERE state = 'displaced' LIMIT 1") != nil else {
-      return false
+      return
     }
     let index = try index ?? LogIndex(context)
     let touched = try TouchedRows(context)
@@ -28,7 +26,6 @@ struct DisplacedReturn {
     let dependence = try DependenceLookup(context, index, withDisplaced: true)
     var waiting = dependence.displacedRequests
     var firsts = Set(waiting.map(\.first))
-    let count = waiting.count
     var returned = true
     // One that returns may make room for another.
     while returned {
@@ -52,7 +49,6 @@ struct DisplacedReturn {
       }
     }
     try touched.clear()
-    return waiting.count < count
   }
 
   /// What returns with a request at once: itself, or those that depend on it and it on them. Nil: it depends on a displaced

@@ -143,6 +143,13 @@ final class RetryJoining {
     let slots = (1...columns.count).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run(
       "INSERT INTO salvor_log (\(columns.map(\.0).joined(separator: ", "))) VALUES (\(slots))", columns.map(\.1))
-    try index.add(table, key, seq: context.connection.lastInsertRowID)
+    let seq = context.connection.lastInsertRowID
+    try index.add(table, key, seq: seq)
+    guard operation == .delete else { return }
+    // A mark that is taken back finds what it deleted.
+    let isRow = table.keySlots.map { "k\($0) = ?\($0 + 3)" }.joined(separator: " AND ")
+    try context.connection.run(
+      "UPDATE salvor_mark SET seq = ?1 WHERE t = ?2 AND \(isRow) AND seq IS NOT NULL",
+      [.integer(seq), .integer(table.number)] + key)
   }
 }

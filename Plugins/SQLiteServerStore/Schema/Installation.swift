@@ -155,6 +155,18 @@ struct Installation {
       let lax = table.columns.filter { column in
         !column.nullable && !table.primaryKey.contains(column.name) && shape.column(column.name)?.notNull == false
       }
+      let open =
+        shape.hasRowidKey || shape.withoutRowid ? [] : table.primaryKey.filter { shape.column($0)?.notNull == false }
+      if !open.isEmpty {
+        let isNull = open.map { "\(quoted($0)) IS NULL" }.joined(separator: " OR ")
+        let count = try connection.integer("SELECT count(*) FROM \(quoted(table.name)) WHERE \(isNull)") ?? 0
+        if count > 0 {
+          comparison.refusals.append(
+            SchemaComparison.Refusal(
+              table: table.name, column: open.joined(separator: ", "),
+              what: "is NULL in \(count) rows, which have no key; give them one, or delete them"))
+        }
+      }
       if lax.isEmpty { continue }
       let sums = lax.map { "coalesce(sum(\(quoted($0.name)) IS NULL), 0)" }.joined(separator: ", ")
       let nulls = try connection.rows("SELECT \(sums) FROM \(quoted(table.name))").first ?? []
