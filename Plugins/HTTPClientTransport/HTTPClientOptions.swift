@@ -3,6 +3,12 @@
   import SalvorModuleKit
   import SalvorTransport
 
+  #if canImport(Glibc)
+    import Glibc
+  #elseif canImport(Darwin)
+    import Darwin
+  #endif
+
   /// The options of `transport: { module: "http" }`.
   public struct HTTPClientOptions: Sendable, Hashable {
     public var url: HTTPServerURL
@@ -96,6 +102,9 @@
       let idle = reader.integer(
         "idleTimeoutSeconds", in: 1...86_400, default: max(1, (limits.idleTimeoutMilliseconds + 999) / 1000))
       let caFile = reader.optionalString("caFile").map(context.resolve)
+      if let caFile, access(caFile, R_OK) != 0 {
+        reader.warn("caFile", "names no file that can be read; no server could be trusted")
+      }
       guard let text else { return nil }
       do {
         var options = HTTPClientOptions(url: try HTTPServerURL(text))

@@ -6,6 +6,12 @@
   import SalvorTransport
   import Synchronization
 
+  #if canImport(Glibc)
+    import Glibc
+  #elseif canImport(Darwin)
+    import Darwin
+  #endif
+
   /// The options of `listen: { module: "http" }`.
   public struct HTTPServerOptions: Sendable, Hashable {
     public struct TLS: Sendable, Hashable {
@@ -142,6 +148,10 @@
       if reader.value("tls")?.content != .null, var tls = reader.object("tls") {
         if let certificate = tls.path("certificate"), let key = tls.path("key") {
           options.tls = .init(certificate: context.resolve(certificate), key: context.resolve(key))
+          for (name, path) in [("certificate", certificate), ("key", key)]
+          where access(context.resolve(path), R_OK) != 0 {
+            tls.warn(name, "names no file that can be read; a server would not start with it")
+          }
         }
         reader.finish(child: tls)
       }

@@ -31,7 +31,8 @@ struct StorageCheckTests {
 
   private func load(
     _ condition: String = "line < 100", server: String = "sqlite\", path: \"c.db", client: String = "f.db",
-    address: String = "127.0.0.1", authentication: String = "none\"", sections: Set<HostSection> = [.server, .client],
+    address: String = "127.0.0.1", tls: String = "", authentication: String = "none\"",
+    sections: Set<HostSection> = [.server, .client],
     more: String = ""
   ) throws -> ConfigurationResult {
     try directory.write("schema.json5", Self.schema.replacingOccurrences(of: "CONDITION", with: condition))
@@ -42,7 +43,7 @@ struct StorageCheckTests {
         schema: "schema.json5",
         server: {
           storage: { module: "\(server)" },
-          listen: { module: "http", address: "\(address)" },
+          listen: { module: "http", address: "\(address)"\(tls) },
           authentication: { module: "\(authentication) },
         },
         client: {
@@ -151,6 +152,16 @@ struct StorageCheckTests {
     try FileManager.default.createDirectory(
       atPath: directory.path + "/schema.json5", withIntermediateDirectories: false)
     #expect(try read() == "salvor.json5:2: schema: names a file that cannot be read: Is a directory")
+  }
+
+  @Test("files of TLS that cannot be read are warned of")
+  func filesOfTLS() throws {
+    let result = try load(tls: ", tls: { certificate: \"no.pem\", key: \"tokens.json5\" }")
+    #expect(
+      report(result)
+        == "salvor.json5:5: warning: server.listen.tls.certificate: names no file that can be read; a server would not start with it"
+    )
+    #expect(result.configuration != nil)
   }
 
   // MARK: What stops a server

@@ -160,7 +160,8 @@
         """
         { url: "https://a", compression: "identity", connectTimeoutSeconds: 1, idleTimeoutSeconds: 2, caFile: "c" }
         """)
-      #expect(diagnostics.isEmpty)
+      // The file is not there: a warning.
+      #expect(diagnostics.errors.isEmpty && diagnostics.map(\.path) == ["transport.caFile"])
       #expect((made as? any CompressionPreference)?.preferredCompression == "identity")
       #expect((try prepare("{ url: \"http://a\" }").0 as? any CompressionPreference)?.preferredCompression == "gzip")
       let wrong = try prepare("{ url: \"http://u@a\", connectTimeoutSeconds: 0, idleTimeoutSeconds: \"2\", port: 1 }").1

@@ -30,9 +30,9 @@ extension Command {
   static let check = Command(
     "check", "validates the configuration; touches nothing",
     discussion: """
-      Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name. What is not
-      reported here does not stop `serve` or `sync` on this machine later: the conditions of the schema are tried in an
-      empty database, directories and the token file are looked for. A file with a section for the server and one for the
+      Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name. The
+      conditions of the schema are tried in an empty database; directories, the token file and the files of TLS are looked
+      for. The databases are not opened, and nothing is listened on. A file with a section for the server and one for the
       device is checked for both.
       """
   ) { invocation in
