@@ -46,7 +46,8 @@ public struct SyncReport: Sendable {
 
   public var json: JSONValue {
     return [
-      "outcome": .string(outcome.rawValue),
+      // With an error there is no word for what came of it, unless a recovery was done or is required.
+      "outcome": error != nil && outcome == .synchronized ? .null : .string(outcome.rawValue),
       "uploaded": .integer(uploaded),
       "downloaded": ["upserts": .integer(upserts), "deletes": .integer(deletes)],
       "refused": .integer(refused),

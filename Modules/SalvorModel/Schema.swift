@@ -31,6 +31,11 @@ public struct Schema: Sendable, Hashable {
   /// The tables that travel: all but the client-only ones.
   public var synchronized: [Table] { tables.filter { $0.maintained != .client } }
 
+  /// The schema without its client-only tables, which are none of the server's.
+  public var synchronizedPart: Schema {
+    Schema(version: version, parameters: parameters, groups: groups, tables: synchronized, dropped: dropped)
+  }
+
   /// The names of the groups of whose changes the server tells.
   public var serverInitiated: Set<String> { Set(groups.filter(\.serverInitiated).map(\.name)) }
 

@@ -13,10 +13,12 @@ private func render(_ diagnostic: Diagnostic) -> String {
   text += ": "
   if diagnostic.severity == .warning { text += "warning: " }
   if !diagnostic.path.isEmpty { text += diagnostic.path + ": " }
-  return harmless(text + diagnostic.message)
+  return visible(text + diagnostic.message)
 }
 
-private func harmless(_ text: String) -> String {
+/// `text` with control and format characters as escapes, `\u{1B}`: for names and values that a terminal must show and not
+/// act on. Line ends are among them.
+public func visible(_ text: String) -> String {
   var out = String.UnicodeScalarView()
   for scalar in text.unicodeScalars {
     switch scalar.properties.generalCategory {

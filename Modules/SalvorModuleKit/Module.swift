@@ -39,9 +39,11 @@ public struct ModuleDescriptor: Sendable, Hashable {
   public var guarantees: [String]
   /// Of an authentication module: the keys under `client.credentials` that it makes headers from.
   public var credentialKeys: [String]
+  /// The libraries outside of Swift that it runs on, with their versions, as `salvor --version` shows them: SQLite, 3.40.1.
+  public var libraries: [String: String]
   public init(
     kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = [],
-    credentialKeys: [String] = []
+    credentialKeys: [String] = [], libraries: [String: String] = [:]
   ) {
     self.kind = kind
     self.name = name
@@ -49,5 +51,6 @@ public struct ModuleDescriptor: Sendable, Hashable {
     self.options = options
     self.guarantees = guarantees
     self.credentialKeys = credentialKeys
+    self.libraries = libraries
   }
 }

@@ -122,7 +122,7 @@ public struct ModuleRegistry: Sendable {
     let near = name.isFromEnvironment ? "" : suggestion(text, among: names(of: kind))
     reader.report(
       path: path, line: name.line,
-      "\(name.shown ?? "") is not a \(kind.rawValue) module here; known: \(known(kind))\(near)")
+      "\(name.shown ?? "") is no \(kind.rawValue) module here; known: \(known(kind))\(near)")
     return nil
   }
 

@@ -90,6 +90,20 @@ public struct OptionReader: Sendable {
     optionalString(key) ?? fallback
   }
 
+  /// The path of a file. Nil and reported where it is missing, not a string, empty, or holds U+0000, which no path can.
+  public mutating func path(_ key: String) -> String? {
+    guard let path = string(key) else { return nil }
+    if path.isEmpty {
+      report(key, "is empty; name a file")
+      return nil
+    }
+    if path.unicodeScalars.contains("\0") {
+      report(key, "has the character U+0000 in it, which no path can have")
+      return nil
+    }
+    return path
+  }
+
   public mutating func boolean(_ key: String, default fallback: Bool) -> Bool {
     guard let value = value(key) else { return fallback }
     if case .bool(let bool) = value.content { return bool }
@@ -99,11 +113,16 @@ public struct OptionReader: Sendable {
 
   public mutating func integer(_ key: String, in range: ClosedRange<Int64>, default fallback: Int64) -> Int64 {
     guard let value = value(key) else { return fallback }
-    guard case .integer(let integer) = value.content, range.contains(integer) else {
-      report(key, "must be a whole number from \(range.lowerBound) to \(range.upperBound), found \(value.kindName)")
-      return fallback
+    // The number itself is not shown: it may come from the environment.
+    var found = value.kindName
+    if case .integer(let integer) = value.content {
+      if range.contains(integer) { return integer }
+      found = integer < range.lowerBound ? "a smaller one" : "a larger one"
     }
-    return integer
+    let bounds =
+      range.upperBound == .max ? "of at least \(range.lowerBound)" : "from \(range.lowerBound) to \(range.upperBound)"
+    report(key, "must be a whole number \(bounds), found \(found)")
+    return fallback
   }
 
   public mutating func strings(_ key: String, default fallback: [String]) -> [String] {

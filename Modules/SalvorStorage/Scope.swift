@@ -94,6 +94,29 @@ extension Schema {
     return out.contains(where: \.isEmpty) ? [] : out
   }
 
+  /// How many ways `scopeAlternatives` has for a table, without making them: they multiply through parents and join tables.
+  /// Saturates far beyond `scopeWaysMax`.
+  public func scopeWays(of table: Table) -> Int { ways(of: table, on: []) }
+
+  /// One statement asks for all of them, and SQLite limits its size.
+  public static let scopeWaysMax = 64
+
+  private func ways(of table: Table, on path: [String]) -> Int {
+    let path = path + [table.name]
+    let own = table.scopeAlternatives.isEmpty ? [table.scope] : table.scopeAlternatives.map { table.scope + $0 }
+    let inherited = table.references.filter(\.inheritsScope).map(\.table)
+    return own.reduce(0) { sum, columns in
+      let joined = columns.compactMap { column in
+        if case .via(let name, _) = column.source { name } else { nil }
+      }
+      let product = (joined + inherited).reduce(1) { product, name in
+        guard !path.contains(name), let other = self.table(name) else { return product }
+        return min(product * max(ways(of: other, on: path), 1), 1 << 20)
+      }
+      return min(sum + product, 1 << 20)
+    }
+  }
+
   /// The groups that must be synchronized with `names`: their rows reference rows of them.
   public func closure(ofGroups names: Set<String>) -> Set<String> {
     var closed = names

@@ -11,6 +11,11 @@ extension Table {
 }
 
 extension Schema {
+  /// The parameters that tables of a target, a table or a group, are chosen by.
+  public func parameters(ofTarget target: String) -> Set<String> {
+    Set(tables.filter { $0.name == target || $0.group == target }.flatMap(\.scopeParameters))
+  }
+
   /// The targets, tables and groups, whose subscriptions decide which rows of a group a device gets.
   public func subscriptionTargets(ofGroup group: String) -> Set<String> {
     var deciding: Set<String> = []
@@ -75,11 +80,23 @@ extension ReadScope {
 }
 
 extension ResolvedSubscriptions {
-  /// With the names that the tables have in `schema`, where they had others in an earlier version of it.
+  /// With the names that the tables have in `schema`, where they had others in an earlier version of it, and without what
+  /// it has no parameter for.
   public func following(_ schema: Schema) -> ResolvedSubscriptions {
     renamed { target in
       let isKnown = schema.table(target) != nil || schema.groups.contains { $0.name == target }
       return isKnown ? target : schema.tables.table(formerly: target)?.name ?? target
-    }
+    }.usable(in: schema)
+  }
+
+  /// Without alternatives that name a parameter by which no table of the target is chosen (any more): they bring nothing,
+  /// rather than everything.
+  public func usable(in schema: Schema) -> ResolvedSubscriptions {
+    ResolvedSubscriptions(
+      Dictionary(
+        uniqueKeysWithValues: targets.map { target, alternatives in
+          let known = schema.parameters(ofTarget: target)
+          return (target, alternatives.filter { known.isSuperset(of: $0.keys) })
+        }))
   }
 }

@@ -1,7 +1,10 @@
 #include <curl/curl.h>
 
-// curl_easy_setopt and curl_easy_getinfo are variadic, which the importer cannot see: one function for each type.
+// curl_easy_setopt and curl_easy_getinfo are variadic, which the importer cannot see: one function for each type. Nor does
+// it see constants that are names of other constants.
 static inline CURLcode ccurl_global_init(void) { return curl_global_init(CURL_GLOBAL_ALL); }
+
+static inline const char *ccurl_version(void) { return curl_version_info(CURLVERSION_NOW)->version; }
 
 static inline CURLcode ccurl_set_long(CURL *handle, CURLoption option, long value) {
   return curl_easy_setopt(handle, option, value);

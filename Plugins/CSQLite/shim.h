@@ -3,7 +3,7 @@
 #define SQLITE_ENABLE_PREUPDATE_HOOK 1
 #include <sqlite3.h>
 
-// What the importer cannot see: a cast macro and two variadic functions.
+// What the importer cannot see: a cast macro and variadic functions.
 static inline sqlite3_destructor_type csqlite_transient(void) { return SQLITE_TRANSIENT; }
 static inline sqlite3_destructor_type csqlite_static(void) { return SQLITE_STATIC; }
 static inline int csqlite_enable_trigger(sqlite3 *db, int on, int *result) {
@@ -11,4 +11,7 @@ static inline int csqlite_enable_trigger(sqlite3 *db, int on, int *result) {
 }
 static inline int csqlite_config_defensive(sqlite3 *db, int on) {
   return sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, on, (int *)0);
+}
+static inline int csqlite_double_quoted_text(sqlite3 *db, int on) {
+  return sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, on, (int *)0);
 }

@@ -23,7 +23,7 @@ public struct GzipCompression: Compression {
       guarantees: [
         "pieces of at most 64 KiB", "corrupt, truncated and trailing bytes are refused",
         "several members are read as one",
-      ]),
+      ], libraries: ["zlib": String(cString: zlibVersion())]),
     product: (any Compression).self
   ) { reader, _ in
     let level = reader.integer("level", in: 1...9, default: Int64(defaultLevel))

@@ -85,7 +85,7 @@
           "bodies stream both ways with back-pressure", "cancellation ends an exchange at once",
           "a response that breaks off is an error", "connections are used again",
           "follows no redirect, decodes nothing",
-        ]),
+        ], libraries: httpLibrary),
       product: (any ClientTransport).self
     ) { reader, context in
       let text = reader.string("url")

@@ -3,6 +3,9 @@
   import SalvorModel
   import SalvorTransport
 
+  /// The library of this transport, for its descriptor.
+  let httpLibrary = ["libcurl": String(cString: ccurl_version())]
+
   /// HTTP/1.1 by libcurl: one thread drives every transfer, and keeps connections to use them again.
   public final class HTTPClientTransport: ClientTransport, CompressionPreference {
     private let options: HTTPClientOptions

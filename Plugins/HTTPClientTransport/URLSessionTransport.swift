@@ -4,6 +4,9 @@
   import SalvorTransport
   import Synchronization
 
+  /// The transport is the system's own: there is no library to name.
+  let httpLibrary: [String: String] = [:]
+
   /// HTTP by URLSession, on Apple's systems.
   ///
   /// A response streams with back-pressure (the task is suspended while its piece is not taken). A request's body goes

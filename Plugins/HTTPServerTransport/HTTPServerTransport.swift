@@ -1,4 +1,5 @@
 #if HTTPServer
+  import CMicrohttpd
   import Dispatch
   import SalvorModel
   import SalvorModuleKit
@@ -129,7 +130,7 @@
           "bodies stream both ways with back-pressure", "a body over the limit is refused before it is read",
           "a response that breaks never looks complete", "a client that left is noticed within a second",
           "a stop lets requests in flight finish within its grace",
-        ]),
+        ], libraries: ["libmicrohttpd": String(cString: MHD_get_version())]),
       product: (any ServerTransport).self
     ) { reader, context in
       var options = HTTPServerOptions()
@@ -139,7 +140,7 @@
       let idle = max(1, (context.limits.idleTimeoutMilliseconds + 999) / 1000)
       options.idleTimeoutSeconds = Int(reader.integer("idleTimeoutSeconds", in: 1...86_400, default: idle))
       if reader.value("tls")?.content != .null, var tls = reader.object("tls") {
-        if let certificate = tls.string("certificate"), let key = tls.string("key") {
+        if let certificate = tls.path("certificate"), let key = tls.path("key") {
           options.tls = .init(certificate: context.resolve(certificate), key: context.resolve(key))
         }
         reader.finish(child: tls)

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
@@ -10,12 +11,20 @@ extension SQLiteClientStore {
     guarantees: [
       "captures every write of any stock SQLite of version 3.35 or later, in the writer's own transaction",
       "a reader never sees a half-applied download", "the sequence ID is durable before the first byte is sent",
-    ])
+    ], libraries: sqliteLibrary)
 
   /// The module `sqlite` of the kind `client-storage`.
   public static let factory = ModuleFactory(descriptor, product: (any ClientStore).self) { reader, context in
-    guard let path = reader.string("path") else { return nil }
+    guard let path = reader.path("path") else { return nil }
     let file = context.resolve(path)
     return { SQLiteClientStore(path: file, random: context.random, clock: context.clock, limits: context.limits) }
+  }
+}
+
+extension SQLiteClientStore: SchemaExamining, FileDatabase {
+  public nonisolated var databaseFile: String? { isFile ? path : nil }
+
+  public nonisolated func problems(in schema: Schema) -> [SchemaProblem] {
+    TableTrial.problems(in: schema, ddl: Opening.ddl)
   }
 }

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
@@ -192,10 +193,10 @@ extension SQLiteServerStore {
       "What any program writes in the real tables reaches the clients.",
       "A page is one snapshot; a download is whole at its end.",
       "A database put back from a backup is noticed at start.",
-    ])
+    ], libraries: sqliteLibrary)
 
   public static let factory = ModuleFactory(descriptor, product: (any ServerStore).self) { reader, context in
-    let path = reader.string("path")
+    let path = reader.path("path")
     let readers = reader.integer("readers", in: 1...16, default: 2)
     let durability: Durability = reader.choice("durability", default: .full)
     let timeout = reader.integer("busyTimeoutMilliseconds", in: 0...600_000, default: 5000)
@@ -204,5 +205,13 @@ extension SQLiteServerStore {
       path: context.resolve(path), readers: Int(readers), durability: durability, busyTimeoutMilliseconds: timeout,
       limits: context.limits, random: context.random, clock: context.clock, log: context.log)
     return { SQLiteServerStore(options) }
+  }
+}
+
+extension SQLiteServerStore: SchemaExamining, FileDatabase {
+  public var databaseFile: String? { options.isFile ? options.path : nil }
+
+  public func problems(in schema: Schema) -> [SchemaProblem] {
+    TableTrial.problems(in: schema.synchronizedPart, ddl: Installation.ddl)
   }
 }

@@ -25,7 +25,7 @@ public struct TokenAuthentication: Authentication {
       ]),
     product: (any Authentication).self
   ) { reader, context in
-    guard let path = reader.string("file").map(context.resolve) else { return nil }
+    guard let path = reader.path("file").map(context.resolve) else { return nil }
     return { try TokenAuthentication(file: path, log: context.log) }
   }
 

@@ -83,6 +83,42 @@ import Testing
     }
   }
 
+  @Test("what check finds sound, serve starts with; what it refuses, serve refuses in the same words and makes nothing")
+  func checkSaysWhatServeSays() async throws {
+    let sound = try String(contentsOf: place.directory.appendingPathComponent("salvor.json5"), encoding: .utf8)
+    let mistakes = [
+      (
+        Workspace.schema.replacingOccurrences(
+          of: "seats: \"integer = 0\" }", with: "seats: \"integer = 0\" }, check: [\"seat < 9\"]"),
+        sound, "schema.json5:8: tables.site.check[0]: is not a condition for the table's rows: no such column: seat"
+      ),
+      (
+        Workspace.schema, sound.replacingOccurrences(of: "127.0.0.1", with: "0.0.0.0"),
+        "server.authentication: is \"none\", which is for callers on this machine only"
+      ),
+      (
+        Workspace.schema, sound.replacingOccurrences(of: "consolidated.db", with: "none/consolidated.db"),
+        "server.storage: names ./none/consolidated.db, but ./none is not there"
+      ),
+      (
+        Workspace.schema, sound.replacingOccurrences(of: "server: {", with: "plugins: [\"./libMine.so\"], server: {"),
+        "plugins[0]: names the library ./libMine.so"
+      ),
+    ]
+    for (schema, configuration, expected) in mistakes {
+      try place.write(schema, to: "schema.json5")
+      try place.write(configuration, to: "salvor.json5")
+      let before = try names(place.directory)
+      for command in ["check", "serve"] {
+        let output = try await salvor([command], in: place.directory)
+        #expect(output.code == 2, "\(command): \(output.err)")
+        #expect(output.err.contains(expected), "\(command): \(output.err)")
+        #expect(output.out == "")
+      }
+      #expect(try names(place.directory) == before)
+    }
+  }
+
   @Test("check warns of integer keys on tables that are written on both sides")
   func checkWarnsOfIntegerKeys() async throws {
     let folder = Built.root.appendingPathComponent("Examples/dinesafe")
@@ -125,6 +161,75 @@ import Testing
     #expect(try json.json["error"]["name"] == "usage")
   }
 
+  @Test("A word that begins several commands lists them; a token has an owner; --version says which version this is")
+  func helpOnTheWay() async throws {
+    let family = try await salvor(["capture"], in: place.directory)
+    #expect(family.code == 2 && family.out == "")
+    #expect(family.err.contains("salvor capture pause ") && family.err.contains("salvor capture resume "))
+    #expect(try await salvor(["capture", "--help"], in: place.directory).code == 0)
+    for owner in ["", " "] {
+      let nobody = try await salvor(["token", owner], in: place.directory)
+      #expect(nobody.code == 2 && nobody.out == "" && nobody.err.contains("needs an owner"))
+    }
+    let version = try await salvor(["--version"], in: place.directory)
+    #expect(version.code == 0)
+    for expected in ["salvor ", "protocol", "SQLite", "libcurl", "libmicrohttpd", "Swift"] {
+      #expect(version.out.contains(expected), "\(version.out)")
+    }
+    let json = try await salvor(["--version", "--json"], in: place.directory).json
+    #expect(json.keys == ["salvor", "protocol", "libraries", "swift"])
+  }
+
+  @Test("A list that is cut says so and where it goes on; a value is never a command to the terminal")
+  func listsAreCut() async throws {
+    let device = try place.device("anna", url: "http://127.0.0.1:9")
+    #expect(try await device.salvor("queue", "--json").json["requests"].items.isEmpty)
+    try device.sqlite().execute(
+      "INSERT INTO site (id, name) VALUES ('s' || char(10) || char(27) || '[31m', 'Harbour'), ('s2', 'Bakery'), ('s3', 'Bar')"
+    )
+    let first = try await device.salvor("queue", "--limit", "2", "--json").json
+    #expect(first["requests"].items.count == 2)
+    let next = try #require(first["next"].string)
+    let second = try await device.salvor("queue", "--after", next, "--json").json
+    #expect(second["requests"].items.map { $0["key"].items.first?.string } == ["s3"])
+    #expect(second["next"] == nil)
+    let cut = try await device.salvor("queue", "--limit", "2").out
+    #expect(cut.contains("there are more: --after \(next)"))
+    #expect(cut.contains("s\\u{A}\\u{1B}[31m") && !cut.contains("\u{1B}"))
+    let whole = try await device.salvor("queue", "--limit", "3").out
+    #expect(!whole.contains("there are more"))
+    let shown = try await device.salvor("queue", "show", next).out
+    #expect(shown.contains("insert site s2"))
+  }
+
+  @Test(
+    "An ID that is not there is not-found and ends with 2",
+    arguments: [
+      ["backups", "restore", "x"], ["backups", "delete", "x"], ["recover", "--report", "x"],
+      ["queue", "show", "00000000000000000000000000000000-1"],
+      ["queue", "withdraw", "00000000000000000000000000000000-1"],
+      ["errors", "show", "00000000000000000000000000000000-1"],
+      ["errors", "delete", "00000000000000000000000000000000-1"],
+      ["errors", "retry", "00000000000000000000000000000000-1"], ["unsubscribe", "site"],
+    ])
+  func unknownIDs(words: [String]) async throws {
+    let device = try place.device("anna", url: "http://127.0.0.1:9")
+    let output = try await salvor(words + ["--json"], in: device.directory)
+    #expect(output.code == 2)
+    #expect(try output.json["error"]["name"] == "not-found", "\(output.out)")
+  }
+
+  @Test("recover with a token where none is waited for says so, and does nothing")
+  func recoverWithATokenForNothing() async throws {
+    let url = try await place.server.start()
+    let device = try place.device("anna", url: url)
+    _ = try await device.sync()
+    let output = try await device.salvor("recover", "--token", "0123456789abcdef", "--json")
+    #expect(output.code == 2)
+    #expect(try output.json["error"]["name"] == "usage", "\(output.out)")
+    #expect(try await device.salvor("recover", "--list", "--json").json["recoveries"].items.isEmpty)
+  }
+
   @Test(
     "Every command explains itself with --help",
     arguments: [
@@ -144,6 +249,7 @@ import Testing
     let first = try await device.salvor("sync", "--json")
     #expect(first.code == 3)
     #expect(try first.json["error"]["name"] == "unreachable")
+    #expect(try first.json["outcome"] == nil)
     try device.sqlite().execute("INSERT INTO site (id, name) VALUES ('s1', 'Harbour')")
     let second = try await device.salvor("sync")
     #expect(second.code == 3)

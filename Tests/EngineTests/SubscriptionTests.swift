@@ -292,6 +292,21 @@ struct SubscriptionTests {
     #expect(try await device.store.rows(of: "photo") == [["p", "v-eu1"]])
   }
 
+  @Test("A subscription by a parameter that there is not (any more) brings nothing, and the sync says so")
+  func unknownParameter() async throws {
+    let device = try await Place().device()
+    #expect(await device.sync() == [9, 0])
+    try await device.store.setDeviceSettings(
+      DeviceSettings(subscriptions: [Subscription(target: "site", parameters: ["area": .value("EU")])]))
+    for deletes in [8, 0] as [Int64] {
+      let report = await device.client.synchronize()
+      #expect(report.error == nil && report.deletes == deletes)
+      #expect(report.notices.contains { $0.contains("site area=EU") })
+    }
+    try await device.client.subscribe("site", ["region": .value("EU")])
+    #expect(await device.sync() == [4, 0])
+  }
+
   @Test("What cannot be subscribed to is refused by name, with what is near; the same again is the same")
   func refusals() async throws {
     let client = try await Place().device().client

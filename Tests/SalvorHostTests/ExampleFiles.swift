@@ -63,6 +63,12 @@ enum ExampleFiles {
     """
 }
 
+extension ExampleFiles {
+  /// Libraries are refused as yet.
+  static let configurationWithoutLibraries = configuration.replacingOccurrences(
+    of: "\"./libMyStrategy.so\"", with: "")
+}
+
 /// A directory of its own, removed with it.
 final class Directory {
   let path: String
@@ -89,7 +95,7 @@ final class Directory {
   }
 }
 
-/// Modules whose options are read and that are never made: a configuration is checked without them.
+/// Modules whose options are read and that cannot be made: a configuration is checked without them.
 enum TestModules {
   static func registry() throws -> ModuleRegistry {
     try ModuleRegistry(

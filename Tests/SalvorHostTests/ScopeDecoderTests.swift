@@ -73,6 +73,22 @@ struct ScopeDecoderTests {
     }
   }
 
+  @Test("ways that multiply through parents beyond what one statement holds are refused by name")
+  func tooManyWays() {
+    func chain(_ count: Int) -> [String] {
+      let ways = ["a", "b", "c", "d"].map { "{\($0): 'principal'}" }.joined(separator: ", ")
+      return messages(
+        (1...count).map { number in
+          "t\(number): {primaryKey: 'id', columns: {id: 'text', up: 'text', a: 'text', b: 'text', c: 'text', d: 'text'}, scope: [\(ways)]"
+            + (number == 1 ? "}" : ", references: {up: {table: 't\(number - 1)', scope: 'inherit'}}}")
+        }.joined(separator: ", "))
+    }
+    #expect(chain(3) == [])
+    #expect(chain(4).count == 1)
+    #expect(chain(4).first?.contains("tables.t4.scope: lets a row be seen by 256 ways, at most 64") == true)
+    #expect(chain(30).last?.contains("very many ways") == true)
+  }
+
   @Test(
     "mistakes are named",
     arguments: [

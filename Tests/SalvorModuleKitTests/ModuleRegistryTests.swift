@@ -85,7 +85,7 @@ struct ModuleRegistryTests {
       ("{storage: {module: 3}}", "f:1: storage.module: must be a string, found a whole number; known: memory, sqlite"),
       (
         "{storage: {\nmodule: 'memroy', whatever: 1}}",
-        "f:2: storage.module: \"memroy\" is not a client-storage module here; known: memory, sqlite; did you mean \"memory\"?"
+        "f:2: storage.module: \"memroy\" is no client-storage module here; known: memory, sqlite; did you mean \"memory\"?"
       ),
       (
         "{storage: {module: 'sqlite', pth: 'x', size: 10}}",
@@ -96,7 +96,7 @@ struct ModuleRegistryTests {
       ),
       (
         "{storage: {module: 'sqlite', path: 'x', size: 10}}",
-        "f:1: storage.size: must be a whole number from 1 to 9, found a whole number"
+        "f:1: storage.size: must be a whole number from 1 to 9, found a larger one"
       ),
     ])
   func reports(text: String, expected: String) throws {

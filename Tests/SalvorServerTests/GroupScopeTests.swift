@@ -61,4 +61,14 @@ struct GroupScopeTests {
       old.subscriptionDigest(ofGroup: "places", in: before) == new.subscriptionDigest(ofGroup: "places", in: now))
     #expect(old.subscriptionDigest(ofGroup: "words", in: before) == "")
   }
+
+  @Test("a subscription by a parameter that the schema has no more brings nothing, not everything")
+  func goneParameter() {
+    let gone = ResolvedSubscriptions([
+      "site": [["area": "EU"]], "places": [["region": "EU"], [:]], "word": [["region": "EU"]],
+    ])
+    #expect(
+      gone.following(schema("site"))
+        == ResolvedSubscriptions(["site": [], "places": [["region": "EU"], [:]], "word": []]))
+  }
 }

@@ -149,7 +149,7 @@ struct ConflictTests {
     }
     #expect(try load("anna.json5").schema.table("site")?.conflicts == "larger-number")
     let error = #expect(throws: SalvorError.self) { try load("server.json5") }
-    #expect(error?.message.contains("\"larger-number\" is not a conflict-policy module here") == true)
+    #expect(error?.message.contains("\"larger-number\" is no conflict-policy module here") == true)
     #expect(try await anna.sync().error == nil)
     await fleet.stop()
   }

@@ -136,9 +136,3 @@ struct ConstraintTests {
     #expect(try ahead.rows("visit") == fleet.serverRows("visit"))
   }
 }
-
-extension String {
-  fileprivate func replacing(_ old: String, _ new: String) -> String {
-    split(separator: old, omittingEmptySubsequences: false).joined(separator: new)
-  }
-}

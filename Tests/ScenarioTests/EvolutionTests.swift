@@ -299,4 +299,54 @@ struct EvolutionTests {
     #expect(report.recovery?.reason == .schemaIncompatible || report.error?.code == .schemaIncompatible)
     #expect(try a.connection().rows("SELECT note FROM visit WHERE id = 'v1'") == [["mine"]])
   }
+
+  @Test("a column's new name that is another column's until now is refused by name")
+  func takenName() async throws {
+    let (fleet, _) = try await fleet(["a"])
+    await fleet.stop()
+    fleet.schemaText = Self.renamed.replacing(
+      "title: { type: \"text\", renamedFrom: \"name\" }, city: \"text?\"",
+      "name: { type: \"text?\", renamedFrom: \"city\" }")
+    let error = await #expect(throws: SalvorError.self) { try await fleet.start() }
+    #expect(error?.code == .schemaRefused)
+    #expect(error?.message.contains("place.name") == true && error?.message.contains("city") == true)
+  }
+
+  @Test("a default that changes after its column came: a device that was away has what the server's rows have")
+  func laterDefault() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await change(fleet, to: Self.added)
+    #expect(try await a.sync().error == nil)
+    try await b.write("UPDATE site SET name = 'mine' WHERE id = 's2'")
+    try await change(
+      fleet, to: Self.added.replacing("version: 2", "version: 3").replacing("integer = 3", "integer = 5"))
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s3', 'new')")
+    for device in [a, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0)
+      #expect(try device.connection().rows("SELECT stars FROM site WHERE id IN ('s1', 's2')") == [[3], [3]])
+      try await device.write("INSERT INTO site (id, name) VALUES ('of \(device.name)', 'new')")
+      #expect(try await device.sync().uploaded == 1)
+    }
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverConnection().rows("SELECT DISTINCT stars FROM site WHERE id LIKE 'of %'") == [[5]])
+    #expect(try a.connection().scalar("SELECT name FROM site WHERE id = 's2'") == "mine")
+  }
+
+  @Test(
+    "a table that the application drops, without a word: its rows come back from the server, and none is deleted there")
+  func droppedTable() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await a.write("UPDATE site SET name = 'mine' WHERE id = 's1'", "UPDATE visit SET note = 'mine' WHERE id = 'v1'")
+    await a.close()
+    try a.connection().execute("PRAGMA foreign_keys = OFF; DROP TABLE visit")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0)
+    for device in [b, a] { #expect(try await device.sync().error == nil) }
+    #expect(try fleet.serverRows("visit").count == 2)
+    #expect(try fleet.serverRows("site")[0][1] == "mine")
+    try fleet.expectEqual(["site", "visit"], [a, b])
+  }
 }

@@ -272,3 +272,9 @@ func copyDatabase(_ source: String, to target: String, companions: [String] = ["
 
 @discardableResult
 func removeFile(_ path: String) -> Bool { unlink(path) == 0 }
+
+extension String {
+  func replacing(_ old: String, _ new: String) -> String {
+    split(separator: old, omittingEmptySubsequences: false).joined(separator: new)
+  }
+}

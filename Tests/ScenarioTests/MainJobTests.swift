@@ -160,4 +160,67 @@ struct MainJobTests {
     #expect(try fleet.serverRows("site").map { $0[0] } == ["s1", "s2", "s3"])
     try fleet.expectEqual(["site"], [a])
   }
+
+  @Test(
+    "a parent that the server deleted and this device changed, in a sync of its group alone: its children go with it")
+  func childrenElsewhere() async throws {
+    let fleet = try Fleet(
+      schema: """
+        {
+          version: 1, groups: { places: {}, work: {} },
+          tables: {
+            site: { group: "places", primaryKey: "id", columns: { id: "text", name: "text?" } },
+            visit: { group: "work", primaryKey: "id", columns: { id: "text", site_id: "text" },
+                     references: { site_id: { table: "site", onDelete: "cascade" } } },
+          },
+        }
+        """)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site VALUES ('s1', 'a'), ('s2', 'b'); INSERT INTO visit VALUES ('v1', 's1'), ('v2', 's2')")
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    try await a.write("UPDATE site SET name = 'mine' WHERE id = 's1'")
+    try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's1'")
+    let report = try await a.sync(["places"])
+    #expect(report.error == nil && report.refused == 1)
+    #expect(try await a.sync().error == nil)
+    _ = try await a.open().remove(.archive(nil))
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], [a])
+  }
+
+  @Test("what the application's triggers write while Salvor writes rows is undone (semantics 2)")
+  func triggersUndone() async throws {
+    for withdraws in [true, false] {
+      let fleet = try await fleet()
+      let a = try fleet.device("a")
+      #expect(try await a.sync().error == nil)
+      try await a.write(
+        """
+        CREATE TRIGGER own AFTER UPDATE OF name ON site BEGIN UPDATE site SET seats = seats + 1 WHERE id = NEW.id; END
+        """)
+      #expect(try await a.sync().error == nil)
+      if withdraws {
+        try await a.write("UPDATE site SET name = 'mine' WHERE id = 's1'")
+        // The trigger's update depends on it, and goes along.
+        let first = try #require(try await a.open().queue().first)
+        _ = try await a.open().withdraw(first.id)
+        #expect(try await a.open().status().queued == 0)
+      } else {
+        // The row has a request in error when the server's name comes.
+        try fleet.serverConnection().execute(
+          "CREATE TRIGGER no BEFORE UPDATE ON site WHEN NEW.seats = 99 BEGIN SELECT RAISE(ABORT, 'no'); END")
+        try await a.write("UPDATE site SET seats = 99 WHERE id = 's1'")
+        #expect(try await a.sync().refused == 1)
+        try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id = 's1'")
+        #expect(try await a.sync().error == nil)
+        #expect(try a.rows("site")[0] == ["s1", "theirs", "Toronto", 99])
+        _ = try await a.open().remove(.archive(nil))
+      }
+      #expect(try await a.sync().error == nil)
+      try fleet.expectEqual(tables, [a])
+      #expect(try a.rows("site")[0][3] == 40)
+    }
+  }
 }

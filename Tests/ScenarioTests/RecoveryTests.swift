@@ -320,6 +320,36 @@ struct RecoveryTests {
     #expect(try await a.sync().recovery == nil)
     try fleet.expectEqual(tables, [a])
   }
+
+  @Test("a group that was never synchronized stays so, also where a person recovers by hand (semantics 1)")
+  func groupsByHand() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync(["reference"])
+    try await a.write("INSERT INTO site (id, name) VALUES ('mine', 'waits')")
+    for strategy in ["recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe"] {
+      #expect(await (try a.open()).recover(strategy: strategy).error == nil)
+      let groups = try await a.open().status().state.groups
+      #expect(groups.filter(\.isSynchronized).map(\.name) == ["reference"], "\(strategy)")
+    }
+    #expect(try fleet.serverRows("site").count == 10)
+  }
+
+  @Test("an operator's reset, and a device that may delete its remote ID itself: it uploads everything, and recreates")
+  func operatorRequestedUpload() async throws {
+    let fleet = try await fleet(
+      serverOptions: "authentication: { module: \"none\" }, recovery: { selfServiceRemoteDeletion: true },")
+    let a = try fleet.device("a", recovery: "strategy: \"upload-then-recreate\"")
+    try await a.sync()
+    try await a.write("INSERT INTO site (id, name) VALUES ('mine', 'waits')")
+    let remote = try await a.open().status().state.remoteID
+    #expect(try await #require(fleet.server?.engine).demandReset(of: remote))
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(report.uploaded == 1)
+    #expect(try await a.sync().recovery == nil)
+    try fleet.expectEqual(tables, [a])
+  }
 }
 
 /// What callbacks have seen.

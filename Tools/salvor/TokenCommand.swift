@@ -1,4 +1,5 @@
 import SalvorHost
+import SalvorModel
 import SalvorWire
 import TokenAuthentication
 
@@ -13,8 +14,12 @@ let tokenCommand = Command(
     """,
   arguments: ["PRINCIPAL"], options: [Command.Option("administrator", "the token's owner may administrate")]
 ) { invocation in
+  let principal = invocation.arguments[0]
+  guard principal.contains(where: { !$0.isWhitespace }) else {
+    throw SalvorError(.usage, "The token needs an owner: name the user whom it stands for, as in salvor token anna.")
+  }
   let made = TokenAuthentication.make(
-    principal: invocation.arguments[0], administrator: invocation.flags.contains("administrator"))
+    principal: principal, administrator: invocation.flags.contains("administrator"))
   invocation.terminal.json(["token": .string(made.token), "line": .string(made.line)])
   invocation.terminal.print("token  \(made.token)")
   invocation.terminal.print("line   \(made.line)")

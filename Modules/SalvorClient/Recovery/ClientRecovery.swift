@@ -187,7 +187,13 @@ extension SalvorClient {
       let goesOn = try await carryOut(store, journal, progress, &report) { run in
         try await run.beginByHand(strategy)
       }
-      if goesOn { try await attempt(groups: nil, progress: progress, report: &report) }
+      if goesOn {
+        // A group that was never synchronized stays so.
+        let all = try await configuration.store.status().state.groups
+        let known = Set(all.filter(\.isSynchronized).map(\.name))
+        let isWhole = known.isEmpty || known.count == all.count
+        try await attempt(groups: isWhole ? nil : known, progress: progress, report: &report)
+      }
     } catch let error as SalvorError where error.code == .storageCorrupt && strategy != nil {
       await replaceByHand(error, strategy, progress, &report)
     } catch {

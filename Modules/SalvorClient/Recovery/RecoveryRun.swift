@@ -197,7 +197,7 @@ struct RecoveryRun {
       var first = min(journal.stepsDone, fetch)
       // An upload under way to a server that knows the remote ID: it was restored, or has taken the upload unheard. It has
       // to forget again; what it has taken it knows by the requests' IDs.
-      if incident.facts.stored != nil, steps.dropFirst(first).first == .upload {
+      if Self.isRemembered(incident.facts), steps.dropFirst(first).first == .upload {
         first = steps.firstIndex(of: .forget) ?? first
       }
       do {
@@ -255,9 +255,9 @@ struct RecoveryRun {
     journal.backup = backup.id
   }
 
-  /// Until the server knows no sequence ID of this remote. Nil: it is so.
+  /// Until the server knows no sequence ID of this remote, and demands no reset of it. Nil: it is so.
   private mutating func forget(_ incident: Incident) async throws -> RecoveryResult? {
-    if incident.facts.stored == nil { return nil }
+    if !Self.isRemembered(incident.facts) { return nil }
     if incident.facts.selfServiceRemoteDeletion {
       try await exchange.deleteRemote(incident.facts)
       return nil
@@ -271,6 +271,9 @@ struct RecoveryRun {
     try await store.setRecoveryRequired(journal.reason, message: message)
     return .required(summary(nil), SalvorError(.recoveryRequired, message, context: ["remote": id.text]))
   }
+
+  /// The server would refuse an upload.
+  private static func isRemembered(_ facts: RecoveryFacts) -> Bool { facts.stored != nil || facts.demand != nil }
 
   /// Everything that waits, put on the server's rows first: what the server lost of its parents is made again and goes with
   /// it, and what was lost until now is in the archive. A server that is restored after this meets a device that was in

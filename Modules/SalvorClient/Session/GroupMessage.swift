@@ -12,8 +12,22 @@ extension BeginMessage.Group {
 
 extension SalvorClient.Configuration {
   /// What the device subscribes to now, with the values that its personalization keys have, and what of it brings nothing
-  /// for want of one.
+  /// for want of one, or because no table is chosen by its parameter (any more).
   func resolvedSubscriptions() async throws -> (subscriptions: ResolvedSubscriptions, notices: [String]) {
-    try await store.deviceSettings().resolved(schema.parameters)
+    let settings = try await store.deviceSettings()
+    var (subscriptions, notices) = settings.resolved(schema.parameters)
+    guard settings.subscriptions.contains(where: { !$0.parameters.isEmpty }) else { return (subscriptions, notices) }
+    let tables = Schema(tables: try await store.history().tables)
+    subscriptions = subscriptions.usable(in: tables)
+    for subscription in settings.sortedSubscriptions {
+      let unknown = subscription.parameters.keys.filter {
+        !tables.parameters(ofTarget: subscription.target).contains($0)
+      }
+      if unknown.isEmpty { continue }
+      notices.append(
+        "No table of \(subscription.target) is chosen by \(unknown.sorted().joined(separator: ", ")): the subscription \(subscription.text) brings nothing. Take it back (salvor unsubscribe), and subscribe by a parameter of the present schema."
+      )
+    }
+    return (subscriptions, notices)
   }
 }

@@ -23,6 +23,8 @@ struct SyncSession {
   private(set) var met: JSONValue?
   /// Why this database cannot synchronize before it is recovered; nothing was touched.
   private(set) var requirement: Requirement?
+  /// A SyncConfig came.
+  private var hasAdopted = false
   /// False: an upload alone.
   private let downloads: Bool
 
@@ -56,6 +58,11 @@ struct SyncSession {
       throw error
     }
     await store.endSession()
+    guard hasAdopted, requirement == nil, let recovering else { return }
+    // What the new schema gives cause to compare is compared in a session of its own.
+    let compared = Set(compare.map(\.table))
+    let comparing = try await recovering.tablesToCompare(groups: Set(try await store.status().state.groups.map(\.name)))
+    if comparing.contains(where: { !compared.contains($0.table) }) { hasNewRequests = true }
   }
 
   private mutating func runSession(groups: Set<String>?) async throws {
@@ -187,6 +194,7 @@ struct SyncSession {
 
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
     report.notices += try await store.adopt(config)
+    hasAdopted = true
     if try await store.status().queued > 0 { hasNewRequests = true }
     hasNewGroups =
       hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }

@@ -30,6 +30,14 @@ extension SalvorClient {
     }
   }
 
+  /// Targets that were subscribed to once and are not any more, in order: they bring nothing.
+  public var emptyTargets: [String] {
+    get async throws {
+      let settings = try await openStore().deviceSettings()
+      return settings.subscribed.subtracting(settings.subscriptions.map(\.target)).sorted()
+    }
+  }
+
   /// Adds a subscription. The first one of a target narrows what it brings: before, that is all that the principal may see.
   ///
   /// - Parameters:
@@ -101,9 +109,7 @@ extension SalvorClient {
     /// By table and by group, its group.
     var groups: [String: String] = [:]
 
-    func parameters(of target: String) -> Set<String> {
-      Set(tables.filter { $0.name == target || $0.group == target }.flatMap(\.scopeParameters))
-    }
+    func parameters(of target: String) -> Set<String> { Schema(tables: tables).parameters(ofTarget: target) }
   }
 
   /// Of the device's tables, which a server may have delivered.

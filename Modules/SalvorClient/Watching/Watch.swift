@@ -180,7 +180,7 @@ struct Watch {
     }
     settings = WatchSettings(read.settings)
     settingsReadAt = now
-    await noteSubscriptions(read.resolved(configuration.schema.parameters).subscriptions)
+    if let wanted = try? await configuration.resolvedSubscriptions().subscriptions { await noteSubscriptions(wanted) }
   }
 
   /// Groups whose subscriptions have changed are due: a person's choice, or the value of a personalization key.

@@ -14,6 +14,8 @@ public struct Terminal: Sendable {
   public let isJSON: Bool
   public let isQuiet: Bool
   private let hasColour: Bool
+  /// Of the terminal, in characters; nil where standard output is none.
+  private let width: Int?
   private let showsProgress: Bool
   private let progressIsShown = ProgressState()
 
@@ -21,6 +23,7 @@ public struct Terminal: Sendable {
     self.isJSON = isJSON
     self.isQuiet = isQuiet
     let isPlain = environment["NO_COLOR"] != nil || environment["TERM"] == "dumb"
+    width = terminalWidth()
     hasColour = !isPlain && !isJSON && isatty(1) == 1
     showsProgress = !isQuiet && !isJSON && isatty(2) == 1 && environment["TERM"] != "dumb"
   }
@@ -54,22 +57,13 @@ public struct Terminal: Sendable {
   public func green(_ text: String) -> String { hasColour ? "\u{1B}[32m\(text)\u{1B}[0m" : text }
   public func red(_ text: String) -> String { hasColour ? "\u{1B}[31m\(text)\u{1B}[0m" : text }
 
-  /// A table with a heading, columns as wide as their widest cell.
+  /// A table with a heading, columns as wide as their widest cell, on a terminal as `TableLayout` fits it in.
   public func table(_ heading: [String], _ rows: [[String]]) {
     guard !isJSON else { return }
     endProgress()
-    let widths = heading.indices.map { column in
-      ([heading] + rows).map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
-    }
-    func line(_ cells: [String]) -> String {
-      var text = cells.enumerated().map { column, cell in
-        column == heading.count - 1 ? cell : cell + String(repeating: " ", count: max(0, widths[column] - cell.count))
-      }.joined(separator: "  ")
-      while text.last == " " { text.removeLast() }
-      return text
-    }
-    write(bold(line(heading)) + "\n", to: 1)
-    for row in rows { write(line(row) + "\n", to: 1) }
+    let layout = TableLayout(heading, rows, width: width)
+    if let heading = layout.heading { write(bold(heading) + "\n", to: 1) }
+    for line in layout.lines { write(line + "\n", to: 1) }
   }
 
   /// One changing line, on a terminal only, at most ten times a second.
@@ -93,10 +87,26 @@ public struct Terminal: Sendable {
     var bytes = Array(text.utf8)[...]
     while !bytes.isEmpty {
       let count = bytes.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
-      guard count > 0 else { return }
-      bytes = bytes.dropFirst(count)
+      if count > 0 {
+        bytes = bytes.dropFirst(count)
+      } else if count < 0, errno == EINTR {
+        continue
+      } else if count < 0, errno == EAGAIN {
+        // Somebody made the pipe non-blocking: wait until it takes more.
+        var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        _ = poll(&ready, 1, -1)
+      } else {
+        // Nobody reads any more (`salvor queue | head`): what is left is for nobody.
+        return
+      }
     }
   }
+}
+
+private func terminalWidth() -> Int? {
+  var size = winsize()
+  guard isatty(1) == 1, ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return nil }
+  return Int(size.ws_col)
 }
 
 private func systemWrite(_ descriptor: Int32, _ base: UnsafeRawPointer?, _ count: Int) -> Int {

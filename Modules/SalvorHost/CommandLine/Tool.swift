@@ -46,6 +46,10 @@ public enum Tool {
     case .help(let text):
       plain.isJSON ? plain.json(["help": .string(text)]) : plain.print(text)
       return 0
+    case .version:
+      let version = ToolVersion(registry)
+      plain.isJSON ? plain.json(version.json) : plain.print(version.text)
+      return 0
     case .usageError(let text): return fail(SalvorError(.usage, text), plain)
     case .run(let command, let invocation):
       do {

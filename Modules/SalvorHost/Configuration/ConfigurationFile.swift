@@ -7,7 +7,7 @@ import SalvorModuleKit
   import Darwin
 #endif
 
-/// Reading of whole configuration files. Nothing is written, made or locked.
+/// Reading of whole configuration files, and questions about others. Nothing is written, made or locked.
 enum ConfigurationFile {
   struct Failure: Error {
     /// The system's words, e.g. `No such file or directory`.
@@ -32,6 +32,40 @@ enum ConfigurationFile {
   }
 
   static func isExecutable(_ path: String) -> Bool { access(path, X_OK) == 0 }
+
+  // MARK: Databases
+
+  /// Why there can be no database file at `path`, as `names …`; nil: there is one, or it can be made there.
+  static func obstacle(toDatabase path: String) -> String? {
+    if isDirectory(path) { return "names a directory, \(path); name a file in it" }
+    let parent = directory(of: path)
+    if isDirectory(parent) { return nil }
+    let isThere = access(parent, F_OK) == 0
+    return "names \(path), but \(parent) is \(isThere ? "no directory" : "not there"): make that directory first, or "
+      + "name a file somewhere else"
+  }
+
+  static func isDirectory(_ path: String) -> Bool {
+    var found = stat()
+    return stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFDIR
+  }
+
+  /// Whether two paths are one file, by whatever links, there already or not.
+  static func isSame(_ a: String, _ b: String) -> Bool {
+    var (foundA, foundB) = (stat(), stat())
+    if stat(a, &foundA) == 0, stat(b, &foundB) == 0 {
+      return foundA.st_dev == foundB.st_dev && foundA.st_ino == foundB.st_ino
+    }
+    return resolved(a) == resolved(b)
+  }
+
+  /// With the directory's links followed, where it is there.
+  private static func resolved(_ path: String) -> String {
+    let name = path.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? path
+    guard let directory = realpath(directory(of: path), nil) else { return path }
+    defer { free(directory) }
+    return String(cString: directory) + "/" + name
+  }
 
   /// The directory part, `.` for a bare name.
   static func directory(of path: String) -> String {

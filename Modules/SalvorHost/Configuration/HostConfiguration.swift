@@ -18,8 +18,6 @@ public struct HostConfiguration: Sendable {
   public var server: ServerSection?
   /// Nil in a file for a server only.
   public var client: ClientSection?
-  /// Paths of the libraries under `plugins:`.
-  public var plugins: [String]
   /// Warnings: what works and is likely not meant.
   public var diagnostics: [Diagnostic]
 }
@@ -39,9 +37,13 @@ public struct ConfigurationResult: Sendable {
   /// The configuration, or one `configuration` error with every diagnostic in its message.
   public func get() throws(SalvorError) -> HostConfiguration {
     if let configuration { return configuration }
+    throw refusal
+  }
+
+  var refusal: SalvorError {
     let errors = diagnostics.errors
     let count = errors.count == 1 ? "1 mistake" : "\(errors.count) mistakes"
-    throw SalvorError(
+    return SalvorError(
       .configuration, "The configuration has \(count); nothing was started.\n\(render(diagnostics))",
       context: ["mistakes": "\(errors.count)"])
   }
@@ -50,11 +52,13 @@ public struct ConfigurationResult: Sendable {
 /// `server:`.
 public struct ServerSection: Sendable {
   public var storage: PreparedModule<any ServerStore>
+  /// The line of the file that names it.
+  let storageLine: Int
   public var listen: PreparedModule<any ServerTransport>
+  let listenLine: Int
   /// Offered, best first; `identity` always works and need not be named.
   public var compressions: [PreparedModule<any Compression>]
   public var authentication: PreparedModule<any Authentication>
-  /// The line of the file that names it.
   let authenticationLine: Int
   /// In the order in which they are asked.
   public var validators: [ValidatorSettings]
@@ -70,6 +74,8 @@ public struct ServerSection: Sendable {
 /// `client:`.
 public struct ClientSection: Sendable {
   public var storage: PreparedModule<any ClientStore>
+  /// The line of the file that names it.
+  let storageLine: Int
   public var transport: PreparedModule<any ClientTransport>
   /// The compression module that `transport.compression` names; nil: none is named.
   public var compression: PreparedModule<any Compression>?
@@ -87,11 +93,12 @@ extension HostConfiguration {
   public static let tombstoneRetentionDefault: Int64 = 90 * 86_400_000
 
   /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
-  /// is opened; modules are not made.
+  /// is opened. The stores are made, not opened, and asked what they would refuse of the schema (`SchemaExamining`) and
+  /// where their databases are (`FileDatabase`); the other modules are not made.
   ///
   /// - Parameters:
   ///   - path: of `salvor.json5`.
-  ///   - registry: the modules of this host, those of its plug-ins included (see `pluginPaths`).
+  ///   - registry: the modules of this host.
   ///   - environment: for `${NAME}`.
   ///   - sections: those that will be used. An unset `${NAME}` in another one is a warning: a server need not know a
   ///     device's token.
@@ -108,27 +115,6 @@ extension HostConfiguration {
     var decoder = HostConfigurationDecoder(
       file: path, registry: registry, environment: environment, sections: sections, template: template)
     return decoder.decode(root)
-  }
-
-  /// The libraries that the file names under `plugins:`, for a host that loads them before it makes its registry. What
-  /// is wrong in the file is left for `load` to say.
-  public static func pluginPaths(path: String, environment: [String: String]) -> [String] {
-    guard case .success(let root) = readRoot(path), case .object(let members) = root.content,
-      let value = members.first(where: { $0.key == "plugins" })?.value
-    else { return [] }
-    var substitution = EnvironmentSubstitution(environment: environment, file: path)
-    let replaced = substitution.replace(in: value, path: "plugins")
-    guard case .array(let items) = replaced.content else { return [] }
-    let directory = ConfigurationFile.directory(of: path)
-    return items.compactMap { item in
-      guard case .string(let plugin) = item.content, !plugin.isEmpty else { return nil }
-      return pluginPath(plugin, in: directory)
-    }
-  }
-
-  /// With a slash always, so that the loader does not search its own directories.
-  static func pluginPath(_ plugin: String, in directory: String) -> String {
-    plugin.hasPrefix("/") ? plugin : directory + "/" + plugin
   }
 
   private static func readRoot(_ path: String) -> Result<ConfigurationValue, Diagnostic> {

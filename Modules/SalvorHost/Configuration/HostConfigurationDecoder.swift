@@ -28,8 +28,7 @@ struct HostConfigurationDecoder {
     if !reader.has("server"), !reader.has("client") {
       reader.report(path: "", line: root.line, "has neither a server nor a client section; give one of them, or both")
     }
-    let plugins = reader.strings("plugins", default: [])
-    if plugins.contains("") { reader.report("plugins", "has an empty path") }
+    refusePlugins(&reader)
     reader.reportUnknownKeys()
 
     var diagnostics = reader.diagnostics
@@ -37,6 +36,7 @@ struct HostConfigurationDecoder {
     let result = decodeSchema(schemaValue, schemaLimits, root.line, hasServer: reader.has("server"))
     diagnostics += result.diagnostics
     if let schema = result.schema { diagnostics += server?.validators.flatMap { $0.problems(in: schema, file) } ?? [] }
+    diagnostics += StorageCheck(file: file, sections: sections, server: server, client: client).problems(result)
     diagnostics = diagnostics.inOrderOfPlace()
     guard diagnostics.errors.isEmpty, let schema = result.schema, let places = result.places,
       server != nil || client != nil
@@ -45,8 +45,7 @@ struct HostConfigurationDecoder {
     }
     let configuration = HostConfiguration(
       file: file, directory: directory, schema: schema, conflictPolicies: result.conflictPolicies,
-      schemaPlaces: places, server: server, client: client,
-      plugins: plugins.map { HostConfiguration.pluginPath($0, in: directory) }, diagnostics: diagnostics)
+      schemaPlaces: places, server: server, client: client, diagnostics: diagnostics)
     return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
   }
 
@@ -69,6 +68,17 @@ struct HostConfigurationDecoder {
     }
     root.content = .object(replaced)
     return root
+  }
+
+  /// A file that names libraries expects modules that would not be there.
+  private func refusePlugins(_ reader: inout OptionReader) {
+    let plugins = reader.strings("plugins", default: [])
+    for (index, plugin) in plugins.enumerated() {
+      reader.report(
+        path: "plugins[\(index)]", line: reader.value("plugins")?.line ?? reader.line,
+        "names the library \(plugin), and this version of Salvor does not load libraries yet: take it out, and link the "
+          + "module into a host of your own (SalvorHost's README)")
+    }
   }
 
   // MARK: Schema
@@ -131,6 +141,8 @@ struct HostConfigurationDecoder {
       .serverStorage, under: "storage", of: &section, context, as: (any ServerStore).self)
     let listen = registry.prepare(
       .serverTransport, under: "listen", of: &section, context, as: (any ServerTransport).self)
+    let storageLine = section.value("storage")?.line ?? section.line
+    let listenLine = section.value("listen")?.line ?? section.line
     let compressions = decodeCompressions(&section, context)
     let authenticationLine = section.value("authentication")?.line ?? section.line
     let authentication = registry.prepare(
@@ -157,8 +169,9 @@ struct HostConfigurationDecoder {
     reader.finish(child: section)
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
-      storage: storage, listen: listen, compressions: compressions, authentication: authentication,
-      authenticationLine: authenticationLine, validators: validators, clientRecoveryEnabled: clientRecoveryEnabled,
+      storage: storage, storageLine: storageLine, listen: listen, listenLine: listenLine, compressions: compressions,
+      authentication: authentication, authenticationLine: authenticationLine, validators: validators,
+      clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
       limits: limits)
@@ -210,6 +223,7 @@ struct HostConfigurationDecoder {
       .clientStorage, under: "storage", of: &section, context, as: (any ClientStore).self)
     let transport = registry.prepare(
       .clientTransport, under: "transport", of: &section, context, as: (any ClientTransport).self)
+    let storageLine = section.value("storage")?.line ?? section.line
     let compression = decodeClientCompression(&section, context)
     let credentials = decodeCredentials(&section)
     let recovery = RecoverySettings.decode(
@@ -227,7 +241,8 @@ struct HostConfigurationDecoder {
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
-      storage: storage, transport: transport, compression: compression, credentials: credentials,
+      storage: storage, storageLine: storageLine, transport: transport, compression: compression,
+      credentials: credentials,
       recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, limits: limits)
   }
 

@@ -6,8 +6,8 @@ extension HostConfiguration {
   /// Warnings of the sync parameters that scope a table and that someone may give any value, because no values of it
   /// are listed for them: a filter, not a protection (semantics 7). One for each parameter; none without a server.
   ///
-  /// Asks the authentication module, which is made for it and may read its files; that it cannot be made is a warning,
-  /// too. Principals are named, credentials never.
+  /// Asks the authentication module, which is made for it and may read its files; where it cannot be made there is
+  /// nothing to warn of, and `servingProblems` says why. Principals are named, credentials never.
   public func protectionWarnings() -> [Diagnostic] {
     guard let server else { return [] }
     let scopes = schema.parameters.compactMap { parameter -> (parameter: String, tables: [String])? in
@@ -18,17 +18,7 @@ extension HostConfiguration {
     }
     guard !scopes.isEmpty else { return [] }
     let name = server.authentication.descriptor.name
-    let authentication: any Authentication
-    do {
-      authentication = try server.authentication.make()
-    } catch {
-      let reason = (error as? SalvorError)?.message ?? "\(error)"
-      return [
-        Diagnostic(
-          severity: .warning, file: file, line: server.authenticationLine, path: "server.authentication",
-          message: "cannot be asked whom \(named(scopes.map(\.parameter))) keeps apart: \(reason)")
-      ]
-    }
+    guard let authentication = try? server.authentication.make() else { return [] }
     return scopes.compactMap { parameter, tables in
       let whom: String
       switch authentication.principals(withoutValuesOf: parameter) {

@@ -146,6 +146,12 @@ struct SourcePlaces: Sendable {
     return value
   }
 
+  /// The element of a list.
+  func item(_ index: Int, of keys: [String]) -> ConfigurationValue? {
+    guard case .array(let items)? = value(keys)?.content, items.indices.contains(index) else { return nil }
+    return items[index]
+  }
+
   func has(_ keys: [String]) -> Bool { value(keys) != nil }
 
   func path(_ keys: [String]) -> String { keys.reduce(path, keyPath) }

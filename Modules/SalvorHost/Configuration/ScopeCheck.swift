@@ -114,6 +114,14 @@ extension SchemaCheck {
     if source.value(place(table, "scope"))?.content == .object([]) {
       report(place(table, "scope"), "names no column; without a scope the rows are everyone's")
     }
+    let ways = schema.scopeWays(of: table)
+    if ways > Schema.scopeWaysMax {
+      report(
+        place(table, "scope"),
+        "lets a row be seen by \(ways >= 1 << 20 ? "very many" : "\(ways)") ways, at most \(Schema.scopeWaysMax): the "
+          + "alternatives of the tables that it goes through multiply. Give fewer of them, or none to the tables in between"
+      )
+    }
     for scope in table.scopeColumns {
       let keys = place(of: scope, in: table)
       guard let column = column(scope.column, of: table, namedAt: keys) else { continue }

@@ -66,27 +66,21 @@ public enum Host {
     _ configuration: HostConfiguration, log: @escaping @Sendable (String) -> Void = { _ in }
   ) async throws -> RunningServer {
     let section = try server(of: configuration)
-    let transport = try section.listen.make()
-    let authentication = try section.authentication.make()
-    if authentication.isForLocalCallersOnly,
-      (transport as? any ListeningAddress)?.isLoopback != true
-    {
-      throw SalvorError(
-        .configuration,
-        "server.authentication \"\(section.authentication.descriptor.name)\" is for loopback only, and server.listen can be reached from elsewhere. Use \"tokens\" (salvor token makes one), or listen on 127.0.0.1."
-      )
+    let problems = configuration.servingProblems()
+    guard problems.isEmpty else {
+      throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal
     }
     return try await RunningServer(
       ServerConfiguration(
         schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
-        store: try section.storage.make(), authentication: authentication,
+        store: try section.storage.make(), authentication: try section.authentication.make(),
         compressions: try section.compressions.map { try $0.make() },
         validators: try section.validators.map { try $0.configured(configuration.schema) },
         limits: section.limits, historyCheck: section.historyCheck,
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
         administrationToken: section.administrationToken, log: log),
-      transport: transport, retentionMilliseconds: section.tombstoneRetentionMilliseconds)
+      transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds)
   }
 
   /// The server's database alone, for administration beside a running server.

@@ -161,7 +161,11 @@ final class DownloadApply {
         guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey else {
           continue
         }
-        let isElsewhere = try !groups.contains(context.group(of: child.number)) && proof.touched.hasRemoved(parent)
+        // Those with requests of their own are still there; without a base none of them stands.
+        let gone = stream.bases.compactMap { $0.table == parent.number && $1.row == nil ? $0.key : nil }
+        let isElsewhere =
+          try !groups.contains(context.group(of: child.number))
+          && (!gone.isEmpty || proof.touched.hasRemoved(parent))
         let slots = rule.childColumns.compactMap { name in
           child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
         }
@@ -169,6 +173,7 @@ final class DownloadApply {
         var keys = try stream.leaving.keys(of: child)
         if isElsewhere {
           keys += try proof.orphans(rule).map(\.key)
+          keys += try rows(of: child, slots, thatReference: gone)
           try index.eachRow(of: child) { keys.append($0) }
         }
         for key in keys {
@@ -182,6 +187,14 @@ final class DownloadApply {
         }
       }
       if again { try remaking.write() }
+    }
+  }
+
+  private func rows(of child: CapturedTable, _ slots: [Int], thatReference parents: [Key]) throws -> [Key] {
+    let keys = child.keySlots.map(child.tableColumn).joined(separator: ", ")
+    let condition = slots.enumerated().map { "\(child.tableColumn($1)) = ?\($0 + 1)" }.joined(separator: " AND ")
+    return try parents.flatMap { parent in
+      try connection.rows("SELECT \(keys) FROM \(quoted(child.name)) x WHERE \(condition)", parent)
     }
   }
 

@@ -45,7 +45,7 @@ final class Remaking {
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// Sets the triggers for writes to a table.
-  private(set) var prepareWrite: (CapturedTable) -> Void
+  var prepareWrite: (CapturedTable) -> Void
 
   init(
     _ context: StoreContext, index: LogIndex, touched: TouchedRows,
@@ -278,12 +278,6 @@ final class Remaking {
       }
       try displace(youngest)
     }
-  }
-
-  /// The application's triggers fire no more for what is written from here on.
-  func silenceTriggers() {
-    context.connection.triggersEnabled = false
-    prepareWrite = { _ in }
   }
 
   /// Writes all rows without displacing anything; false where one cannot stand.

@@ -13,7 +13,8 @@ extension Remaking {
   ///   - again: writes the rows that are not in work once more.
   func undoTriggers(after counter: Int64, again: () throws -> Void = {}) throws {
     let connection = context.connection
-    silenceTriggers()
+    connection.triggersEnabled = false
+    prepareWrite = { _ in }
     var entries: [RowRef: [LogEntry]] = [:]
     try connection.query(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations) ORDER BY seq",

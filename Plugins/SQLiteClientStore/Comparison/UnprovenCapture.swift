@@ -34,21 +34,20 @@ final class UnprovenCapture {
     let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { table in
       compared.contains(table.name) ? context.catalog.table(table.name) : nil
     }
-    let remade = try UnprovenTables(context).remade()
-    try UnprovenTables(context).prove(tables)
-    for table in tables where full.contains(table.number) {
+    let unproven = UnprovenTables(context)
+    let servers = try unproven.servers()
+    try unproven.prove(tables)
+    for table in tables where full.contains(table.number) && !servers.contains(table.name) {
       notices.append(
         "The table \(table.name) came whole; what was written into it while its triggers were away is not known.")
     }
-    let looked = tables.filter { !full.contains($0.number) }
+    let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
     let known = try fed(looked)
     defer { try? known.clear() }
     let start = try connection.lastCounter()
     // A child's delete before its parent's, and a parent's insert before its child's.
     var counts: [Int64: Int64] = [:]
-    for table in looked.reversed() where !remade.contains(table.name) {
-      counts[table.number] = try capture(table, deletes: true, known)
-    }
+    for table in looked.reversed() { counts[table.number] = try capture(table, deletes: true, known) }
     var written: [Int64: Int64] = [:]
     for table in looked { written[table.number] = try capture(table, deletes: false, known) }
     // Marks take along what is below as it is now.

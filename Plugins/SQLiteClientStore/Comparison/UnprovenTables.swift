@@ -4,6 +4,9 @@ import SalvorStorage
 
 /// Tables whose triggers were missing or altered (semantics 3): what was written meanwhile is not in the log. They are
 /// compared with the server before their next download (`UnprovenCapture`).
+///
+/// Tables whose rows nobody but the server knows (`servers`) are compared alike, and take what it has: one that was dropped
+/// here, and one that got a column whose default is not what the server's rows have.
 struct UnprovenTables {
   let context: StoreContext
   private var connection: SQLiteConnection { context.connection }
@@ -14,13 +17,9 @@ struct UnprovenTables {
     Set(try connection.rows("SELECT name FROM salvor_unproven").compactMap { $0[0].string })
   }
 
-  /// Of tables that were missing: that a row is not there says nothing.
-  func markRemade(_ names: [String]) throws {
-    for name in names { try connection.run("UPDATE salvor_unproven SET remade = 1 WHERE name = ?1", .text(name)) }
-  }
-
-  func remade() throws -> Set<String> {
-    Set(try connection.rows("SELECT name FROM salvor_unproven WHERE remade").compactMap { $0[0].string })
+  /// Those that take what the server has.
+  func servers() throws -> Set<String> {
+    Set(try connection.rows("SELECT name FROM salvor_unproven WHERE servers = 1").compactMap { $0[0].string })
   }
 
   func prove(_ tables: some Sequence<CapturedTable>) throws {
@@ -30,9 +29,10 @@ struct UnprovenTables {
   /// In a transaction. Of a group that was never synchronized every row that the log does not have is one that only this
   /// device has: nothing need be compared.
   ///
+  /// - Parameter servers: which of them take what the server has.
   /// - Returns: such rows, which are queued inserts now.
   @discardableResult
-  func mark(_ names: [String]) throws -> Int64 {
+  func mark(_ names: [String], servers: Set<String> = []) throws -> Int64 {
     guard !names.isEmpty else { return 0 }
     let groups = try connection.groupStates(context.schema.groups)
     let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { definition in
@@ -43,7 +43,9 @@ struct UnprovenTables {
     for (definition, table) in tables {
       try context.forgetDigest(of: table)
       if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
-        try connection.run("INSERT OR IGNORE INTO salvor_unproven (name) VALUES (?1)", .text(definition.name))
+        try connection.run(
+          "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
+          .text(definition.name), .integer(servers.contains(table.name) ? 1 : 0))
       } else {
         adopted.append(table)
       }

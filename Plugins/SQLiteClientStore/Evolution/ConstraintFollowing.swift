@@ -16,6 +16,8 @@ struct ConstraintFollowing {
   private(set) var tables: Set<String> = []
   /// Tables that were made anew; their triggers are gone.
   private(set) var remade: Set<String> = []
+  /// Tables with a column that has another default now: rows may have been given the former one.
+  private(set) var redefaulted: Set<String> = []
   /// What a person should know: names only.
   private(set) var notices: [String] = []
 
@@ -50,6 +52,9 @@ struct ConstraintFollowing {
           "\(table.name): rows on this device do not satisfy \(stricter) yet, which the schema has now. The server refuses what breaks it; the table here gets it when no row does any more."
         )
       }
+      if table.columns.contains(where: { Self.default(of: $0) != shape.column($0.name)?.defaultSQL }) {
+        redefaulted.insert(table.name)
+      }
       let made = stricter == nil ? table : lax
       guard Set(text.parts.flatMap { apart($0, table) }) != Set(Self.ddl.parts(of: made, in: schema)) else { continue }
       let hadTriggers = try connection.integer(
@@ -60,6 +65,10 @@ struct ConstraintFollowing {
       if hadTriggers == 1 { remade.insert(table.name) }
       notices += lost.map { "\(table.name) was made anew, without \($0), which names what is not there any more." }
     }
+  }
+
+  private static func `default`(of column: Column) -> String? {
+    column.defaultValue.flatMap { $0.isNull ? nil : literal($0) }
   }
 
   /// A column that was added later brings its foreign key with it.

@@ -43,9 +43,10 @@ struct Opening {
   ///
   /// - Parameters:
   ///   - before: the tables as they were defined.
+  ///   - adopts: the schema is the server's, delivered just now.
   ///   - resumes: triggers were taken away on purpose, and what was written meanwhile is found by their snapshot.
   func bringInLine(
-    _ schema: Schema, own: Schema, _ config: SyncConfig, before: [Table], resumes: Bool = false
+    _ schema: Schema, own: Schema, _ config: SyncConfig, before: [Table], adopts: Bool = false, resumes: Bool = false
   ) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
     var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
@@ -61,15 +62,13 @@ struct Opening {
       case .column(let column, let table): opening.addedColumns.append("\(table.name).\(column.name)")
       }
     }
-    let remade = try comparison.additions.compactMap { addition in
-      if case .table(let table) = addition, try isCaptured(table) { table.name } else { nil }
-    }
+    let returned = try returnedTables(comparison.additions)
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     try constraints.run()
     opening.notices =
       following.notices + constraints.notices
-      + remade.map {
-        "The table \($0) was missing and was made anew. The next sync brings the rows that the server has; what was not sent is gone."
+      + returned.sorted().map {
+        "The table \($0) was not there any more. It was made anew; the server's rows come with the next sync, and what had not been sent of it is gone."
       }
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
     // Those of a table that was renamed or made anew are put back on purpose.
@@ -93,9 +92,19 @@ struct Opening {
         changes.unproven.filter { table in
           !constraints.remade.contains(table)
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
-        })
+        }, servers: returned)
     }
-    try UnprovenTables(context).markRemade(remade)
+    if adopts {
+      // The server's rows have the default that the column had when the server got it.
+      let doubtful = constraints.redefaulted.union(
+        comparison.additions.compactMap { addition in
+          guard case .column(let column, let table) = addition, let value = column.defaultValue, !value.isNull else {
+            return nil
+          }
+          return table.name
+        })
+      try UnprovenTables(context).mark(doubtful.sorted(), servers: doubtful)
+    }
     let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
     for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
       opening.notices.append(
@@ -106,12 +115,6 @@ struct Opening {
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
-  }
-
-  /// It was here before.
-  private func isCaptured(_ table: Table) throws -> Bool {
-    guard try connection.tableShape("salvor_table") != nil else { return false }
-    return try connection.integer("SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name)) != nil
   }
 
   /// Ends a migration of the application's own. In a transaction, with triggers off.
@@ -156,6 +159,18 @@ struct Opening {
       try connection.run(
         "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
     }
+  }
+
+  /// Synchronized tables that somebody has dropped since: their rows were not deleted one by one.
+  private func returnedTables(_ additions: [SchemaComparison.Addition]) throws -> Set<String> {
+    var found: Set<String> = []
+    guard try connection.tableShape("salvor_table") != nil else { return found }
+    for case .table(let table) in additions where table.maintained != .client {
+      let isKnown = try connection.integer(
+        "SELECT EXISTS (SELECT 1 FROM salvor_table WHERE name = ?1 COLLATE NOCASE)", .text(table.name))
+      if isKnown == 1 { found.insert(table.name) }
+    }
+    return found
   }
 
   private func widenHistory(_ catalog: CaptureCatalog) throws {
@@ -248,7 +263,8 @@ struct Opening {
     do {
       let groups = Dictionary(
         uniqueKeysWithValues: context.catalog.tables.map { ($0.number, context.group(of: $0.number)) })
-      let (adopted, opening) = try bringInLine(schema, own: context.own, config, before: try definitions())
+      let (adopted, opening) = try bringInLine(
+        schema, own: context.own, config, before: try definitions(), adopts: true)
       try write(config, delivered: true)
       try noteMoves(from: groups, adopted)
       try UploadChoice(context: adopted).leaveOutUnsendable()

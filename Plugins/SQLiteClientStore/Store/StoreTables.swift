@@ -51,8 +51,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL, compared TEXT);
     -- Digests of compared tables' bases.
     CREATE TABLE IF NOT EXISTS salvor_digest (name TEXT NOT NULL PRIMARY KEY, columns TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
-    -- Tables whose triggers were away: they are compared before their next download. remade: the table was missing.
-    CREATE TABLE IF NOT EXISTS salvor_unproven (name TEXT NOT NULL PRIMARY KEY, remade INTEGER) WITHOUT ROWID;
+    -- Tables whose triggers were away: they are compared before their next download.
+    CREATE TABLE IF NOT EXISTS salvor_unproven (name TEXT NOT NULL PRIMARY KEY, servers INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
     \(BlobStaging.tables)
     -- Client-only rows whose parent Salvor removed: they come back with it.
     CREATE TABLE IF NOT EXISTS salvor_aside (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, payload TEXT NOT NULL);
@@ -86,11 +86,11 @@ enum StoreTables {
     if try connection.tableShape("salvor_staging")?.column("compared") == nil {
       try connection.execute("ALTER TABLE salvor_staging ADD COLUMN compared TEXT")
     }
-    if try connection.tableShape("salvor_unproven")?.column("remade") == nil {
-      try connection.execute("ALTER TABLE salvor_unproven ADD COLUMN remade INTEGER")
-    }
     if try connection.tableShape("salvor_group")?.column("subscriptions") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN subscriptions TEXT")
+    }
+    if try connection.tableShape("salvor_unproven")?.column("servers") == nil {
+      try connection.execute("ALTER TABLE salvor_unproven ADD COLUMN servers INTEGER NOT NULL DEFAULT 0")
     }
     // It had one subscription for a target.
     if try connection.tableShape("salvor_subscription")?.column("id") == nil {

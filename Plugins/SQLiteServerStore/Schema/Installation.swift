@@ -10,7 +10,7 @@ struct Installation {
   let schema: Schema
   let random: any RandomSource
   let clock: any Clock
-  private let ddl = TableDDL(softForeignKeys: true)
+  static let ddl = TableDDL(softForeignKeys: true)
   /// Notices for the operator.
   private(set) var notices: [String] = []
   private(set) var opening: ServerOpening
@@ -28,11 +28,7 @@ struct Installation {
   init(_ connection: SQLiteConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock) {
     self.connection = connection
     self.setup = setup
-    let schema = setup.schema
-    // Client-only tables are none of the server's.
-    self.schema = Schema(
-      version: schema.version, parameters: schema.parameters, groups: schema.groups, tables: schema.synchronized,
-      dropped: schema.dropped)
+    schema = setup.schema.synchronizedPart
     self.random = random
     self.clock = clock
     opening = ServerOpening(serverID: ServerID(from: random), incarnation: IncarnationID(from: random))
@@ -106,7 +102,7 @@ struct Installation {
 
   /// What is added, as `table` and `table.column`.
   private mutating func applyDifferences(_ known: [String: Known]) throws -> Set<String> {
-    var comparison = try SchemaComparison(schema, with: connection, ddl: ddl)
+    var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     // A column of an adopted table that no schema ever named is the application's own and stays so.
     comparison.refusals.removeAll { refusal in
       guard let column = refusal.column, let table = schema.table(refusal.table) else { return false }
@@ -138,7 +134,7 @@ struct Installation {
         added.insert("\(table.name).\(column.name)")
       }
     }
-    try comparison.apply(to: connection, schema: schema, ddl: ddl)
+    try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     return added
   }
 

@@ -51,9 +51,16 @@ struct ServerEvolution {
         continue
       }
       var names: [(old: String, new: String)] = []
-      facts.columns = facts.columns.map { column in
+      facts.columns = try facts.columns.map { column in
         let new = table.column(formerly: column)?.name ?? column
-        if new != column { names.append((column, new)) }
+        if new == column { return new }
+        guard !facts.columns.contains(new) else {
+          throw SalvorError(
+            .schemaRefused,
+            "\(table.name).\(new) was synchronized until now, and \(column), which the schema calls a former name of it, too. Give the renamed column a name that is free, and declare the other one dropped.",
+            context: ["table": table.name, "column": new])
+        }
+        names.append((column, new))
         return new
       }
       if table.name != name {

@@ -129,7 +129,7 @@ private struct ContractRun {
     ])
     terminal.table(
       ["", "case", "rule"],
-      outcomes.map { [$0.failure == nil ? terminal.green("ok") : terminal.red("no"), $0.name, $0.rule] })
+      outcomes.map { [$0.failure == nil ? "ok" : "no", $0.name, $0.rule] })
     for outcome in failed { terminal.print("\n\(terminal.red(outcome.name)): \(outcome.failure ?? "")") }
     terminal.say("\n\(kind) \(name): \(outcomes.count - failed.count) of \(outcomes.count) cases passed")
     return failed.isEmpty ? 0 : 1

@@ -35,7 +35,7 @@ extension Command {
     } else if invocation.flags.contains("plan") {
       code = try await showPlan(client, invocation)
     } else {
-      code = await recoverByHand(client, invocation)
+      code = try await recoverByHand(client, invocation)
     }
     await client.close()
     return code
@@ -73,7 +73,7 @@ extension Command {
   ) { invocation in
     let client = try await invocation.makeClient()
     guard try await client.backups().contains(where: { $0.id == invocation.arguments[0] }) else {
-      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+      throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
     try await client.restoreBackup(invocation.arguments[0])
     await client.close()
@@ -87,7 +87,7 @@ extension Command {
     let isDeleted = try await client.deleteBackup(invocation.arguments[0])
     await client.close()
     guard isDeleted else {
-      throw SalvorError(.usage, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
+      throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
     invocation.terminal.json(["deleted": .string(invocation.arguments[0])])
     invocation.terminal.say("deleted \(invocation.arguments[0])")
@@ -95,11 +95,21 @@ extension Command {
   }
 }
 
-private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) async -> Int32 {
+private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) async throws -> Int32 {
   let terminal = invocation.terminal
-  // A person at the device need not copy the token; one that is given must be right.
+  // A person at the device need not copy the token; one that is given must be right. A damaged file has no status.
   var token = invocation.options["token"]
-  if token == nil { token = try? await client.status().recovery.token }
+  let status = try? await client.status()
+  if token == nil { token = status?.recovery.token }
+  if let status, invocation.options["token"] != nil, status.recovery.state == .none,
+    status.state.recoveryRequired == nil
+  {
+    await client.close()
+    throw SalvorError(
+      .usage,
+      "No recovery waits for a person here, so there is no token for one; nothing was done. salvor sync recovers by itself where it must, salvor recover without --token recovers now."
+    )
+  }
   let report = await client.recover(strategy: invocation.options["strategy"], token: token) { progress in
     terminal.show(progress)
   }
@@ -153,7 +163,7 @@ private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async 
 
 private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {
   guard let recovery = try await client.recoveries().first(where: { $0.id == id }) else {
-    throw SalvorError(.usage, "There is no recovery \(id). salvor recover --list lists them.")
+    throw SalvorError(.notFound, "There is no recovery \(id). salvor recover --list lists them.")
   }
   let items = try await client.recoveryItems(id)
   terminal.json(.object((recovery.json.members ?? []) + [.init("items", .array(items.map(\.json)))]))

@@ -1,5 +1,6 @@
 import SalvorClient
 import SalvorModel
+import SalvorModuleKit
 import SalvorStorage
 import SalvorWire
 
@@ -98,7 +99,7 @@ extension Command {
 }
 
 private let listOptions = [
-  Command.Option("limit", value: "N", "at most N requests (default 1000)"),
+  Command.Option("limit", value: "N", "at most N changes, but no request is cut (default 1000)"),
   Command.Option("after", value: "ID", "those after this one"),
 ]
 private let planOption = Command.Option("plan", "say what would go; write nothing")
@@ -118,15 +119,18 @@ private func list(
   let after = try invocation.options["after"].map(requestID)
   let client = try await invocation.makeClient()
   let found = try await requests(client, after, limit)
+  var next: RequestID?
+  if found.count >= limit, let last = found.last?.id, try await !requests(client, last, 1).isEmpty { next = last }
   await client.close()
   let terminal = invocation.terminal
-  terminal.json(["requests": .array(found.map(\.json))])
+  terminal.json(["requests": .array(found.map(\.json)), "next": next.map { .string("\($0)") } ?? .null])
   if found.isEmpty {
     terminal.say(empty)
   } else {
     terminal.table(
       ["id", "state", "operation", "table", "key", "what"],
       found.map { [$0.id.description, $0.state.rawValue, $0.operation.rawValue, $0.table, keyText($0.key), what($0)] })
+    if let next { terminal.say("there are more: --after \(next), or a larger --limit than \(limit)") }
   }
   return 0
 }
@@ -140,11 +144,17 @@ private func what(_ request: QueuedRequest) -> String {
   case .update:
     return request.after.map { change in
       let before = request.before.first { $0.name == change.name }?.value ?? .null
-      return "\(change.name): \(before) → \(change.value)"
+      return "\(change.name): \(shortened(before)) → \(shortened(change.value))"
     }.joined(separator: "; ")
-  case .insert: return request.after.map { "\($0.name): \($0.value)" }.joined(separator: "; ")
+  case .insert: return request.after.map { "\($0.name): \(shortened($0.value))" }.joined(separator: "; ")
   case .delete: return ""
   }
+}
+
+/// For a list; `queue show` and `errors show` have the whole value.
+private func shortened(_ value: Value) -> String {
+  let text = "\(value)"
+  return text.count > 60 ? text.prefix(57) + "…" : text
 }
 
 // MARK: One request
@@ -155,7 +165,7 @@ private func show(_ invocation: Invocation) async throws -> Int32 {
   let changes = try await client.request(id)
   await client.close()
   guard let first = changes.first else {
-    throw SalvorError(.usage, "There is no request \(id). salvor queue and salvor errors list them.")
+    throw SalvorError(.notFound, "There is no request \(id). salvor queue and salvor errors list them.")
   }
   let terminal = invocation.terminal
   terminal.json(["requests": .array(changes.map(\.json))])
@@ -177,10 +187,11 @@ private func show(_ invocation: Invocation) async throws -> Int32 {
   }
   let width = facts.map { $0[0].count }.max() ?? 0
   for fact in facts {
-    terminal.print(fact[0] + String(repeating: " ", count: width - fact[0].count + 2) + fact[1])
+    terminal.print(fact[0] + String(repeating: " ", count: width - fact[0].count + 2) + visible(fact[1]))
   }
   for change in changes {
-    terminal.print("\n\(terminal.bold("\(change.operation.rawValue) \(change.table) \(keyText(change.key))"))")
+    terminal.print(
+      "\n\(terminal.bold("\(change.operation.rawValue) \(visible("\(change.table) \(keyText(change.key))"))"))")
     terminal.table(["column", "before", "after", "server"], valueRows(change))
   }
   return 0

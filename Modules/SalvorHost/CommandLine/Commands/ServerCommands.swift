@@ -60,7 +60,7 @@ extension Command {
     let remotes = try await store.remotes()
     await store.close()
     guard let remote = remotes.first(where: { $0.id.text == invocation.arguments[0] }) else {
-      throw SalvorError(.usage, "There is no remote ID \(invocation.arguments[0]). salvor remotes lists them.")
+      throw SalvorError(.notFound, "There is no remote ID \(invocation.arguments[0]). salvor remotes lists them.")
     }
     invocation.terminal.json(remote.json)
     for member in remote.json.members ?? [] {
@@ -84,7 +84,7 @@ extension Command {
     let isDeleted = try await store.deleteRemote(id, block: invocation.flags.contains("block"))
     await store.close()
     guard isDeleted else {
-      throw SalvorError(.usage, "There is no remote ID \(id). salvor remotes lists them.")
+      throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
     }
     invocation.terminal.json(["deleted": .string(id.text), "blocked": .bool(invocation.flags.contains("block"))])
     invocation.terminal.say("deleted \(id)\(invocation.flags.contains("block") ? " and blocked it" : "")")

@@ -20,7 +20,7 @@ extension Command {
     await store.close()
     switch isDemanded {
     case nil: throw unable("resets")
-    case false?: throw SalvorError(.usage, "There is no remote ID \(id). salvor remotes lists them.")
+    case false?: throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
     case true?: break
     }
     invocation.terminal.json(["resetDemanded": .string(id.text)])

@@ -29,12 +29,17 @@ extension Command {
 
   static let check = Command(
     "check", "validates the configuration; touches nothing",
-    discussion:
-      "Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name."
+    discussion: """
+      Every problem is reported at once: the file, the line, the key, what is allowed, the nearest right name. What is not
+      reported here does not stop `serve` or `sync` on this machine later: the conditions of the schema are tried in an
+      empty database, directories and the token file are looked for. A file with a section for the server and one for the
+      device is checked for both.
+      """
   ) { invocation in
     let result = invocation.readConfiguration()
     let terminal = invocation.terminal
-    let diagnostics = (result.diagnostics + (result.configuration?.protectionWarnings() ?? [])).inOrderOfPlace()
+    let asked = result.configuration.map { $0.servingProblems() + $0.protectionWarnings() } ?? []
+    let diagnostics = (result.diagnostics + asked).inOrderOfPlace()
     let errors = diagnostics.errors
     terminal.json([
       "valid": .bool(errors.isEmpty),
@@ -107,6 +112,8 @@ extension ModuleDescriptor {
           ]
         }),
       "guarantees": .array(guarantees.map(JSONValue.string)),
+      "libraries": .object(
+        libraries.sorted { $0.key < $1.key }.map { JSONValue.Member($0.key, .string($0.value)) }),
     ]
   }
 }

@@ -72,15 +72,19 @@ extension Command {
   static let subscriptions = Command(
     "subscriptions", "what this device subscribes to",
     discussion: """
-      Reads the device's database only. A target that is not listed brings all that the credential allows, or nothing where it
-      was subscribed to before.
+      Reads the device's database only. A target that was never subscribed to brings all that the credential allows; one whose
+      last subscription was taken back brings nothing, and is named.
       """
   ) { invocation in
     let client = try await invocation.makeClient()
     let found = try await client.subscriptions
+    let empty = try await client.emptyTargets
     await client.close()
     let terminal = invocation.terminal
-    terminal.json(["subscriptions": .array(found.map { $0.subscription.json(isSynchronized: $0.isSynchronized) })])
+    terminal.json([
+      "subscriptions": .array(found.map { $0.subscription.json(isSynchronized: $0.isSynchronized) }),
+      "empty": .array(empty.map(JSONValue.string)),
+    ])
     if found.isEmpty {
       terminal.say("nothing is subscribed to")
     } else {
@@ -93,6 +97,7 @@ extension Command {
           ]
         })
     }
+    for target in empty { terminal.say("\(target) brings nothing: its last subscription was taken back") }
     return 0
   }
 }

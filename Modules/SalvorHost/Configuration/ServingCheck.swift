@@ -1,0 +1,40 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorTransport
+
+extension HostConfiguration {
+  /// Why a server of this configuration would not start: an authentication that cannot be made, and one that believes its
+  /// callers on an address that others than this machine can reach. Empty without a server.
+  ///
+  /// The transport and the authentication are made for it, not started; the authentication may read its files.
+  public func servingProblems() -> [Diagnostic] {
+    guard let server else { return [] }
+    let transport: any ServerTransport
+    let authentication: any Authentication
+    do {
+      transport = try server.listen.make()
+    } catch {
+      return [problem("listen", server.listenLine, "cannot be used: \(reason(error))")]
+    }
+    do {
+      authentication = try server.authentication.make()
+    } catch {
+      return [problem("authentication", server.authenticationLine, "cannot be used: \(reason(error))")]
+    }
+    guard authentication.isForLocalCallersOnly, (transport as? any ListeningAddress)?.isLoopback != true else {
+      return []
+    }
+    return [
+      problem(
+        "authentication", server.authenticationLine,
+        "is \"\(server.authentication.descriptor.name)\", which is for callers on this machine only, but others can reach "
+          + "server.listen: use \"tokens\" (salvor token makes one), or listen on 127.0.0.1")
+    ]
+  }
+
+  private func problem(_ key: String, _ line: Int, _ message: String) -> Diagnostic {
+    Diagnostic(file: file, line: line, path: "server.\(key)", message: message)
+  }
+
+  private func reason(_ error: any Error) -> String { (error as? SalvorError)?.message ?? "\(error)" }
+}

@@ -1,0 +1,22 @@
+import SalvorModel
+import SalvorStorage
+
+/// The conditions that `CheckExpression` does not understand.
+func problemsOfChecks(in tables: [Table]) -> [SchemaProblem] {
+  tables.flatMap { table in
+    table.check.enumerated().compactMap { index, text in
+      guard (try? CheckExpression(text, table: table)) == nil else { return nil }
+      return SchemaProblem(
+        table: table.name, check: index,
+        message: "is not a condition that the memory store understands: it knows comparisons of columns and constants")
+    }
+  }
+}
+
+extension MemoryClientStore: SchemaExamining {
+  public nonisolated func problems(in schema: Schema) -> [SchemaProblem] { problemsOfChecks(in: schema.tables) }
+}
+
+extension MemoryServerStore: SchemaExamining {
+  public nonisolated func problems(in schema: Schema) -> [SchemaProblem] { problemsOfChecks(in: schema.synchronized) }
+}
