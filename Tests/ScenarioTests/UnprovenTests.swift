@@ -81,21 +81,6 @@ struct UnprovenTests {
     try fleet.expectEqual(tables, [a])
   }
 
-  @Test("a table that is not there any more is made anew and named; its rows come again, and nobody's rows are deleted")
-  func missingTable() async throws {
-    let (fleet, a) = try await fleet(sites: 10)
-    await a.close()
-    try a.connection().execute("DROP TABLE visit")
-    let report = try await a.sync()
-    #expect(report.error == nil)
-    #expect(report.notices.contains { $0.hasPrefix("The table visit was missing") })
-    try fleet.expectEqual(tables, [a])
-    try await a.write("INSERT INTO visit VALUES ('new', 's3', NULL, NULL)")
-    for _ in 0..<2 { #expect(try await a.sync().error == nil) }
-    #expect(try fleet.serverRows("visit").map { $0[0] } == ["new", "v1", "v2"])
-    try fleet.expectEqual(tables, [a])
-  }
-
   @Test("found when the database is opened, too, and kept until the comparison is applied")
   func foundAtOpening() async throws {
     let (fleet, a) = try await fleet()
