@@ -1,0 +1,128 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// What the database is asked and told besides its sessions: who the server is, its history, its state, requests and rows.
+extension SQLiteClientStore {
+  public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
+    let connection = try opened().connection
+    let owner = try connection.text(.principal) ?? ""
+    guard owner.isEmpty || owner == principal else { throw Opening.ofAnother() }
+    let known = Set(try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string })
+    let new = incarnations.filter { !known.contains($0.id.text) }
+    let isKnown = try connection.text(.server) == server.text
+    guard !isKnown || !new.isEmpty || owner != principal else { return }
+    try connection.transaction {
+      try connection.setState(.principal, principal)
+      try connection.setState(.server, server.text)
+      for incarnation in new {
+        try connection.run(
+          "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+          .text(incarnation.id.text), .integer(incarnation.firstCommit))
+      }
+    }
+  }
+
+  public func history() throws -> ClientHistory {
+    let context = try opened()
+    let connection = context.connection
+    return ClientHistory(
+      olderSequences: try connection.rows("SELECT sequence FROM salvor_sequence ORDER BY id DESC")
+        .compactMap { $0[0].string.flatMap { SequenceID($0) } },
+      incarnations: try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")
+        .compactMap { row in
+          row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
+        },
+      commits: try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC").compactMap { row in
+        row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
+      }, tables: context.config.entries.map(\.table))
+  }
+
+  public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
+    let connection = try opened().connection
+    try connection.transaction {
+      try connection.setState(.recoveryReason, reason?.rawValue)
+      try connection.setState(.recoveryMessage, reason == nil ? nil : message)
+    }
+  }
+
+  public func status() throws -> ClientStatus {
+    let context = try openedEvenPaused()
+    let connection = context.connection
+    // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
+    return try connection.rolledBack {
+      try RequestSorting(context).sort()
+      let changes =
+        try connection.integer(
+          "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+      let joined =
+        try connection.integer(
+          "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r"
+        ) ?? 0
+      let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
+      func archived(_ state: RequestState) throws -> Int64 {
+        try connection.integer(
+          "SELECT count(DISTINCT first) FROM salvor_archive WHERE state = ?1", .text(state.rawValue)) ?? 0
+      }
+      var status = ClientStatus(
+        state: try state(context), queued: changes - joined - inError, inError: inError,
+        displaced: try archived(.displaced), kept: try archived(.kept))
+      status.upload = try connection.uploadStatus(now: clock.now())
+      status.capturePausedSince = try connection.pausedSince()
+      if status.capturePausedSince == nil {
+        status.rowsWithoutKey = try context.rowsWithoutKey(in: context.catalog.tables)
+      }
+      return status
+    }
+  }
+
+  func state(_ context: StoreContext) throws -> ClientState {
+    let connection = context.connection
+    guard let remote: RemoteID = try connection.identifier(.remote) else {
+      throw SalvorError(.storageCorrupt, "The database \(path) has no remote ID: restore it from a copy.")
+    }
+    var state = ClientState(
+      remoteID: remote, principal: try connection.text(.principal) ?? "", serverID: try connection.identifier(.server),
+      previous: try connection.identifier(.previous), current: try connection.identifier(.current),
+      groups: try connection.groupStates(context.config.groups), schemaVersion: context.config.schemaVersion,
+      configDigest: context.config.digest, stagedDownload: try connection.text(.stagedDownload),
+      stagedPosition: try connection.text(.stagedPosition),
+      recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
+      recoveryMessage: try connection.text(.recoveryMessage),
+      isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
+    state.serverInitiated = context.schema.serverInitiated
+    return state
+  }
+
+  public func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
+    let context = try opened()
+    return try context.connection.transaction {
+      try RequestListing(context).list(states, after: after, limit: limit)
+    }
+  }
+
+  public func rows(of table: String) throws -> [Row] {
+    let context = try opened()
+    guard let definition = context.schema.table(table) else {
+      throw SalvorError(.usage, "The schema has no table \(table).", context: ["table": table])
+    }
+    return try context.connection.rows(
+      "SELECT \(quotedList(definition.columns.map(\.name))) FROM \(quoted(table)) ORDER BY \(quotedList(definition.primaryKey))"
+    )
+  }
+
+  public func write(_ writes: [ApplicationWrite]) throws {
+    let context = try opened()
+    let connection = context.connection
+    try connection.pragma("foreign_keys", "ON")
+    connection.triggersEnabled = true
+    defer {
+      connection.triggersEnabled = false
+      _ = try? connection.pragma("foreign_keys", "OFF")
+    }
+    try connection.transaction {
+      for write in writes { try ApplicationWriter(context: context).run(write) }
+    }
+  }
+}
