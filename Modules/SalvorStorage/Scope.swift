@@ -96,25 +96,34 @@ extension Schema {
 
   /// How many ways `scopeAlternatives` has for a table, without making them: they multiply through parents and join tables.
   /// Saturates far beyond `scopeWaysMax`.
-  public func scopeWays(of table: Table) -> Int { ways(of: table, on: []) }
+  public func scopeWays(of table: Table) -> Int {
+    var known: [String: Int] = [:]
+    return ways(of: table, &known)
+  }
 
   /// One statement asks for all of them, and SQLite limits its size.
   public static let scopeWaysMax = 64
 
-  private func ways(of table: Table, on path: [String]) -> Int {
-    let path = path + [table.name]
+  /// - Parameter known: of the tables met; one whose scope asks for itself, which is refused elsewhere, counts as one.
+  private func ways(of table: Table, _ known: inout [String: Int]) -> Int {
+    if let found = known[table.name] { return found }
+    known[table.name] = 1
+    func product(_ names: [String]) -> Int {
+      names.reduce(1) { product, name in
+        guard let other = self.table(name) else { return product }
+        return min(product * max(ways(of: other, &known), 1), 1 << 20)
+      }
+    }
+    let inherited = product(table.references.filter(\.inheritsScope).map(\.table))
     let own = table.scopeAlternatives.isEmpty ? [table.scope] : table.scopeAlternatives.map { table.scope + $0 }
-    let inherited = table.references.filter(\.inheritsScope).map(\.table)
-    return own.reduce(0) { sum, columns in
+    let count = own.reduce(0) { sum, columns in
       let joined = columns.compactMap { column in
         if case .via(let name, _) = column.source { name } else { nil }
       }
-      let product = (joined + inherited).reduce(1) { product, name in
-        guard !path.contains(name), let other = self.table(name) else { return product }
-        return min(product * max(ways(of: other, on: path), 1), 1 << 20)
-      }
-      return min(sum + product, 1 << 20)
+      return min(sum + min(product(joined) * inherited, 1 << 20), 1 << 20)
     }
+    known[table.name] = count
+    return count
   }
 
   /// The groups that must be synchronized with `names`: their rows reference rows of them.

@@ -28,7 +28,7 @@ public struct LimitSetting: Sendable {
       "one blob that travels outside the payload; `rowBytesMax` and `uploadBytesMax` do not count it"),
     setting(
       "blobStagingBytesMax", \.blobStagingBytesMax, 1 << 10...1 << 50,
-      "the blobs that one principal has sent and no upload has used yet"),
+      "the blobs that one principal has sent and no upload has used yet; a queue with more goes up in several uploads"),
     setting(
       "chunkBytesTarget", \.chunkBytesTarget, 1 << 10...1 << 31,
       "where the payload of a chunk is cut; a longer single row makes a longer chunk"),
