@@ -17,10 +17,8 @@ struct AdoptedTableTests {
   ])
 
   @Test(
-    "a key that is not compared byte for byte, and a constraint that does more than fail, are refused by name",
+    "a constraint that does more than fail is refused by name",
     arguments: [
-      ("id TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, name TEXT, seats INTEGER", "site.id: is compared as NOCASE"),
-      ("id TEXT NOT NULL, name TEXT, seats INTEGER, PRIMARY KEY (id COLLATE RTRIM)", "site.id: is compared as RTRIM"),
       ("id TEXT NOT NULL PRIMARY KEY, name TEXT UNIQUE ON CONFLICT REPLACE, seats INTEGER", "ON CONFLICT REPLACE"),
       ("id TEXT NOT NULL PRIMARY KEY on /* no */ conflict\n ignore, name TEXT, seats INTEGER", "ON CONFLICT IGNORE"),
     ])
@@ -35,6 +33,22 @@ struct AdoptedTableTests {
     #expect(error?.message.contains(what) == true, "\(error?.message ?? "")")
     #expect(error?.message.contains("make the table anew") == true)
     #expect(try SQLiteConnection(path).rows("SELECT name FROM sqlite_schema WHERE name LIKE 'salvor%'") == [])
+  }
+
+  @Test("a key with a collation is captured byte for byte, and what it means is said (semantics 3)")
+  func collatedKey() async throws {
+    let path = Scratch.path()
+    try SQLiteConnection(path).execute(
+      "CREATE TABLE site (id TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, name TEXT, seats INTEGER)")
+    let store = SQLiteClientStore(path: path)
+    let opening = try await store.open(ClientSetup(schema: Self.schema, principal: "anna"))
+    #expect(opening.notices.contains { $0.contains("site.id") && $0.contains("NOCASE") })
+    try SQLiteConnection(path).execute("INSERT INTO site VALUES ('n1', 'mine', 1); UPDATE site SET id = 'N1'")
+    let queued = try await store.requests(in: [.queued], after: nil, limit: 10)
+    #expect(queued.map { "\($0.operation.rawValue) \($0.key)" }.last?.contains("N1") == true)
+    await store.close()
+    #expect(try await store.open(ClientSetup(schema: Self.schema, principal: "anna")).notices == [])
+    await store.close()
   }
 
   @Test("names that differ in case only are the schema's wherever they are said")

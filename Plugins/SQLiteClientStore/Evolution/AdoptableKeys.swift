@@ -2,22 +2,15 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// What only a device asks of the keys of a table that was there before.
-extension SchemaComparison {
-  /// The server's keys are compared byte for byte: two of its rows would be one in such a table.
-  mutating func refuseCollatedKeys(_ schema: Schema, on connection: SQLiteConnection) throws {
-    for table in schema.synchronized {
-      guard let key = try connection.tableShape(table.name)?.uniqueIndexes.first(where: \.isPrimaryKey) else {
-        continue
-      }
-      for column in key.columns where column.collation.uppercased() != "BINARY" {
-        refusals.append(
-          Refusal(
-            table: table.name, column: column.name,
-            what:
-              "is compared as \(column.collation) in the table's primary key, so that rows of the server would be one; make the table anew with a key without COLLATE"
-          ))
-      }
+extension CapturedTable {
+  /// What a person should know of a key that is not compared byte for byte, as the server's is. Capture follows it all the
+  /// same (semantics 3); rows of the server whose keys differ in nothing else have no place beside each other.
+  var keyNotices: [String] {
+    keySlots.indices.compactMap { place in
+      let collation = keyCollations[place]
+      if collation.uppercased() == "BINARY" { return nil }
+      return
+        "\(name).\(columns[keySlots[place]].name) is compared as \(collation) in this table's primary key: rows of the server whose keys differ in nothing else would be one row here. Make the table anew without the collation to keep them apart."
     }
   }
 }

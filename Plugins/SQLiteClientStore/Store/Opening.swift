@@ -53,7 +53,6 @@ struct Opening {
     try following.run()
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
-    try comparison.refuseCollatedKeys(schema, on: connection)
     comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
     try comparison.check()
     for addition in comparison.additions {
@@ -105,6 +104,7 @@ struct Opening {
         })
       try UnprovenTables(context).mark(doubtful.sorted(), servers: doubtful)
     }
+    opening.notices += catalog.tables.filter { changes.newTables.contains($0.name) }.flatMap(\.keyNotices)
     let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
     for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
       opening.notices.append(
