@@ -97,6 +97,21 @@ struct ConstraintTests {
     try fleet.expectEqual(["site", "visit"], [a, b])
   }
 
+  @Test("a partial unique index of the application's stands for no constraint of the schema")
+  func partialIndex() async throws {
+    let (fleet, a, _) = try await fleet(Self.schema(1, ""))
+    try await a.write(
+      "CREATE UNIQUE INDEX own ON site (name) WHERE seats > 1000", "INSERT INTO site (id, name) VALUES ('s9', 'a')")
+    await fleet.stop()
+    try migrate(fleet, ", UNIQUE (name)")
+    fleet.schemaText = Self.schema(2, "unique: [[\"name\"]]")
+    try await fleet.start()
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 1)
+    #expect(report.notices.contains { $0.contains("UNIQUE (name)") })
+    #expect(try a.connection().integer("SELECT count(*) FROM sqlite_schema WHERE name = 'own'") == 1)
+  }
+
   @Test("a server does not take a schema that its own tables do not enforce: it is refused by name")
   func unenforced() async throws {
     let (fleet, _, _) = try await fleet(Self.schema(1, ""))

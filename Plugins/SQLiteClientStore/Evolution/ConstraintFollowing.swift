@@ -88,7 +88,8 @@ struct ConstraintFollowing {
     for place in lax.columns.indices where !table.primaryKey.contains(lax.columns[place].name) {
       if shape.column(lax.columns[place].name)?.notNull == false { lax.columns[place].nullable = true }
     }
-    let indexes = shape.uniqueIndexes.map { Set($0.columns.map { $0.name ?? "" }) }
+    // A partial one of the application's promises nothing of the other rows.
+    let indexes = shape.uniqueIndexes.filter { $0.condition == nil }.map { Set($0.columns.map { $0.name ?? "" }) }
     lax.unique.removeAll { !indexes.contains(Set($0)) }
     lax.check.removeAll { !text.parts.contains("CHECK (\($0))") }
     lax.references.removeAll { reference in
