@@ -8,35 +8,29 @@ public struct TableText: Sendable, Hashable {
 
   /// Nil: it is no plain list in parentheses (`AS SELECT`, `WITHOUT ROWID`, `STRICT`).
   public init?(_ sql: String) {
-    let bytes = Array(sql.utf8)
-    guard let open = bytes.firstIndex(of: UInt8(ascii: "(")) else { return nil }
+    var scan = SQLScan(sql)
     var parts: [String] = []
-    var depth = 1
-    var start = open + 1
-    var place = start
-    while place < bytes.count, depth > 0 {
-      switch bytes[place] {
-      case UInt8(ascii: "\""), UInt8(ascii: "'"), UInt8(ascii: "`"):
-        // A doubled quote reads as two quoted pieces side by side, which ends at the same place.
-        let quote = bytes[place]
-        repeat { place += 1 } while place < bytes.count && bytes[place] != quote
-      case UInt8(ascii: "["):
-        repeat { place += 1 } while place < bytes.count && bytes[place] != UInt8(ascii: "]")
-      case UInt8(ascii: "-") where place + 1 < bytes.count && bytes[place + 1] == UInt8(ascii: "-"),
-        UInt8(ascii: "/") where place + 1 < bytes.count && bytes[place + 1] == UInt8(ascii: "*"):
-        // A comment is somebody's own hand.
-        return nil
-      case UInt8(ascii: "("): depth += 1
-      case UInt8(ascii: ")"): depth -= 1
-      case UInt8(ascii: ",") where depth == 1:
-        parts.append(Self.trimmed(bytes[start..<place]))
-        start = place + 1
+    var depth = 0
+    var start = 0
+    while let piece = scan.next() {
+      switch piece {
+      case .bare(UInt8(ascii: "(")):
+        depth += 1
+        if depth == 1 { start = scan.end }
+      case .bare(UInt8(ascii: ",")) where depth == 1:
+        parts.append(Self.trimmed(scan.bytes[start..<scan.start]))
+        start = scan.end
+      case .bare(UInt8(ascii: ")")):
+        depth -= 1
+        guard depth == 0 else { continue }
+        parts.append(Self.trimmed(scan.bytes[start..<scan.start]))
+        guard Self.trimmed(scan.bytes[scan.end...]).isEmpty else { return nil }
+      // A comment is somebody's own hand.
+      case .comment, .quotation(isClosed: false): return nil
       default: break
       }
-      place += 1
     }
-    guard depth == 0, Self.trimmed(bytes[place...]).isEmpty else { return nil }
-    parts.append(Self.trimmed(bytes[start..<(place - 1)]))
+    guard depth == 0, !parts.isEmpty else { return nil }
     self.parts = parts
   }
 
