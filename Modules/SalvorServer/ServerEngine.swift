@@ -64,11 +64,13 @@ public final class ServerEngine: Sendable {
   let recoveries: RecoveryTable
   let validations: ValidationTable
   let events: EventHub
+  let turns: WriterTurns
   let identity: ServerIdentity
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
   let compatibleDigests = Mutex<[String: Bool]>([:])
   public let metrics = ServerMetrics()
+  private let isStopping = Atomic(false)
 
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
   public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
@@ -96,15 +98,38 @@ public final class ServerEngine: Sendable {
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
     events = EventHub(configuration)
+    // Before the device's end of the connection gives up.
+    turns = WriterTurns(
+      patienceMilliseconds: configuration.limits.idleTimeoutMilliseconds / 2, clock: configuration.clock)
   }
 
-  /// Ends every stream of events, and begins none any more: a transport that stops would wait for them.
-  public func endEvents() { events.stop() }
+  /// Ends every stream of events and every request that waits for its turn to write, and begins none any more: a transport
+  /// that stops would wait for them. What is under way goes on.
+  public func endWaiting() {
+    isStopping.store(true, ordering: .relaxed)
+    turns.stop()
+    events.stop()
+  }
+
+  /// Ends what is under way, too: nothing of it is done, and whoever waits for it is told to come back. May be called again
+  /// until `stop` has ended: a request may begin something between two calls.
+  public func interrupt() {
+    endWaiting()
+    validations.close()
+    configuration.store.interrupt()
+  }
+
+  /// Runs what writes in the store for a device, when it is the principal's turn.
+  func write<Result>(
+    for principal: Principal, _ body: (any ServerStore) async throws -> Result
+  ) async throws -> Result {
+    try await turns.run(for: principal.name) { try await body(configuration.store) }
+  }
 
   public func stop() async {
+    endWaiting()
     validations.close()
     for entry in configuration.validators { await entry.validator.close() }
-    events.stop()
     await configuration.store.close()
   }
 
@@ -119,7 +144,8 @@ public final class ServerEngine: Sendable {
   }
 
   func problem(_ error: any Error) -> TransportResponse {
-    let error = asSalvorError(error)
+    var error = asSalvorError(error)
+    if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = WriterTurns.stopping }
     metrics.problems.add(1)
     if error.code == .failed || error.code == .storage || error.code == .storageFull || error.code == .storageCorrupt {
       configuration.log("error \(error)")
@@ -154,7 +180,7 @@ public final class ServerEngine: Sendable {
       return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")
     case ("GET", "readyz", 1):
-      _ = try await configuration.store.stats()
+      try await configuration.store.answers()
       return text("ready\n")
     case ("GET", "metrics", 1): return text(try await metricsText(), type: "text/plain; version=0.0.4")
     case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))

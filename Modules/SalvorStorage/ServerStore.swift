@@ -14,6 +14,12 @@ public protocol ServerStore: ServerBlobs {
   /// Finishes what is in flight.
   func close() async
 
+  /// Interrupts what is under way: it throws `cancelled`, and nothing of it is done. Asked again until `close` has ended.
+  func interrupt()
+
+  /// Returns where the database can be read; throws what is wrong with it. Never waits for who writes.
+  func answers() async throws
+
   /// Everything that the checks of a begin ask about, in one step. Numbers what other programs have committed first.
   func admit(_ query: AdmissionQuery) async throws -> Admission
 
@@ -101,6 +107,11 @@ public protocol ServerStore: ServerBlobs {
 
   /// Runs another program's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
   func write(_ writes: [ApplicationWrite]) async throws
+}
+
+extension ServerStore {
+  public func interrupt() {}
+  public func answers() async throws { _ = try await stats() }
 }
 
 public struct ServerSetup: Sendable {

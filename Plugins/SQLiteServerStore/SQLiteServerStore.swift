@@ -53,48 +53,56 @@ public final class SQLiteServerStore: ServerStore {
   private struct State {
     var readers: [ServerReader] = []
     var next = 0
+    /// Answers what is short: begins, and who asks how the server is. It never makes a page.
+    var front: ServerReader?
   }
 
   let options: Options
   let writer: ServerWriter
   let digests = DigestMemory()
   let atWork: BlobsAtWork
+  private let interruption = Interruption()
   private let state = Mutex(State())
 
   public init(_ options: Options) {
     self.options = options
     atWork = BlobsAtWork(options.limits)
-    writer = ServerWriter(options, atWork)
+    writer = ServerWriter(options, atWork, interruption)
   }
 
   public convenience init(path: String) { self.init(Options(path: path)) }
 
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
-    let (opening, catalog) = try await writer.open(setup)
-    await replaceReaders(catalog)
-    return opening
+    interruption.end()
+    let opened = try await writer.open(setup)
+    await replaceReaders(opened.view)
+    return opened.opening
   }
 
-  private func replaceReaders(_ catalog: Catalog) async {
-    let readers = options.isFile ? (0..<options.readers).map { ServerReader(options, catalog, place: $0) } : []
+  private func replaceReaders(_ view: ServerReader.View?) async {
+    var readers: [ServerReader] = []
+    if let view, options.isFile {
+      readers = (0...options.readers).map { ServerReader(options, view, place: $0, interruption) }
+    }
+    let front = readers.popLast()
     let before = state.withLock { state in
-      defer { state.readers = readers }
-      return state.readers
+      defer { (state.readers, state.front) = (readers, front) }
+      return state.readers + (state.front.map { [$0] } ?? [])
     }
     for reader in before { await reader.close() }
   }
 
+  public func interrupt() { interruption.interrupt() }
+
   public func close() async {
-    let readers = state.withLock { state in
-      defer { state.readers = [] }
-      return state.readers
-    }
-    for reader in readers { await reader.close() }
+    await replaceReaders(nil)
     await writer.close()
   }
 
   public func admit(_ query: AdmissionQuery) async throws -> Admission {
-    if let catalog = try await writer.renewed() { await replaceReaders(catalog) }
+    // Who begins waits for the writer only where there is something to number.
+    if let front, let admission = try await front.admit(query) { return admission }
+    try await renew()
     return try await writer.admit(query)
   }
 
@@ -107,11 +115,13 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
-    try await writer.staged(remote, sequence)
+    if let front { return try await front.book { try $0.staged(remote, sequence) } }
+    return try await writer.staged(remote, sequence)
   }
 
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
-    try await writer.stagedChunk(index, remote, sequence)
+    if let reader = nextReader() { return try await reader.book { try $0.stagedChunk(index, remote, sequence) } }
+    return try await writer.stagedChunk(index, remote, sequence)
   }
 
   public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
@@ -121,8 +131,17 @@ public final class SQLiteServerStore: ServerStore {
   public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }
 
   public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
-    try await writer.results(remote, sequence)
+    if let front { return try await front.book { try $0.results(remote, sequence) } }
+    return try await writer.results(remote, sequence)
   }
+
+  /// Where another program changed the database's schema.
+  private func renew() async throws {
+    if let view = try await writer.renewed() { await replaceReaders(view) }
+  }
+
+  /// Nil: the one connection of a database in memory does everything.
+  private var front: ServerReader? { state.withLock { $0.front } }
 
   /// Nil: the one connection of a database in memory does everything.
   func nextReader() -> ServerReader? {
@@ -152,31 +171,50 @@ public final class SQLiteServerStore: ServerStore {
   public func sweep() async throws -> Commit { try await writer.sweep() }
 
   public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
-    if let catalog = try await writer.renewed() { await replaceReaders(catalog) }
+    if let front, let changes = try await front.changedGroupsOfSealed(since: cursors) { return changes }
+    try await renew()
     let head = try await writer.sweep()
     if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
     if let reader = nextReader() { return try await reader.changedGroups(since: cursors) }
     return try await writer.changedGroups(since: cursors)
   }
 
-  public func remotes() async throws -> [RemoteRecord] { try await writer.remotes() }
+  public func remotes() async throws -> [RemoteRecord] {
+    if let reader = nextReader() { return try await reader.book { try $0.all() } }
+    return try await writer.remotes()
+  }
 
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     try await writer.deleteRemote(remote, block: block)
   }
 
   public func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
-    try await writer.conflicts(after: id, limit: limit, state: state)
+    if let reader = nextReader() {
+      return try await reader.conflictBook { try $0.list(after: id, limit: limit, state: state) }
+    }
+    return try await writer.conflicts(after: id, limit: limit, state: state)
   }
 
-  public func conflict(_ id: Int64) async throws -> [ConflictRow] { try await writer.conflict(id) }
+  public func conflict(_ id: Int64) async throws -> [ConflictRow] {
+    if let reader = nextReader() { return try await reader.conflictBook { try $0.rows(of: id) } }
+    return try await writer.conflict(id)
+  }
 
   public func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
     try await writer.resolveConflict(id, keep: keep, by: by)
   }
 
   public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }
-  public func stats() async throws -> ServerStats { try await writer.stats() }
+  public func stats() async throws -> ServerStats {
+    if let front { return try await front.stats() }
+    return try await writer.stats()
+  }
+
+  public func answers() async throws {
+    if let front { return try await front.answers() }
+    _ = try await writer.stats()
+  }
+
   public func rows(of table: String) async throws -> [Row] { try await writer.rows(of: table) }
   public func write(_ writes: [ApplicationWrite]) async throws { try await writer.write(writes) }
 }

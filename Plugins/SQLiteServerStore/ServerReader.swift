@@ -2,19 +2,31 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// A connection that only reads, for pages. Each page is a short read transaction of its own, so the write-ahead log can
-/// always be moved into the database.
+/// A connection that only reads. Each page is a short read transaction of its own, so the write-ahead log can always be moved
+/// into the database. What it answers never waits for who writes.
 actor ServerReader {
+  /// The database as the writer has opened it.
+  struct View: Sendable {
+    var serverID: ServerID
+    var catalog: Catalog
+    /// SQLite's own count, when the triggers were last looked at.
+    var schemaVersion: Int64
+  }
+
   private let queue: SQLiteQueue
   nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
   private let options: SQLiteServerStore.Options
-  private let catalog: Catalog
+  private let view: View
+  private let interruption: Interruption
   private var connection: SQLiteConnection?
+  private var logCount = LogCount()
+  private var catalog: Catalog { view.catalog }
 
-  init(_ options: SQLiteServerStore.Options, _ catalog: Catalog, place: Int) {
+  init(_ options: SQLiteServerStore.Options, _ view: View, place: Int, _ interruption: Interruption) {
     self.options = options
-    self.catalog = catalog
+    self.view = view
+    self.interruption = interruption
     queue = SQLiteQueue("server.reader.\(place)")
   }
 
@@ -27,6 +39,50 @@ actor ServerReader {
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
     try GroupChangeQuery(connection: try opened(), catalog: catalog).run(since: cursors)
   }
+
+  /// Nil: there is something to number, or the schema was changed.
+  func changedGroupsOfSealed(since cursors: [Commit]) throws -> GroupChanges? {
+    let connection = try opened()
+    guard let head = try connection.transaction(.deferred, { try sealedHead(connection) }) else { return nil }
+    if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
+    return try changedGroups(since: cursors)
+  }
+
+  /// Nil: there is something to number, or the schema was changed.
+  func admit(_ query: AdmissionQuery) throws -> Admission? {
+    let connection = try opened()
+    return try connection.transaction(.deferred) {
+      guard let head = try sealedHead(connection) else { return nil }
+      return try RemoteBook(connection: connection).admission(query, head: head)
+    }
+  }
+
+  private func sealedHead(_ connection: SQLiteConnection) throws -> Commit? {
+    guard try connection.schemaVersion() == view.schemaVersion else { return nil }
+    let state = try CommitLog.state(connection)
+    return state.isSealed ? state.head : nil
+  }
+
+  func book<Answer>(_ question: (RemoteBook) throws -> Answer) throws -> Answer {
+    let connection = try opened()
+    return try connection.transaction(.deferred) { try question(RemoteBook(connection: connection)) }
+  }
+
+  func conflictBook<Answer>(_ question: (ConflictBook) throws -> Answer) throws -> Answer {
+    let connection = try opened()
+    return try connection.transaction(.deferred) {
+      try question(ConflictBook(RowReader(connection: connection, catalog: catalog)))
+    }
+  }
+
+  func stats() throws -> ServerStats {
+    let connection = try opened()
+    return try connection.transaction(.deferred) {
+      try ServerStats(connection, serverID: view.serverID, logCount: &logCount)
+    }
+  }
+
+  func answers() throws { _ = try CommitLog.state(try opened()) }
 
   func ask<Answer>(
     _ scope: ReadScope, _ question: (RecoveryQueries) throws -> Answer
@@ -41,16 +97,51 @@ actor ServerReader {
   }
 
   private func opened() throws -> SQLiteConnection {
+    try interruption.check()
     if let connection { return connection }
     let connection = try SQLiteConnection(
       options.path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
     try connection.execute("PRAGMA query_only = ON")
+    interruption.add(connection)
     self.connection = connection
     return connection
   }
 
   func close() {
+    if let connection { interruption.remove(connection) }
     connection?.close()
     connection = nil
+  }
+}
+
+/// How many entries the change log has, counted on from the last time.
+struct LogCount {
+  private var first: Int64 = 0
+  private var last: Int64 = 0
+  private var count: Int64 = 0
+
+  mutating func entries(_ connection: SQLiteConnection) throws -> Int64 {
+    let first = try connection.integer("SELECT min(seq) FROM salvor_change") ?? 0
+    let last = try connection.integer("SELECT max(seq) FROM salvor_change") ?? 0
+    // What was trimmed, or another database under the same name: from the beginning.
+    if first != self.first || last < self.last { (self.last, count) = (first - 1, 0) }
+    count +=
+      try connection.integer(
+        "SELECT count(*) FROM salvor_change WHERE seq > ?1 AND seq <= ?2", .integer(self.last), .integer(last)) ?? 0
+    (self.first, self.last) = (first, last)
+    return count
+  }
+}
+
+extension ServerStats {
+  init(_ connection: SQLiteConnection, serverID: ServerID, logCount: inout LogCount) throws {
+    self.init(
+      serverID: serverID, head: try CommitLog.state(connection).head,
+      remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
+      logEntries: try logCount.entries(connection),
+      stagedBytes: try connection.integer(
+        "SELECT coalesce(sum(length(bytes)), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob) FROM salvor_staging"
+      ) ?? 0,
+      openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
   }
 }

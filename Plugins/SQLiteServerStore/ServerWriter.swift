@@ -11,6 +11,8 @@ actor ServerWriter {
 
   let options: SQLiteServerStore.Options
   let atWork: BlobsAtWork
+  let interruption: Interruption
+  private var logCount = LogCount()
   private var open: Open?
 
   struct Open {
@@ -28,23 +30,28 @@ actor ServerWriter {
     /// SQLite's own count, when the triggers were last looked at.
     var schemaVersion: Int64
     var isFull: Bool?
+
+    var view: ServerReader.View {
+      ServerReader.View(serverID: opening.serverID, catalog: catalog, schemaVersion: schemaVersion)
+    }
   }
 
-  init(_ options: SQLiteServerStore.Options, _ atWork: BlobsAtWork) {
+  init(_ options: SQLiteServerStore.Options, _ atWork: BlobsAtWork, _ interruption: Interruption) {
     self.options = options
+    self.interruption = interruption
     self.atWork = atWork
     queue = SQLiteQueue("server.writer")
   }
 
   // MARK: Opening
 
-  /// The catalog is what readers need.
-  func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, catalog: Catalog) {
-    if let open, open.setup.schema == setup.schema { return (open.opening, open.catalog) }
+  /// The view is what readers need.
+  func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, view: ServerReader.View) {
+    if let open, open.setup.schema == setup.schema { return (open.opening, open.view) }
     close()
     let open = try makeOpen(setup, sameStart: nil)
     self.open = open
-    return (open.opening, open.catalog)
+    return (open.opening, open.view)
   }
 
   /// - Parameter before: the opening of this same start of the server, where there was one.
@@ -78,18 +85,20 @@ actor ServerWriter {
     // What the side file remembers of a later time stays until there is a new commit: each start says so until then.
     if opening.isRestored { open.written = head }
     try noteCommit(&open)
+    interruption.add(connection)
     return open
   }
 
   /// Where another program changed the database's schema, its triggers may be gone: they are looked at and put back. Nil:
   /// nothing was changed.
-  func renewed() throws -> Catalog? {
+  func renewed() throws -> ServerReader.View? {
     let before = try opened()
     guard try before.connection.schemaVersion() != before.schemaVersion else { return nil }
     let open = try makeOpen(before.setup, sameStart: before.opening)
+    interruption.remove(before.connection)
     before.connection.close()
     self.open = open
-    return open.catalog
+    return open.view
   }
 
   private func knows(_ content: SideFile.Content, _ connection: SQLiteConnection) throws -> Bool {
@@ -103,6 +112,7 @@ actor ServerWriter {
   func close() {
     guard let open else { return }
     self.open = nil
+    interruption.remove(open.connection)
     try? open.connection.checkpoint(.passive)
     open.connection.close()
   }
@@ -116,6 +126,7 @@ actor ServerWriter {
 
   /// `durable`: the transaction is acknowledged to somebody, so a power cut may not take it.
   func transaction<Result>(durable: Bool, _ body: (Open) throws -> Result) throws -> Result {
+    try interruption.check()
     var open = try opened()
     let isFull = durable && options.durability == .full
     if open.isFull != isFull {
@@ -155,13 +166,7 @@ actor ServerWriter {
   func admit(_ query: AdmissionQuery) throws -> Admission {
     let head = try sweep()
     let open = try opened()
-    return try open.connection.transaction(.deferred) {
-      let finder = CommitFinder(connection: open.connection)
-      return Admission(
-        remote: try open.book.remote(query.remote),
-        previousIsOlder: try query.previous.map { try open.book.isOlder($0, of: query.remote) } ?? false,
-        cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query.commits), head: head)
-    }
+    return try open.connection.transaction(.deferred) { try open.book.admission(query, head: head) }
   }
 
   func register(_ remote: RemoteID, principal: String) throws {
@@ -197,6 +202,9 @@ actor ServerWriter {
       return recorded
     }
     atWork.goesOn(upload.remote, now: options.clock.now())
+    // What other programs have committed gets its number first, by itself: who begins while this upload is processed finds
+    // nothing to number, and need not wait for it.
+    _ = try sweep()
     let results = try processWithBlobs(upload)
     atWork.ended(upload.remote)
     return results
@@ -297,15 +305,7 @@ actor ServerWriter {
 
   func stats() throws -> ServerStats {
     let open = try opened()
-    let connection = open.connection
-    return ServerStats(
-      serverID: open.opening.serverID, head: try CommitLog.state(connection).head,
-      remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
-      logEntries: try connection.integer("SELECT count(*) FROM salvor_change") ?? 0,
-      stagedBytes: try connection.integer(
-        "SELECT coalesce(sum(length(bytes)), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob) FROM salvor_staging"
-      ) ?? 0,
-      openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
+    return try ServerStats(open.connection, serverID: open.opening.serverID, logCount: &logCount)
   }
 
   func rows(of name: String) throws -> [Row] {

@@ -46,7 +46,7 @@ private final class Place: Sendable {
 
   func stop() async {
     guard let (engine, transport) = running.withLock({ $0 }) else { return }
-    engine.endEvents()
+    engine.endWaiting()
     await transport.stop(graceMilliseconds: 10_000)
     await engine.stop()
   }

@@ -275,7 +275,7 @@ struct EventHubTests {
     let listening = try await server.listen()
     _ = try await listening.next()
     async let end = listening.next()
-    server.engine.endEvents()
+    server.engine.endWaiting()
     #expect(try await end == nil)
     let response = await server.get("")
     #expect(response.status == 503)

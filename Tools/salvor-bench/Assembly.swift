@@ -39,7 +39,7 @@ struct BenchServer {
   func trim() async { await engine.trim(retentionMilliseconds: -1000) }
 
   func stop() async {
-    engine.endEvents()
+    engine.endWaiting()
     await transport.stop(graceMilliseconds: 1000)
     await engine.stop()
   }

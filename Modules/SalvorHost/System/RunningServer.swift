@@ -17,10 +17,10 @@ public actor RunningServer {
   ///
   /// - Parameters:
   ///   - retentionMilliseconds: how long tombstones and the change log are kept.
-  ///   - graceMilliseconds: how long `stop` waits for what is in flight.
+  ///   - graceMilliseconds: how long `stop` waits for what is under way before it interrupts it.
   public init(
     _ configuration: ServerConfiguration, transport: any ServerTransport,
-    retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault, graceMilliseconds: Int64 = 10_000
+    retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault, graceMilliseconds: Int64 = 5_000
   ) async throws {
     (engine, opening) = try await ServerEngine.start(configuration)
     self.transport = transport
@@ -42,13 +42,23 @@ public actor RunningServer {
     return url
   }
 
-  /// Takes no new request, finishes what is in flight, and closes the store. Safe twice.
+  /// Takes no new request, drops what waits for its turn, finishes what is under way within the grace and interrupts it
+  /// then, and closes the store. Safe twice.
   public func stop() async {
     guard !isStopped else { return }
     isStopped = true
     trimming?.cancel()
-    engine.endEvents()
+    engine.endWaiting()
+    let (engine, grace) = (engine, graceMilliseconds)
+    let interruption = Task {
+      try await Task.sleep(for: .milliseconds(grace))
+      while true {
+        engine.interrupt()
+        try await Task.sleep(for: .milliseconds(50))
+      }
+    }
     await transport.stop(graceMilliseconds: graceMilliseconds)
     await engine.stop()
+    interruption.cancel()
   }
 }

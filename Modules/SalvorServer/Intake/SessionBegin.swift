@@ -30,7 +30,7 @@ extension ServerEngine {
     }
     let admission = try await admission(of: message, principal: principal)
     if admission.remote == nil || admission.remote?.isDeleted == true {
-      try await configuration.store.register(message.remote, principal: principal.name)
+      try await write(for: principal) { try await $0.register(message.remote, principal: principal.name) }
       metrics.registrations.add(1)
     }
     var begin = SessionBegin(message: message)

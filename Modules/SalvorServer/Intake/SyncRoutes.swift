@@ -52,10 +52,12 @@ extension ServerEngine {
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
     try await validations.staging(session.remote) {
-      try await configuration.store.stage(
-        UploadChunk(
-          bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
-        index: index, remote: session.remote, sequence: sequence)
+      try await write(for: principal) {
+        try await $0.stage(
+          UploadChunk(
+            bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
+          index: index, remote: session.remote, sequence: sequence)
+      }
     }
     sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
@@ -85,10 +87,11 @@ extension ServerEngine {
     guard let sequence = session.current else {
       throw SalvorError(.malformed, "There is no upload under way in this session.")
     }
-    let store = configuration.store
-    try await validations.staging(session.remote) { try await store.unstage(session.remote, sequence: sequence) }
+    try await validations.staging(session.remote) {
+      try await write(for: principal) { try await $0.unstage(session.remote, sequence: sequence) }
+    }
     sessions.close(session)
-    guard try await store.results(session.remote, sequence: sequence) == nil else {
+    guard try await configuration.store.results(session.remote, sequence: sequence) == nil else {
       throw SalvorError(.sessionUnknown, "This upload was processed. Begin again: its results are given then.")
     }
     return TransportResponse(status: 204, contentLength: 0)

@@ -32,7 +32,7 @@ extension ServerEngine {
       return try await answerRanges(request, store) { recovery.scopes.scope(ofTable: $0, for: principal) }
     case ("POST", "download"): return try await answerDownload(request, recovery, principal)
     case ("DELETE", "remote"): return try await forget(recovery, principal)
-    case ("POST", "end"): return try await end(request, recovery, store)
+    case ("POST", "end"): return try await end(request, recovery, principal, store)
     default: throw noRecoveryRoute
     }
   }
@@ -185,7 +185,7 @@ extension ServerEngine {
       guard !known.isBlocked, known.principal == principal.name else {
         throw SalvorError(.remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.")
       }
-      _ = try await configuration.store.deleteRemote(recovery.remote, block: false)
+      _ = try await write(for: principal) { try await $0.deleteRemote(recovery.remote, block: false) }
       configuration.log("Remote ID '\(recovery.remote)' was deleted by its device, which recovers.")
     }
     return TransportResponse(status: 204, contentLength: 0)
@@ -193,11 +193,12 @@ extension ServerEngine {
 
   /// `POST /v1/recovery/TOKEN/end`
   private func end(
-    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ store: any RecoveringServerStore
+    _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal,
+    _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
     // One that the operator has made since stands: the device has not met it.
     if let demand = try await lines(request, max: 1).first?["demand"]?.integer {
-      _ = try await store.settleReset(recovery.remote, demand: demand)
+      _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
     recoveries.close(recovery.token)
     configuration.log("Remote ID '\(recovery.remote)' has recovered.")

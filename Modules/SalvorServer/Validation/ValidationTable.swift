@@ -133,10 +133,8 @@ extension ServerEngine {
   /// Processes an upload, after the validators have been asked. One that was processed before is not asked about again.
   func processValidated(_ upload: ProcessRequest) async throws -> UploadResults {
     let store = configuration.store
-    if configuration.validators.isEmpty { return try await store.process(upload) }
-    if try await store.results(upload.remote, sequence: upload.sequence) != nil {
-      return try await store.process(upload)
-    }
+    if configuration.validators.isEmpty { return try await process(upload) }
+    if try await store.results(upload.remote, sequence: upload.sequence) != nil { return try await process(upload) }
     let named = ValidationTable.Upload(
       remote: upload.remote, principal: upload.principal, sequence: upload.sequence, chunks: upload.chunks)
     return try await validations.judged(named) { [self] in
@@ -149,8 +147,12 @@ extension ServerEngine {
     } body: { refused in
       var upload = upload
       upload.refused = refused
-      return try await store.process(upload)
+      return try await process(upload)
     }
+  }
+
+  private func process(_ upload: ProcessRequest) async throws -> UploadResults {
+    try await write(for: upload.principal) { try await $0.process(upload) }
   }
 
   private func judge(_ upload: ValidationTable.Upload) async throws -> [Refusal] {

@@ -67,7 +67,10 @@ extension ServerWriter {
 
   private func eachChunk(of upload: ProcessRequest, _ open: Open, _ body: ([UInt8]) throws -> Void) throws {
     guard let chunks = upload.chunks else {
-      return try open.book.forEachStagedChunk(upload.remote, upload.sequence, body)
+      return try open.book.forEachStagedChunk(upload.remote, upload.sequence) {
+        try interruption.check()
+        try body($0)
+      }
     }
     for chunk in chunks { try body(chunk.bytes) }
   }

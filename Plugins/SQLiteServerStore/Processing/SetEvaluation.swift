@@ -71,7 +71,8 @@ struct SetEvaluation {
           ConflictVersion(
             request: request.id, change: change, table: place, server: server,
             unmade: makesRow ? change.applied(to: nil, of: catalog.tables[place]) : .none,
-            serverEntry: try foreign.newestWrite(of: change.hash, after: change.made)))
+            serverEntry: try foreign.newestWrite(
+              of: change.hash, after: change.made, at: ForeignChanges.Place(table: place, key: change.key))))
       }
     }
     return nil
@@ -147,7 +148,7 @@ struct SetEvaluation {
         return RefusalText(
           .rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
       }
-      guard try foreign.isNewer(change.hash, than: change.made, isThere: true) else {
+      guard try foreign.isNewer(change, at: place) else {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)
@@ -159,7 +160,7 @@ struct SetEvaluation {
         ? try settle(change, of: request, place, over: present, &isKept) : try write(change, place, over: present)
     case .delete:
       guard let present else { return nil }
-      guard try foreign.isNewer(change.hash, than: change.made, isThere: true) else {
+      guard try foreign.isNewer(change, at: place) else {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)

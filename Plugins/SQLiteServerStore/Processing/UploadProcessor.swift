@@ -294,9 +294,13 @@ final class UploadProcessor {
     let hash = plan.hash(row.items)
     let mayRun =
       try plan.statement != nil && !settled.mayHold(stamp) && refusal(plan, row, stamp, counter) == nil
-      && !decision.foreign.isNewer(hash, than: made)
+      // An insert's statement does nothing where the row is there.
+      && (plan.operation == .insert
+        || !decision.foreign.isNewer(
+          hash, than: made,
+          at: plan.place.map { ForeignChanges.Place(table: $0, key: plan.keyItems.map { row.items[$0].value }) }))
     let mayDepend = tally.mayConcern(plan, row.items, row: hash)
-    if mayRun, !mayDepend, try run(plan, row, hash) {
+    if mayRun, !mayDepend, try run(plan, row, hash, made) {
       reading.nextOrdinal += 1
       accept(plan, row, stamp, counter)
       return nil
@@ -307,7 +311,9 @@ final class UploadProcessor {
       var reader = StepReader(rows, over: tally.refusedRows)
       let steps = try reader.steps(of: request)
       let none = SetDecisions()
-      if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally), try run(plan, row, hash) {
+      if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally),
+        try run(plan, row, hash, made)
+      {
         accept(plan, row, stamp, counter)
         return nil
       }
@@ -320,7 +326,7 @@ final class UploadProcessor {
   }
 
   /// True: the statement has changed its row. False: it did nothing.
-  private func run(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64) throws -> Bool {
+  private func run(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64, _ made: Int64) throws -> Bool {
     guard let statement = plan.statement else { return false }
     for (index, item) in plan.parameters.enumerated() { try statement.bind(index + 1, row.items[item]) }
     let before = connection.totalChanges
@@ -330,6 +336,7 @@ final class UploadProcessor {
       return false
     }
     guard connection.changes == 1 else { return false }
+    if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
     try tally.echo.account(from: before, row: hash)
     return true
   }

@@ -35,6 +35,15 @@ struct RemoteBook {
     return found
   }
 
+  /// What the checks of a begin ask about.
+  func admission(_ query: AdmissionQuery, head: Commit) throws -> Admission {
+    let finder = CommitFinder(connection: connection)
+    return Admission(
+      remote: try remote(query.remote),
+      previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
+      cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query.commits), head: head)
+  }
+
   func isOlder(_ sequence: SequenceID, of remote: RemoteID) throws -> Bool {
     try connection.integer(
       "SELECT EXISTS (SELECT 1 FROM salvor_sequence WHERE remote = ?1 AND sequence = ?2)", .text(remote.text),

@@ -50,6 +50,7 @@ struct Installation {
     try ServerDDL.widen(
       connection, logWidth: Catalog.logWidth(of: tables), keyWidth: tables.map(\.keyCount).max() ?? 1,
       scopeWidth: Catalog.scopeWidth(of: tables))
+    try LogIndex.install(tables, connection)
     for table in tables { try installTriggers(table) }
     let deferrable = try connection.integer(
       "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND upper(sql) LIKE '%DEFERRED%')")

@@ -19,6 +19,8 @@ extension Command {
       error and holds no values of rows.
       """
   ) { invocation in
+    // Before the first word: whoever reads one may send a signal.
+    let signals = TerminationSignals(endingWithinSeconds: 9)
     let terminal = invocation.terminal
     let server = try await invocation.makeServer(log: { line in
       logLine(line)
@@ -32,7 +34,6 @@ extension Command {
     if opening.isRestored {
       terminal.say("this database was restored from a copy: devices that have seen more recover at their next sync")
     }
-    let signals = TerminationSignals()
     let url = try await server.start()
     terminal.json([
       "url": .string(url), "server": .string(opening.serverID.text), "restored": .bool(opening.isRestored),
@@ -141,32 +142,4 @@ private func state(of remote: RemoteRecord) -> String {
 func logLine(_ text: String) {
   let line = Array("\(timestamp(SystemClock().now())) \(text)\n".utf8)
   _ = line.withUnsafeBytes { write(2, $0.baseAddress, $0.count) }
-}
-
-/// SIGTERM and SIGINT, waited for instead of dying of them.
-final class TerminationSignals: Sendable {
-  private let sources: [any DispatchSourceSignal]
-  private let stream: AsyncStream<Void>
-  private let continuation: AsyncStream<Void>.Continuation
-
-  init() {
-    let (stream, continuation) = AsyncStream<Void>.makeStream()
-    self.stream = stream
-    self.continuation = continuation
-    let queue = DispatchQueue(label: "salvor.signals")
-    sources = [SIGTERM, SIGINT].map { number in
-      signal(number, SIG_IGN)
-      let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
-      source.setEventHandler { continuation.yield() }
-      source.resume()
-      return source
-    }
-  }
-
-  /// As if a signal had come.
-  func end() { continuation.yield() }
-
-  func wait() async {
-    for await _ in stream { return }
-  }
 }
