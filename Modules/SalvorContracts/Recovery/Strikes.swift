@@ -180,6 +180,7 @@ actor StruckStore: RecoveringClientStore {
   func dirtyRows(of table: String) async throws -> Int64 { try await read().dirtyRows(of: table) }
   func digest(of table: String) async throws -> TableDigest { try await read().digest(of: table) }
   func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
+  func forgetRehearsal() async throws { try await read().forgetRehearsal() }
   func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
   func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }
   func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
@@ -188,6 +189,7 @@ actor StruckStore: RecoveringClientStore {
   }
   func journal() async throws -> [UInt8]? { try await read().journal() }
   func setJournal(_ bytes: [UInt8]?) async throws { try await write().setJournal(bytes) }
+  func setJournalAside() async throws -> String { try await write().setJournalAside() }
   func makeCopy(id: String, reason: String) async throws -> Backup {
     try await write().makeCopy(id: id, reason: reason)
   }
