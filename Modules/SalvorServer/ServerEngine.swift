@@ -27,6 +27,8 @@ public struct ServerConfiguration: Sendable {
   public var administrationToken: String?
   public var clock: any Clock
   public var random: any RandomSource
+  /// Called after requests with large bodies, to give memory back to the system.
+  public var reclaimMemory: @Sendable () -> Void
   /// Lines for the operator; no value of a user in them.
   public var log: @Sendable (String) -> Void
 
@@ -36,8 +38,9 @@ public struct ServerConfiguration: Sendable {
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
-    log: @escaping @Sendable (String) -> Void = { _ in }
+    log: @escaping @Sendable (String) -> Void = { _ in }, reclaimMemory: @escaping @Sendable () -> Void = {}
   ) {
+    self.reclaimMemory = reclaimMemory
     self.schema = schema
     self.conflictPolicies = conflictPolicies
     self.store = store
@@ -65,6 +68,10 @@ public final class ServerEngine: Sendable {
   let validations: ValidationTable
   let events: EventHub
   let turns: WriterTurns
+  let bodies: BodyBudget
+  let parser = MessageParser()
+  /// How long the SyncConfig is, as text: a device's tables are about as much.
+  let configBytes: Int
   let identity: ServerIdentity
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
@@ -89,6 +96,8 @@ public final class ServerEngine: Sendable {
     self.configuration = configuration
     self.identity = identity
     config = SyncConfig(configuration.schema)
+    configBytes = config.json.bytes.count
+    bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
@@ -136,8 +145,10 @@ public final class ServerEngine: Sendable {
   /// Answers one request. Never throws: an error is a problem response.
   public func handle(_ request: TransportRequest) async -> TransportResponse {
     metrics.requests.add(1)
+    let lease = BodyLease(bodies)
+    defer { if lease.release() > 0 { configuration.reclaimMemory() } }
     do {
-      return try await route(request)
+      return try await BodyLease.$current.withValue(lease) { try await route(request) }
     } catch {
       return problem(error)
     }

@@ -79,7 +79,7 @@ public enum Host {
         limits: section.limits, historyCheck: section.historyCheck,
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
-        administrationToken: section.administrationToken, log: log),
+        administrationToken: section.administrationToken, log: log, reclaimMemory: MemoryReturn().give),
       transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds)
   }
 
