@@ -73,6 +73,8 @@ public enum Host {
     return try await RunningServer(
       ServerConfiguration(
         schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
+        withholdsMessages: section.withholdsMessages,
+        conflictRetentionMilliseconds: section.conflictRetentionMilliseconds,
         store: try section.storage.make(), authentication: try section.authentication.make(),
         compressions: try section.compressions.map { try $0.make() },
         validators: try section.validators.map { try $0.configured(configuration.schema) },
