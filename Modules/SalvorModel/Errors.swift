@@ -93,6 +93,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case capturePaused = "capture-paused"
   /// Salvor was taken out of the database: its tables are plain ones until somebody synchronizes them again.
   case detached
+  /// A principal has as much on the server as one may have; `context["limit"]` names the limit.
+  case quota
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -106,7 +108,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   public var isRetryable: Bool {
     switch self {
     case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners,
-      .blobMissing, .blobMismatch, .blobGone:
+      .blobMissing, .blobMismatch, .blobGone, .quota:
       true
     default: false
     }
@@ -125,6 +127,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
+    case .quota: 429
     case .sessionInUse: 423
     case .overloaded, .storageBusy, .validatorUnavailable, .tooManyListeners: 503
     case .storageFull: 507
@@ -138,7 +141,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused,
       .detached:
       2
-    case .unreachable, .timeout, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners: 3
+    case .unreachable, .timeout, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners, .quota: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

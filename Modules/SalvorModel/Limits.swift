@@ -40,6 +40,14 @@ public struct Limits: Sendable, Hashable {
   public var idleTimeoutMilliseconds: Int64 = 60_000
   /// A session that nobody continues is given up after this.
   public var sessionIdleMilliseconds: Int64 = 30_000
+  /// Sessions of one principal at one time.
+  public var principalSessionsMax = 2_000
+  /// Remote databases of one principal; deleted ones do not count.
+  public var principalRemotesMax = 10_000
+  /// What the remotes of one principal have in staging together, blobs aside (`blobStagingBytesMax`).
+  public var principalStagedBytesMax = 8 << 30
+  /// Chunks of one upload.
+  public var uploadChunksMax = 100_000
   public var connectionsMax = 4096
   /// Connections of one address at one time, and never more than half of all; an IPv6 network of 64 bits is one address.
   public var connectionsPerAddressMax = 1024

@@ -70,6 +70,8 @@ public struct ServerSection: Sendable {
   public var conflictRetentionMilliseconds: Int64
   /// `messages: "withhold"`: devices are not told what the database's own constraints and triggers say.
   public var withholdsMessages: Bool
+  /// How long an upload stays in staging that nobody continues.
+  public var stagingRetentionMilliseconds: Int64
   /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
   public var administrationToken: String?
   public var limits: Limits
@@ -98,6 +100,8 @@ extension HostConfiguration {
 
   /// The settled conflicts' life without a setting: 30 days.
   public static let conflictRetentionDefault: Int64 = 30 * 86_400_000
+  /// The life of an upload in staging without a setting: one day.
+  public static let stagingRetentionDefault: Int64 = 86_400_000
 
   /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
   /// is opened. The stores are made, not opened, and asked what they would refuse of the schema (`SchemaExamining`) and

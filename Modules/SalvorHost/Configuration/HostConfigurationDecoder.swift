@@ -157,9 +157,11 @@ struct HostConfigurationDecoder {
 
     var tombstones = HostConfiguration.tombstoneRetentionDefault
     var conflicts = HostConfiguration.conflictRetentionDefault
+    var staging = HostConfiguration.stagingRetentionDefault
     if var retention = section.object("retention") {
       tombstones = TimeSpan.decode(&retention, "tombstones", default: tombstones)
       conflicts = TimeSpan.decode(&retention, "conflicts", default: conflicts)
+      staging = TimeSpan.decode(&retention, "staging", default: staging)
       section.finish(child: retention)
     }
     let withholdsMessages = section.choice("messages", among: ["pass", "withhold"], default: "pass") == "withhold"
@@ -177,7 +179,8 @@ struct HostConfigurationDecoder {
       clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
-      conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages, administrationToken: token,
+      conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
+      stagingRetentionMilliseconds: staging, administrationToken: token,
       limits: limits)
   }
 

@@ -86,7 +86,8 @@ public enum Host {
       administrationToken: section.administrationToken, log: log, reclaimMemory: MemoryReturn().give)
     adjust(&made)
     return try await RunningServer(
-      made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds)
+      made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
+      stagingMilliseconds: section.stagingRetentionMilliseconds)
   }
 
   /// The server's database alone, for administration beside a running server.
