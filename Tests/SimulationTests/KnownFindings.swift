@@ -14,6 +14,12 @@ enum KnownFindings {
     Finding(
       story: "An entry that a recovery displaced has no reason",
       words: ["an archive entry says displaced, null"]),
+    Finding(
+      story: "A row that a restored server lost goes from a device with the sync, and no archive has it (seed 177)",
+      words: ["which the server lost, went from", "is in no archive"]),
+    Finding(
+      story: "SQLite commits the dangling reference of a REPLACE; references of newly captured rows are not proved",
+      words: ["whose application's REPLACE began it"]),
   ]
 
   /// Nil where one of the messages is of nothing known.

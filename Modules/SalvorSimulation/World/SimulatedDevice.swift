@@ -20,6 +20,8 @@ final class SimulatedDevice: @unchecked Sendable {
   let settings: History.Device
   var schema: DrawnSchema
   var copies: [Int: Copy] = [:]
+  /// The application's own statement left a reference to nothing: SQLite takes some forms of REPLACE that do.
+  var isDangling = false
   /// Where a person has to decide.
   var token: String?
   private let world: World

@@ -138,6 +138,10 @@ extension World {
     let database = try device.database()
     let before = try device.contents()
     try transact(database, statements, device.name) { try device.contents() }
+    if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
+      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
+      if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
+    }
     oracle.captured(device.number, before, try device.contents())
   }
 

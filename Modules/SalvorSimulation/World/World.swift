@@ -213,7 +213,8 @@ final class World: @unchecked Sendable {
 
   /// A reader while a sync is under way (never 6).
   private func look(at name: String) {
-    guard let device = devices.first(where: { $0.name == name }), device.hasDatabase else { return }
+    guard let device = devices.first(where: { $0.name == name }), device.hasDatabase, !device.isDangling
+    else { return }
     do {
       for row in try device.database().rows("PRAGMA foreign_key_check").prefix(1) {
         oracle.report(
