@@ -31,8 +31,8 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
 
   /// The five that the test of the whole runs: those that are found soonest.
   public static let quick: [Mutant] = [
-    .server(.dropsRefusals), .server(.forgetsTombstones), .server(.forgetsDepartures), .device(.losesRefusals),
-    .device(.losesAcceptedWrites),
+    .server(.dropsRefusals), .server(.forgetsTombstones), .device(.losesRefusals), .device(.losesAcceptedWrites),
+    .device(.losesCursors),
   ]
 
   func mutated(_ store: any ClientStore) -> any ClientStore {

@@ -11,7 +11,7 @@ enum SimulateCommand {
     do {
       let arguments = Array(CommandLine.arguments.dropFirst())
       if arguments.contains("--help") || arguments.contains("-h") {
-        print(Options.usage)
+        say(Options.usage)
         return
       }
       options = try Options(arguments)
@@ -38,6 +38,9 @@ enum SimulateCommand {
     if let path = arguments[0] { execvp(path, &arguments) }
   }
 
+  /// A line at once, also where it goes into a file.
+  static func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+
   static var platform: SimulationPlatform {
     let isThere = access("/dev/shm", W_OK) == 0
     return .sqlite(in: isThere ? "/dev/shm" : NSTemporaryDirectory())
@@ -53,20 +56,20 @@ enum SimulateCommand {
       simulation(options), first: options.first, last: options.minutes == nil ? options.last : nil,
       minutes: options.minutes
     ) { seed, result in
-      if !isJSON { for violation in result.violations.prefix(3) { print("seed \(seed): \(violation)") } }
+      if !isJSON { for violation in result.violations.prefix(3) { say("seed \(seed): \(violation)") } }
     }
     let threads = options.jobs ?? ProcessInfo.processInfo.activeProcessorCount
     let outcome = runner.run(threads: threads)
     let report = Report(outcome, threads: threads, swarm: options.swarm)
-    print(isJSON ? String(decoding: report.json.bytes, as: UTF8.self) : report.text)
+    say(isJSON ? String(decoding: report.json.bytes, as: UTF8.self) : report.text)
     return outcome.violations.isEmpty ? 0 : 1
   }
 
   private static func replay(_ seed: UInt64, _ options: Options) -> Int32 {
     let simulation = self.simulation(options)
     let history = simulation.history(seed)
-    if !options.isJSON { print(history.schema.text) }
-    let show: @Sendable (String) -> Void = { line in print(line) }
+    if !options.isJSON { say(history.schema.text) }
+    let show: @Sendable (String) -> Void = { line in say(line) }
     let result = simulation.run(history, tell: options.isJSON ? nil : show)
     let violations = result.violations
     if options.isJSON {
@@ -76,9 +79,9 @@ enum SimulateCommand {
       let json: JSONValue = [
         "seed": number, "digest": digest, "jobs": .integer(Int64(result.jobs)), "violations": .array(found),
       ]
-      print(String(decoding: json.bytes, as: UTF8.self))
+      say(String(decoding: json.bytes, as: UTF8.self))
     } else {
-      print("digest \(result.digest)")
+      say("digest \(result.digest)")
     }
     return violations.isEmpty ? 0 : 1
   }
@@ -88,14 +91,14 @@ enum SimulateCommand {
     let history = simulation.history(seed)
     let result = simulation.run(history)
     guard let violation = result.violations.first else {
-      print("seed \(seed) breaks no rule")
+      say("seed \(seed) breaks no rule")
       return 0
     }
     let short = simulation.shrink(history, rule: violation.rule) { count in
       FileHandle.standardError.write(Data("\(count) steps\n".utf8))
     }
-    print(short.script)
-    for violation in simulation.run(short).violations { print("# \(violation)") }
+    say(short.script)
+    for violation in simulation.run(short).violations { say("# \(violation)") }
     return 1
   }
 
@@ -117,10 +120,10 @@ enum SimulateCommand {
       } else {
         let what =
           finding.map { "\($0.seeds)\t\($0.violation)" } ?? "-\tnot found in \(options.last - options.first + 1) seeds"
-        print("\(mutant)\t\(what)")
+        say("\(mutant)\t\(what)")
       }
     }
-    if options.isJSON { print(String(decoding: JSONValue.array(rows).bytes, as: UTF8.self)) }
+    if options.isJSON { say(String(decoding: JSONValue.array(rows).bytes, as: UTF8.self)) }
     return missed == 0 ? 0 : 1
   }
 }

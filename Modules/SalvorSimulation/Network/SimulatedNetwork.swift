@@ -32,6 +32,7 @@ public final class SimulatedNetwork: Sendable {
     var generator: SeededGenerator
     var faults: [String: NetworkFaults] = [:]
     var exchanges = 0
+    var onExchange: (@Sendable (String) -> Void)?
     var struck: [String: Int] = [:]
   }
 
@@ -55,6 +56,9 @@ public final class SimulatedNetwork: Sendable {
       if let generator { state.generator = generator }
     }
   }
+
+  /// Called with the device's name while an exchange of its is under way, e.g. for a reader to look at its database then.
+  public func onExchange(_ look: (@Sendable (String) -> Void)?) { state.withLock { $0.onExchange = look } }
 
   /// How often each kind of fault has struck.
   public var struck: [String: Int] { state.withLock { $0.struck } }
@@ -104,6 +108,7 @@ public final class SimulatedNetwork: Sendable {
 
   func send(_ request: TransportRequest, of device: String) async throws -> TransportResponse {
     let (fate, place, handler) = draw(device)
+    state.withLock { $0.onExchange }?(device)
     trace.add("  \(device): \(request.method) \(shown(request.path)) \(fate == .sound ? "" : fate.rawValue)")
     let lost = SalvorError(.unreachable, "The simulated network lost a message.")
     guard let handler, fate != .loseRequest else {

@@ -25,6 +25,12 @@ struct Oracle {
     var isUncaptured = false
   }
 
+  /// What a device's file has to account for.
+  struct Account: Sendable {
+    var pending: [RowName: Pending]
+    var isWithoutTriggers: Bool
+  }
+
   /// The devices whose triggers the application has dropped, until the next sync puts them back.
   private var withoutTriggers: Set<Int> = []
 
@@ -109,7 +115,14 @@ struct Oracle {
   }
 
   /// A device's file is what it was; so is what it has to account for.
-  mutating func wentBack(_ device: Int, to account: [RowName: Pending]) { pending[device] = account }
+  mutating func wentBack(_ device: Int, to account: Account) {
+    pending[device] = account.pending
+    if account.isWithoutTriggers { withoutTriggers.insert(device) } else { withoutTriggers.remove(device) }
+  }
+
+  func account(of device: Int) -> Account {
+    Account(pending: pending[device], isWithoutTriggers: withoutTriggers.contains(device))
+  }
 
   // MARK: The server
 
@@ -187,6 +200,21 @@ struct Oracle {
           ? "\(change) is shown as if it were settled; the server never had it"
           : "\(change) is neither in the queue, the archive nor on the server; the row has \(rows[name].map(shown) ?? "gone")"
       )
+    }
+  }
+
+  /// A row that goes from a device with a sync, though nobody deleted it and the server has none, is one that the server
+  /// lost: the archive has it (semantics 9).
+  mutating func lost(_ device: Int, _ before: Contents, _ after: Contents, archive: () -> String) {
+    var text: String?
+    for (name, row) in before.sorted(by: { $0.key < $1.key }) {
+      guard after[name] == nil, synchronized.contains(name.table), server[name] == nil, !deleted.contains(name),
+        let note = note(row, name), serverHasSeen(name, note)
+      else { continue }
+      if text == nil { text = archive() }
+      if let text, mentions(text, note) { continue }
+      report(
+        .disappeared, "the row \(name) with \(note), which the server lost, went from d\(device) and is in no archive")
     }
   }
 

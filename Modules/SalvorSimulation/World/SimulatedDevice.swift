@@ -10,7 +10,7 @@ final class SimulatedDevice: @unchecked Sendable {
   /// The files as they were once, and what the oracle had to account for then.
   struct Copy {
     var path: String
-    var account: [RowName: Oracle.Pending]
+    var account: Oracle.Account
   }
 
   let number: Int
@@ -20,6 +20,8 @@ final class SimulatedDevice: @unchecked Sendable {
   let settings: History.Device
   var schema: DrawnSchema
   var copies: [Int: Copy] = [:]
+  /// The application's own statement left a reference to nothing: SQLite takes some forms of REPLACE that do.
+  var isDangling = false
   /// Where a person has to decide.
   var token: String?
   private let world: World
@@ -115,5 +117,12 @@ final class SimulatedDevice: @unchecked Sendable {
     guard hasDatabase else { return "" }
     return try database().rows("SELECT coalesce(before, '') || ' ' || coalesce(after, '') FROM salvor_error_archive")
       .map(\.[0].description).joined(separator: "\n")
+  }
+
+  /// The requests of the archive, but for what a recovery kept.
+  func archived() throws -> Set<String> {
+    guard hasDatabase else { return [] }
+    let query = "SELECT DISTINCT id FROM salvor_error_archive WHERE state <> 'kept'"
+    return Set(try database().rows(query).map(\.[0].description))
   }
 }

@@ -77,7 +77,8 @@ extension World {
       let synchronized = Set(device.schema.synchronized.map(\.name))
       let found = try device.contents().filter { synchronized.contains($0.key.table) }
       oracle.compare(device.number, expected: try expected(device), found: found, except: strictly ? [] : dirty)
-      try check(device.database(), device.name)
+      try check(
+        device.database(), device.isDangling ? "\(device.name), whose application's REPLACE began it" : device.name)
       try checkArchive(device)
     }
     try check(serverDatabase(), "the server")

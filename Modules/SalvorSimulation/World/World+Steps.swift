@@ -58,7 +58,7 @@ extension World {
       device.closeApplication()
       let path = "\(directory)/\(device.name)-\(slot).copy"
       try DatabaseFiles.copy(device.path, to: path, others: [DatabaseFiles.identity, DatabaseFiles.journal])
-      device.copies[slot] = .init(path: path, account: oracle.pending[number])
+      device.copies[slot] = .init(path: path, account: oracle.account(of: number))
     case .putBack(let number, let slot, let identity):
       guard let copy = devices[number].copies[slot] else { return }
       await place(copy.path, at: devices[number], account: copy.account, identity: identity)
@@ -68,7 +68,7 @@ extension World {
       await source.endProcess()
       source.closeApplication()
       devices[to].schema = source.schema
-      await place(source.path, at: devices[to], account: oracle.pending[from], identity: identity)
+      await place(source.path, at: devices[to], account: oracle.account(of: from), identity: identity)
     case .dropTriggers(let number):
       guard devices[number].hasDatabase else { return }
       let database = try devices[number].database()
@@ -138,6 +138,10 @@ extension World {
     let database = try device.database()
     let before = try device.contents()
     try transact(database, statements, device.name) { try device.contents() }
+    if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
+      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
+      if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
+    }
     oracle.captured(device.number, before, try device.contents())
   }
 
@@ -196,6 +200,7 @@ extension World {
   func synchronize(_ device: SimulatedDevice, _ faults: NetworkFaults, meanwhile: [String]) async {
     network.setFaults(faults, of: device.name, generator.derived(1))
     let report: SyncReport
+    let before = try? Before(device)
     if meanwhile.isEmpty {
       report = await sync(device)
     } else {
@@ -214,6 +219,30 @@ extension World {
     }
     network.setFaults(nil, of: device.name)
     judge(report, device, isFaulty: !faults.isSound)
+    if let before, meanwhile.isEmpty { judgeReport(report, device, before) }
+  }
+
+  /// A device before it synchronizes.
+  private struct Before {
+    var archived: Set<String>
+    var contents: Contents
+
+    init(_ device: SimulatedDevice) throws {
+      archived = try device.archived()
+      contents = try device.contents()
+    }
+  }
+
+  /// What the report says is what a person finds.
+  private func judgeReport(_ report: SyncReport, _ device: SimulatedDevice, _ before: Before) {
+    guard report.error == nil, let after = try? device.archived() else { return }
+    // What is refused may be displaced at once, by what came down with the refusal; it is in the archive all the same.
+    let count = after.subtracting(before.archived).count
+    if report.recovery == nil, report.refused > count {
+      oracle.report(.report, "\(device.name): the report says \(report.refused) refused, the archive has \(count) more")
+    }
+    guard report.recovery.map({ $0.strategy == "rewind" || $0.strategy.hasPrefix("recover-") }) ?? true else { return }
+    oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) { (try? device.archiveText()) ?? "" }
   }
 
   func sync(_ device: SimulatedDevice) async -> SyncReport {
@@ -372,7 +401,7 @@ extension World {
   }
 
   private func place(
-    _ path: String, at device: SimulatedDevice, account: [RowName: Oracle.Pending], identity: Bool
+    _ path: String, at device: SimulatedDevice, account: Oracle.Account, identity: Bool
   ) async {
     await device.endProcess()
     device.closeApplication()

@@ -183,6 +183,7 @@ final class World: @unchecked Sendable {
 
   /// The whole history, and then quiet.
   func run() async -> [Violation] {
+    network.onExchange { [weak self] name in self?.look(at: name) }
     do {
       try await startServer()
       for step in history.steps where oracle.violations.isEmpty {
@@ -208,6 +209,21 @@ final class World: @unchecked Sendable {
       coverage.meet("network " + fate)
     }
     return oracle.violations
+  }
+
+  /// A reader while a sync is under way (never 6).
+  private func look(at name: String) {
+    guard let device = devices.first(where: { $0.name == name }), device.hasDatabase, !device.isDangling
+    else { return }
+    do {
+      for row in try device.database().rows("PRAGMA foreign_key_check").prefix(1) {
+        oracle.report(
+          .halfApplied, "during a sync of \(name) a row of \(row[0]) references a row of \(row[2]) that is not there")
+      }
+    } catch {
+      // Another process holds the file, as it does while it replaces it.
+      trace.add("  \(name): a reader: \(shown(error))")
+    }
   }
 
   func audit(_ device: SimulatedDevice) async throws {

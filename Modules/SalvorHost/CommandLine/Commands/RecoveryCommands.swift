@@ -207,6 +207,7 @@ extension Terminal {
       self.progress("comparing \(table)", share: Double(rows) / Double(max(all, 1)))
     case .applying: self.progress("applying")
     case .waiting(let code, let message, let milliseconds):
+      if milliseconds < 500 { return }
       say("waiting \(Double(milliseconds / 100) / 10) s, then trying again (\(code.rawValue)): \(message)")
     }
   }
