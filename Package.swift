@@ -127,6 +127,12 @@ let package = Package(
     .executableTarget(
       name: "salvor-crash", dependencies: ["SalvorModel", "SalvorWire", "SQLiteSupport"], path: "Tools/salvor-crash"),
     .executableTarget(
+      name: "salvor-load",
+      dependencies: [
+        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules", "MemoryStore",
+        "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression",
+      ], path: "Tools/salvor-load"),
+    .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
         "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
@@ -174,7 +180,7 @@ let package = Package(
         "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
       ]),
-    tests("EndToEndTests", ["salvor", "salvor-crash", "SQLiteSupport", "SalvorModel"]),
+    tests("EndToEndTests", ["salvor", "salvor-crash", "salvor-load", "SQLiteSupport", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]

@@ -251,7 +251,8 @@
       request.body = body
       let isHead = method == "HEAD"
       core.handlerBegan()
-      let task = Task { [request] in
+      // Health is told whatever else there is to do.
+      let task = Task(priority: isHealthCheck ? .userInitiated : nil) { [request] in
         let response = await core.handler(request)
         requestBody.discard()
         await answer(response, isHead: isHead)

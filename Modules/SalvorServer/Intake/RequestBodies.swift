@@ -157,6 +157,9 @@ actor MessageParser {
 }
 
 extension ServerEngine {
+  /// Requests that wait for memory for their bodies (`bodiesBytesMax`).
+  public var bodiesWaiting: Int { bodies.waiting }
+
   /// The whole body, decompressed. Compressed and decompressed size are both limited, and memory is there for it.
   ///
   /// - Parameter headLimit: of the first line; nil: the body has no limit of its own for it.
