@@ -99,7 +99,10 @@
         state.retired.append(old)
         return old
       }
-      guard let old else { return daemon.end() }
+      guard let old else {
+        daemon.takeNoConnection()
+        return daemon.end()
+      }
       old.takeNoConnection()
       Task { [self] in
         // Its connections end by themselves: each answer says so, and those without a request are closed here.

@@ -2,11 +2,14 @@
   import CMicrohttpd
   import SalvorModel
   import SalvorTransport
+  import Synchronization
 
   /// What the library's callbacks get: the core that all daemons of a transport share, and which of them calls.
   final class DaemonStart: Sendable {
     let core: ServerCore
     let isSecure: Bool
+    /// Another one has taken its place: its connections end with what they do now.
+    let isRetired = Atomic(false)
 
     init(_ core: ServerCore, isSecure: Bool) {
       self.core = core
@@ -54,7 +57,10 @@
     }
 
     /// Leaves the listening socket to others.
-    func takeNoConnection() { _ = MHD_quiesce_daemon(daemon) }
+    func takeNoConnection() {
+      mark.isRetired.store(true, ordering: .relaxed)
+      _ = MHD_quiesce_daemon(daemon)
+    }
 
     /// Ends its threads and gives everything back. None of its connections is suspended. Once.
     func end() {

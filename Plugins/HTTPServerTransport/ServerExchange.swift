@@ -326,7 +326,11 @@
       headers["content-length"] = nil
       headers["transfer-encoding"] = nil
       let isEarly = (phase == .head || phase == .waiting) && contentLength != 0
-      if isEarly || core.isStopping || core.connections.isCrowded { headers["connection"] = "close" }
+      if isEarly || core.isStopping || core.connections.isCrowded
+        || self.connection?.daemon.isRetired.load(ordering: .relaxed) == true
+      {
+        headers["connection"] = "close"
+      }
       for (name, value) in headers where MHD_add_response_header(response, name, value) != .YES {
         core.log("A response's header \(name) is not a valid HTTP header; the connection was closed.")
         return .NO
