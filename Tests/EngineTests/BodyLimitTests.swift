@@ -88,7 +88,7 @@ struct BodyLimitTests: Sendable {
       $0.bodiesBytesMax = 8 << 20
       $0.beginBytesMax = 64 << 20
     }
-    let gate = AsyncStream.makeStream(of: Void.self)
+    let gate = Gate()
     let read = Count()
     let size = 3 << 20
     @Sendable func large() -> TransportRequest {
@@ -99,7 +99,7 @@ struct BodyLimitTests: Sendable {
           let before = given.add(1 << 20)
           if before == 2 << 20 {
             _ = read.add(1)
-            for await _ in gate.stream {}
+            await gate.wait()
           }
           return before < size ? [UInt8](repeating: 0x20, count: 1 << 20) : nil
         }), length: size)
@@ -116,7 +116,7 @@ struct BodyLimitTests: Sendable {
       left.cancel()
       await left.value
       #expect(server.bodiesWaiting == 3)
-      gate.continuation.finish()
+      gate.open()
     }
     #expect(read.value == 5)
     #expect(server.bodiesWaiting == 0)
@@ -133,5 +133,28 @@ private final class Count: Sendable {
       defer { count += more }
       return count
     }
+  }
+}
+
+/// Closed until it is opened, for any number of tasks.
+private final class Gate: Sendable {
+  private let state = Mutex((isOpen: false, waiting: [CheckedContinuation<Void, Never>]()))
+
+  func wait() async {
+    await withCheckedContinuation { continuation in
+      let isOpen = state.withLock { state in
+        if !state.isOpen { state.waiting.append(continuation) }
+        return state.isOpen
+      }
+      if isOpen { continuation.resume() }
+    }
+  }
+
+  func open() {
+    let waiting = state.withLock { state in
+      defer { state = (true, []) }
+      return state.waiting
+    }
+    for continuation in waiting { continuation.resume() }
   }
 }

@@ -110,12 +110,12 @@
     func fullServer() async throws {
       var limits = Limits()
       limits.connectionsMax = 16
-      let gate = AsyncStream.makeStream(of: Void.self)
+      let gate = Gate()
       let arrived = Mutex(0)
       try await serving(limits: limits) { request in
         if request.path == "/healthz" { return .text("well") }
         arrived.withLock { $0 += 1 }
-        for await _ in gate.stream {}
+        await gate.wait()
         return .text("done")
       } _: { port in
         var working: [RawSocket] = []
@@ -141,7 +141,7 @@
           let health = try RawSocket(port: port)
           health.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
           #expect(try #require(await health.receive(until: "well")).hasPrefix("HTTP/1.1 200"))
-          gate.continuation.finish()
+          gate.open()
           refused = 1
           for try await answer in group {
             if answer?.hasPrefix("HTTP/1.1 503") == true { refused += 1 }
@@ -203,14 +203,14 @@
       var limits = Limits()
       limits.connectionsPerAddressMax = 2
       limits.connectionsMax = 100
-      let gate = AsyncStream.makeStream(of: Void.self)
+      let gate = Gate()
       let arrived = Mutex(0)
       let locals = Mutex<[Bool]>([])
       try await serving(limits: limits, forwardedFor: ["127.0.0.1"]) { request in
         locals.withLock { $0.append(request.peerIsLocal) }
         if request.path == "/local" { return .text("done") }
         arrived.withLock { $0 += 1 }
-        for await _ in gate.stream {}
+        await gate.wait()
         return .text("done")
       } _: { port in
         func ask(_ path: String, _ forwarded: String) throws -> RawSocket {
@@ -224,7 +224,7 @@
         #expect(try #require(await ask("/", "192.0.2.1, 127.0.0.1").receive()).hasPrefix("HTTP/1.1 503"))
         let other = try ask("/", "192.0.2.2")
         while arrived.withLock({ $0 }) < 3 { try await Task.sleep(for: .milliseconds(2)) }
-        gate.continuation.finish()
+        gate.open()
         for socket in first + [other] { #expect(try #require(await socket.receive()).hasPrefix("HTTP/1.1 200")) }
         #expect(locals.withLock { $0 } == [false, false, false])
         _ = await (try ask("/local", "127.0.0.1")).receive()
@@ -304,6 +304,29 @@
       let json = try #require(JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any])
       #expect(json["title"] as? String == code && json["status"] as? Int == status && json["number"] is Int)
       #expect(head.contains("content-length: \(parts[1].utf8.count)"))
+    }
+  }
+
+  /// Closed until it is opened, for any number of tasks.
+  private final class Gate: Sendable {
+    private let state = Mutex((isOpen: false, waiting: [CheckedContinuation<Void, Never>]()))
+
+    func wait() async {
+      await withCheckedContinuation { continuation in
+        let isOpen = state.withLock { state in
+          if !state.isOpen { state.waiting.append(continuation) }
+          return state.isOpen
+        }
+        if isOpen { continuation.resume() }
+      }
+    }
+
+    func open() {
+      let waiting = state.withLock { state in
+        defer { state = (true, []) }
+        return state.waiting
+      }
+      for continuation in waiting { continuation.resume() }
     }
   }
 
