@@ -90,7 +90,6 @@
     func reload() throws {
       guard let tls = options.tls else { return }
       let files = try TLSFiles(tls)
-      // On a duplicate of the socket: the daemons of before and after give theirs back one after the other.
       let daemon = try ServerDaemon(core, options: options, socket: socket, tls: files)
       let old = state.withLock { state -> ServerDaemon? in
         guard !state.isStopping else { return nil }
@@ -99,10 +98,7 @@
         state.retired.append(old)
         return old
       }
-      guard let old else {
-        daemon.takeNoConnection()
-        return daemon.end()
-      }
+      guard let old else { return daemon.end() }
       old.takeNoConnection()
       Task { [self] in
         // Its connections end by themselves: each answer says so, and those without a request are closed here.
