@@ -29,6 +29,8 @@ public struct ServerConfiguration: Sendable {
   public var selfServiceRemoteDeletion: Bool
   /// The credential of `/admin/v1`; nil: administration over the transport is off.
   public var administrationToken: String?
+  /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
+  public var monitoringNeedsCredential: Bool
   public var clock: any Clock
   public var random: any RandomSource
   /// Called after requests with large bodies, to give memory back to the system.
@@ -42,6 +44,7 @@ public struct ServerConfiguration: Sendable {
     authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
+    monitoringNeedsCredential: Bool = false,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
     log: @escaping @Sendable (String) -> Void = { _ in }, reclaimMemory: @escaping @Sendable () -> Void = {}
   ) {
@@ -59,6 +62,7 @@ public struct ServerConfiguration: Sendable {
     self.clientRecoveryEnabled = clientRecoveryEnabled
     self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.administrationToken = administrationToken
+    self.monitoringNeedsCredential = monitoringNeedsCredential
     self.clock = clock
     self.random = random
     self.log = log
@@ -159,6 +163,9 @@ public final class ServerEngine: Sendable {
     }
   }
 
+  /// A line for the operator.
+  public func log(_ line: String) { configuration.log(line) }
+
   public func stop() async {
     endWaiting()
     validations.close()
@@ -215,9 +222,12 @@ public final class ServerEngine: Sendable {
       return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")
     case ("GET", "readyz", 1):
+      try await checkMonitor(request)
       try await configuration.store.answers()
       return text("ready\n")
-    case ("GET", "metrics", 1): return text(try await metricsText(), type: "text/plain; version=0.0.4")
+    case ("GET", "metrics", 1):
+      try await checkMonitor(request)
+      return text(try await metricsText(), type: "text/plain; version=0.0.4")
     case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))
     case (_, let version?, _) where version.first == "v" && version != "v1" && Int(version.dropFirst()) != nil:
       throw SalvorError(

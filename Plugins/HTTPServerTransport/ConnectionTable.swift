@@ -207,7 +207,10 @@
     ) {
       let next = state.withLock { state -> ServerExchange? in
         if let connection {
-          connection.phase = .idle(since: .now, received: cmicrohttpd_traffic(connection.descriptor).received)
+          // What nobody has read yet is of the next request.
+          let unread = UInt64(max(0, cmicrohttpd_unread(connection.descriptor)))
+          let received = cmicrohttpd_traffic(connection.descriptor).received
+          connection.phase = .idle(since: .now, received: received - min(unread, received))
         }
         switch admission {
         case .taken where !isHealthCheck, .waits: break

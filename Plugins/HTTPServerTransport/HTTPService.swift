@@ -90,7 +90,6 @@
     func reload() throws {
       guard let tls = options.tls else { return }
       let files = try TLSFiles(tls)
-      // On a duplicate of the socket: the daemons of before and after give theirs back one after the other.
       let daemon = try ServerDaemon(core, options: options, socket: socket, tls: files)
       let old = state.withLock { state -> ServerDaemon? in
         guard !state.isStopping else { return nil }

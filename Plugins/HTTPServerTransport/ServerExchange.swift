@@ -251,7 +251,8 @@
       request.body = body
       let isHead = method == "HEAD"
       core.handlerBegan()
-      let task = Task { [request] in
+      // Health is told whatever else there is to do.
+      let task = Task(priority: isHealthCheck ? .userInitiated : nil) { [request] in
         let response = await core.handler(request)
         requestBody.discard()
         await answer(response, isHead: isHead)
@@ -325,7 +326,11 @@
       headers["content-length"] = nil
       headers["transfer-encoding"] = nil
       let isEarly = (phase == .head || phase == .waiting) && contentLength != 0
-      if isEarly || core.isStopping || core.connections.isCrowded { headers["connection"] = "close" }
+      if isEarly || core.isStopping || core.connections.isCrowded
+        || self.connection?.daemon.isRetired.load(ordering: .relaxed) == true
+      {
+        headers["connection"] = "close"
+      }
       for (name, value) in headers where MHD_add_response_header(response, name, value) != .YES {
         core.log("A response's header \(name) is not a valid HTTP header; the connection was closed.")
         return .NO

@@ -166,9 +166,11 @@ struct HostConfigurationDecoder {
     }
     let withholdsMessages = section.choice("messages", among: ["pass", "withhold"], default: "pass") == "withhold"
     var token: String?
+    var monitoringNeedsCredential = false
     if var administration = section.object("administration") {
       token = administration.optionalString("token")
       if token?.isEmpty == true { administration.report("token", "is empty; give a token, or leave it out") }
+      monitoringNeedsCredential = administration.boolean("monitoringNeedsCredential", default: false)
       section.finish(child: administration)
     }
     reader.finish(child: section)
@@ -181,7 +183,7 @@ struct HostConfigurationDecoder {
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,
-      limits: limits)
+      monitoringNeedsCredential: monitoringNeedsCredential, limits: limits)
   }
 
   /// A list of names; gzip where the file has none and the host has it.

@@ -52,8 +52,8 @@ final class BodyLease: Sendable {
 final class BodyBudget: Sendable {
   /// Up to this size a body is not counted: there are never more of them than connections.
   static let freeBytes = 16 << 10
-  /// Up to this size a body is small.
-  static let smallBytes = 256 << 10
+  /// Up to this size a body is small: a chunk of an upload is (`chunkBytesTarget`).
+  static let smallBytes = 512 << 10
 
   private struct Waiter {
     var number: Int
@@ -157,6 +157,9 @@ actor MessageParser {
 }
 
 extension ServerEngine {
+  /// Requests that wait for memory for their bodies (`bodiesBytesMax`).
+  public var bodiesWaiting: Int { bodies.waiting }
+
   /// The whole body, decompressed. Compressed and decompressed size are both limited, and memory is there for it.
   ///
   /// - Parameter headLimit: of the first line; nil: the body has no limit of its own for it.
