@@ -56,7 +56,9 @@ extension Command {
     let store = try await invocation.openServerStore()
     let resolved: [ConflictVersion]
     do {
-      resolved = try await store.resolveConflict(id, keep: keep, by: invocation.userName)
+      resolved = try await invocation.audited("conflicts.resolve", "\(id)", on: store) {
+        try await store.resolveConflict(id, keep: keep, by: invocation.userName)
+      }
     } catch {
       await store.close()
       throw error
