@@ -58,7 +58,7 @@ import TokenAuthentication
   }
 
   @Test func aMadeTokenGetsInByItsLine() async throws {
-    let made = TokenAuthentication.make(principal: "O\"Neil\\ \u{1}", administrator: true)
+    let made = TokenAuthentication.make(principal: "O\"Neil\\ \u{1}", role: .administrator)
     let file = try TokenFileOfTest("{ tokens: [\n\(made.line)\n] }")
     let tokens = try TokenAuthentication(file: file.path)
     let found = try await tokens.authenticate(request(try tokens.headers(credentials: ["token": made.token])))

@@ -49,7 +49,7 @@ struct ServiceManager: Sendable {
       _ = withUnsafePointer(to: &address) { pointer in
         pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
           Array(text.utf8).withUnsafeBytes {
-            sendto(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue), address, length)
+            sendto(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL), address, length)
           }
         }
       }

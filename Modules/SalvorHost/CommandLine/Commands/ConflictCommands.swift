@@ -89,7 +89,7 @@ extension Invocation {
   }
 
   /// Who uses the command line, for the record of what was resolved.
-  fileprivate var userName: String {
+  var userName: String {
     ["USER", "LOGNAME"].lazy.compactMap { environment[$0] }.first { !$0.isEmpty } ?? "operator"
   }
 }

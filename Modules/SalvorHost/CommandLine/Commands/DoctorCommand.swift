@@ -8,9 +8,9 @@ extension Command {
     "doctor", "what is wrong with this installation, and the way on",
     discussion: """
       Looks at the configuration, the files and their rights, free space, the limits of the system, the clock, and whether
-      the server answers; on a server also at its remotes. Changes nothing. Exit code 2 where something is wrong, 0 where all
-      is well or could be better. With --reach it asks the server alone (exit code 3 where it does not answer): for health
-      checks of containers.
+      the server answers; on a server also at its remotes (the database is opened as by salvor remotes). Exit code 2 where
+      something is wrong, 0 where all is well or could be better. With --reach it asks the server alone (exit code 3 where
+      it does not answer): for health checks of containers.
       """,
     options: [Option("reach", "only whether the server answers")]
   ) { invocation in
