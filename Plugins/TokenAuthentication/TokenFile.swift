@@ -145,7 +145,8 @@ final class TokenFile: Sendable {
     }
     guard let hash, let name, !name.isEmpty else { return nil }
     return TokenEntry(
-      hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator, role: role))
+      hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator, role: role)
+    )
   }
 
   private static func role(_ reader: inout OptionReader) -> AdministrationRole? {

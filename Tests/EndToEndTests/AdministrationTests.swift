@@ -87,14 +87,18 @@ import Testing
     }
     let whole = try await office.ask("GET", "remotes/\(ids[2])").json
     #expect(whole["seen"]["behind"] == 0 && whole["seen"]["lastError"] == nil && whole["principal"] == "anna")
-    for bad in ["remotes?state=lost", "remotes?limit=0", "remotes?limit=x", "remotes?after=1", "remotes?state=absent&days=-1"] {
+    for bad in [
+      "remotes?state=lost", "remotes?limit=0", "remotes?limit=x", "remotes?after=1", "remotes?state=absent&days=-1",
+    ] {
       #expect(try await office.ask("GET", bad).status == 400, "\(bad)")
     }
     #expect(try await office.ask("GET", "remotes/nonsense").status == 404)
     #expect(try await office.ask("GET", "nothing").status == 404)
   }
 
-  @Test("An act with an Idempotency-Key is done once, and each act is written down with who, from where and what came of it")
+  @Test(
+    "An act with an Idempotency-Key is done once, and each act is written down with who, from where and what came of it"
+  )
   func actsAreWrittenDown() async throws {
     let office = try await Office()
     let device = try await office.device("one")

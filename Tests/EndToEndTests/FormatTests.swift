@@ -53,7 +53,8 @@ import Testing
     #expect(before["queued"] == 2 && before["inError"] == 1)
     let synced = try await left.salvor("sync", "--json")
     #expect(synced.code == 0, "\(synced.out)\(synced.err)")
-    #expect(try synced.json["outcome"] == "synchronized" && synced.json["uploaded"] == 2 && synced.json["recovery"] == nil)
+    #expect(
+      try synced.json["outcome"] == "synchronized" && synced.json["uploaded"] == 2 && synced.json["recovery"] == nil)
     #expect(try await left.salvor("errors", "delete", "--all").code == 0)
     try left.place.server.sqlite().execute("INSERT INTO site (id, name) VALUES ('s9', 'new')")
     #expect(try await left.salvor("sync").code == 0)

@@ -37,8 +37,10 @@ import Testing
     #expect(version.code == 0)
     if Built.has("groff") {
       for page in found where page.hasSuffix(".1") {
-        let shown = try await ChildProcess("groff", ["-ww", "-man", "-Tutf8", "-K", "utf8", page], directory: directory)
-          .output()
+        let shown = try await ChildProcess(
+          "groff", ["-ww", "-man", "-Tutf8", "-K", "utf8", page], directory: directory
+        )
+        .output()
         #expect(shown.code == 0 && shown.err == "" && shown.out.contains("SYNOPSIS"), "\(page): \(shown.err)")
       }
     }
@@ -67,7 +69,8 @@ import Testing
     #expect(try await completed(["rem"]) == ["remotes"])
     #expect(try await completed(["remotes", ""]).isSuperset(of: ["show", "delete", "reset", "--config"]))
     #expect(try await completed(["remotes", "delete", "--b"]) == ["--block"])
-    #expect(try await completed(["recover", "--strategy", "rec"]).isSuperset(of: ["recreate", "recover-unsynced-changes"]))
+    #expect(
+      try await completed(["recover", "--strategy", "rec"]).isSuperset(of: ["recreate", "recover-unsynced-changes"]))
     #expect(try await completed(["capture", "p"]) == ["pause"])
   }
 

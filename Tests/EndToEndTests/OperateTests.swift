@@ -162,7 +162,8 @@ import Testing
       #"salvor_http_request_duration_seconds_bucket{route="/v1/sync",le="+Inf"} "#,
       #"salvor_http_answers_total{route="other",method="GET",status="404"} 1"#,
       #"salvor_refusals_total{reason="server-maintained"} 1"#, #"salvor_problems_by_code_total{code="not-found"} 1"#,
-      "salvor_storage_bytes ", "salvor_storage_free_bytes ", "salvor_writers_waiting 0", "process_resident_memory_bytes ",
+      "salvor_storage_bytes ", "salvor_storage_free_bytes ", "salvor_writers_waiting 0",
+      "process_resident_memory_bytes ",
       "salvor_log_age_seconds ", #"salvor_build_info{version="0.1.0""#,
     ] { #expect(text.contains(expected), "\(expected)\n\(text)") }
     if Built.has("promtool") {
@@ -177,7 +178,8 @@ import Testing
   @Test("The alert rules fire on a server in trouble and not on a healthy one", .enabled(if: Built.has("promtool")))
   func alerts() async throws {
     let rules = Built.root.appendingPathComponent("Packaging/prometheus")
-    let output = try await ChildProcess("promtool", ["test", "rules", "salvor.rules.test.yml"], directory: rules).output()
+    let output = try await ChildProcess("promtool", ["test", "rules", "salvor.rules.test.yml"], directory: rules)
+      .output()
     #expect(output.code == 0, "\(output.out)\(output.err)")
   }
 
@@ -216,11 +218,16 @@ import Testing
     let file = try #require(try made.json["file"].string)
     #expect(try damage(place.directory.appendingPathComponent(file).path) == [])
     let left = try Set(FileManager.default.contentsOfDirectory(atPath: folder.path))
-    #expect(left == ["salvor-2002-01-01T00-00-00Z.db", "mine.db", "salvor-2001.db", URL(fileURLWithPath: file).lastPathComponent])
+    #expect(
+      left == [
+        "salvor-2002-01-01T00-00-00Z.db", "mine.db", "salvor-2001.db", URL(fileURLWithPath: file).lastPathComponent,
+      ])
     for bad in [["copies", "--keep", "0"], ["copies/mine.db/x", "--keep", "1"]] {
       #expect(
-        try await salvor(["server", "backup"] + bad, in: place.directory, environment: ["OPERATE_TOKEN": Self.adminToken])
-          .code != 0)
+        try await salvor(
+          ["server", "backup"] + bad, in: place.directory, environment: ["OPERATE_TOKEN": Self.adminToken]
+        )
+        .code != 0)
     }
   }
 

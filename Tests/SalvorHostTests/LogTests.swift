@@ -25,7 +25,9 @@ struct LogTests {
 
   private static let entry = LogRecord(
     level: .warning, message: "login refused",
-    fields: [.init("peer", "10.0.0.7"), .init("why", "a \"quoted\" = text\nin two lines\u{1B}[31m"), .init("empty", "")])
+    fields: [
+      .init("peer", "10.0.0.7"), .init("why", "a \"quoted\" = text\nin two lines\u{1B}[31m"), .init("empty", ""),
+    ])
 
   @Test("logfmt has time with zone, level, message and facts; nothing in a value can begin another line or fact")
   func logfmt() {
@@ -45,7 +47,8 @@ struct LogTests {
   func json() throws {
     let line = LogFormat.json.line(Self.entry, time: 7)
     #expect(!line.contains("\n"))
-    #expect(line.hasPrefix(#"{"time":"1970-01-01T00:00:00.007Z","level":"warning","msg":"login refused","peer":"10.0.0.7""#))
+    #expect(
+      line.hasPrefix(#"{"time":"1970-01-01T00:00:00.007Z","level":"warning","msg":"login refused","peer":"10.0.0.7""#))
   }
 
   @Test("What is below the level is not written, and the level changes while it runs")
@@ -59,7 +62,8 @@ struct LogTests {
     #expect(lines.all.map { $0.suffix(1) } == ["b", "c"])
   }
 
-  @Test("A message that floods is left out beyond its number a second, and the next line says how many; errors never are")
+  @Test(
+    "A message that floods is left out beyond its number a second, and the next line says how many; errors never are")
   func limitedInRate() {
     let lines = Lines()
     let clock = StillClock(5000)

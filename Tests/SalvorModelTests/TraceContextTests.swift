@@ -26,7 +26,8 @@ struct TraceContextTests {
   @Test(
     "What is no traceparent is none",
     arguments: [
-      "", "00", "00-\(trace)-\(span)", "00-\(trace)-\(span)-01-more", "ff-\(trace)-\(span)-01", "00-\(trace)x-\(span)-01",
+      "", "00", "00-\(trace)-\(span)", "00-\(trace)-\(span)-01-more", "ff-\(trace)-\(span)-01",
+      "00-\(trace)x-\(span)-01",
       "00-00000000000000000000000000000000-\(span)-01", "00-\(trace)-0000000000000000-01",
       "00-4BF92F3577B34DA6A3CE929D0E0E4736-\(span)-01", "00-\(trace)-\(span)-0\n1", "00-\(trace)\"-\(span)-01",
     ])

@@ -246,7 +246,8 @@ struct HostConfigurationDecoder {
     return ClientSection(
       storage: storage, storageLine: storageLine, transport: transport, compression: compression,
       credentials: credentials,
-      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log, limits: limits)
+      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
+      limits: limits)
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A

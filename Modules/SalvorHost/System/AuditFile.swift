@@ -82,7 +82,8 @@ extension Invocation {
       do {
         try file?.append(
           AuditRecord(
-            time: SystemClock().now(), who: "user:\(userName)", from: "local", act: act, target: target, result: result))
+            time: SystemClock().now(), who: "user:\(userName)", from: "local", act: act, target: target, result: result)
+        )
       } catch {
         terminal.error("warning: \((error as? SalvorError)?.message ?? "\(error)")")
       }

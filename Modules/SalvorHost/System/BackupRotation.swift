@@ -15,7 +15,8 @@ struct BackupRotation {
   func next(now: Int64) throws -> String {
     guard mkdir(directory, 0o700) == 0 || errno == EEXIST else {
       throw SalvorError(
-        .storage, "The folder \(directory) cannot be made: \(String(cString: strerror(errno))). Make it, or name another.")
+        .storage,
+        "The folder \(directory) cannot be made: \(String(cString: strerror(errno))). Make it, or name another.")
     }
     let time = timestamp(now).replacing(" ", with: "T").replacing(":", with: "-")
     return "\(directory)/salvor-\(time)Z.db"
@@ -28,7 +29,8 @@ struct BackupRotation {
       guard unlink("\(directory)/\(name)") == 0 || errno == ENOENT else {
         throw SalvorError(
           .storage,
-          "The old copy \(directory)/\(name) cannot be removed: \(String(cString: strerror(errno))). The new one is whole.")
+          "The old copy \(directory)/\(name) cannot be removed: \(String(cString: strerror(errno))). The new one is whole."
+        )
       }
     }
     return old.map { "\(directory)/\($0)" }

@@ -75,15 +75,15 @@ public enum Host {
       throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal
     }
     var made = ServerConfiguration(
-        schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
-        store: try section.storage.make(), authentication: try section.authentication.make(),
-        compressions: try section.compressions.map { try $0.make() },
-        validators: try section.validators.map { try $0.configured(configuration.schema) },
-        limits: section.limits, historyCheck: section.historyCheck,
-        clientRecoveryEnabled: section.clientRecoveryEnabled,
-        selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
-        administrationToken: section.administrationToken, accessLog: section.log.access,
-        slowMilliseconds: section.log.slowMilliseconds, log: log)
+      schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
+      store: try section.storage.make(), authentication: try section.authentication.make(),
+      compressions: try section.compressions.map { try $0.make() },
+      validators: try section.validators.map { try $0.configured(configuration.schema) },
+      limits: section.limits, historyCheck: section.historyCheck,
+      clientRecoveryEnabled: section.clientRecoveryEnabled,
+      selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
+      administrationToken: section.administrationToken, accessLog: section.log.access,
+      slowMilliseconds: section.log.slowMilliseconds, log: log)
     made.processFacts = { ProcessFacts.ofThisProcess() }
     made.audit = AuditFile(of: made.store)
     adjust(&made)

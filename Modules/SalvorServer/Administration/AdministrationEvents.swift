@@ -43,7 +43,8 @@ final class AdministrationEvents: Sendable {
   }
 
   func listen() throws -> ByteStream {
-    let (stream, continuation) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingNewest(Self.bufferedMax))
+    let (stream, continuation) = AsyncStream.makeStream(
+      of: String.self, bufferingPolicy: .bufferingNewest(Self.bufferedMax))
     let number = try state.withLock { state in
       guard !state.isStopped, state.listeners.count < Self.listenersMax else {
         throw SalvorError(

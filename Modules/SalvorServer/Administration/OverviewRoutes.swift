@@ -99,7 +99,8 @@ extension ServerEngine {
     let limit = query["limit"].map { Int($0) } ?? 100
     let before = query["before"].map { Int64($0) }
     guard let limit, limit > 0, before != .some(nil) else {
-      throw SalvorError(.malformed, "The acts are asked for with limit=NUMBER and before=TIME (milliseconds since 1970).")
+      throw SalvorError(
+        .malformed, "The acts are asked for with limit=NUMBER and before=TIME (milliseconds since 1970).")
     }
     return ["acts": .array(try audit.newest(limit: min(limit, 1000), before: before ?? nil).map(\.json))]
   }

@@ -68,7 +68,8 @@ extension ServerEngine {
         "A list of remotes is asked for with state=\(Filter.allCases.map(\.rawValue).joined(separator: "|")), principal=NAME, after=ID, limit=NUMBER, and with state=absent days=NUMBER."
       )
     }
-    var asked = RemoteQuery(after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"].map { percentDecoded($0) })
+    var asked = RemoteQuery(
+      after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"].map { percentDecoded($0) })
     var found: [RemoteRecord]
     switch filter ?? nil {
     case .syncing?: found = try await these(sessions.remotes, asked)

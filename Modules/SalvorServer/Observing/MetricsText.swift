@@ -35,7 +35,8 @@ struct MetricsText {
       }
       sum += series.counts.last ?? 0
       let own = labels.isEmpty ? "" : "{\(labels)}"
-      text += "\(name)_bucket{\(before)le=\"+Inf\"} \(sum)\n\(name)_sum\(own) \(series.sum)\n\(name)_count\(own) \(sum)\n"
+      text +=
+        "\(name)_bucket{\(before)le=\"+Inf\"} \(sum)\n\(name)_sum\(own) \(series.sum)\n\(name)_count\(own) \(sum)\n"
     }
   }
 

@@ -26,7 +26,9 @@ extension Command {
           .init(
             "server",
             isAsked
-              ? ["reachable": .bool(unreachable == nil), "error": unreachable.map { .string($0.code.rawValue) } ?? .null]
+              ? [
+                "reachable": .bool(unreachable == nil), "error": unreachable.map { .string($0.code.rawValue) } ?? .null,
+              ]
               : .null),
         ]))
     let state = status.state
@@ -66,7 +68,8 @@ extension Command {
 
 private func refusalText(_ refusal: QueuedRequest) -> String {
   let time = refusal.lastAttempt.map { "\(timestamp($0)): " } ?? ""
-  return "\(time)\(refusal.operation.rawValue) of \(refusal.table), \(refusal.reason ?? "refused"); salvor errors show \(refusal.id)"
+  return
+    "\(time)\(refusal.operation.rawValue) of \(refusal.table), \(refusal.reason ?? "refused"); salvor errors show \(refusal.id)"
 }
 
 extension QueuedRequest {

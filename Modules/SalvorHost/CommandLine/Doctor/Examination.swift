@@ -112,7 +112,8 @@ struct Examination {
     let wanted = UInt64(server.limits.connectionsMax + 128)
     if allowed < wanted {
       add(
-        .note, "system", "a process may have \(allowed) files open, fewer than connectionsMax (\(server.limits.connectionsMax)) needs",
+        .note, "system",
+        "a process may have \(allowed) files open, fewer than connectionsMax (\(server.limits.connectionsMax)) needs",
         "raise the hard limit (LimitNOFILE= of the unit, ulimit -Hn), or lower server.limits.connectionsMax")
     } else {
       add(.good, "system", "enough open files for \(server.limits.connectionsMax) connections")
@@ -197,7 +198,9 @@ struct Examination {
       let month = SystemClock().now() - 30 * 86_400_000
       let away = try await store.remotes(RemoteQuery(limit: 1000, state: .known, unseenSince: month)).count
       await store.close()
-      add(.good, "remotes", "\(grouped(stats.remotes)) known, \(grouped(stats.openConflicts)) conflicts wait for a person")
+      add(
+        .good, "remotes", "\(grouped(stats.remotes)) known, \(grouped(stats.openConflicts)) conflicts wait for a person"
+      )
       if away > 0 {
         add(
           .note, "remotes", "\(away == 1000 ? "1,000 or more" : grouped(Int64(away))) have not uploaded for 30 days",

@@ -51,7 +51,8 @@ struct ManualPages {
     for (code, meaning) in Self.exitCodes { out += ".TP\n.B \(code)\n\(roff(meaning))\n" }
     out += section("FILES")
     out += ".TP\n.I ./salvor.json5\nthe configuration, unless \\-\\-config names another\n"
-    out += ".TP\n.I /etc/salvor/salvor.json5\nthe configuration of the system's service, where the package is installed\n"
+    out +=
+      ".TP\n.I /etc/salvor/salvor.json5\nthe configuration of the system's service, where the package is installed\n"
     out += section("ENVIRONMENT")
     out += ".TP\n.B SALVOR_TOKEN\na device's token, where the configuration says ${SALVOR_TOKEN}\n"
     out += ".TP\n.B NO_COLOR\nno colours\n"
