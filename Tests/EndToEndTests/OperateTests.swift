@@ -231,6 +231,33 @@ import Testing
     }
   }
 
+  @Test("A copy with a server ID of its own refuses a device of the other one; a database in use is left alone")
+  func adopt() async throws {
+    let place = try place()
+    let environment = ["OPERATE_TOKEN": Self.adminToken]
+    func adopt(_ words: String...) async throws -> Output {
+      try await salvor(["server", "adopt", "--json"] + words, in: place.directory, environment: environment)
+    }
+    let server = try await start(place)
+    let device = try place.device("anna", url: "http://127.0.0.1:\(server.port)")
+    try await device.sync()
+    let known = try #require(try await device.salvor("status", "--json").json["serverID"].string)
+    let busy = try await adopt("--new-id")
+    #expect(busy.code != 0 && busy.err.contains("is in use"), "\(busy.err)")
+    _ = try await place.server.stop()
+    #expect(try await adopt().code == 2)
+    let done = try await adopt("--new-id")
+    #expect(done.code == 0, "\(done.err)")
+    #expect(try done.json["before"].string == known)
+    let again = try await start(place)
+    try device.connect(to: "http://127.0.0.1:\(again.port)")
+    try device.sqlite().execute("INSERT INTO site (id, name) VALUES ('s1', 'kept')")
+    let refused = try await device.sync(expecting: 5)
+    #expect(refused["error"]["reason"] == "server-replaced" || refused["recovery"]["reason"] == "server-replaced")
+    #expect(try contents(place.server.database, ["site"])["site"] == [])
+    #expect(try await device.salvor("status", "--json").json["queued"] == 1)
+  }
+
   @Test("doctor names what is wrong and the way on, and says when all is well")
   func doctor() async throws {
     let place = try place()

@@ -89,6 +89,33 @@ extension Command {
   }
 }
 
+extension Command {
+  static let serverAdopt = Command(
+    "server adopt", "server: gives a copy of a database a server ID of its own; the server must not be running",
+    discussion: """
+      For a staging server that begins with a copy of the real one's database: with its own server ID, a device that is
+      pointed at it by mistake is told server-replaced, and sends and applies nothing. Rows, remotes and history stay as they
+      are. --new-id says that you mean it.
+      """,
+    options: [Option("new-id", "draw a new server ID")]
+  ) { invocation in
+    guard invocation.flags.contains("new-id") else {
+      throw SalvorError(
+        .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards.")
+    }
+    guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
+      throw unable("a new server ID")
+    }
+    let done = try await invocation.audited("server.adopt", "new-id", on: store) { try await store.adoptNewID() }
+    let terminal = invocation.terminal
+    terminal.json([
+      "database": .string(done.database), "before": .string(done.before.text), "server": .string(done.now.text),
+    ])
+    terminal.say("\(done.database) has the server ID \(done.now) now; it was \(done.before)")
+    return 0
+  }
+}
+
 private func unable(_ what: String) -> SalvorError {
   SalvorError(.usage, "This server's storage module does not support \(what). Use the storage \"sqlite\".")
 }
