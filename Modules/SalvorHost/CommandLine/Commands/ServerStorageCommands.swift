@@ -101,7 +101,8 @@ extension Command {
   ) { invocation in
     guard invocation.flags.contains("new-id") else {
       throw SalvorError(
-        .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards.")
+        .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards."
+      )
     }
     guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
       throw unable("a new server ID")
