@@ -140,7 +140,9 @@ import Testing
     try await device.sync()
     try device.sqlite().execute("INSERT INTO severity (id, name) VALUES (1, 'x')")
     try await device.sync(expecting: 6)
-    _ = try await server.request("GET", "/nothing?here=\"", headers: [:])
+    try place.server.sqlite().execute("INSERT INTO site (id, name) VALUES ('s1', 'x')")
+    try await device.sync()
+    _ = try await server.request("GET", "/nothing?here=1", headers: [:])
     let text = try await server.request("GET", "/metrics", headers: [:]).text
     var types: [String: String] = [:]
     for line in text.split(separator: "\n") {
