@@ -110,15 +110,21 @@ public actor SalvorClient {
   /// One call at a time.
   func alone(_ work: @escaping @Sendable () async -> SyncReport) async -> SyncReport {
     while let running { _ = await running.value }
+    let log = configuration.log
     let task = Task {
-      do { try await takeTurn() } catch {
+      await LogContext.$current.withValue(LogContext(TraceContext())) {
+        let began = ContinuousClock.now
         var report = SyncReport()
-        report.fail(asSalvorError(error))
+        do {
+          try await takeTurn()
+          report = await work()
+          await giveTurn()
+        } catch {
+          report.fail(asSalvorError(error))
+        }
+        log.tell(report, took: ContinuousClock.now - began)
         return report
       }
-      let report = await work()
-      await giveTurn()
-      return report
     }
     running = task
     let report = await withTaskCancellationHandler {

@@ -30,7 +30,7 @@
     /// Blocks for a moment (name look-up, threads). Errors: `configuration`.
     init(
       handler: @escaping TransportHandler, options: HTTPServerOptions, limits: Limits,
-      log: @escaping @Sendable (String) -> Void
+      log: Log
     ) throws {
       let tls = try options.tls.map { try TLSFiles($0) }
       let places = try Self.places(limits, log)
@@ -63,7 +63,7 @@
 
     /// The connections that the limit of files allows, less what the process has open and what its work needs.
     private static func places(
-      _ limits: Limits, _ log: @Sendable (String) -> Void
+      _ limits: Limits, _ log: Log
     ) throws -> ConnectionTable.Places {
       var places = ConnectionTable.Places(requests: limits.connectionsMax, perAddress: 0)
       places.headTimeout = .milliseconds(limits.headTimeoutMilliseconds)

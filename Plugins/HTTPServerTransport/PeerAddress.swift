@@ -20,6 +20,15 @@
       bytes.count == 4 ? bytes[0] == 127 : bytes == [UInt8](repeating: 0, count: 15) + [1]
     }
 
+    /// In figures, without the port.
+    var text: String {
+      var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+      _ = bytes.withUnsafeBytes {
+        inet_ntop(bytes.count == 4 ? AF_INET : AF_INET6, $0.baseAddress, &text, socklen_t(text.count))
+      }
+      return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
     private init(four: in_addr) {
       bytes = withUnsafeBytes(of: four.s_addr) { Array($0) }
     }

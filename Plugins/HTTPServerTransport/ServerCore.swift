@@ -27,12 +27,12 @@
     let bodyBytesPerSecondMin: Int
     let connections: ConnectionTable
     let proxies: ForwardedFor
-    let log: @Sendable (String) -> Void
+    let log: Log
     private let state = Mutex(State())
 
     init(
       handler: @escaping TransportHandler, limits: Limits, options: HTTPServerOptions, places: ConnectionTable.Places,
-      log: @escaping @Sendable (String) -> Void
+      log: Log
     ) {
       self.handler = handler
       self.bodyBytesMax = limits.bodyBytesMax

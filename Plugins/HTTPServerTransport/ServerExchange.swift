@@ -175,7 +175,8 @@
         return refusal(.tooLarge, "The body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts.")
       }
       request = TransportRequest(
-        method: method, path: path, headers: headers, contentLength: contentLength, peerIsLocal: peer.isLocal)
+        method: method, path: path, headers: headers, contentLength: contentLength, peerIsLocal: peer.isLocal,
+        peer: (peer.client ?? self.connection?.address)?.text)
       isSmall = contentLength.map { $0 <= Self.smallBodyBytesMax } ?? false
       if case .waits = admission {
         phase = .waiting

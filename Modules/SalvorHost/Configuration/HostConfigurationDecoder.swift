@@ -45,7 +45,8 @@ struct HostConfigurationDecoder {
     }
     let configuration = HostConfiguration(
       file: file, directory: directory, schema: schema, conflictPolicies: result.conflictPolicies,
-      schemaPlaces: places, server: server, client: client, diagnostics: diagnostics)
+      schemaPlaces: places, server: server, client: client, description: ConfigurationDescription.json(root),
+      diagnostics: diagnostics)
     return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
   }
 
@@ -173,6 +174,7 @@ struct HostConfigurationDecoder {
       monitoringNeedsCredential = administration.boolean("monitoringNeedsCredential", default: false)
       section.finish(child: administration)
     }
+    let log = LogSettings.decode(&section, default: LogSettings())
     reader.finish(child: section)
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
@@ -183,7 +185,7 @@ struct HostConfigurationDecoder {
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,
-      monitoringNeedsCredential: monitoringNeedsCredential, limits: limits)
+      monitoringNeedsCredential: monitoringNeedsCredential, log: log, limits: limits)
   }
 
   /// A list of names; gzip where the file has none and the host has it.
@@ -247,12 +249,14 @@ struct HostConfigurationDecoder {
       optimisesQueue = queue.boolean("optimise", default: false)
       section.finish(child: queue)
     }
+    let log = section.has("log") ? LogSettings.decode(&section, default: LogSettings()) : nil
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, storageLine: storageLine, transport: transport, compression: compression,
       credentials: credentials,
-      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, limits: limits)
+      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
+      limits: limits)
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A

@@ -33,16 +33,18 @@ final class DeviceLog: Sendable {
   private static let subjectsMax = 1000
   private let state: Mutex<State>
   private let clock: any Clock
-  private let log: @Sendable (String) -> Void
+  private let log: Log
 
-  init(clock: any Clock, log: @escaping @Sendable (String) -> Void) {
+  init(clock: any Clock, log: Log) {
     self.clock = clock
     self.log = log
     state = Mutex(State(all: Bucket(linesMax: 500, millisecondsPerLine: 500, now: clock.now())))
   }
 
   /// - Parameter subject: whose lines are counted together: a principal, or what else a device makes happen.
-  func say(_ line: String, about subject: String) {
+  func say(
+    _ line: String, about subject: String, level: LogLevel = .notice, _ fields: KeyValuePairs<String, String?> = [:]
+  ) {
     let now = clock.now()
     let leftOut = state.withLock { state -> Int? in
       if state.each.count >= Self.subjectsMax, state.each[subject] == nil {
@@ -65,6 +67,6 @@ final class DeviceLog: Sendable {
     }
     guard let leftOut else { return }
     if leftOut > 0 { log("\(leftOut) more lines of this kind about '\(subject)' were left out.") }
-    log(line)
+    log.write(level, line, fields)
   }
 }

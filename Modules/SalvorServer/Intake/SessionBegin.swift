@@ -28,6 +28,8 @@ extension ServerEngine {
   /// The checks of a begin, in the order of semantics 5. Throws the error that the first failing one names; nothing has
   /// been staged, applied or answered by then.
   func check(_ message: BeginMessage, principal: Principal) async throws -> SessionBegin {
+    LogContext.current?.set("remote", message.remote.text)
+    activity.noteBegin(message)
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
       throw refusal(reason, message, principal, stored: nil)
     }
@@ -47,6 +49,7 @@ extension ServerEngine {
     case .historyNeeded(let what): throw historyNeeded(what)
     }
     begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
+    activity.noteSuccess(of: message.remote)
     return begin
   }
 
@@ -199,6 +202,8 @@ extension ServerEngine {
   ) -> SalvorError {
     log(refused: message, principal, stored: stored, reason: reason)
     metrics.resets.add(1)
+    operatorEvents.send("reset", ["remote": message.remote.text, "reason": reason.rawValue])
+    metrics.resetsByReason.add(MetricsText.label("reason", reason.rawValue))
     return SalvorError(
       .uploadFailedAtServer,
       "The device and the server do not have the same history (\(reason.rawValue)). The device must be recovered: salvor recover --plan says what that would do.",
@@ -210,6 +215,8 @@ extension ServerEngine {
     _ message: BeginMessage, _ principal: Principal, _ admission: Admission, _ shared: Commit?
   ) -> SalvorError {
     metrics.rewinds.add(1)
+    operatorEvents.send(
+      "rewind", ["remote": message.remote.text, "shared": shared.map { "\($0.number)" } ?? "none"])
     deviceLog.say(
       "Remote ID '\(message.remote)' has seen commits that this server lost (the server's newest: \(admission.head.number)). "
         + (shared.map { "It rewinds to commit \($0.number), the newest that both have." }
@@ -234,7 +241,8 @@ extension ServerEngine {
       "[-10400] Invalid sync sequence ID for remote ID '\(message.remote)' (\(reason.rawValue)). "
         + "The sync sequence ID in the consolidated database: \(stored?.text ?? "none"); "
         + "the remote previous sequence ID: \(message.previous?.text ?? "none"), "
-        + "and the current sequence ID: \(message.current?.text ?? "none")", about: principal.name)
+        + "and the current sequence ID: \(message.current?.text ?? "none")", about: principal.name, level: .warning,
+      ["reason": reason.rawValue, "remote": message.remote.text])
   }
 }
 

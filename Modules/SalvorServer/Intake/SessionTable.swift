@@ -129,6 +129,7 @@ final class SessionTable: Sendable {
       return session
     }
     guard let found else { throw Self.unknown }
+    LogContext.current?.set("remote", found.remote.text)
     return found
   }
 
@@ -170,6 +171,12 @@ final class SessionTable: Sendable {
   }
 
   var count: Int { state.withLock { $0.sessions.count } }
+
+  /// Remotes whose session was seen lately.
+  var remotes: [RemoteID] {
+    let now = clock.now()
+    return state.withLock { state in state.sessions.values.filter { !isIdle($0, now) }.map(\.remote) }
+  }
 }
 
 extension SalvorError {

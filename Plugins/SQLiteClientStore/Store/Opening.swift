@@ -15,8 +15,10 @@ struct Opening {
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
     let isNew = try connection.tableShape("salvor_table") == nil
+    if try connection.tableShape("salvor_state") != nil { try refuseLaterFormat() }
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection)
+    try connection.setState(.format, .integer(StoreTables.format))
     try settleIdentity(setup)
     let before = try definitions()
     let delivered = try deliveredConfig()
@@ -47,6 +49,16 @@ struct Opening {
       : [
         "Triggers of Salvor were missing or altered and were put back: \(triggers.joined(separator: ", ")). What was written meanwhile is found by comparing with the server."
       ]
+  }
+
+  private func refuseLaterFormat() throws {
+    let format = try connection.state(.format)?.integer ?? 0
+    guard format <= StoreTables.format else {
+      throw SalvorError(
+        .schemaRefused,
+        "The database was written by a later version of Salvor (format \(format), this one knows \(StoreTables.format)). Update Salvor on this device."
+      )
+    }
   }
 
   /// The synchronized tables as they were defined last.

@@ -22,18 +22,26 @@ extension Command {
     options: [
       Option("all", "every remote database"),
       Option("principal", value: "P", "every remote database of this principal"),
+      .url,
     ]
   ) { invocation in
     let choice = try ResetChoice(invocation)
-    guard let store = try await invocation.openServerStore() as? any RecoveringServerStore else {
-      throw unable("resets")
+    let count: Int64
+    if let elsewhere = try invocation.administration() {
+      count = try await choice.demand(elsewhere)
+      await elsewhere.close()
+    } else {
+      let store = try await invocation.openServerStore()
+      count = try await invocation.audited("remotes.reset", choice.target, on: store) {
+        guard let recovering = store as? any RecoveringServerStore else { throw unable("resets") }
+        return try await choice.demand(recovering)
+      }
+      await store.close()
     }
-    let count = try await choice.demand(store)
-    await store.close()
     let terminal = invocation.terminal
     switch choice {
     case .one(let id):
-      guard count > 0 else { throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.") }
+      guard count > 0 else { throw noRemote(id) }
       terminal.json(["resetDemanded": .string(id.text), "resetsDemanded": .integer(count)])
       terminal.say("\(id) will be told to recover at its next sync")
     case .principal(let name):
@@ -57,15 +65,27 @@ extension Command {
       Writes one SQLite file that is the database of one moment, checks it and makes it durable. An existing FILE is never
       replaced. Restore it with salvor server restore; copying the database's file by other means while a server runs gives
       a damaged copy.
+
+      With --keep N, FILE is a folder: the copy is a file of its own there, named after the time, and when it is whole,
+      older ones beyond the newest N are removed. Nothing else in the folder is touched.
       """,
-    arguments: ["FILE"]
+    arguments: ["FILE"],
+    options: [Option("keep", value: "N", "FILE is a folder; keep the newest N copies in it")]
   ) { invocation in
-    let file = invocation.arguments[0]
+    var file = invocation.arguments[0]
+    let keep = invocation.options["keep"] == nil ? nil : try invocation.wholeNumber("keep", default: 1)
+    let rotation = keep.map { BackupRotation(directory: file, keep: $0) }
+    if let rotation { file = try rotation.next(now: SystemClock().now()) }
     guard let store = try invocation.makeServerStore() as? any RecoveringServerStore else { throw unable("backups") }
-    try await store.backup(to: file)
+    let path = file
+    try await invocation.audited("server.backup", path, on: store) { try await store.backup(to: path) }
     let size = try fileSize(file)
-    invocation.terminal.json(["file": .string(file), "bytes": .integer(size)])
+    let removed = try rotation?.removeOld() ?? []
+    invocation.terminal.json([
+      "file": .string(file), "bytes": .integer(size), "removed": .array(removed.map(JSONValue.string)),
+    ])
     invocation.terminal.say("wrote \(file) (\(bytes(size)))")
+    for old in removed { invocation.terminal.say("removed \(old)") }
     return 0
   }
 
@@ -79,7 +99,9 @@ extension Command {
     arguments: ["FILE"]
   ) { invocation in
     guard let store = try invocation.makeServerStore() as? any RestorableServerStore else { throw unable("restoring") }
-    let done = try await store.restore(from: invocation.arguments[0])
+    let done = try await invocation.audited("server.restore", invocation.arguments[0], on: store) {
+      try await store.restore(from: invocation.arguments[0])
+    }
     let terminal = invocation.terminal
     terminal.json([
       "restored": .string(invocation.arguments[0]), "database": .string(done.database),
@@ -93,6 +115,34 @@ extension Command {
         "\(grouped(remembered - done.head.number)) commits are not in it: devices that have seen them recover at their next sync"
       )
     }
+    return 0
+  }
+}
+
+extension Command {
+  static let serverAdopt = Command(
+    "server adopt", "server: gives a copy of a database a server ID of its own; the server must not be running",
+    discussion: """
+      For a staging server that begins with a copy of the real one's database: with its own server ID, a device that is
+      pointed at it by mistake is told server-replaced, and sends and applies nothing. Rows, remotes and history stay as they
+      are. --new-id says that you mean it.
+      """,
+    options: [Option("new-id", "draw a new server ID")]
+  ) { invocation in
+    guard invocation.flags.contains("new-id") else {
+      throw SalvorError(
+        .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards."
+      )
+    }
+    guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
+      throw unable("a new server ID")
+    }
+    let done = try await invocation.audited("server.adopt", "new-id", on: store) { try await store.adoptNewID() }
+    let terminal = invocation.terminal
+    terminal.json([
+      "database": .string(done.database), "before": .string(done.before.text), "server": .string(done.now.text),
+    ])
+    terminal.say("\(done.database) has the server ID \(done.now) now; it was \(done.before)")
     return 0
   }
 }
@@ -119,6 +169,29 @@ private enum ResetChoice {
     case (nil, let name?, false): self = .principal(name)
     case (nil, nil, true): self = .all
     default: throw SalvorError(.usage, "Give one of these: a remote ID, --principal P, or --all.")
+    }
+  }
+
+  /// For the audit.
+  var target: String {
+    switch self {
+    case .one(let id): id.text
+    case .principal(let name): "principal \(name)"
+    case .all: "all"
+    }
+  }
+
+  /// Demands it of a server elsewhere. Answers with how many remotes it was demanded of.
+  func demand(_ server: AdministrationClient) async throws -> Int64 {
+    switch self {
+    case .one(let id):
+      _ = try await server.call("POST", "/admin/v1/remotes/\(id)/reset")
+      return 1
+    case .principal(let name):
+      return try await server.call("POST", "/admin/v1/remotes/reset?principal=\(percentEncoded(name))")["resetsDemanded"]?
+        .integer ?? 0
+    case .all:
+      return try await server.call("POST", "/admin/v1/remotes/reset?all=true")["resetsDemanded"]?.integer ?? 0
     }
   }
 
