@@ -116,6 +116,10 @@ public struct Column: Sendable, Hashable {
     self.defaultValue = defaultValue
     self.renamedFrom = renamedFrom
   }
+
+  /// Whether somebody has set the column to `value`: NULL and the default count as not set where two inserts of one key
+  /// meet (semantics 7).
+  public func isSet(_ value: Value) -> Bool { !value.isNull && value != defaultValue }
 }
 
 public enum OnDelete: String, Sendable, Hashable, CaseIterable {

@@ -10,6 +10,10 @@ public struct ServerConfiguration: Sendable {
   public var schema: Schema
   /// How conflicts are settled, by table (`ServerSetup.conflictPolicies`).
   public var conflictPolicies: [String: any ConflictPolicy]
+  /// A refusal does not say what the database's own constraints and triggers say (`ServerSetup.withholdsMessages`).
+  public var withholdsMessages: Bool
+  /// How long conflicts that a policy settled are listed.
+  public var conflictRetentionMilliseconds: Int64
   public var store: any ServerStore
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
@@ -31,7 +35,8 @@ public struct ServerConfiguration: Sendable {
   public var log: @Sendable (String) -> Void
 
   public init(
-    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], store: any ServerStore,
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,
+    conflictRetentionMilliseconds: Int64 = 30 * 86_400_000, store: any ServerStore,
     authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
@@ -40,6 +45,8 @@ public struct ServerConfiguration: Sendable {
   ) {
     self.schema = schema
     self.conflictPolicies = conflictPolicies
+    self.withholdsMessages = withholdsMessages
+    self.conflictRetentionMilliseconds = conflictRetentionMilliseconds
     self.store = store
     self.authentication = authentication
     self.compressions = compressions
@@ -75,7 +82,9 @@ public final class ServerEngine: Sendable {
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
   public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
     let opening = try await configuration.store.open(
-      ServerSetup(schema: configuration.schema, conflictPolicies: configuration.conflictPolicies))
+      ServerSetup(
+        schema: configuration.schema, conflictPolicies: configuration.conflictPolicies,
+        withholdsMessages: configuration.withholdsMessages))
     if opening.isRestored {
       configuration.log(
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."

@@ -267,7 +267,7 @@ public struct UploadResults: Sendable, Hashable {
   /// The commit that holds what was accepted; nil where nothing was changed.
   public var commit: Commit?
   public var acceptedRequests: Int64
-  /// Requests whose effect or part of it was kept as a conflict version.
+  /// Accepted requests that were in conflict: kept as conflict versions, or settled by a policy that overwrote a value.
   public var conflicts: Int64
   public var refused: [Refusal]
   public init(commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal]) {

@@ -57,7 +57,8 @@ public struct Conflict: Sendable, Hashable {
   public var table: Table
   public var key: Key
   public var operation: Operation
-  /// The columns that the client changed, with what it saw and what it wants; of an insert every column; of a delete none.
+  /// The columns that the client changed, with what it saw and what it wants; of an insert those that it sets
+  /// (`Column.isSet`); of a delete none.
   public var columns: [ConflictColumn]
   /// The server's row: every column that travels.
   public var server: [NamedValue]

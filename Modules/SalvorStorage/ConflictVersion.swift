@@ -1,8 +1,10 @@
 import SalvorModel
 
-/// What a client wanted of one row, kept beside what the server has, for a person (semantics 7, `keep-versions`). Every
-/// row of a request that is kept has one, also those without a conflict of their own: the request stands or falls as a
-/// whole.
+/// One conflict: what a client wanted of a row, beside what the server had (semantics 7).
+///
+/// Kept for a person (`keep-versions`): every row of the request has one, also those without a conflict of their own, since
+/// the request stands or falls as a whole. Settled by the table's policy (`policy`): a record of the row in conflict and of
+/// what it was before, so that no value is overwritten in silence.
 public struct ConflictVersion: Sendable, Hashable {
   /// From 1, never used again.
   public var id: Int64
@@ -13,8 +15,10 @@ public struct ConflictVersion: Sendable, Hashable {
   public var request: RequestID
   public var client: ClientSide
   public var server: ServerSide
-  /// Nil: open.
+  /// How a person resolved it; nil: open, or settled by `policy`.
   public var resolution: Resolution?
+  /// How the table's policy settled it when the upload was processed; nil: it was kept for a person.
+  public var settlement: Settlement?
 
   public struct ClientSide: Sendable, Hashable {
     public var remote: RemoteID
@@ -40,7 +44,7 @@ public struct ConflictVersion: Sendable, Hashable {
   }
 
   public struct ServerSide: Sendable, Hashable {
-    /// Every column that travels, when the version was kept; nil: there was no row.
+    /// Every column that travels, when the version was kept, or just before the policy settled it; nil: there was no row.
     public var row: [NamedValue]?
     /// The newest commit after the one that the client's change was made on that changed the row, others' than this
     /// remote's; nil where there is none, or none that the log still has.
@@ -74,10 +78,22 @@ public struct ConflictVersion: Sendable, Hashable {
     }
   }
 
+  public struct Settlement: Sendable, Hashable {
+    /// The policy's name.
+    public var policy: String
+    /// What became of the row: every column that travels; nil: it was deleted.
+    public var row: [NamedValue]?
+    public init(policy: String, row: [NamedValue]?) {
+      self.policy = policy
+      self.row = row
+    }
+  }
+
   public init(
     id: Int64, first: Int64, table: String, key: Key, request: RequestID, client: ClientSide, server: ServerSide,
-    resolution: Resolution? = nil
+    resolution: Resolution? = nil, settlement: Settlement? = nil
   ) {
+    self.settlement = settlement
     self.id = id
     self.first = first
     self.table = table
@@ -88,7 +104,25 @@ public struct ConflictVersion: Sendable, Hashable {
     self.resolution = resolution
   }
 
-  public var state: ConflictState { resolution == nil ? .open : .resolved }
+  public var state: ConflictState {
+    if settlement != nil { return .settled }
+    return resolution == nil ? .open : .resolved
+  }
+
+  /// Of a settled conflict: the server's values that were overwritten; of a deleted row all of them.
+  public var lostOfServer: [NamedValue] {
+    guard let settlement, let before = server.row else { return [] }
+    return before.filter { value in settlement.row?.first { $0.name == value.name }?.value != value.value }
+  }
+
+  /// Of a settled conflict: the client's values that the policy did not take.
+  public var lostOfClient: [NamedValue] {
+    guard let row = settlement?.row else { return [] }
+    return client.columns.compactMap { column in
+      let stands = row.first { $0.name == column.name }?.value == column.new
+      return stands ? nil : NamedValue(column.name, column.new)
+    }
+  }
 }
 
 /// A conflict version beside its row as it is now.
@@ -103,7 +137,12 @@ public struct ConflictRow: Sendable, Hashable {
 }
 
 public enum ConflictState: String, Sendable, CaseIterable {
-  case open, resolved
+  /// It waits for a person.
+  case open
+  /// A person has resolved it.
+  case resolved
+  /// The table's policy settled it at once.
+  case settled
 }
 
 /// Whose version stands once a conflict is resolved.
@@ -124,6 +163,13 @@ extension SalvorError {
       .conflictResolved,
       "Conflict version \(version.id) was resolved before: the \(resolution.keep.rawValue)'s was kept. Nothing was changed. Change the row itself if it is to be otherwise.",
       context: ["id": "\(version.id)", "keep": resolution.keep.rawValue])
+  }
+
+  public static func conflictSettled(_ version: ConflictVersion, by policy: String) -> SalvorError {
+    SalvorError(
+      .conflictResolved,
+      "Conflict \(version.id) was settled by the policy \(policy) when the upload was processed. Nothing was changed. Change the row itself if it is to be otherwise.",
+      context: ["id": "\(version.id)", "policy": policy])
   }
 
   /// - Parameter reason: what the client's version would be refused with.

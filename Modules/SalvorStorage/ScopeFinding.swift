@@ -5,6 +5,8 @@ public enum ScopeFinding: Sendable, Hashable {
   case inside, outside
   /// The row that this reference names is not there.
   case parentMissing(Reference)
+  /// The row that this reference names is outside itself. Whoever writes is answered as if it were not there.
+  case parentOutside(Reference)
 }
 
 /// Finds by plain search whether rows are in scope: joined row by joined row, over whatever holds the rows.
@@ -58,7 +60,11 @@ public struct ScopeSearch<Failure: Error> {
       if let reference = join.reference {
         guard let parent = found.first else { return .parentMissing(reference) }
         let finding = try finding(parent, of: join.table, by: join.scope)
-        if finding != .inside { return finding }
+        switch finding {
+        case .inside: break
+        case .outside, .parentOutside: return .parentOutside(reference)
+        case .parentMissing: return finding
+        }
       } else if try !isAny(of: found, in: join) {
         return .outside
       }

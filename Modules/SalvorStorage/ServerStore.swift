@@ -79,7 +79,7 @@ public protocol ServerStore: ServerBlobs {
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool
 
   /// Conflict versions after the one of ID `id` (0: from the first), in the order of their IDs, which is that of their
-  /// keeping; at most `limit`. `state` nil: open and resolved ones.
+  /// keeping; at most `limit`. `state` nil: all of them.
   func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion]
 
   /// The conflict version `id` with the others of its request, in order, each beside the row as it is now. Empty: there is
@@ -90,7 +90,7 @@ public protocol ServerStore: ServerBlobs {
   /// client changed (a delete deletes) in the real tables, as a program of the server's would: it is fed to every device,
   /// the sender too. `server` writes nothing but the mark.
   ///
-  /// Throws, and changes nothing: `not-found`; `conflict-resolved`; `conflict-unresolvable` where the client's version
+  /// Throws, and changes nothing: `not-found`; `conflict-resolved`, also where a policy settled it; `conflict-unresolvable` where the client's version
   /// cannot stand (the row was deleted meanwhile, a constraint, a column that is gone).
   ///
   /// - Returns: the versions that were resolved.
@@ -99,6 +99,10 @@ public protocol ServerStore: ServerBlobs {
   /// Removes tombstones, log entries and conflict versions that were resolved before `milliseconds` since 1970; cursors
   /// before them are trimmed. Open conflict versions stay.
   func trim(before milliseconds: Int64) async throws
+
+  /// Forgets the conflicts that policies settled before `milliseconds` since 1970. Those that wait for a person, or that
+  /// one has resolved, stay.
+  func trimSettledConflicts(before milliseconds: Int64) async throws
 
   func stats() async throws -> ServerStats
 
@@ -118,9 +122,14 @@ public struct ServerSetup: Sendable {
   public var schema: Schema
   /// How conflicts are settled, by table.
   public var conflictPolicies: [String: any ConflictPolicy]
-  public init(schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:]) {
+  /// A refusal does not say what the database's own constraints and triggers say (`server.messages: "withhold"`).
+  public var withholdsMessages: Bool
+  public init(
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false
+  ) {
     self.schema = schema
     self.conflictPolicies = conflictPolicies
+    self.withholdsMessages = withholdsMessages
   }
 
   /// The policy of a table; the default one, the client's fields, where the table names no other. Throws `configuration`

@@ -205,6 +205,11 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }
+
+  public func trimSettledConflicts(before milliseconds: Int64) async throws {
+    try await writer.trimSettledConflicts(before: milliseconds)
+  }
+
   public func stats() async throws -> ServerStats {
     if let front { return try await front.stats() }
     return try await writer.stats()

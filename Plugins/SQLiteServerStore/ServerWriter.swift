@@ -285,6 +285,10 @@ actor ServerWriter {
     }
   }
 
+  func trimSettledConflicts(before milliseconds: Int64) throws {
+    try transaction(durable: false) { try conflictBook($0).trimSettled(before: milliseconds) }
+  }
+
   private func conflictBook(_ open: Open) -> ConflictBook {
     ConflictBook(RowReader(connection: open.connection, catalog: open.catalog))
   }

@@ -68,6 +68,29 @@ import Testing
     #expect(all[0]["resolution"]["by"].string?.isEmpty == false)
   }
 
+  @Test("--settled lists what a policy overwrote, with the value that lost, and leaves nothing to resolve")
+  func settled() async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    try place.server.sqlite().execute("INSERT INTO site VALUES ('s1', 'Harbour', 4)")
+    let anna = try place.device("anna", url: url), ben = try place.device("ben", url: url)
+    for device in [anna, ben] { try await device.sync() }
+    try anna.sqlite().execute("UPDATE site SET name = 'Pier'")
+    try await anna.sync()
+    try ben.sqlite().execute("UPDATE site SET name = 'Dock'")
+    #expect(try await ben.sync()["conflicts"] == 1)
+    let listed = try await place.server.salvor("conflicts", "--settled", "--json").json["conflicts"].items
+    #expect(listed.count == 1)
+    #expect(listed[0]["state"] == "settled" && listed[0]["policy"] == "client-wins")
+    #expect(listed[0]["lost"]["server"]["name"] == "Pier" && listed[0]["server"]["principal"] == "anna")
+    #expect(listed[0]["client"]["principal"] == "ben" && listed[0]["client"]["after"]["name"] == "Dock")
+    let table = try await place.server.salvor("conflicts", "--settled").out
+    #expect(table.contains("name=Pier") && table.contains("client-wins"))
+    #expect(try await place.server.salvor("conflicts", "--json").json["conflicts"].items.isEmpty)
+    #expect(try await place.server.salvor("conflicts", "resolve", "1", "--keep", "server").code == 2)
+    #expect(try await place.server.salvor("conflicts", "--settled", "--state", "open").code == 2)
+  }
+
   @Test("what cannot be resolved is a named error, and nothing is changed")
   func errors() async throws {
     _ = try await meet()

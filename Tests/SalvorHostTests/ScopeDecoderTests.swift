@@ -8,7 +8,7 @@ import Testing
 @Suite("scopes over join tables, alternatives and fixed values")
 struct ScopeDecoderTests {
   private static let member = """
-    member: {primaryKey: 'id', columns: {id: 'text', project: 'text', rank: 'integer', person: 'text', gone: 'boolean'},
+    member: {maintained: 'server', primaryKey: 'id', columns: {id: 'text', project: 'text', rank: 'integer', person: 'text', gone: 'boolean'},
       scope: {person: 'principal', gone: {value: false}}}
     """
 
@@ -58,7 +58,7 @@ struct ScopeDecoderTests {
       messages(
         """
         form: {primaryKey: 'id', columns: {id: 'text', open: 'boolean', who: 'text'}, scope: \(scope)\(more)},
-        use: {primaryKey: 'id', columns: {id: 'text', form: 'text', other: 'text?', who: 'text'}, scope: {who: 'principal'},
+        use: {membership: 'devices', primaryKey: 'id', columns: {id: 'text', form: 'text', other: 'text?', who: 'text'}, scope: {who: 'principal'},
           references: {form: 'form'}}
         """)
     }
@@ -131,11 +131,40 @@ struct ScopeDecoderTests {
       """
       a: {primaryKey: 'id', columns: {id: 'text', t: 'text'}, \(keys)}, \(Self.member),
       local: {maintained: 'client', primaryKey: 'id', columns: {id: 'text'}},
-      open: {primaryKey: 'id', columns: {id: 'text'}}
+      open: {maintained: 'server', primaryKey: 'id', columns: {id: 'text'}}
       """)
     let isWarning = expected.hasPrefix("warning: ")
     let text = isWarning ? String(expected.dropFirst("warning: ".count)) : expected
     #expect(found == [(isWarning ? "warning: " : "") + "tables.a.\(text)"])
+  }
+
+  @Test("a table that scopes go through is the server's, unless the schema says otherwise in so many words")
+  func membership() {
+    func found(_ member: String, scope: String = "{id: 'via:member.project'}") -> [String] {
+      messages(
+        """
+        member: {\(member) primaryKey: 'id', columns: {id: 'text', project: 'text', person: 'text'},
+          scope: {person: 'principal'}},
+        project: {primaryKey: 'id', columns: {id: 'text'}, scope: \(scope)}
+        """)
+    }
+    let refusal =
+      "decides who sees rows (the scope of project.id goes via it), and devices write it. Say maintained: \"server\"; or "
+      + "membership: \"devices\", if devices are meant to let others in"
+    #expect(found("") == ["tables.member: \(refusal)"])
+    #expect(found("maintained: 'dual',") == ["tables.member.maintained: \(refusal)"])
+    #expect(found("membership: 'server',") == ["tables.member: \(refusal)"])
+    #expect(found("membership: 'devices',") == [])
+    #expect(found("maintained: 'server',") == [])
+    #expect(
+      found("maintained: 'server', membership: 'devices',") == [
+        "warning: tables.member.membership: has no effect: devices do not write member"
+      ])
+    #expect(
+      found("membership: 'devices',", scope: "{id: 'principal'}") == [
+        "warning: tables.member.membership: has no effect: no scope goes via member"
+      ])
+    #expect(found("membership: 'anybody',")[0].hasPrefix("tables.member.membership: is \"anybody\""))
   }
 
   @Test("a circle over join tables and references is named once")
@@ -144,7 +173,7 @@ struct ScopeDecoderTests {
       """
       a: {primaryKey: 'id', columns: {id: 'text', b: 'text'}, references: {b: {table: 'b', scope: 'inherit'}}},
       b: {primaryKey: 'id', columns: {id: 'text'}, scope: [{id: 'principal'}, {id: 'via:c.b'}]},
-      c: {primaryKey: 'id', columns: {id: 'text', b: 'text', a: 'text'}, references: {a: {table: 'a', scope: 'inherit'}}}
+      c: {membership: 'devices', primaryKey: 'id', columns: {id: 'text', b: 'text', a: 'text'}, references: {a: {table: 'a', scope: 'inherit'}}}
       """)
     #expect(found == ["tables.c.references.a: inherits its scope in a circle: a → b → c → a"])
   }

@@ -55,6 +55,45 @@ struct ConflictTests {
     await fleet.stop()
   }
 
+  @Test("client-wins overwrites nothing in silence: it is counted, and the name that lost is listed with its author")
+  func overwrittenIsListed() async throws {
+    let (fleet, anna, bert) = try await fleet("\"client-wins\"")
+    try await anna.write("UPDATE site SET name = 'Anna''s' WHERE id = 's1'")
+    try await bert.write(
+      "UPDATE site SET name = 'Bert''s' WHERE id = 's1'", "UPDATE site SET seats = 1 WHERE id = 's2'")
+    #expect(try await anna.sync().conflicts == 0)
+    let report = try await bert.sync()
+    #expect(report.error == nil && report.refused == 0 && report.uploaded == 2)
+    #expect(report.conflicts == 1)
+    for device in [anna, bert] { #expect(try await device.sync().error == nil) }
+    try fleet.expectEqual(["site"], [anna, bert])
+    #expect(try fleet.serverRows("site") == [["s1", "Bert's", 40], ["s2", "Corner", 1]])
+    let listed = try fleet.serverConnection().rows(
+      """
+      SELECT key, resolution, resolved_by, server ->> 'name', settled ->> 'name', principal, server_principal,
+        server_commit > made FROM salvor_conflict
+      """)
+    #expect(listed == [["[\"s1\"]", "policy", "client-wins", "Anna's", "Bert's", "bert", "anna", 1]])
+    await fleet.stop()
+  }
+
+  @Test("two people make one site: what only one of them has set stands on every side")
+  func mergedInserts() async throws {
+    let (fleet, anna, bert) = try await fleet("\"client-wins\"")
+    try await anna.write("INSERT INTO visit VALUES ('v1', 's1', 'by Anna')")
+    try await bert.write("INSERT INTO visit VALUES ('v1', 's1', NULL)")
+    try await anna.write("INSERT INTO site VALUES ('s3', 'New', 7)")
+    try await bert.write("INSERT INTO site (id, name) VALUES ('s3', 'New')")
+    for device in [anna, bert, anna] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0 && report.conflicts == 0)
+    }
+    #expect(try fleet.serverRows("visit") == [["v1", "s1", "by Anna"]])
+    #expect(try fleet.serverRows("site") == [["s1", "Harbour", 40], ["s2", "Corner", 12], ["s3", "New", 7]])
+    try fleet.expectEqual(["site", "visit"], [anna, bert])
+    await fleet.stop()
+  }
+
   @Test("a group in conflict is kept whole, and resolved whole: parent, child and delete")
   func group() async throws {
     let (fleet, anna, bert) = try await fleet("\"keep-versions\"")
@@ -131,7 +170,7 @@ struct ConflictTests {
     try fleet.serverConnection().execute("UPDATE site SET seats = 13 WHERE id = 's2'")
     let report = try await bert.sync()
     #expect(report.refused == 0)
-    #expect(report.conflicts == 1)
+    #expect(report.conflicts == 2)
     #expect(try fleet.serverRows("site") == [["s1", "Bert's", 50], ["s2", "Corner", 13]])
     for device in [anna, bert] { try await device.sync() }
     try fleet.expectEqual(["site"], [anna, bert])

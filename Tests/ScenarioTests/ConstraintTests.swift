@@ -150,4 +150,52 @@ struct ConstraintTests {
     #expect(recovered.error == nil)
     #expect(try ahead.rows("visit") == fleet.serverRows("visit"))
   }
+
+  // MARK: The server's own words
+
+  private static let notes = """
+    { tables: { visit: { primaryKey: "id", columns: { id: "text", note: "text?", seats: "integer = 0" } } } }
+    """
+
+  /// A server whose own trigger and CHECK, which no device knows, refuse rows.
+  private func outspoken(_ options: String) async throws -> (Fleet, Device) {
+    let fleet = try Fleet(schema: Self.notes, serverOptions: "authentication: { module: \"none\" }, " + options)
+    try SQLiteConnection(fleet.serverPath).execute(
+      """
+      CREATE TABLE visit (id TEXT NOT NULL PRIMARY KEY, note TEXT, seats INTEGER NOT NULL DEFAULT 0,
+        CONSTRAINT few_seats CHECK (seats < 100));
+      CREATE TRIGGER own_note BEFORE INSERT ON visit WHEN NEW.note IS NULL BEGIN
+        SELECT RAISE(ABORT, 'note is required'); END
+      """)
+    try await fleet.start()
+    let device = try fleet.device("a")
+    try await device.write(
+      "INSERT INTO visit VALUES ('v1', NULL, 1)", "INSERT INTO visit VALUES ('v2', 'secret', 1000)",
+      "INSERT INTO visit VALUES ('v3', 'ok', 2)")
+    let report = try await device.sync()
+    #expect(report.error == nil && report.uploaded == 1 && report.refused == 2)
+    #expect(try fleet.serverRows("visit") == [["v3", "ok", 2]])
+    #expect(try device.rows("visit") == [["v1", .null, 1], ["v2", "secret", 1000], ["v3", "ok", 2]])
+    return (fleet, device)
+  }
+
+  @Test("what the server's own trigger and constraint say is in the archive entry, and no value is (semantics 8)")
+  func serverMessages() async throws {
+    let (fleet, device) = try await outspoken("")
+    let archive = try await device.open().errorArchive()
+    #expect(archive.map(\.reason) == ["constraint", "constraint"])
+    #expect(archive[0].message?.contains("note is required") == true)
+    #expect(archive[1].message?.contains("few_seats") == true)
+    #expect(archive.allSatisfy { $0.message?.contains("secret") == false })
+    await fleet.stop()
+  }
+
+  @Test("messages: \"withhold\" keeps the words of the server's trigger and constraint on the server (semantics 8)")
+  func withheldMessages() async throws {
+    let (fleet, device) = try await outspoken("messages: \"withhold\",")
+    let messages = try await device.open().errorArchive().compactMap(\.message)
+    #expect(messages.count == 2)
+    #expect(messages.allSatisfy { !$0.contains("note is") && !$0.contains("few_seats") && $0.contains("visit") })
+    await fleet.stop()
+  }
 }

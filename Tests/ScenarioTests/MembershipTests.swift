@@ -12,12 +12,12 @@ struct MembershipTests {
       groups: { people: {}, work: {} },
       tables: {
         member: { group: "people", primaryKey: "id", columns: { id: "text", project_id: "text", person: "text" },
-                  scope: { person: "principal" }, handover: true },
+                  scope: { person: "principal" }, handover: true, membership: "devices" },
         project: { maintained: "server", group: "work", primaryKey: "id", columns: { id: "text", name: "text" },
                    scope: { id: "via:member.project_id" } },
         form: { maintained: "server", group: "work", primaryKey: "id", columns: { id: "text", active: "boolean" },
                 scope: [ { active: { value: 1 } }, { id: "via:task.form_id" } ] },
-        task: { group: "work", primaryKey: "id",
+        task: { membership: "devices", group: "work", primaryKey: "id",
                 columns: { id: "text", project_id: "text", form_id: "text", note: "text?" },
                 references: { project_id: { table: "project", scope: "inherit" },
                               form_id: { table: "form", soft: true } } },
@@ -93,9 +93,18 @@ struct MembershipTests {
   @Test("memberships that a device writes, and rows that it writes under them")
   func writtenOnADevice() async throws {
     let scene = try await Scene()
-    try await scene.anna.write("INSERT INTO member VALUES ('m4', 'p2', 'anna')")
-    #expect(try await scene.anna.sync().uploaded == 1)
+    // Nobody lets himself in: the project is there, its key is known, and the answer is that of one that is not.
+    try await scene.anna.write(
+      "INSERT INTO member VALUES ('m4', 'p2', 'anna')", "INSERT INTO member VALUES ('m5', 'p1', 'anna')")
+    let refused = try await scene.anna.sync()
+    #expect(refused.uploaded == 1 && refused.refused == 1)
+    let archive = try await scene.anna.open().errorArchive()
+    #expect(archive.map(\.reason) == ["out-of-scope"])
+    #expect(try scene.ids(scene.anna, "project") == ["p1"])
+    _ = try await scene.anna.open().delete(try #require(archive.first).id)
     try scene.expectEqual()
+    try scene.fleet.serverConnection().execute("INSERT INTO member VALUES ('m4', 'p2', 'anna')")
+    #expect(try await scene.anna.sync().error == nil)
     #expect(try scene.ids(scene.anna, "project") == ["p1", "p2"])
     try await scene.anna.write("UPDATE task SET note = 'seen' WHERE id = 't3'")
     #expect(try await scene.anna.sync().refused == 0)
@@ -103,7 +112,8 @@ struct MembershipTests {
     try scene.expectEqual()
     // Handed over: the project's rows leave one device and come to the other.
     try await scene.anna.write(
-      "UPDATE task SET note = 'yours' WHERE id = 't1'", "UPDATE member SET person = 'bert' WHERE id = 'm1'")
+      "UPDATE task SET note = 'yours' WHERE id = 't1'", "UPDATE member SET person = 'bert' WHERE id = 'm1'",
+      "DELETE FROM member WHERE id = 'm5'")
     for device in [scene.anna, scene.bert] { #expect(try await device.sync().refused == 0) }
     try scene.expectEqual()
     #expect(try scene.bert.rows("task")[0] == ["t1", "p1", "f1", "yours"])

@@ -7,7 +7,7 @@ extension BrokenServerStore {
     guard fault != .forgetsConflicts else { return [] }
     return try await base.conflicts(
       after: fault == .forgetsPages ? 0 : id, limit: limit, state: fault == .forgetsStates ? nil : state
-    ).map(falsified)
+    ).filter { fault != .forgetsSettledConflicts || $0.settlement == nil }.map(falsified)
   }
 
   private func falsified(_ version: ConflictVersion) -> ConflictVersion {

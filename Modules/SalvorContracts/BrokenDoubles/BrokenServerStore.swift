@@ -17,6 +17,7 @@ public actor BrokenServerStore: ServerStore {
     // Of conflicts.
     case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
     case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
+    case forgetsSettledConflicts
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     // Of blobs.
@@ -104,7 +105,7 @@ public actor BrokenServerStore: ServerStore {
     var results = try await base.process(upload)
     for index in results.refused.indices {
       if fault == .forgetsServerRows { results.refused[index].serverRows = [] }
-      if fault == .showsServerRowsOutOfScope, results.refused[index].reason == .outOfScope {
+      if fault == .showsServerRowsOutOfScope, [.outOfScope, .rowDeleted].contains(results.refused[index].reason) {
         let row = ServerRow(counter: results.refused[index].counter, values: [NamedValue("id", "seen")])
         results.refused[index].serverRows.append(row)
       }
@@ -204,6 +205,10 @@ public actor BrokenServerStore: ServerStore {
 
   public func trim(before milliseconds: Int64) async throws {
     if fault != .trimsNothing { try await base.trim(before: milliseconds) }
+  }
+
+  public func trimSettledConflicts(before milliseconds: Int64) async throws {
+    if fault != .trimsNothing { try await base.trimSettledConflicts(before: milliseconds) }
   }
 
   public func stats() async throws -> ServerStats { try await base.stats() }

@@ -61,18 +61,14 @@ extension ServerStoreContract {
       ContractSchemas.members(), "a membership that a device uploads moves rows, of its sender too", rule: "semantics 4"
     ) { bench in
       try await projects(bench)
+      try await bench.write(.insert("member", ["id": "m1", "project_id": "p1", "person": "anna"]))
       var device = try await bench.device()
-      try expectAccepted(
-        try await device.upload(
-          .insert("member", ["id": "m1", "project_id": "p1", "person": "anna", "active": 1])), 1)
-      try await device.download()
-      try expectEqual(
-        Set(device.items.map(\.table)), ["project", "task", "form", "answer"], "the tables fed: not what it sent itself"
-      )
-      try device.expectReplica("answer", [["t1", 1, "f1", .null]])
       try expectAccepted(try await device.upload(.delete("member", ["m1"])), 1)
       try await device.download()
       for table in ["project", "task", "form", "answer"] { try device.expectReplica(table, []) }
+      try expectEqual(
+        Set(device.items.map(\.table)), ["project", "task", "form", "answer"], "the tables fed: not what it sent itself"
+      )
       try expectEqual(Set(device.items.map(\.departure)), [.left], "how the rows went")
     },
     on(ContractSchemas.members(), "a row that is still shown by another way does not leave", rule: "semantics 4") {
@@ -215,7 +211,8 @@ extension ServerStoreContract {
         .insert("task", ["id": "t4", "project_id": "p1", "form_id": .null, "label": .null]),
         .insert("member", ["id": "m9", "project_id": "p1", "person": "anna", "active": 1]))
       try expectRefused(
-        results, [1: .outOfScope, 2: .outOfScope, 3: .outOfScope, 4: .outOfScope], accepted: 0)
+        results, [1: .rowDeleted, 3: .missingParent, 4: .outOfScope], accepted: 1)
+      try await bench.expectRows("answer", [["t1", 1, "f1", .null]])
       try expectEqual(results.refused.flatMap(\.serverRows).count, 0, "the server's rows that are shown")
     },
     on(
@@ -225,13 +222,82 @@ extension ServerStoreContract {
       try await projects(bench)
       var device = try await bench.device()
       let results = try await device.upload(
-        .update("project", ["p1"], [("region", .null, "EU")]),
-        .insert("member", ["id": "m1", "project_id": "p1", "person": "anna", "active": 1]),
-        .update("task", ["t1"], [("label", .null, "y")]),
-        .delete("member", ["m1"]), .update("task", ["t1"], [("label", "y", "z")]))
-      try expectRefused(results, [1: .outOfScope, 5: .outOfScope], accepted: 3)
+        .insert("project", ["id": "p8", "open": 0, "region": .null]),
+        .insert("member", ["id": "m9", "project_id": "p9", "person": "anna", "active": 1]),
+        .insert("project", ["id": "p9", "open": 0, "region": .null]),
+        .insert("task", ["id": "t9", "project_id": "p9", "form_id": .null, "label": .null]),
+        .delete("member", ["m9"]), .update("task", ["t9"], [("label", .null, "z")]))
+      try expectRefused(results, [1: .outOfScope, 6: .rowDeleted], accepted: 4)
       try await device.download()
       for table in ["task", "project", "form"] { try device.expectReplica(table, []) }
+    },
+    on(
+      ContractSchemas.members(handover: true),
+      "a write never brings its writer into a scope that he was not in before it", rule: "semantics 7"
+    ) { bench in
+      try await projects(bench)
+      try await bench.write(.insert("member", ["id": "m1", "project_id": "p1", "person": "anna"]))
+      var device = try await bench.device()
+      // Into a project, by an insert and by a change of his own row; to a form, by a task of his own.
+      let results = try await device.upload(
+        .insert("member", ["id": "m2", "project_id": "p2", "person": "anna", "active": 1]),
+        .update("member", ["m1"], [("project_id", "p1", "p2")]))
+      try expectRefused(results, [1: .outOfScope, 2: .outOfScope], accepted: 0)
+      try await bench.write(.insert("form", ["id": "f2", "open": 0]))
+      let forms = try await device.upload(
+        .insert("task", ["id": "t8", "project_id": "p1", "form_id": "f2", "label": .null]),
+        .insert("task", ["id": "t9", "project_id": "p1", "form_id": "none", "label": .null]),
+        .update("task", ["t1"], [("form_id", "f1", "f2")]))
+      try expectRefused(forms, [3: .missingParent, 4: .missingParent, 5: .missingParent], accepted: 0)
+      try expectEqual(forms.refused[0].message, forms.refused[1].message, "a form unseen, and none at all")
+      try await bench.expectRows("member", [["m1", "p1", "anna", 1]])
+      try await device.download()
+      try device.expectReplica("task", [["t1", "p1", "f1", .null]])
+      try device.expectReplica("form", [["f1", 0]])
+      // What he sees already he may show to himself again, and others may be let in.
+      try expectAccepted(
+        try await device.upload(
+          .insert("member", ["id": "m3", "project_id": "p1", "person": "anna", "active": 1]),
+          .insert("task", ["id": "t7", "project_id": "p1", "form_id": "f1", "label": .null]),
+          .update("member", ["m3"], [("person", "anna", "bert")])), 3)
+      var bert = try await bench.device("bert")
+      try await bert.download()
+      try bert.expectReplica("project", [["p1", 0, .null]])
+    },
+    on(
+      ContractSchemas.members(), "the answer does not tell whether a row is there that its sender could not see",
+      rule: "semantics 7"
+    ) { bench in
+      try await projects(bench)
+      var bert = try await bench.device("bert")
+      let there = try await bert.upload(
+        .update("task", ["t1"], [("label", .null, "x")]), .delete("task", ["t2"]),
+        .insert("answer", ["task_id": "t1", "line": 9, "form_id": "f1", "text": .null]),
+        .insert("task", ["id": "t5", "project_id": "p1", "form_id": .null, "label": .null]))
+      let gone = try await bert.upload(
+        .update("task", ["n1"], [("label", .null, "x")]), .delete("task", ["n2"]),
+        .insert("answer", ["task_id": "n1", "line": 9, "form_id": "n1", "text": .null]),
+        .insert("task", ["id": "t6", "project_id": "n1", "form_id": .null, "label": .null]))
+      try expectRefused(there, [1: .rowDeleted, 3: .missingParent, 4: .missingParent], accepted: 1)
+      try expectEqual(there.refused.map(\.reason), gone.refused.map(\.reason), "the reasons")
+      try expectEqual(there.refused.map(\.message), gone.refused.map(\.message), "the messages")
+      try expectEqual(there.refused.flatMap(\.serverRows).count, 0, "the server's rows that are shown")
+      try expectEqual([there.acceptedRequests, there.conflicts], [gone.acceptedRequests, gone.conflicts], "the counts")
+      try await bert.download()
+      try bert.expectNothingFed()
+      try await bench.expectRows("task", [["t1", "p1", "f1", .null], ["t2", "p2", .null, .null]])
+    },
+    on(
+      ContractSchemas.members(), "who could see a row that has left since is told that it is out of his scope",
+      rule: "semantics 7"
+    ) { bench in
+      try await projects(bench)
+      try await bench.write(.insert("member", ["id": "m1", "project_id": "p1", "person": "anna"]))
+      var anna = try await bench.device("anna")
+      try await bench.write(.delete("member", ["m1"]))
+      let results = try await anna.upload(
+        .update("task", ["t1"], [("label", .null, "x")]), .delete("answer", ["t1", 1]))
+      try expectRefused(results, [1: .outOfScope, 2: .outOfScope], accepted: 0)
     },
     on(
       ContractSchemas.members(handover: true), "a row written and then hidden in one upload leaves its sender",

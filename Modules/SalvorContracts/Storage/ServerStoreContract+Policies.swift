@@ -10,7 +10,7 @@ extension ServerStoreContract {
       bench in
       var device = try await stale(bench)
       let made = device.groups[0].cursor?.number ?? 0
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "tell")])), 1)
+      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "tell")])), 1, conflicts: 1)
       let told = "update note [n1] title a>tell on \(made); id n1, title server, body server; anna"
       try await bench.expectRows("note", [["n1", "told", .text(told)]])
     },
@@ -37,11 +37,13 @@ extension ServerStoreContract {
         .update("note", ["n1"], [("title", "a", "client")]), .update("note", ["n2"], [("title", "a", "server")]),
         .update("note", ["n3"], [("title", "a", "both")]))
       try expectRefused(results, [2: .conflict], accepted: 2)
-      try expectEqual(results.conflicts, 1, "the conflicts")
+      try expectEqual(results.conflicts, 2, "the conflicts")
       try await bench.expectRows(
         "note", [["n1", "client", "server"], ["n2", "theirs", .null], ["n3", "theirs", .null]])
-      let kept = try await bench.store.conflicts(after: 0, limit: 10, state: nil)
+      let kept = try await bench.store.conflicts(after: 0, limit: 10, state: .open)
       try expectEqual(kept.map(\.key), [["n3"]], "the rows of the conflict versions")
+      let settled = try await bench.store.conflicts(after: 0, limit: 10, state: .settled)
+      try expectEqual(settled.map(\.key), [["n1"]], "the rows of the settled conflicts")
     },
     on(asked, "merged values are written, and reach the sender and the others", rule: "ConflictPolicy.swift, merged") {
       bench in
@@ -49,7 +51,7 @@ extension ServerStoreContract {
       var other = try await bench.device("bert")
       let results = try await device.upload(
         .update("note", ["n1"], [("title", "a", "merged"), ("body", "x", "client")]))
-      try expectAccepted(results, 1)
+      try expectAccepted(results, 1, conflicts: 1)
       try expect(results.commit != nil, "a merged row is a change")
       try await bench.expectRows("note", [["n1", "merged", "server"]])
       try await device.download()
@@ -61,7 +63,7 @@ extension ServerStoreContract {
     {
       bench in
       var device = try await stale(bench)
-      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "nothing")])), 1)
+      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "nothing")])), 1, conflicts: 1)
       try await bench.expectRows("note", [["n1", "server", "server"]])
       try await device.download()
       try device.expectReplica("note", [["n1", "server", "server"]])
@@ -77,9 +79,9 @@ extension ServerStoreContract {
       let results = try await device.upload(
         .delete("note", ["n1"]), .delete("note", ["n2"]),
         .insert("note", ["id": "n3", "title": "tell", "body": .null]))
-      try expectAccepted(results, 3)
+      try expectAccepted(results, 3, conflicts: 3)
       let insert =
-        "insert note [n3] id ->n3, title ->tell, body ->null on \(made); id n3, title server, body null; anna"
+        "insert note [n3] id ->n3, title ->tell on \(made); id n3, title server, body null; anna"
       let delete = "delete note [n1]  on \(made); id n1, title stays, body null; anna"
       let rows: [Row] = [["n1", "stays", .text(delete)], ["n3", "told", .text(insert)]]
       try await bench.expectRows("note", rows)

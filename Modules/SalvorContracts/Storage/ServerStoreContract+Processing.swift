@@ -95,7 +95,8 @@ extension ServerStoreContract {
     [
       on(ContractSchemas.notes(), "client-wins: the changed fields are the client's", rule: "semantics 7") { bench in
         var device = try await stale(bench)
-        try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1)
+        try expectAccepted(
+          try await device.upload(.update("note", ["n1"], [("title", "a", "client")])), 1, conflicts: 1)
         try await bench.expectRows("note", [["n1", "client", "server"]])
         try await device.download()
         try device.expectReplica("note", [["n1", "client", "server"]])
@@ -209,7 +210,7 @@ extension ServerStoreContract {
       on(ContractSchemas.notes(), "client-wins: a delete of a newer version goes through", rule: "semantics 7") {
         bench in
         var device = try await stale(bench)
-        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1, conflicts: 1)
         try await bench.expectRows("note", [])
       },
       on(
@@ -264,7 +265,7 @@ extension ServerStoreContract {
         var device = try await bench.device()
         try await bench.write(.insert("note", ["id": "n1", "title": "server", "body": "server"]))
         try expectAccepted(
-          try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": "server"])), 1)
+          try await device.upload(.insert("note", ["id": "n1", "title": "client", "body": "server"])), 1, conflicts: 1)
         try await bench.expectRows("note", [["n1", "client", "server"]])
         try await device.download()
         try device.expectReplica("note", [["n1", "client", "server"]])
@@ -301,7 +302,7 @@ extension ServerStoreContract {
       on(ContractSchemas.notes(), "whoever deletes a newer row is told that it is deleted", rule: "semantics 4, 7") {
         bench in
         var device = try await stale(bench)
-        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+        try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1, conflicts: 1)
         try await device.download()
         try expectEqual(device.items.map(\.departure), [.deleted], "what is told of the row")
       },

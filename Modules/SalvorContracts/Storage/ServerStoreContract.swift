@@ -13,7 +13,7 @@ public enum ServerStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + remotes + staging + processing + conflicts + policies + conflictVersions + resolving + refusals
+    opening + remotes + staging + processing + conflicts + policies + conflictVersions + settling + resolving + refusals
     + refusedBefore
     + dependence + circles + scope + membership + feed + pages + subscribing + subscribingWays + changedGroups
     + recovering

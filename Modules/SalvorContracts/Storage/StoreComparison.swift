@@ -273,7 +273,8 @@ public struct StoreComparison: Sendable {
           "\(version.client.operation.rawValue) \(version.table) \(version.key) \(columns) by \(version.client.principal), "
           + "server \(row ?? "none")"
       }
-      let state = versions[0].resolution.map { "\($0.keep.rawValue) by \($0.by)" } ?? "open"
+      let state =
+        versions[0].settlement.map { "\($0.policy) \($0.row?.map(\.value) ?? [])" } ?? versions[0].resolution.map { "\($0.keep.rawValue) by \($0.by)" } ?? "open"
       return KeptRequest(
         id: first, isOpen: versions[0].state == .open,
         summary: "\(state): " + texts.sorted().joined(separator: " + "))

@@ -66,6 +66,10 @@ public struct ServerSection: Sendable {
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool
   public var tombstoneRetentionMilliseconds: Int64
+  /// How long conflicts that a policy settled are listed.
+  public var conflictRetentionMilliseconds: Int64
+  /// `messages: "withhold"`: devices are not told what the database's own constraints and triggers say.
+  public var withholdsMessages: Bool
   /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
   public var administrationToken: String?
   public var limits: Limits
@@ -91,6 +95,9 @@ public struct ClientSection: Sendable {
 extension HostConfiguration {
   /// The tombstones' life without a setting: 90 days.
   public static let tombstoneRetentionDefault: Int64 = 90 * 86_400_000
+
+  /// The settled conflicts' life without a setting: 30 days.
+  public static let conflictRetentionDefault: Int64 = 30 * 86_400_000
 
   /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
   /// is opened. The stores are made, not opened, and asked what they would refuse of the schema (`SchemaExamining`) and

@@ -156,10 +156,13 @@ struct HostConfigurationDecoder {
     if let recovery { section.finish(child: recovery) }
 
     var tombstones = HostConfiguration.tombstoneRetentionDefault
+    var conflicts = HostConfiguration.conflictRetentionDefault
     if var retention = section.object("retention") {
       tombstones = TimeSpan.decode(&retention, "tombstones", default: tombstones)
+      conflicts = TimeSpan.decode(&retention, "conflicts", default: conflicts)
       section.finish(child: retention)
     }
+    let withholdsMessages = section.choice("messages", among: ["pass", "withhold"], default: "pass") == "withhold"
     var token: String?
     if var administration = section.object("administration") {
       token = administration.optionalString("token")
@@ -173,7 +176,8 @@ struct HostConfigurationDecoder {
       authentication: authentication, authenticationLine: authenticationLine, validators: validators,
       clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
-      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
+      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
+      conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages, administrationToken: token,
       limits: limits)
   }
 

@@ -32,6 +32,7 @@ struct SchemaCheck {
       checkKeysWithoutMeaning(table)
       checkReferences(table)
       checkScope(table)
+      checkMembership(table)
     }
     checkInheritance()
     checkEvolution()

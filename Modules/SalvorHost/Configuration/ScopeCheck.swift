@@ -139,6 +139,27 @@ extension SchemaCheck {
     }
   }
 
+  /// A table that a scope goes through decides who sees what: it is the server's, unless the schema says otherwise in so
+  /// many words (semantics 7).
+  mutating func checkMembership(_ table: Table) {
+    let shown = schema.tables.filter { $0.name != table.name }.flatMap { other in
+      other.scopeColumns.compactMap { scope in
+        if case .via(table.name, _) = scope.source { "\(other.name).\(scope.column)" } else { nil }
+      }
+    }
+    let saysDevices = source.value(place(table, "membership"))?.content == .string("devices")
+    if source.has(place(table, "membership")), shown.isEmpty {
+      warn(place(table, "membership"), "has no effect: no scope goes via \(table.name)")
+    } else if saysDevices, table.maintained != .dual {
+      warn(place(table, "membership"), "has no effect: devices do not write \(table.name)")
+    } else if !shown.isEmpty, table.maintained == .dual, !saysDevices {
+      report(
+        source.has(place(table, "maintained")) ? place(table, "maintained") : ["tables", table.name],
+        "decides who sees rows (the scope of \(list(shown)) goes via it), and devices write it. Say maintained: "
+          + "\"server\"; or membership: \"devices\", if devices are meant to let others in")
+    }
+  }
+
   /// In a list of alternatives there is no key path to the column; the list's is given, and the message names the column.
   private func place(of scope: ScopeColumn, in table: Table) -> [String] {
     table.scopeAlternatives.isEmpty ? place(table, "scope", scope.column) : place(table, "scope")

@@ -28,6 +28,8 @@ struct TableDecoder {
     let (conflicts, policy) = conflicts(&reader)
     let flags = flags(&reader)
     let sameKey = sameKey(&reader)
+    // Said in so many words, for `SchemaCheck`: nothing else asks for it.
+    _ = reader.choice("membership", among: ["server", "devices"], default: "server")
     let handover = reader.boolean("handover", default: false)
     let applicationTriggers = reader.choice("applicationTriggers", among: ["on", "off"], default: "on") != "off"
     let renamedFrom = formerNames(&reader)

@@ -75,7 +75,8 @@ public enum Host {
     }
     var made = ServerConfiguration(
       schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
-      store: try section.storage.make(), authentication: try section.authentication.make(),
+      withholdsMessages: section.withholdsMessages,
+      conflictRetentionMilliseconds: section.conflictRetentionMilliseconds, store: try section.storage.make(), authentication: try section.authentication.make(),
       compressions: try section.compressions.map { try $0.make() },
       validators: try section.validators.map { try $0.configured(configuration.schema) },
       limits: section.limits, historyCheck: section.historyCheck,

@@ -65,10 +65,12 @@ extension ServerEngine {
     return true
   }
 
-  /// Removes tombstones and log entries that are older than the retention. What fails is logged and tried again later.
+  /// Removes tombstones, log entries and settled conflicts that are older than the retention. What fails is logged and tried again later.
   public func trim(retentionMilliseconds: Int64) async {
     do {
-      try await configuration.store.trim(before: configuration.clock.now() - retentionMilliseconds)
+      let now = configuration.clock.now()
+      try await configuration.store.trim(before: now - retentionMilliseconds)
+      try await configuration.store.trimSettledConflicts(before: now - configuration.conflictRetentionMilliseconds)
     } catch {
       configuration.log("Trimming the change log failed: \(asSalvorError(error))")
     }

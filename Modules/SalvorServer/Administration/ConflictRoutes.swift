@@ -51,7 +51,7 @@ extension ServerEngine {
     let after = query["after"].map { Int64($0) } ?? 0
     guard let after, let limit, limit > 0, state == nil || state?.1 != nil || state?.0 == "all" else {
       throw SalvorError(
-        .malformed, "A list of conflicts is asked for with state=open, resolved or all, after=ID and limit=NUMBER.")
+        .malformed, "A list of conflicts is asked for with state=open, resolved, settled or all, after=ID and limit=NUMBER.")
     }
     // Those that wait for somebody, where nothing is said.
     let wanted = state.map(\.1) ?? .open
@@ -94,6 +94,8 @@ extension ConflictVersion {
         "resolution",
         resolution.map { ["keep": .string($0.keep.rawValue), "time": .integer($0.time), "by": .string($0.by)] } ?? .null
       ),
+      .init("policy", optional(settlement?.policy)),
+      .init("lost", settlement == nil ? .null : ["server": lostOfServer.json, "client": lostOfClient.json]),
     ]
   }
 }

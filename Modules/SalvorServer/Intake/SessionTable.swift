@@ -66,14 +66,16 @@ final class SessionTable: Sendable {
     }
   }
 
-  /// The session of a token, marked as seen.
+  /// The session of a token, marked as seen. Its principal is the one who asks, with the parameters of now: what was taken
+  /// away from him since the begin is taken away here, too.
   func find(_ token: String, principal: Principal) throws -> Session {
     let now = clock.now()
     let found = sessions.withLock { sessions -> Session? in
       guard let entry = sessions.first(where: { $0.value.token == token && $0.value.principal.name == principal.name })
       else { return nil }
       sessions[entry.key]?.lastSeen = now
-      return entry.value
+      sessions[entry.key]?.principal = principal
+      return sessions[entry.key]
     }
     guard let found else { throw Self.unknown }
     return found

@@ -43,6 +43,7 @@ extension MemoryServerStore {
     var state = try read()
     let versions = state.conflictVersions(with: id)
     guard let asked = versions.first(where: { $0.id == id }) else { throw SalvorError.noConflict(id) }
+    if let policy = asked.settlement?.policy { throw SalvorError.conflictSettled(asked, by: policy) }
     if let resolution = asked.resolution { throw SalvorError.conflictResolved(asked, resolution) }
     if keep == .client {
       let before = state.tables
@@ -75,11 +76,13 @@ extension MemoryServerStore {
     case .update where present == nil: throw SalvorError.conflictUnresolvable(deleted: version)
     case .insert, .update: break
     }
+    let isMerged = version.client.operation == .insert && present != nil
     var row = present ?? table.columns.map { $0.defaultValue ?? .null }
     for column in version.client.columns {
       guard let place = table.columnIndex(column.name) else {
         throw SalvorError.conflictUnresolvable(version, gone: column.name)
       }
+      if isMerged, !table.columns[place].isSet(column.new) { continue }
       row[place] = column.new
     }
     state.tables[name] = row

@@ -214,9 +214,9 @@ public actor MemoryServerStore: ServerStore {
     var budget = ServerRowBudget()
     for (index, request) in requests.enumerated() {
       switch processing.outcomes[index] {
-      case .accepted(let kept)?:
+      case .accepted(let inConflict)?:
         results.acceptedRequests += 1
-        if kept { results.conflicts += 1 }
+        if inConflict { results.conflicts += 1 }
         state.settle(request, nil, time: clock.now())
       case .refused(let reason, let message, let status, let blockedBy)?:
         var refusal = Refusal(
@@ -322,6 +322,12 @@ public actor MemoryServerStore: ServerStore {
     }
     state.blobs = state.blobs.mapValues { $0.filter { $0.value.time >= milliseconds } }
     state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
+    write(state)
+  }
+
+  public func trimSettledConflicts(before milliseconds: Int64) throws {
+    var state = try read()
+    state.conflictVersions.removeAll { $0.settlement != nil && $0.client.time < milliseconds }
     write(state)
   }
 

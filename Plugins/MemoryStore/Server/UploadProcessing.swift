@@ -4,8 +4,8 @@ import SalvorStorage
 /// Processes one upload's requests (semantics 7), row by row, on a copy of the tables.
 struct UploadProcessing {
   enum Outcome: Sendable, Hashable {
-    /// `kept`: a part of it went into a conflict version.
-    case accepted(kept: Bool)
+    /// `inConflict`: it was kept as conflict versions, or a policy settled a conflict of it.
+    case accepted(inConflict: Bool)
     case refused(RefusalReason, String, status: Int? = nil, blockedBy: RequestID?)
 
     var isRefused: Bool { if case .refused = self { true } else { false } }
@@ -25,17 +25,21 @@ struct UploadProcessing {
   let dependence: Dependence
   private(set) var tables: MemoryTables
   private(set) var outcomes: [Int: Outcome] = [:]
-  /// What is kept beside the server's rows, request by request, without IDs.
+  /// Conflicts of accepted requests, kept and settled ones, request by request, without IDs.
   private(set) var kept: [[ConflictVersion]] = []
   /// Counters of changes that met another row than the one they were made on: the sender may hold something else than what
   /// the server does.
   private var metAnother: Set<Int64> = []
+  /// Counters of deletes of rows that the sender may not see: they delete nothing, and tell nothing.
+  private var unseen: Set<Int64> = []
   /// `ProcessRequest.isNarrowed`
   private let isNarrowed: Bool
   /// The request being decided.
   private var deciding: Int?
   /// A change of the request being decided is in conflict, and both versions are kept.
   private var isKept = false
+  /// Conflicts of the request being decided that policies settled.
+  private var settled: [ConflictVersion] = []
   /// While requests are decided that depend on one another: rows whose scope is looked for at the end, each with the request
   /// that wrote it.
   private var postponed: [(request: Int, row: RowName)]?
@@ -65,7 +69,7 @@ struct UploadProcessing {
       guard let before = state.settled[ServerState.Settled(request)] else { continue }
       outcomes[index] =
         before.refusal.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
-        ?? .accepted(kept: false)
+        ?? .accepted(inConflict: false)
       // The sender shows its changes again, on whatever bases it has now.
       metAnother.formUnion(request.changes.map(\.counter))
     }
@@ -145,6 +149,7 @@ struct UploadProcessing {
     }
     let tablesBefore = tables
     isKept = false
+    settled = []
     deciding = index
     for change in request.changes {
       if let (reason, message) = apply(change) {
@@ -156,8 +161,10 @@ struct UploadProcessing {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       tables = tablesBefore
       kept.append(request.changes.compactMap { conflictVersion($0, of: request.id) })
+    } else if !settled.isEmpty {
+      kept.append(settled)
     }
-    return .accepted(kept: isKept)
+    return .accepted(inConflict: isKept || !settled.isEmpty)
   }
 
   private typealias Reason = (RefusalReason, String)
@@ -196,15 +203,28 @@ struct UploadProcessing {
     if table.sameKey == .refuse {
       return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
     }
-    // The same key is the same thing: merged like an update of every column.
-    return settleConflict(change, over: present, table)
+    // The same key is the same thing: merged like an update of the columns that the insert sets.
+    var merging = change
+    merging.columns = change.columns.filter { isSet($0.name, $0.new, table) }
+    let isInConflict = merging.columns.contains { column in
+      let value = table.value(column.name, of: present)
+      return value != column.new && isSet(column.name, value, table)
+    }
+    return isInConflict
+      ? settleConflict(merging, over: present, table) : write(merging, over: present, table)
+  }
+
+  private func isSet(_ name: String, _ value: Value, _ table: Table) -> Bool {
+    table.travelling.first { $0.name == name }?.isSet(value) ?? false
   }
 
   private mutating func update(_ change: Change, _ table: Table) -> Reason? {
-    guard let present = tables[change.row] else {
-      return (.rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
+    // Whether a row is there that the sender could not see is not told: the answer is that of a row that is not.
+    guard let present = tables[change.row], isInside(present, change.row, table) else {
+      return hasLeft(change)
+        ? outOfScope(table)
+        : (.rowDeleted, "The row of \(table.name) was deleted on the server, or is not within your scope.")
     }
-    if !isInside(present, change.row, table) { return outOfScope(table) }
     let meetsNewer = isNewer(change)
     if meetsNewer { metAnother.insert(change.counter) }
     let isInConflict =
@@ -219,10 +239,27 @@ struct UploadProcessing {
 
   private mutating func delete(_ change: Change, _ table: Table) -> Reason? {
     guard let present = tables[change.row] else { return nil }
-    if !isInside(present, change.row, table) { return outOfScope(table) }
+    guard isInside(present, change.row, table) else {
+      if hasLeft(change) { return outOfScope(table) }
+      unseen.insert(change.counter)
+      return nil
+    }
     guard isNewer(change) else { return write(change, over: present, table) }
     metAnother.insert(change.counter)
     return settleConflict(change, over: present, table)
+  }
+
+  /// The row is there, and has left the sender's scope since the change was made, before this upload.
+  private func hasLeft(_ change: Change) -> Bool {
+    guard let table = state.schema.table(change.row.table), tables[change.row] != nil else { return false }
+    var wasInside = false
+    for commit in state.commits where commit.commit.number >= change.made {
+      guard let then = commit.tables else { continue }
+      let isInside = then[change.row].map { scope.finding($0, of: table, in: then) == .inside } ?? false
+      if wasInside && !isInside { return true }
+      wasInside = isInside
+    }
+    return false
   }
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.
@@ -246,7 +283,9 @@ struct UploadProcessing {
       time: time, made: change.made)
     switch policy.answer(in: table, { conflict }) {
     case .failed(let message): return (.conflictPolicy, message)
-    case .settled(.client): return write(change, over: present, table)
+    case .settled(.client):
+      note(change, of: requests[deciding].id, by: table.conflicts, becoming: change.applied(to: present, of: table))
+      return write(change, over: present, table)
     case .settled(.server):
       return (
         .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again."
@@ -257,8 +296,18 @@ struct UploadProcessing {
     case .settled(.merged(let values)):
       var row = present
       for value in values { if let place = table.columnIndex(value.name) { row[place] = value.value } }
+      note(change, of: requests[deciding].id, by: table.conflicts, becoming: row)
       return put(row, at: change.row, over: present)
     }
+  }
+
+  /// No value is overwritten in silence: what a policy settles is noted, before the row is written.
+  private mutating func note(_ change: Change, of request: RequestID, by policy: String, becoming row: Row?) {
+    guard var version = conflictVersion(change, of: request), let table = state.schema.table(change.row.table) else {
+      return
+    }
+    version.settlement = ConflictVersion.Settlement(policy: policy, row: row.map { named($0, of: table) })
+    settled.append(version)
   }
 
   private func conflictColumns(_ change: Change) -> [ConflictColumn] {
@@ -294,8 +343,28 @@ struct UploadProcessing {
   }
 
   private mutating func put(_ row: Row?, at name: RowName, over before: Row?) -> Reason? {
+    let tablesBefore = tables
     tables[name] = row
-    return scopeRefusal(name, over: before)
+    return scopeRefusal(name, over: before) ?? leadRefusal(name, since: tablesBefore)
+  }
+
+  /// A write never brings its writer into a scope that he was not in before it.
+  private func leadRefusal(_ name: RowName, since before: MemoryTables) -> Reason? {
+    guard let table = state.schema.table(name.table) else { return nil }
+    var isBrought = false
+    for shown in state.schema.synchronized {
+      for case .via(table.name, let target) in shown.scopeColumns.map(\.source) {
+        let brought = before.rows(of: shown.name).values.contains { row in
+          scope.finding(row, of: shown, in: before) != .inside && scope.finding(row, of: shown, in: tables) == .inside
+        }
+        guard brought else { continue }
+        if table.references.contains(where: { $0.column == target && $0.table == shown.name }) {
+          return missingParent(table)
+        }
+        isBrought = true
+      }
+    }
+    return isBrought ? outOfScope(table) : nil
   }
 
   /// What speaks against a row that was written.
@@ -304,6 +373,8 @@ struct UploadProcessing {
     switch scope.finding(row, of: table, in: tables) {
     case .inside: return nil
     case .outside: return before != nil && table.handover ? nil : outOfScope(table)
+    // As if it were not there.
+    case .parentOutside: return before != nil && table.handover ? nil : missingParent(table)
     case .parentMissing:
       guard postponed != nil, let deciding else { return missingParent(table) }
       postponed?.append((deciding, name))
@@ -375,7 +446,7 @@ struct UploadProcessing {
     var expected = state.tables
     var names: Set<RowName> = []
     for (index, request) in requests.enumerated() where outcomes[index]?.isRefused == false {
-      for change in request.changes {
+      for change in request.changes where !unseen.contains(change.counter) {
         guard let table = state.schema.table(change.row.table) else { continue }
         expected[change.row] = change.applied(to: expected[change.row], of: table)
         if metAnother.contains(change.counter) { names.insert(change.row) }

@@ -3,8 +3,12 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// The conflict versions: kept beside the rows for a person, listed, resolved (semantics 7).
+/// The conflicts of uploads (semantics 7): kept beside the rows for a person, listed, resolved; and those that a policy
+/// settled, listed with the value that lost. In `salvor_conflict` a settled one has the resolution `policy`, and the
+/// policy's name for who resolved it.
 struct ConflictBook {
+  private static let settled = "policy"
+
   let rows: RowReader
   private var connection: SQLiteConnection { rows.connection }
   private var catalog: Catalog { rows.catalog }
@@ -30,7 +34,10 @@ struct ConflictBook {
       try insert(
         ConflictVersion(
           id: last, first: first?.id ?? last, table: table.name, key: entry.change.key, request: entry.request,
-          client: client, server: try serverSide(entry, table)))
+          client: client, server: try serverSide(entry, table),
+          settlement: entry.settled.map { settled in
+            ConflictVersion.Settlement(policy: table.table.conflicts, row: settled.row.map { named($0, table) })
+          }))
     }
     try connection.run(
       "INSERT INTO salvor_server (key, value) VALUES ('conflicts', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
@@ -41,7 +48,7 @@ struct ConflictBook {
     _ entry: SetEvaluation.ConflictVersion, _ table: ServerTable
   ) throws -> ConflictVersion.ServerSide {
     var side = ConflictVersion.ServerSide(
-      row: entry.server.map { row in zip(table.columns, row).map { NamedValue($0.name, $1) } })
+      row: entry.server.map { named($0, table) })
     guard let written = entry.serverEntry else { return side }
     try connection.query(
       """
@@ -58,21 +65,29 @@ struct ConflictBook {
     return side
   }
 
+  private func named(_ row: Row, _ table: ServerTable) -> [NamedValue] {
+    zip(table.columns, row).map { NamedValue($0.name, $1) }
+  }
+
   private func insert(_ version: ConflictVersion) throws {
     let client = version.client, server = version.server
     let seen = client.columns.compactMap { column in column.old.map { NamedValue(column.name, $0) } }
     try connection.run(
       """
       INSERT INTO salvor_conflict (id, first, "table", key, request, remote, principal, time, made, operation, seen,
-        client, server, server_commit, server_time, server_remote, server_principal)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+        client, server, server_commit, server_time, server_remote, server_principal, resolution, resolved, resolved_by,
+        settled)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
       """, .integer(version.id), .integer(version.first), .text(version.table),
       .text(JSONValue.array(version.key.map { JSONValue($0) }).text), .text(version.request.description),
       .text(client.remote.text), .text(client.principal), .integer(client.time), .integer(client.made),
       .text(client.operation.rawValue), seen.isEmpty ? .null : object(seen),
       object(client.columns.map { NamedValue($0.name, $0.new) }), server.row.map(object) ?? .null,
       server.commit.map(Value.integer) ?? .null, server.time.map(Value.integer) ?? .null,
-      server.remote.map { .text($0.text) } ?? .null, server.principal.map { .text($0) } ?? .null)
+      server.remote.map { .text($0.text) } ?? .null, server.principal.map { .text($0) } ?? .null,
+      version.settlement == nil ? .null : .text(Self.settled),
+      version.settlement == nil ? .null : .integer(client.time),
+      version.settlement.map { .text($0.policy) } ?? .null, version.settlement?.row.map(object) ?? .null)
   }
 
   private func object(_ values: [NamedValue]) -> Value {
@@ -83,14 +98,15 @@ struct ConflictBook {
 
   private static let columns = """
     id, first, "table", key, request, remote, principal, time, made, operation, seen, client, server, server_commit,
-    server_time, server_remote, server_principal, resolution, resolved, resolved_by
+    server_time, server_remote, server_principal, resolution, resolved, resolved_by, settled
     """
 
   func list(after id: Int64, limit: Int, state: ConflictState?) throws -> [ConflictVersion] {
     let condition =
       switch state {
       case .open?: " AND resolution IS NULL"
-      case .resolved?: " AND resolution IS NOT NULL"
+      case .resolved?: " AND resolution IN ('client', 'server')"
+      case .settled?: " AND resolution = '\(Self.settled)'"
       case nil: ""
       }
     return try versions(
@@ -148,7 +164,10 @@ struct ConflictBook {
         row: try row.optionalString(12).flatMap(values), commit: row.isNull(13) ? nil : row.int64(13),
         time: row.isNull(14) ? nil : row.int64(14), remote: row.optionalString(15).flatMap { RemoteID($0) },
         principal: row.optionalString(16)),
-      resolution: resolution)
+      resolution: resolution,
+      settlement: row.optionalString(17) != Self.settled
+        ? nil
+        : ConflictVersion.Settlement(policy: row.string(19), row: try row.optionalString(20).flatMap(values)))
   }
 
   /// Nil: it is no object of values.
@@ -164,6 +183,7 @@ struct ConflictBook {
   func resolve(_ id: Int64, keep: ConflictSide, by: String, now: Int64) throws -> [ConflictVersion] {
     let versions = try request(of: id)
     guard let asked = versions.first(where: { $0.id == id }) else { throw SalvorError.noConflict(id) }
+    if let policy = asked.settlement?.policy { throw SalvorError.conflictSettled(asked, by: policy) }
     if let resolution = asked.resolution { throw SalvorError.conflictResolved(asked, resolution) }
     if keep == .client { try write(versions, asked) }
     try connection.run(
@@ -189,11 +209,13 @@ struct ConflictBook {
       if version.client.operation == .update, present == nil {
         throw SalvorError.conflictUnresolvable(deleted: version)
       }
+      let isMerged = version.client.operation == .insert && present != nil
       var row = present ?? table.columns.map { $0.defaultValue ?? .null }
       for column in version.client.columns {
         guard let place = table.place(column.name) else {
           throw SalvorError.conflictUnresolvable(version, gone: column.name)
         }
+        if isMerged, !table.columns[place].isSet(column.new) { continue }
         row[place] = column.new
       }
       overlay.set(hash, to: row)
@@ -209,6 +231,12 @@ struct ConflictBook {
 
   func trim(before milliseconds: Int64) throws {
     try connection.run(
-      "DELETE FROM salvor_conflict WHERE resolution IS NOT NULL AND resolved < ?1", .integer(milliseconds))
+      "DELETE FROM salvor_conflict WHERE resolution IN ('client', 'server') AND resolved < ?1", .integer(milliseconds))
+  }
+
+  func trimSettled(before milliseconds: Int64) throws {
+    try connection.run(
+      "DELETE FROM salvor_conflict WHERE resolution = ?1 AND resolved < ?2", .text(Self.settled),
+      .integer(milliseconds))
   }
 }

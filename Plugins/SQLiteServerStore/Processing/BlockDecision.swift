@@ -11,14 +11,17 @@ final class BlockDecision {
   private let upload: ProcessRequest
   private let writer: SetWriter
   private let now: Int64
+  private let departures: Departures
   var foreign: ForeignChanges
   private var connection: SQLiteConnection { rows.connection }
 
   /// Nearly always one request.
   private typealias Unit = [(request: StagedRequest, steps: [Step])]
 
-  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, now: Int64) {
+  /// - Parameter last: the last entry of the log before the upload.
+  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, last: Int64, now: Int64) {
     self.rows = rows
+    departures = Departures(rows: rows, principal: upload.principal, last: last)
     self.now = now
     self.upload = upload
     self.foreign = foreign
@@ -32,7 +35,7 @@ final class BlockDecision {
       var reader = StepReader(rows, over: tally.refusedRows)
       steps = try reader.steps(of: request)
     }
-    var evaluation = SetEvaluation(rows, upload, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, now: now)
     var decisions = SetDecisions()
     try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
     // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
@@ -71,7 +74,7 @@ final class BlockDecision {
 
   /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
   private func attempt(_ set: ArraySlice<Unit>, _ tally: inout Tally, isLast: Bool) throws -> SetWriter.Broken? {
-    var evaluation = SetEvaluation(rows, upload, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, now: now)
     var decisions = SetDecisions()
     for unit in set { try decide(unit, &evaluation, &decisions, tally, isLast: isLast) }
     if let broken = try write(evaluation, &tally) { return broken }
@@ -146,7 +149,7 @@ final class BlockDecision {
 
   /// As if all of it were accepted.
   private func mayDependOnLater(_ unit: Unit, _ refusal: RefusalText) throws -> Bool {
-    var evaluation = SetEvaluation(rows, upload, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, now: now)
     if unit.count > 1 {
       evaluation.beginCircle()
       for (request, _) in unit { _ = try evaluation.decide(request, &foreign) }
@@ -165,13 +168,13 @@ final class BlockDecision {
     if let steps, decisions.waits(request, steps, tally) { return decisions.carry(request, steps) }
     let keptBefore = evaluation.kept.count
     let refusal = try evaluation.decide(request, &foreign)
-    let isKept = evaluation.kept.count > keptBefore
-    guard refusal != nil || isKept else { return decisions.accept(request) }
+    let conflicts = evaluation.kept[keptBefore...]
+    guard refusal != nil || !conflicts.isEmpty else { return decisions.accept(request) }
     var reader = StepReader(rows, over: tally.refusedRows)
     let found = try steps ?? reader.steps(of: request)
     guard let refusal else {
       // What is kept is not written, so nothing else finds out that it lacks a parent.
-      if try !isLast && evaluation.lacksParent(request, found) {
+      if try !isLast && conflicts.allSatisfy({ $0.settled == nil }) && evaluation.lacksParent(request, found) {
         evaluation.withdrawKept(beyond: keptBefore)
         return decisions.carry(request, found)
       }

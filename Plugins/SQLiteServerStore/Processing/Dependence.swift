@@ -163,6 +163,16 @@ struct RowReader {
     return row
   }
 
+  /// The rows that have `value` in a column, until `body` answers false.
+  func each(_ place: Int, _ column: String, _ value: Value, _ body: (Row) throws -> Bool) throws {
+    let table = catalog.tables[place]
+    let column = "x.\(quoted(column))"
+    try connection.query(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(column) = ?1 AND \(column) IS ?1 COLLATE BINARY",
+      [value]
+    ) { try body($0.values()) }
+  }
+
   /// The rows that a join finds by `value` and whose own columns the principal may see.
   func rows(_ place: Int, by join: ScopeJoin, _ value: Value, _ principal: Principal) throws -> [Row] {
     let table = catalog.tables[place]

@@ -38,6 +38,20 @@ struct RowOverlay {
     return try rows.row(place, key)
   }
 
+  /// The rows that have `value` in a column, as they would be, until `body` answers false.
+  func each(_ place: Int, _ column: String, _ value: Value, _ body: (Row) throws -> Bool) throws {
+    let table = rows.catalog.tables[place]
+    guard let target = table.place(column) else { return }
+    for entry in entries.values where entry.table == place {
+      if let now = entry.now, now[target] == value, try !body(now) { return }
+    }
+    let seed = RowHash(table: table.name)
+    try rows.each(place, column, value) { row in
+      guard entries[seed.adding(table.keyPlaces.map { row[$0] })] == nil else { return true }
+      return try body(row)
+    }
+  }
+
   /// The rows that a join finds by `value`, as they would be; those that its own conditions keep away aside.
   func rows(_ place: Int, by join: ScopeJoin, _ value: Value, _ principal: Principal) throws -> [Row] {
     let table = rows.catalog.tables[place]

@@ -6,7 +6,8 @@ import SalvorWire
 /// Decides a set of requests in order, over the server's rows and over each other, and writes nothing: what the rows come
 /// to be is an overlay (semantics 7). Whether the result may stand in the tables is `SetWriter`'s to find out.
 struct SetEvaluation {
-  /// What is kept beside the server's row, for a person.
+  /// What the conflict book is told: a change that is kept beside the server's row for a person, or one that the table's
+  /// policy settled.
   struct ConflictVersion {
     var request: RequestID
     var change: StagedChange
@@ -17,13 +18,22 @@ struct SetEvaluation {
     var unmade: Row?
     /// The entry of the change log by which somebody else changed the row; nil: none that is known.
     var serverEntry: Int64?
+    /// The table's policy settled it, and this is what became of the row; nil: it is kept beside the row.
+    var settled: Settled?
+
+    struct Settled {
+      /// Nil: it was deleted.
+      var row: Row?
+    }
   }
 
   /// Whose upload it is.
   private let upload: ProcessRequest
+  private let departures: Departures
   /// Milliseconds since 1970.
   private let now: Int64
   private(set) var overlay: RowOverlay
+  /// Conflicts, kept and settled ones, of the requests that are accepted.
   private(set) var kept: [ConflictVersion] = []
   /// Rows that the sender must be fed.
   private(set) var fed: [UInt64] = []
@@ -35,7 +45,8 @@ struct SetEvaluation {
   private var catalog: Catalog { overlay.rows.catalog }
   private var principal: Principal { upload.principal }
 
-  init(_ rows: RowReader, _ upload: ProcessRequest, now: Int64) {
+  init(_ rows: RowReader, _ upload: ProcessRequest, _ departures: Departures, now: Int64) {
+    self.departures = departures
     overlay = RowOverlay(rows)
     self.upload = upload
     self.now = now
@@ -44,6 +55,7 @@ struct SetEvaluation {
   /// Nil: accepted, and the overlay has it.
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
     let fedBefore = fed.count
+    let keptBefore = kept.count
     deciding = request.ordinal
     var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
@@ -57,11 +69,13 @@ struct SetEvaluation {
       guard let refusal else { continue }
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       fed.removeSubrange(fedBefore...)
+      kept.removeSubrange(keptBefore...)
       return refusal
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
+      kept.removeSubrange(keptBefore...)
       for change in request.changes {
         guard let place = change.table else { continue }
         let server = overlay[change.hash]?.now
@@ -128,7 +142,12 @@ struct SetEvaluation {
     let table = catalog.tables[place]
     if let present, try scope(present, place) != .inside, postponed?.contains(where: { $0.hash == change.hash }) != true
     {
-      return outOfScope(table)
+      // Whether such a row is there is not told, unless the sender could see it: the answer is that of a row that is not
+      // there. Its key is taken, though.
+      if try change.operation == .insert || departures.hasLeft(place, change.key, since: change.made) {
+        return outOfScope(table)
+      }
+      return change.operation == .delete ? nil : .rowDeleted(table)
     }
     switch change.operation {
     case .insert:
@@ -140,14 +159,17 @@ struct SetEvaluation {
       if table.table.sameKey == .refuse {
         return RefusalText(.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
       }
-      // The same key is the same thing: merged like an update of every column.
+      // The same key is the same thing: merged like an update of the columns that the insert sets.
       fed.append(change.hash)
-      return try settle(change, of: request, place, over: present, &isKept)
-    case .update:
-      guard let present else {
-        return RefusalText(
-          .rowDeleted, "The row of \(table.name) was deleted on the server. Withdraw the change or insert the row.")
+      let merging = change.merging(into: table)
+      let isInConflict = merging.columns.enumerated().contains { index, column in
+        present[column] != merging.new[index] && table.columns[column].isSet(present[column])
       }
+      return isInConflict
+        ? try settle(merging, of: request, place, over: present, &isKept, &foreign)
+        : try write(merging, place, over: present)
+    case .update:
+      guard let present else { return .rowDeleted(table) }
       guard try foreign.isNewer(change, at: place) else {
         return try write(change, place, over: present)
       }
@@ -157,26 +179,31 @@ struct SetEvaluation {
         return value != change.old[index] && value != change.new[index]
       }
       return isInConflict
-        ? try settle(change, of: request, place, over: present, &isKept) : try write(change, place, over: present)
+        ? try settle(change, of: request, place, over: present, &isKept, &foreign)
+        : try write(change, place, over: present)
     case .delete:
       guard let present else { return nil }
       guard try foreign.isNewer(change, at: place) else {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)
-      return try settle(change, of: request, place, over: present, &isKept)
+      return try settle(change, of: request, place, over: present, &isKept, &foreign)
     }
   }
 
-  /// The table's policy settles a conflict.
+  /// The table's policy settles a conflict. What it overwrites is noted.
   private mutating func settle(
-    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row, _ isKept: inout Bool
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row, _ isKept: inout Bool,
+    _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
     let answer = catalog.policies[place].answer(in: table.table) { conflict(change, request, table, present) }
     switch answer {
     case .failed(let message): return RefusalText(.conflictPolicy, message)
-    case .settled(.client): return try write(change, place, over: present)
+    case .settled(.client):
+      let row = change.operation == .delete ? nil : change.applied(to: present, of: table)
+      try note(change, of: request, place, over: present, becoming: row, &foreign)
+      return try write(change, place, over: present)
     case .settled(.server):
       return RefusalText(
         .conflict, "The row of \(table.name) was changed on the server meanwhile. Look at it and change it again.")
@@ -186,8 +213,22 @@ struct SetEvaluation {
     case .settled(.merged(let values)):
       var row = present
       for value in values { if let column = table.place(value.name) { row[column] = value.value } }
+      try note(change, of: request, place, over: present, becoming: row, &foreign)
       return try put(row, change.hash, place, over: present)
     }
+  }
+
+  /// No value is overwritten in silence: the book is told what a policy settled.
+  private mutating func note(
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row, becoming row: Row?,
+    _ foreign: inout ForeignChanges
+  ) throws {
+    kept.append(
+      ConflictVersion(
+        request: request, change: change, table: place, server: present, unmade: .none,
+        serverEntry: try foreign.newestWrite(
+          of: change.hash, after: change.made, at: ForeignChanges.Place(table: place, key: change.key)),
+        settled: ConflictVersion.Settled(row: row)))
   }
 
   private func conflict(
@@ -208,8 +249,11 @@ struct SetEvaluation {
   }
 
   private mutating func put(_ row: Row, _ hash: UInt64, _ place: Int, over present: Row?) throws -> RefusalText? {
+    let before = catalog.leads[place].isEmpty ? nil : overlay
     overlay.set(hash, to: row)
-    return try scopeRefusal(row, hash, place, over: present)
+    if let refusal = try scopeRefusal(row, hash, place, over: present) { return refusal }
+    guard let before else { return nil }
+    return try refusalOfLead(row, place, since: before)
   }
 
   // MARK: Scope
@@ -222,8 +266,10 @@ struct SetEvaluation {
     switch try scope(row, place) {
     case .inside: return nil
     case .outside: return present != nil && table.table.handover ? nil : outOfScope(table)
+    case .parentOutside(let reference):
+      return present != nil && table.table.handover ? nil : .missingParent(table, reference, catalog)
     case .parentMissing(let reference):
-      guard postponed != nil else { return RefusalText.missingParent(table, reference) }
+      guard postponed != nil else { return .missingParent(table, reference, catalog) }
       postponed?.append((deciding, hash, place))
       return nil
     }
@@ -231,7 +277,13 @@ struct SetEvaluation {
 
   /// Over the server's rows and over what the requests before made of them.
   private func scope(_ row: Row, _ place: Int) throws -> ScopeFinding {
-    let overlay = overlay, principal = principal
+    try scope(row, place, over: overlay, by: catalog.tables[place].alternatives)
+  }
+
+  private func scope(
+    _ row: Row, _ place: Int, over overlay: RowOverlay, by alternatives: [ScopeAlternative]
+  ) throws -> ScopeFinding {
+    let principal = principal
     let catalog = overlay.rows.catalog
     let search = ScopeSearch(
       by: ScopeReader(catalog.schema, ReadScope(principal)),
@@ -243,8 +295,33 @@ struct SetEvaluation {
         if join.reference != nil { return try overlay.peek(joined, [value]).map { [$0] } ?? [] }
         return try overlay.rows(joined, by: join, value, principal)
       })
+    return try search.finding(row, of: catalog.tables[place].name, by: alternatives)
+  }
+
+  /// A write never brings its writer into a scope that he was not in before it (semantics 7): what speaks against a row
+  /// of a table that scopes go through, where it shows him rows that he did not see.
+  ///
+  /// - Parameter before: as the rows were before it.
+  private func refusalOfLead(_ row: Row, _ place: Int, since before: RowOverlay) throws -> RefusalText? {
     let table = catalog.tables[place]
-    return try search.finding(row, of: table.name, by: table.alternatives)
+    for lead in catalog.leads[place] {
+      guard let target = table.place(lead.join.target), !row[target].isNull else { continue }
+      let shown = catalog.tables[lead.table]
+      let isShown = ScopeAlternative(joins: [lead.join])
+      var isBrought = false
+      try overlay.each(lead.table, lead.join.column, row[target]) { candidate in
+        // Another row of the table has shown it before, and everything else under the same value.
+        if try scope(candidate, lead.table, over: before, by: [isShown]) == .inside { return false }
+        isBrought =
+          try scope(candidate, lead.table, over: before, by: shown.alternatives) != .inside
+          && scope(candidate, lead.table, over: overlay, by: shown.alternatives) == .inside
+        return !isBrought
+      }
+      guard isBrought else { continue }
+      guard let reference = lead.reference else { return outOfScope(table) }
+      return .missingParent(table, reference, catalog)
+    }
+    return nil
   }
 
   private func outOfScope(_ table: ServerTable) -> RefusalText {
@@ -253,10 +330,19 @@ struct SetEvaluation {
 }
 
 extension RefusalText {
-  static func missingParent(_ table: ServerTable, _ reference: Reference) -> RefusalText {
-    RefusalText(
+  /// Of a table with a scope the words are the same for a row that is not there and for one that the sender may not see.
+  static func missingParent(_ table: ServerTable, _ reference: Reference, _ catalog: Catalog) -> RefusalText {
+    let isScoped = catalog.table(reference.table)?.isScoped == true
+    return RefusalText(
       .missingParent,
-      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server. Insert it first."
-    )
+      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server"
+        + "\(isScoped ? ", or not within your scope" : ""). Insert it first.")
+  }
+
+  static func rowDeleted(_ table: ServerTable) -> RefusalText {
+    RefusalText(
+      .rowDeleted,
+      "The row of \(table.name) was deleted on the server\(table.isScoped ? ", or is not within your scope" : ""). "
+        + "Withdraw the change or insert the row.")
   }
 }

@@ -21,6 +21,7 @@ struct SetWriter {
   /// A row that SQLite refuses.
   private struct RefusedRow: Error {
     var error: SalvorError
+    var table: String
     var hash: UInt64
   }
 
@@ -37,7 +38,7 @@ struct SetWriter {
       try connection.savepoint("salvor_rows") { try run(ordered) }
       return (try leftBroken(), false)
     } catch let refused as RefusedRow {
-      let text = refusal(for: refused.error)
+      let text = refusal(for: refused)
       guard Self.isUnique(refused.error) else { return (Broken(text: text, rows: [refused.hash]), false) }
       // SQLite checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
@@ -68,7 +69,7 @@ struct SetWriter {
     do {
       try body()
     } catch let error as SalvorError where error.isConstraintViolation {
-      throw RefusedRow(error: error, hash: hash(of: row))
+      throw RefusedRow(error: error, table: catalog.tables[row.table].name, hash: hash(of: row))
     }
   }
 
@@ -139,7 +140,7 @@ struct SetWriter {
           let parent = catalog.place(of: reference.table), catalog.tables[parent].keyCount == 1
         else { continue }
         guard try overlay.peek(parent, [now[column]]) == nil else { continue }
-        missing = missing ?? Broken(text: .missingParent(table, reference))
+        missing = missing ?? Broken(text: .missingParent(table, reference, catalog))
         missing?.rows.insert(hash(of: row))
       }
     }
@@ -192,15 +193,22 @@ struct SetWriter {
         .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
   }
 
-  private func refusal(for error: SalvorError) -> RefusalText {
-    // TRIGGER of sqlite3.h: the words are the application's, with whatever values in them.
-    if error.sqliteCode == 1811 {
-      return RefusalText(.constraint, "A trigger of the server's database refused a row. Correct the row.")
+  /// The longest text of a trigger that is passed on.
+  private static let messageCharactersMax = 1000
+
+  private func refusal(for refused: RefusedRow) -> RefusalText {
+    // TRIGGER of sqlite3.h: the words of its RAISE, which its author wrote for the person who reads them.
+    let isTrigger = refused.error.sqliteCode == 1811
+    if catalog.withholdsMessages {
+      let what = isTrigger ? "trigger" : "constraint"
+      return RefusalText(
+        .constraint, "A \(what) of the server's database refused a row of \(refused.table). Correct the row.")
+    }
+    let words = String(refused.error.sqliteDetail.prefix(Self.messageCharactersMax))
+    if isTrigger {
+      return RefusalText(.constraint, "\(refused.table): the server's database refused the row: \(words)")
     }
     // SQLite's own words: names of tables, columns and constraints, no values.
-    var text = error.message
-    if let start = text.firstRange(of: "SQLite: ") { text = String(text[start.upperBound...]) }
-    if let end = text.firstRange(of: " (code") { text = String(text[..<end.lowerBound]) }
-    return RefusalText(.constraint, "\(text). Correct the row.")
+    return RefusalText(.constraint, "\(words). Correct the row.")
   }
 }

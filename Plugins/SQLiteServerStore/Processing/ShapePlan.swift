@@ -92,6 +92,8 @@ final class ShapePlan {
     let isUpdate = shape.operation == .update
     contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }
     readDependence(table, shape)
+    // What a row of a table shows that scopes go through is looked at.
+    if operation != .delete, !catalog.leads[place].isEmpty { return }
     guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
     try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, ReadScope(principal), catalog))
   }

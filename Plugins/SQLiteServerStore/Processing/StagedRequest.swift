@@ -42,6 +42,15 @@ struct StagedChange {
     return row
   }
 
+  /// An insert that meets a row with its key: without the columns that it does not set.
+  func merging(into table: ServerTable) -> StagedChange {
+    var change = self
+    let set = columns.indices.filter { table.columns[columns[$0]].isSet(new[$0]) }
+    change.columns = set.map { columns[$0] }
+    change.new = set.map { new[$0] }
+    return change
+  }
+
   /// What it changes, with what the client saw; of a delete nothing.
   func conflictColumns(of table: ServerTable) -> [ConflictColumn] {
     guard operation != .delete else { return [] }

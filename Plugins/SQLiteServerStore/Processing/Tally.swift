@@ -20,7 +20,7 @@ struct Tally {
   /// How requests were settled, for the memory of request IDs.
   private(set) var acceptedRanges: [AcceptedRange] = []
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
-  /// Conflict versions of what stands.
+  /// Conflicts of what was accepted: kept ones and settled ones.
   private(set) var kept: [SetEvaluation.ConflictVersion] = []
   var echo: EchoAccount
 

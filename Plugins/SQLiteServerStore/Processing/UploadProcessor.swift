@@ -75,7 +75,7 @@ final class UploadProcessor {
     let last = try CommitLog.state(connection).lastSequence
     decision = BlockDecision(
       rows, upload,
-      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), now: now)
+      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), last: last, now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
     tally = Tally(EchoAccount(connection, catalog, last: last))
   }

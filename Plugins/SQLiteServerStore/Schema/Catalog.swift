@@ -9,12 +9,16 @@ struct Catalog: Sendable {
   let tables: [ServerTable]
   /// For each table, the references that point to it.
   let children: [[ChildReference]]
+  /// For each table, the scopes of others that go through it (`via:`); those that one of its references leads to first.
+  let leads: [[ScopeLead]]
   /// The tables whose moves decide what is seen, as places: each after those that its scope asks for.
   let scopeOrder: [Int]
   /// The numbers of tables that the scope of another one asks for.
   let scopeSources: Set<Int64>
   /// How conflicts of each table are settled.
   let policies: [any ConflictPolicy]
+  /// A refusal does not say what the database's own constraints and triggers say.
+  let withholdsMessages: Bool
   /// Values that an entry of the change log holds at most.
   let logWidth: Int
   /// Dimensions of the scope of the table that has the most.
@@ -31,9 +35,19 @@ struct Catalog: Sendable {
     var reference: Reference
   }
 
+  /// A row of a table shows rows of `table` by `join`.
+  struct ScopeLead: Sendable {
+    var table: Int
+    var join: ScopeJoin
+    /// By which it references the row that it shows; nil: by none.
+    var reference: Reference?
+  }
+
   init(
-    _ schema: Schema, tables: [ServerTable], policies: [any ConflictPolicy], hasDeferrableForeignKeys: Bool
+    _ schema: Schema, tables: [ServerTable], policies: [any ConflictPolicy], hasDeferrableForeignKeys: Bool,
+    withholdsMessages: Bool
   ) {
+    self.withholdsMessages = withholdsMessages
     self.schema = schema
     self.tables = tables
     self.policies = policies
@@ -46,6 +60,16 @@ struct Catalog: Sendable {
         child.table.references.filter { $0.table == parent.name && parent.table.primaryKey.count == 1 }
           .map { ChildReference(table: place, reference: $0) }
       }
+    }
+    leads = tables.map { through in
+      let found = tables.enumerated().flatMap { place, table in
+        table.alternatives.flatMap(\.joins).filter { $0.reference == nil && $0.table == through.name }.map { join in
+          ScopeLead(
+            table: place, join: join,
+            reference: through.table.references.first { $0.column == join.target && $0.table == table.name })
+        }
+      }
+      return found.filter { $0.reference != nil } + found.filter { $0.reference == nil }
     }
     scopeOrder = Self.scopeOrder(of: tables, places)
     scopeSources = Set(tables.flatMap(\.edges).compactMap { places[$0.table] }.map { tables[$0].number })

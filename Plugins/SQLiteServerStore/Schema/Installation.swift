@@ -56,7 +56,7 @@ struct Installation {
       "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND upper(sql) LIKE '%DEFERRED%')")
     let catalog = Catalog(
       schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
-      hasDeferrableForeignKeys: deferrable == 1)
+      hasDeferrableForeignKeys: deferrable == 1, withholdsMessages: setup.withholdsMessages)
     self.catalog = catalog
     return catalog
   }

@@ -50,13 +50,15 @@ enum ServerDDL {
     """
 
   /// `key`, `client`, `seen`, `server`: JSON, the latter three by column. `server_commit` and what follows say who made the
-  /// server's row, `resolution` and what follows how and by whom the version was resolved.
+  /// server's row, `resolution` and what follows how and by whom the version was resolved (`policy`: by the conflict policy
+  /// of that name, when the upload was processed), `settled` the row that a policy made.
   private static let conflict = """
     CREATE TABLE IF NOT EXISTS salvor_conflict (
       id INTEGER PRIMARY KEY, first INTEGER NOT NULL, "table" TEXT NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL,
       remote TEXT NOT NULL, principal TEXT NOT NULL, time INTEGER NOT NULL, made INTEGER NOT NULL,
       operation TEXT NOT NULL, seen TEXT, client TEXT NOT NULL, server TEXT, server_commit INTEGER, server_time INTEGER,
-      server_remote TEXT, server_principal TEXT, resolution TEXT, resolved INTEGER, resolved_by TEXT);
+      server_remote TEXT, server_principal TEXT, resolution TEXT, resolved INTEGER, resolved_by TEXT,
+      settled TEXT);
     """
 
   /// Brings the tables of a database that an earlier version made up to this one.
@@ -90,12 +92,17 @@ enum ServerDDL {
         DROP TABLE salvor_conflict_before;
         """)
     }
+    if let shape = try connection.tableShape("salvor_conflict"), shape.column("settled") == nil {
+      try connection.execute("ALTER TABLE salvor_conflict ADD COLUMN settled TEXT")
+    }
     try connection.execute(
       """
       CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
       CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
       CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL;
-      CREATE INDEX IF NOT EXISTS salvor_conflict_resolved ON salvor_conflict (resolved) WHERE resolution IS NOT NULL;
+      DROP INDEX IF EXISTS salvor_conflict_resolved;
+      CREATE INDEX IF NOT EXISTS salvor_conflict_settled ON salvor_conflict (resolution, resolved)
+        WHERE resolution IS NOT NULL;
       """)
   }
 
@@ -112,6 +119,8 @@ enum ServerDDL {
     try add("salvor_gone", "v", keyWidth)
     try add("salvor_gone", "d", scopeWidth)
     try add("salvor_came", "d", scopeWidth)
+    // An upload asks whether a row has left its sender's scope (`Departures`).
+    try connection.execute("CREATE INDEX IF NOT EXISTS salvor_gone_key ON salvor_gone (t, v0)")
   }
 
   /// The rows that REPLACE may be about to remove: untyped, so that every value is kept as it is.

@@ -5,10 +5,11 @@ import SalvorWire
 
 extension Command {
   static let conflicts = Command(
-    "conflicts", "server: conflict versions that wait for a person",
+    "conflicts", "server: conflict versions that wait for a person, or what policies settled",
     discussion: """
       Where a table's conflict policy keeps both versions (keep-versions), the server's row stands and what the device sent
-      is kept beside it, until somebody resolves it. Reads the server's database of the configuration; the server may be
+      is kept beside it, until somebody resolves it. --settled lists the conflicts that a policy (client-wins, a module's)
+      settled at once, each with the value that lost, for as long as server.retention.conflicts says. Reads the server's database of the configuration; the server may be
       running.
       """,
     options: listOptions
@@ -72,7 +73,8 @@ extension Command {
   }
 
   private static let listOptions = [
-    Option("state", value: "STATE", "open (default), resolved or all"),
+    Option("state", value: "STATE", "open (default), resolved, settled or all"),
+    Option("settled", "what policies settled, with the values that lost; the same as --state settled"),
     Option("after", value: "ID", "only those after this one"),
     Option("limit", value: "N", "at most N versions (default 1000)"),
   ]
@@ -96,10 +98,14 @@ extension Invocation {
 private func listConflicts(_ invocation: Invocation) async throws -> Int32 {
   let limit = try invocation.wholeNumber("limit", default: 1000)
   let after = try invocation.wholeNumber("after", default: 0)
-  let named = invocation.options["state"] ?? ConflictState.open.rawValue
+  let isSettled = invocation.flags.contains("settled")
+  if isSettled, invocation.options["state"] != nil {
+    throw SalvorError(.usage, "--settled is the same as --state settled. Give one of them.")
+  }
+  let named = isSettled ? ConflictState.settled.rawValue : invocation.options["state"] ?? ConflictState.open.rawValue
   let state = ConflictState(rawValue: named)
   guard state != nil || named == "all" else {
-    throw SalvorError(.usage, "--state takes open, resolved or all.")
+    throw SalvorError(.usage, "--state takes open, resolved, settled or all.")
   }
   let store = try await invocation.openServerStore()
   let found = try await store.conflicts(after: Int64(after), limit: limit + 1, state: state)
@@ -111,14 +117,23 @@ private func listConflicts(_ invocation: Invocation) async throws -> Int32 {
     "conflicts": .array(versions.map(\.json)), "next": next.map(JSONValue.integer) ?? .null,
   ])
   guard !versions.isEmpty else {
-    terminal.say(state == .open ? "no conflict waits for a person" : "there are no conflict versions")
+    switch state {
+    case .open: terminal.say("no conflict waits for a person")
+    case .settled: terminal.say("no policy has settled a conflict lately")
+    case .resolved, nil: terminal.say("there are no conflict versions")
+    }
+    return 0
+  }
+  if state == .settled {
+    showSettled(versions, on: terminal)
+    if let next { terminal.say("there are more: --after \(next)") }
     return 0
   }
   terminal.table(
     ["id", "state", "table", "key", "operation", "client", "when", "made on", "server", "when", "commit"],
     versions.map { version in
       [
-        "\(version.id)", version.resolution.map { "\($0.keep.rawValue)'s kept" } ?? "open", version.table,
+        "\(version.id)", stateText(version), version.table,
         keyText(version), version.client.operation.rawValue, version.client.principal,
         timestamp(version.client.time), "\(version.client.made)", author(of: version.server),
         version.server.time.map(timestamp) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
@@ -126,6 +141,30 @@ private func listConflicts(_ invocation: Invocation) async throws -> Int32 {
     })
   if let next { terminal.say("there are more: --after \(next)") }
   return 0
+}
+
+/// One line for each row: what was overwritten, whose it was, and who overwrote it.
+private func showSettled(_ versions: ArraySlice<ConflictVersion>, on terminal: Terminal) {
+  terminal.table(
+    ["id", "table", "key", "operation", "lost", "of", "when", "commit", "policy", "client", "when", "lost of the client"],
+    versions.map { version in
+      [
+        "\(version.id)", version.table, keyText(version), version.client.operation.rawValue,
+        text(version.lostOfServer), author(of: version.server),
+        version.server.time.map(timestamp) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
+        version.settlement?.policy ?? "-", version.client.principal, timestamp(version.client.time),
+        text(version.lostOfClient),
+      ]
+    })
+}
+
+private func text(_ values: [NamedValue]) -> String {
+  values.isEmpty ? "-" : values.map { "\($0.name)=\($0.value)" }.joined(separator: ", ")
+}
+
+private func stateText(_ version: ConflictVersion) -> String {
+  if let policy = version.settlement?.policy { return "settled by \(policy)" }
+  return version.resolution.map { "\($0.keep.rawValue)'s kept" } ?? "open"
 }
 
 private func keyText(_ version: ConflictVersion) -> String {
@@ -144,7 +183,8 @@ private func show(_ row: ConflictRow, on terminal: Terminal) {
       "conflict version \(version.id): \(client.operation.rawValue) of \(version.table) \(keyText(version))")
   )
   let state =
-    version.resolution.map { "the \($0.keep.rawValue)'s was kept, \(timestamp($0.time)), by \($0.by)" } ?? "open"
+    version.settlement.map { "settled by the policy \($0.policy)" }
+    ?? version.resolution.map { "the \($0.keep.rawValue)'s was kept, \(timestamp($0.time)), by \($0.by)" } ?? "open"
   terminal.print("state    \(state)")
   terminal.print("request  \(version.request)\(version.first == version.id ? "" : ", with version \(version.first)")")
   terminal.print(
