@@ -138,10 +138,10 @@ import Testing
     case .conflict: "The row has changed on the server meanwhile, and the table's policy keeps the server's."
     case .conflictPolicy:
       "The table's conflict policy failed, or answered what the row cannot hold. The server's operator corrects it; the change goes through then."
-    case .rowDeleted: "The row was deleted on the server meanwhile."
+    case .rowDeleted: "The row was deleted on the server meanwhile, or is not within the sender's scope."
     case .keyExists: "The server has a row of this key already, made by somebody else."
     case .constraint: "A unique, check or not-null constraint of the server's table refuses the row."
-    case .missingParent: "The row references one that the server does not have."
+    case .missingParent: "The row references one that the server does not have, or that the sender may not see."
     case .notStorable: "A value is not of its column's type."
     case .unknownTable: "The server does not synchronize a table of this name."
     case .unknownColumn: "The server's table has no column of this name."

@@ -198,4 +198,25 @@ struct ConstraintTests {
     #expect(messages.allSatisfy { !$0.contains("note is") && !$0.contains("few_seats") && $0.contains("visit") })
     await fleet.stop()
   }
+
+  @Test("a trigger that rolls the server's transaction back is named with the way out, and nothing is lost")
+  func rolledBack() async throws {
+    let fleet = try Fleet(schema: Self.notes)
+    try SQLiteConnection(fleet.serverPath).execute(
+      """
+      CREATE TABLE visit (id TEXT NOT NULL PRIMARY KEY, note TEXT, seats INTEGER NOT NULL DEFAULT 0);
+      CREATE TRIGGER own_note BEFORE INSERT ON visit WHEN NEW.note IS NULL BEGIN
+        SELECT RAISE(ROLLBACK, 'note is required'); END
+      """)
+    try await fleet.start()
+    let device = try fleet.device("a")
+    try await device.write("INSERT INTO visit VALUES ('v1', 'ok', 1)", "INSERT INTO visit VALUES ('v2', NULL, 1)")
+    let report = try await device.sync()
+    #expect(report.error?.message.contains("RAISE(ABORT") == true)
+    #expect(try fleet.serverRows("visit") == [])
+    try fleet.serverConnection().execute("DROP TRIGGER own_note")
+    #expect(try await device.sync().uploaded == 2)
+    #expect(try fleet.serverRows("visit") == device.rows("visit"))
+    await fleet.stop()
+  }
 }

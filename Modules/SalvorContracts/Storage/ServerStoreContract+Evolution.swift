@@ -61,6 +61,19 @@ extension ServerStoreContract {
       try await bench.expectRows("memo", [["n1", "mine", .null]])
     },
     on(
+      ContractSchemas.notes(), "settled conflicts are listed under the new names", rule: "decision 12, renamedFrom"
+    ) { bench in
+      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+      var anna = try await bench.device()
+      try await bench.write(.update("note", ["n1"], ["title": "theirs"]))
+      _ = try await anna.upload(.update("note", ["n1"], [("title", "a", "mine")]))
+      try await bench.evolve(to: ContractSchemas.memos)
+      let settled = try expectSome(
+        try await bench.store.conflicts(after: 0, limit: 10, state: .settled).first, "a settled conflict")
+      try expectEqual(settled.table, "memo", "the table")
+      try expectEqual(settled.lostOfServer, [NamedValue("heading", "theirs")], "what lost")
+    },
+    on(
       ContractSchemas.notes(), "a dropped column is synchronized no more, and new rows need no value for it",
       rule: "decision 12, dropped"
     ) { bench in

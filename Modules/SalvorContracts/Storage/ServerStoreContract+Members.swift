@@ -211,7 +211,7 @@ extension ServerStoreContract {
         .insert("task", ["id": "t4", "project_id": "p1", "form_id": .null, "label": .null]),
         .insert("member", ["id": "m9", "project_id": "p1", "person": "anna", "active": 1]))
       try expectRefused(
-        results, [1: .rowDeleted, 3: .missingParent, 4: .outOfScope], accepted: 1)
+        results, [1: .rowDeleted, 2: .rowDeleted, 3: .missingParent, 4: .outOfScope], accepted: 0)
       try await bench.expectRows("answer", [["t1", 1, "f1", .null]])
       try expectEqual(results.refused.flatMap(\.serverRows).count, 0, "the server's rows that are shown")
     },
@@ -278,14 +278,41 @@ extension ServerStoreContract {
         .update("task", ["n1"], [("label", .null, "x")]), .delete("task", ["n2"]),
         .insert("answer", ["task_id": "n1", "line": 9, "form_id": "n1", "text": .null]),
         .insert("task", ["id": "t6", "project_id": "n1", "form_id": .null, "label": .null]))
-      try expectRefused(there, [1: .rowDeleted, 3: .missingParent, 4: .missingParent], accepted: 1)
+      try expectRefused(there, [1: .rowDeleted, 2: .rowDeleted, 3: .missingParent, 4: .missingParent], accepted: 0)
       try expectEqual(there.refused.map(\.reason), gone.refused.map(\.reason), "the reasons")
       try expectEqual(there.refused.map(\.message), gone.refused.map(\.message), "the messages")
       try expectEqual(there.refused.flatMap(\.serverRows).count, 0, "the server's rows that are shown")
-      try expectEqual([there.acceptedRequests, there.conflicts], [gone.acceptedRequests, gone.conflicts], "the counts")
+      try expectEqual(
+        [there.acceptedRequests, there.conflicts], [gone.acceptedRequests, gone.conflicts], "the counts")
       try await bert.download()
       try bert.expectNothingFed()
       try await bench.expectRows("task", [["t1", "p1", "f1", .null], ["t2", "p2", .null, .null]])
+    },
+    on(
+      ContractSchemas.members(), "two who could see a row delete it: both are accepted", rule: "semantics 7"
+    ) { bench in
+      try await projects(bench)
+      for person in ["anna", "bert"] as [Value] {
+        try await bench.write(.insert("member", ["id": person, "project_id": "p1", "person": person]))
+      }
+      var anna = try await bench.device("anna"), bert = try await bench.device("bert")
+      for _ in 0..<2 { try expectAccepted(try await anna.upload(.delete("answer", ["t1", 1])), 1) }
+      try expectAccepted(try await bert.upload(.delete("answer", ["t1", 1])), 1)
+    },
+    on(
+      ContractSchemas.members(handover: true), "a row that its sender has hidden himself is not told to be gone",
+      rule: "semantics 7"
+    ) { bench in
+      try await projects(bench)
+      try await bench.write(.insert("member", ["id": "m1", "project_id": "p1", "person": "anna"]))
+      var anna = try await bench.device("anna")
+      let results = try await anna.upload(
+        .group([
+          .insert("task", ["id": "t8", "project_id": "p1", "form_id": .null, "label": .null]),
+          .update("member", ["m1"], [("person", "anna", "bert")]), .delete("task", ["t8"]),
+        ]))
+      try expectRefused(results, [1: .outOfScope], accepted: 0)
+      try await bench.expectRows("member", [["m1", "p1", "anna", 1]])
     },
     on(
       ContractSchemas.members(), "who could see a row that has left since is told that it is out of his scope",

@@ -59,7 +59,8 @@ extension ServerStoreContract {
       var device = try await stale(bench)
       try expectAccepted(
         try await device.upload(
-          .update("note", ["n1"], [("body", "x", "server")]), .insert("note", ["id": "n2", "title": "b", "body": .null])
+          .update("note", ["n1"], [("body", "x", "server")]),
+          .insert("note", ["id": "n2", "title": "b", "body": .null])
         ), 2)
       try expectEqual(try await bench.store.conflicts(after: 0, limit: 10, state: nil), [], "the conflicts")
     },
@@ -82,7 +83,8 @@ extension ServerStoreContract {
       try expectEqual(version.lostOfServer, [NamedValue("title", "server")], "what lost of the server")
       try expectEqual(version.lostOfClient, [NamedValue("body", "client")], "what lost of the client")
     },
-    on(notes, "what a policy settled is not resolved by a person", rule: "ServerStore.swift, resolveConflict") { bench in
+    on(notes, "what a policy settled is not resolved by a person", rule: "ServerStore.swift, resolveConflict") {
+      bench in
       var device = try await stale(bench)
       try await device.upload(.update("note", ["n1"], [("title", "a", "client")]))
       let id = try await settledOnly(bench).id
@@ -135,11 +137,13 @@ extension ServerStoreContract {
       try await bench.write(.insert("seat", ["id": 1, "place": 7, "seats": 4]), .insert("seat", ["id": 2]))
       try expectAccepted(
         try await device.upload(
-          .insert("seat", ["id": 1, "place": .null, "seats": 1]), .insert("seat", ["id": 2, "place": 8, "seats": 2])), 2)
+          .insert("seat", ["id": 1, "place": .null, "seats": 1]), .insert("seat", ["id": 2, "place": 8, "seats": 2])), 2
+      )
       try await bench.expectRows("seat", [[1, 7, 4], [2, 8, 2]])
     },
-    on(keeping, "an insert that was kept overwrites nothing that it never named when it is resolved", rule: "semantics 7")
-    { bench in
+    on(
+      keeping, "an insert that was kept overwrites nothing that it never named when it is resolved", rule: "semantics 7"
+    ) { bench in
       var device = try await bench.device()
       try await bench.write(.insert("note", ["id": "n1", "title": "server", "body": "server"]))
       try expectAccepted(

@@ -274,7 +274,9 @@ public struct StoreComparison: Sendable {
           + "server \(row ?? "none")"
       }
       let state =
-        versions[0].settlement.map { "\($0.policy) \($0.row?.map(\.value) ?? [])" } ?? versions[0].resolution.map { "\($0.keep.rawValue) by \($0.by)" } ?? "open"
+        versions[0].settlement.map { "\($0.policy) \($0.row?.map(\.value) ?? [])" } ?? versions[0].resolution.map {
+          "\($0.keep.rawValue) by \($0.by)"
+        } ?? "open"
       return KeptRequest(
         id: first, isOpen: versions[0].state == .open,
         summary: "\(state): " + texts.sorted().joined(separator: " + "))

@@ -51,7 +51,8 @@ extension ServerEngine {
     let after = query["after"].map { Int64($0) } ?? 0
     guard let after, let limit, limit > 0, state == nil || state?.1 != nil || state?.0 == "all" else {
       throw SalvorError(
-        .malformed, "A list of conflicts is asked for with state=open, resolved, settled or all, after=ID and limit=NUMBER.")
+        .malformed,
+        "A list of conflicts is asked for with state=open, resolved, settled or all, after=ID and limit=NUMBER.")
     }
     // Those that wait for somebody, where nothing is said.
     let wanted = state.map(\.1) ?? .open

@@ -29,6 +29,9 @@ extension ServerState {
       version.server.row = version.server.row?.map {
         NamedValue(names.column($0.name, of: version.table), $0.value)
       }
+      if let row = version.settlement?.row {
+        version.settlement?.row = row.map { NamedValue(names.column($0.name, of: version.table), $0.value) }
+      }
       version.table = names.table(version.table)
       return version
     }

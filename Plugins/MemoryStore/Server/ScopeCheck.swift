@@ -26,6 +26,12 @@ struct ScopeCheck: Sendable {
     ).finding(row, of: table.name, by: schema.scopeAlternatives(of: table))
   }
 
+  /// Some rows of the table may be outside.
+  func isLimited(_ table: Table) -> Bool {
+    let alternatives = schema.scopeAlternatives(of: table)
+    return !alternatives.isEmpty && !alternatives.contains { reader.isFree($0, of: table.name) }
+  }
+
   /// Subscriptions narrow what is seen of the table.
   func isNarrowed(_ table: Table) -> Bool {
     schema.scopeAlternatives(of: table).contains { reader.chooses(by: $0, of: table.name) }

@@ -221,9 +221,7 @@ struct UploadProcessing {
   private mutating func update(_ change: Change, _ table: Table) -> Reason? {
     // Whether a row is there that the sender could not see is not told: the answer is that of a row that is not.
     guard let present = tables[change.row], isInside(present, change.row, table) else {
-      return hasLeft(change)
-        ? outOfScope(table)
-        : (.rowDeleted, "The row of \(table.name) was deleted on the server, or is not within your scope.")
+      return tables[change.row] != nil && hasLeft(change) ? outOfScope(table) : rowDeleted(table)
     }
     let meetsNewer = isNewer(change)
     if meetsNewer { metAnother.insert(change.counter) }
@@ -238,9 +236,11 @@ struct UploadProcessing {
   }
 
   private mutating func delete(_ change: Change, _ table: Table) -> Reason? {
-    guard let present = tables[change.row] else { return nil }
-    guard isInside(present, change.row, table) else {
-      if hasLeft(change) { return outOfScope(table) }
+    guard let present = tables[change.row], isInside(present, change.row, table) else {
+      let isThere = tables[change.row] != nil
+      if hasLeft(change) || !scope.isLimited(table) { return isThere ? outOfScope(table) : nil }
+      if change.made >= state.trimmed { return rowDeleted(table) }
+      // Nobody can say what the sender saw then.
       unseen.insert(change.counter)
       return nil
     }
@@ -249,9 +249,10 @@ struct UploadProcessing {
     return settleConflict(change, over: present, table)
   }
 
-  /// The row is there, and has left the sender's scope since the change was made, before this upload.
+  /// The row has left the sender's scope since the change was made, deleted or moved; or this very upload has written it.
   private func hasLeft(_ change: Change) -> Bool {
-    guard let table = state.schema.table(change.row.table), tables[change.row] != nil else { return false }
+    guard let table = state.schema.table(change.row.table) else { return false }
+    if tables[change.row] != state.tables[change.row] { return true }
     var wasInside = false
     for commit in state.commits where commit.commit.number >= change.made {
       guard let then = commit.tables else { continue }
@@ -386,6 +387,10 @@ struct UploadProcessing {
     scope.finding(row, of: table, in: tables) == .inside || postponed?.contains { $0.row == name } == true
   }
 
+  private func rowDeleted(_ table: Table) -> Reason {
+    (.rowDeleted, "The row of \(table.name) was deleted on the server, or is not within your scope.")
+  }
+
   private func outOfScope(_ table: Table) -> Reason {
     (.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
   }
@@ -411,9 +416,8 @@ struct UploadProcessing {
       return (3, (.constraint, "\(violation.table): \(violation.summary). Correct the row."), culprit)
     case .missingParent(let child, let reference):
       if last(child, { $0.operation == .insert || $0.column(reference.column) != nil }) != nil {
-        return (
-          1, (.missingParent, "\(violation.table): \(violation.summary). Insert it first."), last(child) ?? end
-        )
+        let reason = state.schema.table(child.table).map(missingParent)
+        return (1, reason ?? (.missingParent, violation.summary), last(child) ?? end)
       }
       let value = state.schema.table(child.table).flatMap { table in
         tables[child].map { table.value(reference.column, of: $0) }

@@ -142,12 +142,7 @@ struct SetEvaluation {
     let table = catalog.tables[place]
     if let present, try scope(present, place) != .inside, postponed?.contains(where: { $0.hash == change.hash }) != true
     {
-      // Whether such a row is there is not told, unless the sender could see it: the answer is that of a row that is not
-      // there. Its key is taken, though.
-      if try change.operation == .insert || departures.hasLeft(place, change.key, since: change.made) {
-        return outOfScope(table)
-      }
-      return change.operation == .delete ? nil : .rowDeleted(table)
+      return try answerOutside(change, place)
     }
     switch change.operation {
     case .insert:
@@ -182,13 +177,26 @@ struct SetEvaluation {
         ? try settle(change, of: request, place, over: present, &isKept, &foreign)
         : try write(change, place, over: present)
     case .delete:
-      guard let present else { return nil }
+      guard let present else { return departures.seesAll(place) ? nil : try answerOutside(change, place) }
       guard try foreign.isNewer(change, at: place) else {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)
       return try settle(change, of: request, place, over: present, &isKept, &foreign)
     }
+  }
+
+  /// Of a row that the sender cannot see now, or of a delete's that is gone. Whether it is there is told only where he could
+  /// see it, or has written it himself; an insert must be told that its key is taken.
+  private func answerOutside(_ change: StagedChange, _ place: Int) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    let entry = overlay[change.hash]
+    if change.operation == .insert { return outOfScope(table) }
+    if try entry?.before != entry?.now || departures.hasLeft(place, change.key, since: change.made) {
+      return entry?.now == nil ? nil : outOfScope(table)
+    }
+    if try change.operation == .delete && departures.isForgotten(change.made) { return nil }
+    return .rowDeleted(table)
   }
 
   /// The table's policy settles a conflict. What it overwrites is noted.

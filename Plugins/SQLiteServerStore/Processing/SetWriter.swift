@@ -69,6 +69,7 @@ struct SetWriter {
     do {
       try body()
     } catch let error as SalvorError where error.isConstraintViolation {
+      try connection.refuseRolledBack(error)
       throw RefusedRow(error: error, table: catalog.tables[row.table].name, hash: hash(of: row))
     }
   }
@@ -210,5 +211,17 @@ struct SetWriter {
     }
     // SQLite's own words: names of tables, columns and constraints, no values.
     return RefusalText(.constraint, "\(words). Correct the row.")
+  }
+}
+
+extension SQLiteConnection {
+  /// Throws where a trigger's `RAISE(ROLLBACK, …)` has ended the upload's own transaction: nothing of the upload is there any
+  /// more, so no request can be refused alone.
+  func refuseRolledBack(_ error: SalvorError) throws {
+    guard !isInTransaction else { return }
+    throw SalvorError(
+      .storage,
+      "A trigger of the server's database rolled the whole upload back (RAISE(ROLLBACK, …)): \(error.sqliteDetail). Nothing was applied. Write RAISE(ABORT, …) in the trigger instead: it refuses its row alone."
+    )
   }
 }

@@ -5,6 +5,27 @@ import SalvorWire
 
 /// Processes one upload inside the caller's immediate transaction (semantics 7).
 ///
+/// One decision, `SetEvaluation.decide`, says what becomes of a change by what the tables have under its key:
+///
+/// | the tables have | insert | update | delete |
+/// | --- | --- | --- | --- |
+/// | no row | written | `row-deleted` | accepted; `row-deleted` of one that the sender could not see |
+/// | a row that the sender cannot see | `out-of-scope` | `out-of-scope` if it left his scope since; else as no row | as the update |
+/// | the row as the change would make it | accepted | accepted | – |
+/// | a row that nobody else has changed since | – | written | written |
+/// | a newer row, in no column of the change another value that somebody set | merged | written | – |
+/// | a newer row otherwise | the policy; `key-exists` where a key is drawn | the policy | the policy |
+///
+/// A policy writes (client, merged), refuses (`conflict`) or keeps the whole request beside the rows. A row that is written
+/// must be in the sender's scope (`out-of-scope`, `missing-parent`; `handover` aside), must not show him rows that he did not
+/// see, and must stand in the tables (`constraint`, `missing-parent`, `conflict`). One change refused refuses its request; what
+/// depends on a refused request is `blocked` and never tried.
+///
+/// Four ways read for that decision, the cheapest first. *Straight*: one statement that changes its row exactly where the table
+/// says "written", and nothing otherwise. *Alone*: a request is looked at, decided and written by itself. *As a set*: several
+/// are decided over one another's rows, written squashed, and bisected where a constraint breaks. *Carried*: what may lack a
+/// parent that a later chunk brings is decided at the end.
+///
 /// It goes block by block, a block being as many chunks as `blockBytes` holds. First straight through: a request that
 /// nothing speaks against is one prepared statement, its values bound where they stand in the payload; any other is
 /// evaluated on its own. Where a request breaks a constraint, requests are decided as a set: evaluated in order, written
@@ -333,6 +354,7 @@ final class UploadProcessor {
     do {
       try statement.run()
     } catch let error as SalvorError where error.isConstraintViolation {
+      try connection.refuseRolledBack(error)
       return false
     }
     guard connection.changes == 1 else { return false }

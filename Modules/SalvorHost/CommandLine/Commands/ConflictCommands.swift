@@ -146,7 +146,10 @@ private func listConflicts(_ invocation: Invocation) async throws -> Int32 {
 /// One line for each row: what was overwritten, whose it was, and who overwrote it.
 private func showSettled(_ versions: ArraySlice<ConflictVersion>, on terminal: Terminal) {
   terminal.table(
-    ["id", "table", "key", "operation", "lost", "of", "when", "commit", "policy", "client", "when", "lost of the client"],
+    [
+      "id", "table", "key", "operation", "lost", "of", "when", "commit", "policy", "client", "when",
+      "lost of the client",
+    ],
     versions.map { version in
       [
         "\(version.id)", version.table, keyText(version), version.client.operation.rawValue,
