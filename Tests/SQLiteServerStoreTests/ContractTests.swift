@@ -111,6 +111,17 @@ private let memoryClient = StoreSubject<any ClientStore> {
     }
   }
 
+  /// 81, 97, 99: a download that was cut goes on after an upload of rows that its device does not subscribe to. 54, 68, 93: a
+  /// row of a table that is everyone's comes and goes in one transaction of another program.
+  @Test("histories of subscriptions that ended otherwise once", arguments: [54, 68, 81, 93, 97, 99] as [UInt64])
+  func subscribesAsTheSpecificationNow(_ seed: UInt64) async throws {
+    try await subscribesAsTheSpecification(seed)
+  }
+
+  /// 62: a row that its sender made, hid and deleted in one request.
+  @Test("histories of memberships that ended otherwise once", arguments: [62] as [UInt64])
+  func movesAsTheSpecificationNow(_ seed: UInt64) async throws { try await movesAsTheSpecification(seed) }
+
   @Test("random histories with deferred foreign keys end as the specification says (semantics 7)", arguments: seeds)
   func ordersAsTheSpecification(_ seed: UInt64) async throws {
     try await StoreComparison(

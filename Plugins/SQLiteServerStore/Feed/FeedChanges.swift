@@ -11,8 +11,11 @@ extension FeedPageMaker {
     var last: Int64
     /// Ascending: last entry and number of the commits of the window.
     var commits: [(last: Int64, number: Int64)] = []
-    /// Ranges of entries that this very remote sent (first exclusive, last inclusive).
+    /// Ranges of entries that this very remote sent before the download began (first exclusive, last inclusive): they are
+    /// left out.
     var own: [(first: Int64, last: Int64)] = []
+    /// Of all that it sent: a download that was cut goes on after a later upload, too.
+    var sent: [(first: Int64, last: Int64)] = []
 
     func number(of sequence: Int64) -> Int64 {
       var low = 0, high = commits.count
@@ -59,7 +62,7 @@ extension FeedPageMaker {
     var window = Window(first: position.fed, last: min(position.fed + entries, state.headSequence))
     var previous = window.first
     try connection.query(
-      "SELECT last_seq, number, remote = ?3 AND number <= ?4 FROM salvor_commit "
+      "SELECT last_seq, number, remote = ?3 AND number <= ?4, remote = ?3 FROM salvor_commit "
         + "WHERE last_seq > ?1 AND last_seq <= coalesce((SELECT min(last_seq) FROM salvor_commit WHERE last_seq >= ?2), ?2) "
         + "ORDER BY last_seq, number",
       [
@@ -69,6 +72,7 @@ extension FeedPageMaker {
     ) { row in
       let last = row.int64(0)
       window.commits.append((last, row.int64(1)))
+      if row.int64(3) == 1, last > previous { window.sent.append((previous, last)) }
       if row.int64(2) == 1, last > previous {
         if let end = window.own.last?.last, end == previous {
           window.own[window.own.count - 1].last = last
@@ -215,11 +219,11 @@ extension FeedPageMaker {
 
   /// Keys of rows that this device wrote and that no subscription of it covers. A row that it deleted itself is none.
   private mutating func feedOwnOutside(_ place: Int, _ window: Window, after first: Int64) throws {
-    guard !window.own.isEmpty, let filter = filters[place] else { return }
+    guard !window.sent.isEmpty, let filter = filters[place] else { return }
     let table = catalog.tables[place]
     let dropped = isDropped(place)
     let key = "x.\(quoted(table.table.primaryKey[0]))"
-    let own = window.own.map { _ in "seq > ? AND seq <= ?" }.joined(separator: " OR ")
+    let own = window.sent.map { _ in "seq > ? AND seq <= ?" }.joined(separator: " OR ")
     let statement = try connection.cached(
       "SELECT c.seq, CASE WHEN \(key) IS NULL THEN 1 WHEN \(dropped.sql) THEN 2 ELSE 0 END, \(table.logKey("c")) "
         + "FROM (SELECT max(seq) AS seq, op, \(table.logKey()) FROM salvor_change "
@@ -228,7 +232,7 @@ extension FeedPageMaker {
         + "WHERE c.op <> \(LogOperation.delete) AND (\(filter.sql { "x.\(quoted($0))" })) IS NOT TRUE ORDER BY c.seq")
     try statement.bind(
       dropped.values + [.integer(first), .integer(window.last)]
-        + window.own.flatMap { [.integer($0.first), .integer($0.last)] } + filter.values)
+        + window.sent.flatMap { [.integer($0.first), .integer($0.last)] } + filter.values)
     try writeKeys(place, window, statement)
   }
 
