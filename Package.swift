@@ -136,6 +136,12 @@ let package = Package(
       ],
       path: "Tools/salvor-simulate"),
     .executableTarget(
+      name: "salvor-load",
+      dependencies: [
+        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules", "MemoryStore",
+        "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression",
+      ], path: "Tools/salvor-load"),
+    .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
         "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
@@ -183,7 +189,7 @@ let package = Package(
         "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
       ]),
-    tests("EndToEndTests", ["salvor", "salvor-crash", "SQLiteSupport", "SalvorModel"]),
+    tests("EndToEndTests", ["salvor", "salvor-crash", "salvor-load", "SQLiteSupport", "SalvorModel"]),
     tests("SimulationTests", ["salvor-simulate", "SalvorSimulation", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),
   ],

@@ -111,7 +111,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   /// The HTTP status that carries it (RFC 9457 problem).
   public var httpStatus: Int {
     switch self {
-    case .malformed, .usage, .configuration, .protocolVersion: 400
+    case .malformed, .usage, .configuration, .protocolVersion, .inconsistentDownload: 400
     case .unauthenticated: 401
     case .forbidden, .remoteBlocked, .remoteOfAnother: 403
     case .notFound, .sessionUnknown, .blobGone: 404

@@ -10,7 +10,14 @@ public struct Limits: Sendable, Hashable {
   /// One upload in all, after decompression.
   public var uploadBytesMax = 4 << 30
   /// One row's payload text.
-  public var rowBytesMax = 64 << 20
+  public var rowBytesMax = 8 << 20
+  /// The first line of a sync, less a history and the tables that the server asks for.
+  public var beginBytesMax = 1 << 20
+  /// The bodies of all requests in memory at one time; requests with larger ones wait. At least `chunkBytesMax` and
+  /// `rowBytesMax` together are wanted.
+  public var bodiesBytesMax = 64 << 20
+  /// The values of one message that is read whole.
+  public var valuesMax = 250_000
   /// From this size on a blob stands in the payload as a reference, and its bytes travel outside. Each side decides so for
   /// what it sends, and understands both.
   public var blobReferenceBytesMin = 32 << 10
@@ -22,6 +29,8 @@ public struct Limits: Sendable, Hashable {
   public var chunkBytesTarget = 256 << 10
   /// An upload up to this size goes with its begin, in one round trip.
   public var singleRoundTripBytesMax = 256 << 10
+  /// A name in a message: of a member, a group, a table, and a digest.
+  public static let nameBytesMax = 1024
   /// Nesting of JSON.
   public var depthMax = 16
   /// The columns of one table that travels.
@@ -32,6 +41,12 @@ public struct Limits: Sendable, Hashable {
   /// A session that nobody continues is given up after this.
   public var sessionIdleMilliseconds: Int64 = 30_000
   public var connectionsMax = 4096
+  /// Connections of one address at one time, and never more than half of all; an IPv6 network of 64 bits is one address.
+  public var connectionsPerAddressMax = 1024
+  /// From a connection's first byte, or its beginning, until the head of its request is there.
+  public var headTimeoutMilliseconds: Int64 = 5000
+  /// A body that moves slower, in either direction, ends its exchange. 0: any pace will do.
+  public var bodyBytesPerSecondMin = 128
   public var attemptsMax = 4
   /// Remote databases that recover at one time; others are told to come back (`overloaded`).
   public var recoveriesMax = 32

@@ -25,8 +25,12 @@ public struct ServerConfiguration: Sendable {
   public var selfServiceRemoteDeletion: Bool
   /// The credential of `/admin/v1`; nil: administration over the transport is off.
   public var administrationToken: String?
+  /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
+  public var monitoringNeedsCredential: Bool
   public var clock: any Clock
   public var random: any RandomSource
+  /// Called after requests with large bodies, to give memory back to the system.
+  public var reclaimMemory: @Sendable () -> Void
   /// Lines for the operator; no value of a user in them.
   public var log: @Sendable (String) -> Void
 
@@ -35,9 +39,11 @@ public struct ServerConfiguration: Sendable {
     authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
+    monitoringNeedsCredential: Bool = false,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
-    log: @escaping @Sendable (String) -> Void = { _ in }
+    log: @escaping @Sendable (String) -> Void = { _ in }, reclaimMemory: @escaping @Sendable () -> Void = {}
   ) {
+    self.reclaimMemory = reclaimMemory
     self.schema = schema
     self.conflictPolicies = conflictPolicies
     self.store = store
@@ -49,6 +55,7 @@ public struct ServerConfiguration: Sendable {
     self.clientRecoveryEnabled = clientRecoveryEnabled
     self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.administrationToken = administrationToken
+    self.monitoringNeedsCredential = monitoringNeedsCredential
     self.clock = clock
     self.random = random
     self.log = log
@@ -65,6 +72,10 @@ public final class ServerEngine: Sendable {
   let validations: ValidationTable
   let events: EventHub
   let turns: WriterTurns
+  let bodies: BodyBudget
+  let parser = MessageParser()
+  /// How long the SyncConfig is, as text: a device's tables are about as much.
+  let configBytes: Int
   let identity: ServerIdentity
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
@@ -89,6 +100,8 @@ public final class ServerEngine: Sendable {
     self.configuration = configuration
     self.identity = identity
     config = SyncConfig(configuration.schema)
+    configBytes = config.json.bytes.count
+    bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
@@ -126,6 +139,9 @@ public final class ServerEngine: Sendable {
     try await turns.run(for: principal.name) { try await body(configuration.store) }
   }
 
+  /// A line for the operator.
+  public func log(_ line: String) { configuration.log(line) }
+
   public func stop() async {
     endWaiting()
     validations.close()
@@ -136,8 +152,10 @@ public final class ServerEngine: Sendable {
   /// Answers one request. Never throws: an error is a problem response.
   public func handle(_ request: TransportRequest) async -> TransportResponse {
     metrics.requests.add(1)
+    let lease = BodyLease(bodies)
+    defer { if lease.release() > 0 { configuration.reclaimMemory() } }
     do {
-      return try await route(request)
+      return try await BodyLease.$current.withValue(lease) { try await route(request) }
     } catch {
       return problem(error)
     }
@@ -180,9 +198,12 @@ public final class ServerEngine: Sendable {
       return try await recovery(request, Array(parts.dropFirst(2)))
     case ("GET", "healthz", 1): return text("ok\n")
     case ("GET", "readyz", 1):
+      try await checkMonitor(request)
       try await configuration.store.answers()
       return text("ready\n")
-    case ("GET", "metrics", 1): return text(try await metricsText(), type: "text/plain; version=0.0.4")
+    case ("GET", "metrics", 1):
+      try await checkMonitor(request)
+      return text(try await metricsText(), type: "text/plain; version=0.0.4")
     case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))
     case (_, let version?, _) where version.first == "v" && version != "v1" && Int(version.dropFirst()) != nil:
       throw SalvorError(

@@ -3,7 +3,23 @@
 public protocol ListeningAddress: Sendable {
   /// True where only callers on the same machine, or in the same process, can reach the configured address.
   var isLoopback: Bool { get }
+  /// Why others than this machine would be served in clear text, as the end of a sentence that begins with the option's
+  /// name; nil: they are not, or the configuration says that they may be.
+  var clearTextReach: String? { get }
 }
+
+extension ListeningAddress {
+  public var clearTextReach: String? { nil }
+}
+
+/// A server transport that can take renewed files (certificates) while it runs.
+public protocol ReloadableTransport: Sendable {
+  /// Errors: `configuration`; what was in force stays in force then.
+  func reload() async throws
+}
+
+/// Paths of health checks, which a transport answers however many connections there are.
+public let healthCheckPaths: Set<String> = ["/healthz", "/readyz"]
 
 /// A client transport whose options say which content coding the client sends and asks for. The engine codes; the
 /// transport carries bytes.

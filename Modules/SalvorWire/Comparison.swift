@@ -27,7 +27,8 @@ public struct TableDigest: Sendable, Hashable {
 
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let items = json.array, (3...4).contains(items.count), let table = items[0].string,
-      let count = items[1].integer, let digest = items[2].string
+      let count = items[1].integer, let digest = items[2].string,
+      max(table.utf8.count, digest.utf8.count) <= Limits.nameBytesMax
     else { throw SalvorError(.malformed, "A table to compare must be [table, count, digest].") }
     self.init(table: table, count: count, digest: digest, isFed: items.count == 4 && items[3].bool == true)
   }

@@ -20,34 +20,59 @@ public indirect enum JSONValue: Sendable, Hashable {
   }
 
   /// Parses one value and nothing after it. Throws `malformed`.
-  public init(parsing bytes: [UInt8], depthMax: Int = Limits().depthMax) throws(SalvorError) {
+  ///
+  /// - Parameter valuesMax: members and items, at every depth; more throw `too-large`: each takes some 60 bytes, however
+  ///   short it is written.
+  public init(
+    parsing bytes: [UInt8], depthMax: Int = Limits().depthMax, valuesMax: Int = .max
+  ) throws(SalvorError) {
+    var left = valuesMax
+    try self.init(parsing: bytes, depthMax: depthMax, valuesLeft: &left)
+  }
+
+  /// The same for one of several values that have one limit together.
+  public init(parsing bytes: [UInt8], depthMax: Int, valuesLeft: inout Int) throws(SalvorError) {
+    var left = valuesLeft
     let result = bytes.withUnsafeBufferPointer { buffer in
       Result { () throws(SalvorError) in
         var reader = PayloadReader(buffer)
-        let value = try JSONValue(reading: &reader, depth: depthMax)
+        let value = try JSONValue(reading: &reader, depth: depthMax, left: &left)
         guard reader.atEnd() else { throw reader.malformed("something follows the value") }
         return value
       }
     }
+    valuesLeft = left
     self = try result.get()
   }
 
   public init(reading reader: inout PayloadReader, depth: Int = Limits().depthMax) throws(SalvorError) {
+    var left = Int.max
+    try self.init(reading: &reader, depth: depth, left: &left)
+  }
+
+  private init(reading reader: inout PayloadReader, depth: Int, left: inout Int) throws(SalvorError) {
     guard depth > 0 else { throw reader.malformed("nested too deeply") }
+    left -= 1
+    guard left >= 0 else {
+      throw SalvorError(.tooLarge, "A message has too many values (valuesMax). Send it in smaller parts.")
+    }
     switch try reader.peekByte() {
     case 0x7B:
       try reader.beginObject()
       var members: [Member] = []
       var isFirst = true
       while let key = try reader.nextKey(&isFirst) {
-        members.append(Member(key, try JSONValue(reading: &reader, depth: depth - 1)))
+        guard key.utf8.count <= Limits.nameBytesMax else { throw reader.malformed("a name is too long") }
+        members.append(Member(key, try JSONValue(reading: &reader, depth: depth - 1, left: &left)))
       }
       self = .object(members)
     case 0x5B:
       try reader.beginArray()
       var items: [JSONValue] = []
       var isFirst = true
-      while try reader.nextElement(&isFirst) { items.append(try JSONValue(reading: &reader, depth: depth - 1)) }
+      while try reader.nextElement(&isFirst) {
+        items.append(try JSONValue(reading: &reader, depth: depth - 1, left: &left))
+      }
       self = .array(items)
     case 0x74, 0x66: self = .bool(try reader.boolean())
     default:
@@ -130,6 +155,13 @@ public indirect enum JSONValue: Sendable, Hashable {
   }
   public func array(_ key: String) throws(SalvorError) -> [JSONValue] { try need(key, self[key]?.array, "a list") }
   public func bool(_ key: String) throws(SalvorError) -> Bool { try need(key, self[key]?.bool, "true or false") }
+
+  /// A string that names something: of at most `Limits.nameBytesMax` bytes.
+  public func name(_ key: String) throws(SalvorError) -> String {
+    let text = try string(key)
+    return try need(
+      key, text.utf8.count <= Limits.nameBytesMax ? text : nil, "at most \(Limits.nameBytesMax) bytes long")
+  }
 
   /// Nil where the key is missing or null; throws where it is something else than a string.
   public func optionalString(_ key: String) throws(SalvorError) -> String? {

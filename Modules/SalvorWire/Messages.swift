@@ -118,7 +118,7 @@ public struct BeginMessage: Sendable, Hashable {
     previous = try json.optionalIdentifier("previous")
     current = try json.optionalIdentifier("current")
     schemaVersion = try (json["schema"] ?? .null).integer("version")
-    schemaDigest = try (json["schema"] ?? .null).string("digest")
+    schemaDigest = try (json["schema"] ?? .null).name("digest")
     groups = []
     for group in try json.array("groups") { groups.append(try Group(group)) }
     guard groups.count <= 1000 else { throw SalvorError(.tooLarge, "A begin names at most 1000 groups.") }
@@ -149,9 +149,9 @@ extension BeginMessage.Group {
   }
 
   public init(_ json: JSONValue) throws(SalvorError) {
-    name = try json.string("name")
+    name = try json.name("name")
     cursor = try json["cursor"].map { cursor throws(SalvorError) in try Commit(cursor) }
-    scope = try json.optionalString("scope")
+    scope = try json["scope"].map { $0.isNull } ?? true ? nil : json.name("scope")
     subscriptions =
       try json["subscriptions"].map { value throws(SalvorError) in try ResolvedSubscriptions(value) }
       ?? ResolvedSubscriptions()

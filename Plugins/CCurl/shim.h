@@ -46,3 +46,6 @@ static inline CURLcode ccurl_message_result(CURLMsg *message) { return message->
 static inline CURLMcode ccurl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
   return curl_multi_setopt(multi, option, value);
 }
+
+// TLS 1.2 or newer.
+static const long ccurl_tls_min = CURL_SSLVERSION_TLSv1_2;

@@ -206,7 +206,9 @@
       _ = ccurl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, Int(options.connectTimeoutMilliseconds))
       _ = ccurl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1)
       _ = ccurl_set_long(handle, CURLOPT_LOW_SPEED_TIME, options.idleTimeoutSeconds)
-      if options.url.isLoopback { _ = ccurl_set_string(handle, CURLOPT_PROXY, "") }
+      // A proxy of the environment gets TLS, never clear text.
+      if options.url.isLoopback || !options.url.isSecure { _ = ccurl_set_string(handle, CURLOPT_PROXY, "") }
+      _ = ccurl_set_long(handle, CURLOPT_SSLVERSION, ccurl_tls_min)
       if let caFile = options.caFile { _ = ccurl_set_string(handle, CURLOPT_CAINFO, caFile) }
       ccurl_set_callbacks(
         handle, takeCurlHeader, takeCurlBody, giveCurlBody, Unmanaged.passUnretained(transfer).toOpaque())

@@ -18,8 +18,25 @@
     public var idleTimeoutSeconds = 60
     /// A PEM file of the authorities to trust instead of the system's.
     public var caFile: String?
+    /// Tokens and rows may travel to another machine in clear text.
+    public var insecure = false
 
     public init(url: HTTPServerURL) { self.url = url }
+
+    /// Why this URL must not be used; nil: it may.
+    var clearTextRisk: String? {
+      guard !url.isSecure, !url.isLoopback, !insecure else { return nil }
+      return
+        "begins with http:// and names another machine: tokens and rows would travel in clear text; use https://, or say "
+        + "insecure: true"
+    }
+
+    /// Errors: `configuration` where a credential would travel in clear text.
+    func check(_ request: TransportRequest) throws {
+      let isCredential = request.headers.keys.contains { $0 == "authorization" || $0.hasPrefix("salvor-") }
+      guard isCredential, let clearTextRisk else { return }
+      throw SalvorError(.configuration, "The server's URL \(clearTextRisk).", context: ["server": url.label])
+    }
   }
 
   /// Where the server is: `http` or `https`, a host, perhaps a port and a path that all requests begin with.
@@ -86,11 +103,15 @@
             "idleTimeoutSeconds", type: "integer", default: "60", "no byte in either direction for this long ends it"),
           ModuleOption(
             "caFile", type: "string", default: "null", "PEM file of authorities to trust; null: the system's"),
+          ModuleOption(
+            "insecure", type: "boolean", default: "false",
+            "true: an http:// URL of another machine may be used, though everything travels in clear text"),
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "cancellation ends an exchange at once",
           "a response that breaks off is an error", "connections are used again",
-          "follows no redirect, decodes nothing",
+          "follows no redirect, decodes nothing", "TLS 1.2 or newer",
+          "no credential in clear text to another machine, nor to a proxy, unless insecure is said",
         ], libraries: httpLibrary),
       product: (any ClientTransport).self
     ) { reader, context in
@@ -105,9 +126,12 @@
       if let caFile, access(caFile, R_OK) != 0 {
         reader.warn("caFile", "names no file that can be read; no server could be trusted")
       }
+      let insecure = reader.boolean("insecure", default: false)
       guard let text else { return nil }
       do {
         var options = HTTPClientOptions(url: try HTTPServerURL(text))
+        options.insecure = insecure
+        if let risk = options.clearTextRisk { reader.report("url", risk) }
         options.compression = compression
         options.connectTimeoutMilliseconds = connect * 1000
         options.idleTimeoutSeconds = Int(idle)

@@ -27,6 +27,7 @@
       let transfer: CurlTransfer
       do {
         try checkHead(request)
+        try options.check(request)
       } catch {
         await request.body.close()
         throw error

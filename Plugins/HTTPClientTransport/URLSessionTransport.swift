@@ -31,6 +31,7 @@
       configuration.timeoutIntervalForRequest = TimeInterval(options.idleTimeoutSeconds)
       configuration.httpShouldSetCookies = false
       configuration.urlCache = nil
+      configuration.tlsMinimumSupportedProtocolVersion = .TLSv12
       session = URLSession(configuration: configuration, delegate: router, delegateQueue: nil)
     }
 
@@ -39,6 +40,12 @@
     public func close() async { session.invalidateAndCancel() }
 
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
+      do {
+        try options.check(request)
+      } catch {
+        await request.body.close()
+        throw error
+      }
       guard let url = URL(string: options.url.text + request.path) else {
         await request.body.close()
         throw SalvorError(.usage, "A request's path must be an encoded absolute path.")

@@ -18,6 +18,8 @@
       /// PEM files.
       public var certificate: String
       public var key: String
+      /// The oldest version that is spoken: `1.2` or `1.3`. The newest that both ends know is used.
+      public var versionMin = "1.2"
       public init(certificate: String, key: String) {
         self.certificate = certificate
         self.key = key
@@ -30,17 +32,21 @@
     public var threads = 2
     public var idleTimeoutSeconds = 60
     public var tls: TLS?
+    /// Others than this machine may be served in clear text.
+    public var insecure = false
+    /// The addresses of proxies whose `X-Forwarded-For` says for whom they ask.
+    public var forwardedFor: [String] = []
 
     public init() {}
   }
 
   /// HTTP/1.1 by libmicrohttpd. Requests and responses stream, each holding one piece; a handler runs as a task, never
   /// on a thread of the library.
-  public final class HTTPServerTransport: ServerTransport, ListeningAddress {
+  public final class HTTPServerTransport: ServerTransport, ListeningAddress, ReloadableTransport {
     private enum Phase {
       case idle
       case starting
-      case running(ServerDaemon)
+      case running(HTTPService)
       case stopping(Task<Void, Never>)
     }
 
@@ -60,15 +66,24 @@
 
     deinit {
       // Nobody stopped it: the daemon's threads must not outlive the process's idea of them.
-      if case .running(let daemon) = phase.withLock({ $0 }) {
-        Task { await daemon.stop(graceMilliseconds: 0) }
+      if case .running(let service) = phase.withLock({ $0 }) {
+        Task { await service.stop(graceMilliseconds: 0) }
       }
     }
 
     public var isLoopback: Bool { isLoopbackHost(options.address) }
 
-    /// Errors: `configuration` where the address cannot be listened on (taken, not this machine's, not allowed) or the
-    /// TLS files cannot be used; `usage` where it runs already.
+    public var clearTextReach: String? {
+      if isLoopback || options.tls != nil || options.insecure || !options.forwardedFor.isEmpty { return nil }
+      return
+        "listens on \(options.address) without TLS: others can reach it, and their tokens and rows travel in clear text; "
+        + "give it tls: { certificate, key }, listen on 127.0.0.1 behind a proxy, name the proxy with forwardedFor, or say "
+        + "insecure: true"
+    }
+
+    /// Errors: `configuration` where the address cannot be listened on (taken, not this machine's, not allowed), the TLS
+    /// files cannot be used, others would be served in clear text, or the process may have too few files open; `usage`
+    /// where it runs already.
     public func start(handler: @escaping TransportHandler) async throws -> String {
       let isIdle = phase.withLock { phase in
         guard case .idle = phase else { return false }
@@ -76,20 +91,25 @@
         return true
       }
       guard isIdle else { throw SalvorError(.usage, "This HTTP server runs already. Stop it first.") }
-      let options = options
-      let core = ServerCore(
-        handler: handler, bodyBytesMax: limits.bodyBytesMax, idleTimeoutSeconds: options.idleTimeoutSeconds, log: log)
       do {
-        let connectionsMax = limits.connectionsMax
-        let daemon = try await onDispatchThread {
-          try ServerDaemon(core, options: options, connectionsMax: connectionsMax)
+        if let clearTextReach { throw SalvorError(.configuration, "The HTTP server \(clearTextReach).") }
+        let (options, limits, log) = (options, limits, log)
+        let service = try await onDispatchThread {
+          try HTTPService(handler: handler, options: options, limits: limits, log: log)
         }
-        phase.withLock { $0 = .running(daemon) }
-        return daemon.url
+        phase.withLock { $0 = .running(service) }
+        return service.url
       } catch {
         phase.withLock { $0 = .idle }
         throw error
       }
+    }
+
+    /// Reads the TLS files again: new connections get the new certificate, those that are open keep the one they have.
+    /// Errors: `configuration` where the files cannot be used; the ones of before stay in force then.
+    public func reload() async throws {
+      guard case .running(let service) = phase.withLock({ $0 }) else { return }
+      try await onDispatchThread { try service.reload() }
     }
 
     public func stop(graceMilliseconds: Int64) async {
@@ -97,9 +117,9 @@
         switch phase {
         case .idle, .starting: return nil
         case .stopping(let task): return task
-        case .running(let daemon):
+        case .running(let service):
           let task = Task {
-            await daemon.stop(graceMilliseconds: graceMilliseconds)
+            await service.stop(graceMilliseconds: graceMilliseconds)
             self.phase.withLock { $0 = .idle }
           }
           phase = .stopping(task)
@@ -130,12 +150,21 @@
             "idleTimeoutSeconds", type: "integer", default: "60",
             "no byte in either direction for this long ends a connection"),
           ModuleOption(
-            "tls", type: "object", default: "null", "{ certificate: FILE, key: FILE }, PEM; null: no TLS"),
+            "tls", type: "object", default: "null",
+            "{ certificate: FILE, key: FILE, versionMin: \"1.2\" }, PEM; read again at SIGHUP; null: no TLS"),
+          ModuleOption(
+            "insecure", type: "boolean", default: "false",
+            "true: serves others than this machine in clear text; without it that is refused"),
+          ModuleOption(
+            "forwardedFor", type: "[string]", default: "[]",
+            "addresses of proxies whose X-Forwarded-For says for whom they ask; without TLS nobody else is served then"),
         ],
         guarantees: [
           "bodies stream both ways with back-pressure", "a body over the limit is refused before it is read",
           "a response that breaks never looks complete", "a client that left is noticed within a second",
           "a stop lets requests in flight finish within its grace",
+          "no flood of connections takes the files that work in progress needs, or keeps a health check from its answer",
+          "what can be read in two ways is refused, every refusal is a problem (RFC 9457)",
         ], libraries: ["libmicrohttpd": String(cString: MHD_get_version())]),
       product: (any ServerTransport).self
     ) { reader, context in
@@ -143,11 +172,22 @@
       options.address = reader.string("address", default: options.address)
       options.port = UInt16(reader.integer("port", in: 0...65535, default: Int64(options.port)))
       options.threads = Int(reader.integer("threads", in: 1...64, default: Int64(options.threads)))
+      options.insecure = reader.boolean("insecure", default: false)
+      options.forwardedFor = reader.strings("forwardedFor", default: [])
+      for (index, text) in options.forwardedFor.enumerated() where PeerAddress(text) == nil {
+        reader.report(
+          path: reader.join("forwardedFor") + "[\(index)]", line: reader.value("forwardedFor")?.line ?? reader.line,
+          "must be an address of a proxy, like \"10.0.0.5\"")
+      }
       let idle = max(1, (context.limits.idleTimeoutMilliseconds + 999) / 1000)
       options.idleTimeoutSeconds = Int(reader.integer("idleTimeoutSeconds", in: 1...86_400, default: idle))
       if reader.value("tls")?.content != .null, var tls = reader.object("tls") {
         if let certificate = tls.path("certificate"), let key = tls.path("key") {
           options.tls = .init(certificate: context.resolve(certificate), key: context.resolve(key))
+          options.tls?.versionMin = tls.string("versionMin", default: "1.2")
+          if !["1.2", "1.3"].contains(options.tls?.versionMin) {
+            tls.report("versionMin", "must be \"1.2\" or \"1.3\"")
+          }
           for (name, path) in [("certificate", certificate), ("key", key)]
           where access(context.resolve(path), R_OK) != 0 {
             tls.warn(name, "names no file that can be read; a server would not start with it")

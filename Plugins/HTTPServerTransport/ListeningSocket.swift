@@ -12,36 +12,6 @@
     private let dontWait = MSG_DONTWAIT
   #endif
 
-  /// Whether only this machine can reach `host`: `localhost`, `127.0.0.0/8` or `::1`.
-  func isLoopbackHost(_ host: String) -> Bool {
-    if host.lowercased() == "localhost" { return true }
-    var four = in_addr()
-    if inet_pton(AF_INET, host, &four) == 1 { return UInt32(bigEndian: four.s_addr) >> 24 == 127 }
-    var six = in6_addr()
-    guard inet_pton(AF_INET6, host, &six) == 1 else { return false }
-    return isLoopback(six)
-  }
-
-  private func isLoopback(_ address: in6_addr) -> Bool {
-    let bytes = withUnsafeBytes(of: address) { Array($0) }
-    if bytes == [UInt8](repeating: 0, count: 15) + [1] { return true }
-    // IPv4 in IPv6: ::ffff:127.0.0.0/104
-    return bytes.prefix(13) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127]
-  }
-
-  func isLoopback(peer: UnsafePointer<sockaddr>?) -> Bool {
-    guard let peer else { return false }
-    switch Int32(peer.pointee.sa_family) {
-    case AF_INET:
-      return peer.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
-        UInt32(bigEndian: $0.pointee.sin_addr.s_addr) >> 24 == 127
-      }
-    case AF_INET6:
-      return peer.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) { isLoopback($0.pointee.sin6_addr) }
-    default: return false
-    }
-  }
-
   /// A socket that listens, made here so that what is wrong with an address can be said in the system's words.
   struct ListeningSocket {
     let descriptor: Int32

@@ -10,12 +10,37 @@
   // The C callbacks, as free functions: a closure written where an actor is inferred would be checked for that actor at
   // run time, on the library's threads.
 
+  /// A connection is accepted, or closed: its descriptor is good until this has returned.
+  func noteConnection(
+    _ closure: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
+    _ context: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ code: MHD_ConnectionNotificationCode
+  ) {
+    guard let closure, let connection, let context else { return }
+    let start = Unmanaged<DaemonStart>.fromOpaque(closure).takeUnretainedValue()
+    if code == .CONNECTION_NOTIFY_STARTED {
+      let address = PeerAddress(cmicrohttpd_peer(connection))
+      let made = ClientConnection(
+        cmicrohttpd_socket(connection), address, isOfProxy: start.core.proxies.isProxy(address),
+        daemon: start)
+      context.pointee = Unmanaged.passRetained(made).toOpaque()
+      start.core.connections.add(made)
+    } else if let pointer = context.pointee {
+      context.pointee = nil
+      start.core.connections.remove(Unmanaged<ClientConnection>.fromOpaque(pointer).takeRetainedValue())
+    }
+  }
+
+  /// What `noteConnection` made for it.
+  func clientConnection(_ connection: OpaquePointer) -> ClientConnection? {
+    cmicrohttpd_context(connection).map { Unmanaged<ClientConnection>.fromOpaque($0).takeUnretainedValue() }
+  }
+
   /// The request line is there: the exchange is made; `endRequest` gives it back.
   func beginRequest(
     _ closure: UnsafeMutableRawPointer?, _ uri: UnsafePointer<CChar>?, _ connection: OpaquePointer?
   ) -> UnsafeMutableRawPointer? {
     guard let closure, let connection else { return nil }
-    let core = Unmanaged<ServerCore>.fromOpaque(closure).takeUnretainedValue()
+    let core = Unmanaged<DaemonStart>.fromOpaque(closure).takeUnretainedValue().core
     return Unmanaged.passRetained(ServerExchange(core: core, uri: uri, connection: connection)).toOpaque()
   }
 
@@ -26,7 +51,9 @@
   ) -> MHD_Result {
     guard let connection, let method, let size, let pointer = exchange?.pointee else { return .NO }
     return Unmanaged<ServerExchange>.fromOpaque(pointer).takeUnretainedValue()
-      .handle(connection, method: String(cString: method), data: data, size: size)
+      .handle(
+        connection, method: String(cString: method), version: version.map { String(cString: $0) } ?? "", data: data,
+        size: size)
   }
 
   func endRequest(

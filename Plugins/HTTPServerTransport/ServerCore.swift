@@ -18,19 +18,28 @@
       func tellIfQuiet() { if isQuiet { onQuiet?.yield(true) } }
     }
 
+    /// Connections that are read to their end after an early answer.
+    static let lingeringMax = 64
+
     let handler: TransportHandler
     let bodyBytesMax: Int
     let idleTimeoutSeconds: Int
+    let bodyBytesPerSecondMin: Int
+    let connections: ConnectionTable
+    let proxies: ForwardedFor
     let log: @Sendable (String) -> Void
     private let state = Mutex(State())
 
     init(
-      handler: @escaping TransportHandler, bodyBytesMax: Int, idleTimeoutSeconds: Int,
+      handler: @escaping TransportHandler, limits: Limits, options: HTTPServerOptions, places: ConnectionTable.Places,
       log: @escaping @Sendable (String) -> Void
     ) {
       self.handler = handler
-      self.bodyBytesMax = bodyBytesMax
-      self.idleTimeoutSeconds = idleTimeoutSeconds
+      self.bodyBytesMax = limits.bodyBytesMax
+      self.idleTimeoutSeconds = options.idleTimeoutSeconds
+      self.bodyBytesPerSecondMin = limits.bodyBytesPerSecondMin
+      self.connections = ConnectionTable(places)
+      self.proxies = ForwardedFor(options)
       self.log = log
     }
 
@@ -64,7 +73,7 @@
     /// Keeps reading a connection that was answered early; `descriptor` is given away.
     func startLingering(_ descriptor: Int32) {
       let taken = state.withLock { state in
-        guard state.lingering < 64 else { return false }
+        guard state.lingering < Self.lingeringMax else { return false }
         state.lingering += 1
         return true
       }
@@ -75,14 +84,15 @@
       }
     }
 
-    /// Watches suspended connections until the task is cancelled.
+    /// Watches all connections until the task is cancelled.
     func watch() async {
-      let idleAfter = Duration.seconds(idleTimeoutSeconds)
-      while (try? await Task.sleep(for: .milliseconds(500))) != nil {
+      let pace = ConnectionGate.Pace(
+        idleAfter: .seconds(idleTimeoutSeconds), bytesPerSecondMin: bodyBytesPerSecondMin,
+        window: .seconds(min(20, idleTimeoutSeconds)))
+      while (try? await Task.sleep(for: .milliseconds(300))) != nil {
         let now = ContinuousClock.now
-        for exchange in state.withLock({ Array($0.exchanges.values) }) {
-          exchange.inspect(now: now, idleAfter: idleAfter)
-        }
+        connections.inspect(now: now)
+        for exchange in state.withLock({ Array($0.exchanges.values) }) { exchange.inspect(now: now, pace: pace) }
       }
     }
 

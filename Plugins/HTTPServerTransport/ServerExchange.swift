@@ -10,7 +10,7 @@
   /// its end, then `read` for the response's body. Between those calls the connection is suspended; the handler's task
   /// wakes it. What only those calls use is kept without a lock.
   final class ServerExchange: @unchecked Sendable {
-    private enum Phase { case head, body, complete }
+    private enum Phase { case waiting, head, body, complete }
 
     /// What the handler answered, as far as the head needs it.
     private struct Answer {
@@ -30,6 +30,8 @@
       var task: Task<Void, Never>?
       var bodyWanted = false
       var aborted = false
+      /// It is the request's turn (`ConnectionTable.begin`).
+      var hasTurn = false
     }
 
     /// Up to this size a body is read whole before the handler starts: one suspension for a small request, not three.
@@ -37,6 +39,7 @@
 
     private let core: ServerCore
     private let path: String?
+    private let connection: ClientConnection?
     private let gate: ConnectionGate
     private let requestBody: PieceSlot
     private let responseBody: PieceSlot
@@ -54,11 +57,17 @@
     private var current: [UInt8] = []
     private var currentOffset = 0
     private var lingeringSocket: Int32 = -1
+    private var admission: ConnectionTable.Admission?
+    private var isHealthCheck = false
+    /// For whom a proxy asks.
+    private var client: PeerAddress?
 
     init(core: ServerCore, uri: UnsafePointer<CChar>?, connection: OpaquePointer) {
       self.core = core
       self.path = uri.flatMap { String(validatingCString: $0) }.flatMap(Self.originForm)
-      let gate = ConnectionGate(connection)
+      self.connection = clientConnection(connection)
+      let isSecure = self.connection?.isSecure ?? false
+      let gate = ConnectionGate(connection, canProbe: !isSecure, isSecure: isSecure)
       self.gate = gate
       requestBody = PieceSlot(onRoom: { gate.wake() })
       responseBody = PieceSlot(onPiece: { gate.wake() })
@@ -76,17 +85,26 @@
 
     /// - Parameter size: how many bytes of `data` are there; set to 0 where they were taken.
     func handle(
-      _ connection: OpaquePointer, method: String, data: UnsafePointer<CChar>?, size: UnsafeMutablePointer<Int>
+      _ connection: OpaquePointer, method: String, version: String, data: UnsafePointer<CChar>?,
+      size: UnsafeMutablePointer<Int>
     ) -> MHD_Result {
       if !hasBegun {
         hasBegun = true
         self.method = method
-        if let refusal = begin(connection) { return queue(refusal, connection) }
+        if let refusal = begin(connection, version: version) { return queue(refusal, connection) }
       }
       while true {
-        let (answer, bodyWanted, aborted) = state.withLock { ($0.answer, $0.bodyWanted, $0.aborted) }
+        let (answer, bodyWanted, aborted, hasTurn) = state.withLock {
+          ($0.answer, $0.bodyWanted, $0.aborted, $0.hasTurn)
+        }
         if aborted { return .NO }
         switch phase {
+        case .waiting:
+          if hasTurn {
+            phase = .head
+            startUnlessSmall()
+            continue
+          }
         case .head:
           if let answer { return queue(answer, connection) }
           if isSmall || bodyWanted {
@@ -122,15 +140,30 @@
     }
 
     /// Reads the head. An answer here is a refusal; the handler never sees the request.
-    private func begin(_ connection: OpaquePointer) -> Answer? {
-      guard core.begin(self) else {
-        return refusal(503, "overloaded", "The server is stopping. Try again later.")
-      }
+    private func begin(_ connection: OpaquePointer, version: String) -> Answer? {
+      guard core.begin(self) else { return refusal(.overloaded, "The server is stopping. Try again later.") }
       gate.open()
-      guard let path else {
-        return refusal(400, "malformed", "The request's target is not a path. Send an absolute path.")
-      }
       let headers = requestHeaders(connection)
+      // Two readings of where a request ends are how one is smuggled past a proxy: what has two is refused.
+      if let fault = RequestHead.fault(headers, version: version) {
+        core.connections.begin(on: self.connection)
+        return refusal(.malformed, fault)
+      }
+      let peer = core.proxies.caller(headers, self.connection)
+      client = peer.client
+      isHealthCheck = path.map(healthCheckPaths.contains) ?? false
+      let admission = core.connections.begin(
+        self, on: self.connection, isHealthCheck: isHealthCheck, client: client)
+      self.admission = admission
+      if case .refused(let error) = admission {
+        return refusal(error.code, error.message, retryAfterMilliseconds: error.retryAfterMilliseconds)
+      }
+      guard let path else {
+        return refusal(.malformed, "The request's target is not a path. Send an absolute path.")
+      }
+      guard peer.mayAsk || isHealthCheck else {
+        return refusal(.forbidden, "This server is reached through its proxy only. Ask that, over https.")
+      }
       let isChunked = headers["transfer-encoding"] != nil
       if !isChunked, let text = headers["content-length"] {
         // The library has refused what is not a number; one that does not fit is too large.
@@ -139,22 +172,35 @@
         contentLength = 0
       }
       if let contentLength, contentLength > core.bodyBytesMax {
-        return refusal(
-          413, "too-large", "The body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts.")
+        return refusal(.tooLarge, "The body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts.")
       }
       request = TransportRequest(
-        method: method, path: path, headers: headers, contentLength: contentLength,
-        peerIsLocal: isLoopback(peer: cmicrohttpd_peer(connection)))
+        method: method, path: path, headers: headers, contentLength: contentLength, peerIsLocal: peer.isLocal)
       isSmall = contentLength.map { $0 <= Self.smallBodyBytesMax } ?? false
-      if !isSmall { startHandler(body: bodyStream()) }
+      if case .waits = admission {
+        phase = .waiting
+      } else {
+        startUnlessSmall()
+      }
       return nil
     }
 
-    private func refusal(_ status: Int, _ code: String, _ detail: String) -> Answer {
-      let body = "{\"type\":\"about:blank\",\"status\":\(status),\"code\":\"\(code)\",\"detail\":\"\(detail)\"}"
+    /// A small body is read before the handler starts.
+    private func startUnlessSmall() {
+      if !isSmall { startHandler(body: bodyStream()) }
+    }
+
+    /// It is the request's turn. On any thread.
+    func goOn() {
+      state.withLock { $0.hasTurn = true }
+      gate.wake()
+    }
+
+    private func refusal(_ code: ErrorCode, _ detail: String, retryAfterMilliseconds: Int64? = nil) -> Answer {
+      var headers = ["content-type": "application/problem+json", "connection": "close"]
+      headers["retry-after"] = retryAfterMilliseconds.map { String(($0 + 999) / 1000) }
       return Answer(
-        status: status, headers: ["content-type": "application/problem+json", "connection": "close"],
-        body: .bytes(Array(body.utf8)))
+        status: code.httpStatus, headers: headers, body: .bytes(problemBody(code, status: code.httpStatus, detail)))
     }
 
     /// Takes a part of the body. False: no room; nil: the connection must end.
@@ -205,7 +251,8 @@
       request.body = body
       let isHead = method == "HEAD"
       core.handlerBegan()
-      let task = Task { [request] in
+      // Health is told whatever else there is to do.
+      let task = Task(priority: isHealthCheck ? .userInitiated : nil) { [request] in
         let response = await core.handler(request)
         requestBody.discard()
         await answer(response, isHead: isHead)
@@ -226,7 +273,20 @@
         gate.wake()
       }
       let length = response.contentLength
-      if isHead || response.status == 204 || response.status == 304 {
+      if isEndless(response.headers) {
+        guard core.connections.beginStream() else {
+          await response.body.close()
+          let error = refusal(
+            .tooManyListeners,
+            "As many streams of events as this server has connections for. Poll, and try again later.",
+            retryAfterMilliseconds: 60_000)
+          state.withLock { $0.answer = error }
+          gate.wake()
+          return
+        }
+        await stream(response, give)
+        core.connections.endStream()
+      } else if isHead || response.status == 204 || response.status == 304 {
         await response.body.close()
         give(.none(length: length))
       } else if let length, length <= pieceBytesMax {
@@ -239,30 +299,45 @@
           give(.stream(length: max(1, length)))
         }
       } else {
-        // The head goes out at once; the first piece is often there before it.
-        give(.stream(length: length))
-        await responseBody.pump(length.map { response.body.exactly($0) } ?? response.body)
+        await stream(response, give)
       }
+    }
+
+    private func stream(_ response: TransportResponse, _ give: (Answer.Body) -> Void) async {
+      // The head goes out at once; the first piece is often there before it.
+      give(.stream(length: response.contentLength))
+      await responseBody.pump(response.contentLength.map { response.body.exactly($0) } ?? response.body)
+    }
+
+    /// A stream of events says little, there are many of them, and its reader ends it.
+    private func isEndless(_ headers: [String: String]) -> Bool {
+      headers["content-type"]?.hasPrefix("text/event-stream") == true
     }
 
     // MARK: The response, on the connection's thread
 
     private func queue(_ answer: Answer, _ connection: OpaquePointer) -> MHD_Result {
-      // A stream of events says little, and there are many of them.
-      let isEvents = answer.headers["content-type"]?.hasPrefix("text/event-stream") == true
-      guard let response = makeResponse(answer.body, blockBytes: isEvents ? 1 << 10 : pieceBytesMax) else { return .NO }
+      let isEndless = isEndless(answer.headers)
+      guard let response = makeResponse(answer.body, blockBytes: isEndless ? 1 << 10 : pieceBytesMax) else {
+        return .NO
+      }
       defer { MHD_destroy_response(response) }
       var headers = answer.headers
       headers["content-length"] = nil
       headers["transfer-encoding"] = nil
-      let isEarly = phase == .head && contentLength != 0
-      if isEarly || core.isStopping { headers["connection"] = "close" }
+      let isEarly = (phase == .head || phase == .waiting) && contentLength != 0
+      if isEarly || core.isStopping || core.connections.isCrowded
+        || self.connection?.daemon.isRetired.load(ordering: .relaxed) == true
+      {
+        headers["connection"] = "close"
+      }
       for (name, value) in headers where MHD_add_response_header(response, name, value) != .YES {
         core.log("A response's header \(name) is not a valid HTTP header; the connection was closed.")
         return .NO
       }
       if isEarly { lingeringSocket = dup(cmicrohttpd_socket(connection)) }
-      return MHD_queue_response(connection, UInt32(clamping: answer.status), response)
+      gate.answered(isEndless: isEndless)
+      return queueResponse(connection, answer.status, response)
     }
 
     private func makeResponse(_ body: Answer.Body, blockBytes: Int) -> OpaquePointer? {
@@ -321,6 +396,7 @@
     func end(isWhole: Bool) {
       gate.end()
       core.end(self)
+      core.connections.end(self, on: connection, admission, isHealthCheck: isHealthCheck, client: client)
       if lingeringSocket >= 0 { core.startLingering(lingeringSocket) }
       let left = SalvorError(.unreachable, "The client ended the connection.")
       requestBody.fail(left)
@@ -328,12 +404,16 @@
       if !isWhole { state.withLock { $0.task }?.cancel() }
     }
 
-    func inspect(now: ContinuousClock.Instant, idleAfter: Duration) {
-      switch gate.inspect(now: now, idleAfter: idleAfter) {
+    func inspect(now: ContinuousClock.Instant, pace: ConnectionGate.Pace) {
+      switch gate.inspect(now: now, pace: pace) {
       case .busy: break
       case .left: abort(SalvorError(.unreachable, "The client ended the connection."))
       case .idle:
         abort(SalvorError(.timeout, "Nothing moved for \(core.idleTimeoutSeconds) s; the exchange was ended."))
+      case .slow:
+        abort(
+          SalvorError(
+            .timeout, "A body moves slower than \(pace.bytesPerSecondMin) bytes a second (bodyBytesPerSecondMin)."))
       }
     }
   }

@@ -29,6 +29,7 @@ public final class SQLiteConnection {
   ///   - busyTimeoutMilliseconds: how long a lock of another connection is waited for before `storageBusy`.
   public init(_ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000) throws {
     var database: OpaquePointer?
+    if mode == .create { PrivateFile.make(path) }
     // NOMUTEX: one actor uses it. `interrupt` is the one call that SQLite allows from elsewhere.
     let code = sqlite3_open_v2(path, &database, mode.flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nil)
     guard code == SQLITE_OK, let database else {

@@ -163,13 +163,29 @@
       // The file is not there: a warning.
       #expect(diagnostics.errors.isEmpty && diagnostics.map(\.path) == ["transport.caFile"])
       #expect((made as? any CompressionPreference)?.preferredCompression == "identity")
-      #expect((try prepare("{ url: \"http://a\" }").0 as? any CompressionPreference)?.preferredCompression == "gzip")
+      #expect((try prepare("{ url: \"https://a\" }").0 as? any CompressionPreference)?.preferredCompression == "gzip")
       let wrong = try prepare("{ url: \"http://u@a\", connectTimeoutSeconds: 0, idleTimeoutSeconds: \"2\", port: 1 }").1
       #expect(
         Set(wrong.map(\.path)) == [
           "transport.url", "transport.connectTimeoutSeconds", "transport.idleTimeoutSeconds", "transport.port",
         ])
       #expect(try prepare("{}").1.map(\.path) == ["transport.url"])
+    }
+
+    @Test("A token goes to another machine over TLS alone, unless insecure is said")
+    func clearText() async throws {
+      let found = try prepare("{ url: \"http://sync.example.org\" }").1
+      #expect(found.errors.map(\.path) == ["transport.url"] && found[0].message.contains("insecure: true"))
+      for text in [
+        "{ url: \"http://sync.example.org\", insecure: true }", "{ url: \"https://sync.example.org\" }",
+        "{ url: \"http://127.0.0.1:8484\" }", "{ url: \"http://[::1]:8484\" }",
+      ] { #expect(try prepare(text).1.errors.isEmpty) }
+      // Whoever makes one in Swift is kept from it, too: nothing is looked up or sent.
+      let client = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL("http://sync.example.org")))
+      let request = TransportRequest(method: "GET", path: "/", headers: ["authorization": "Bearer secret"])
+      let error = await #expect(throws: SalvorError.self) { _ = try await client.send(request) }
+      #expect(error?.code == .configuration && error?.message.contains("secret") == false)
+      await client.close()
     }
 
     private func prepare(_ text: String) throws -> ((any ClientTransport)?, [Diagnostic]) {

@@ -13,6 +13,7 @@ struct ResponseReader {
 
   private let stream: ByteStream
   private var splitter: LineSplitter
+  private let valuesMax: Int
   private var lines: [[UInt8]] = []
   private var nextLine = 0
   private var isAtEnd = false
@@ -31,7 +32,9 @@ struct ResponseReader {
         counter.add(piece?.count ?? 0)
         return piece
       }, close: raw.close)
-    splitter = LineSplitter(lineBytesMax: configuration.limits.rowBytesMax)
+    splitter = LineSplitter(lineBytesMax: configuration.limits.rowBytesMax + configuration.limits.chunkBytesMax)
+    // A SyncConfig is the longest of them.
+    valuesMax = 4 * configuration.limits.valuesMax
     let token = response.headers["content-encoding"]?.lowercased() ?? "identity"
     stream = ResponseReader.decoded(counted, token, configuration)
   }
@@ -73,7 +76,7 @@ struct ResponseReader {
     defer { nextLine += 1 }
     let line = lines[nextLine]
     if isPayload(line) { return .payload(line) }
-    return .control(try JSONValue(parsing: line))
+    return .control(try JSONValue(parsing: line, valuesMax: valuesMax))
   }
 
   func close() async { await stream.close() }

@@ -68,6 +68,8 @@ public struct ServerSection: Sendable {
   public var tombstoneRetentionMilliseconds: Int64
   /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
   public var administrationToken: String?
+  /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
+  public var monitoringNeedsCredential: Bool
   public var limits: Limits
 }
 

@@ -161,9 +161,11 @@ struct HostConfigurationDecoder {
       section.finish(child: retention)
     }
     var token: String?
+    var monitoringNeedsCredential = false
     if var administration = section.object("administration") {
       token = administration.optionalString("token")
       if token?.isEmpty == true { administration.report("token", "is empty; give a token, or leave it out") }
+      monitoringNeedsCredential = administration.boolean("monitoringNeedsCredential", default: false)
       section.finish(child: administration)
     }
     reader.finish(child: section)
@@ -174,7 +176,7 @@ struct HostConfigurationDecoder {
       clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
-      limits: limits)
+      monitoringNeedsCredential: monitoringNeedsCredential, limits: limits)
   }
 
   /// A list of names; gzip where the file has none and the host has it.

@@ -21,6 +21,13 @@ public struct LimitSetting: Sendable {
     setting("uploadBytesMax", \.uploadBytesMax, 1 << 10...1 << 50, "one upload in all, after decompression"),
     setting("rowBytesMax", \.rowBytesMax, 1 << 10...1 << 31, "one row's payload text"),
     setting(
+      "beginBytesMax", \.beginBytesMax, 1 << 10...1 << 30,
+      "the first line of a sync, less a history that the server asks for"),
+    setting(
+      "bodiesBytesMax", \.bodiesBytesMax, 1 << 20...1 << 40,
+      "the bodies of all requests in memory at one time; larger ones wait"),
+    setting("valuesMax", \.valuesMax, 1000...1 << 30, "the values of one message that is read whole"),
+    setting(
       "blobReferenceBytesMin", \.blobReferenceBytesMin, 1 << 10...1 << 31,
       "a blob from this size on travels outside the payload"),
     setting(
@@ -45,7 +52,17 @@ public struct LimitSetting: Sendable {
     setting(
       "sessionIdleMilliseconds", \.sessionIdleMilliseconds, 1...3_600_000,
       "a session that nobody continues is given up after this"),
-    setting("connectionsMax", \.connectionsMax, 1...1_000_000, "connections at one time"),
+    setting(
+      "connectionsMax", \.connectionsMax, 1...1_000_000,
+      "connections at one time; fewer where the limit of files (`ulimit -n`) does not allow as many"),
+    setting(
+      "connectionsPerAddressMax", \.connectionsPerAddressMax, 1...1_000_000,
+      "connections of one address at one time, never more than half of all"),
+    setting(
+      "headTimeoutMilliseconds", \.headTimeoutMilliseconds, 100...3_600_000, "until the head of a request is there"),
+    setting(
+      "bodyBytesPerSecondMin", \.bodyBytesPerSecondMin, 0...1 << 30,
+      "a body that moves slower, in either direction, ends its exchange; 0: any pace will do"),
     setting("attemptsMax", \.attemptsMax, 1...1000, "tries of one exchange"),
     setting(
       "recoveriesMax", \.recoveriesMax, 1...100_000, "devices that recover at one time; others are told to come back"),

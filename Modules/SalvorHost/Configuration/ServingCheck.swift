@@ -3,8 +3,9 @@ import SalvorModuleKit
 import SalvorTransport
 
 extension HostConfiguration {
-  /// Why a server of this configuration would not start: an authentication that cannot be made, and one that believes its
-  /// callers on an address that others than this machine can reach. Empty without a server.
+  /// Why a server of this configuration would not start: clear text that others than this machine can reach, an
+  /// authentication that cannot be made, and one that believes its callers on an address that others can reach. Empty
+  /// without a server.
   ///
   /// The transport and the authentication are made for it, not started; the authentication may read its files.
   public func servingProblems() -> [Diagnostic] {
@@ -21,10 +22,10 @@ extension HostConfiguration {
     } catch {
       return [problem("authentication", server.authenticationLine, "cannot be used: \(reason(error))")]
     }
-    guard authentication.isForLocalCallersOnly, (transport as? any ListeningAddress)?.isLoopback != true else {
-      return []
-    }
-    return [
+    let place = transport as? any ListeningAddress
+    let reach = place?.clearTextReach.map { [problem("listen", server.listenLine, $0)] } ?? []
+    guard authentication.isForLocalCallersOnly, place?.isLoopback != true else { return reach }
+    return reach + [
       problem(
         "authentication", server.authenticationLine,
         "is \"\(server.authentication.descriptor.name)\", which is for callers on this machine only, but others can reach "

@@ -42,6 +42,16 @@ public actor RunningServer {
     return url
   }
 
+  /// Takes renewed files (certificates) into use; those of before stay in force where that fails, and the log says so.
+  public func reload() async {
+    guard let transport = transport as? any ReloadableTransport else { return }
+    do {
+      try await transport.reload()
+    } catch {
+      engine.log("The files of server.listen could not be read again; those of before stay in force. \(error)")
+    }
+  }
+
   /// Takes no new request, drops what waits for its turn, finishes what is under way within the grace and interrupts it
   /// then, and closes the store. Safe twice.
   public func stop() async {

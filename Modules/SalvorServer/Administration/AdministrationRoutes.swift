@@ -32,6 +32,11 @@ extension ServerEngine {
     }
   }
 
+  /// Throws where monitoring wants a credential and the request has none.
+  func checkMonitor(_ request: TransportRequest) async throws {
+    if configuration.monitoringNeedsCredential { _ = try await administrator(request) }
+  }
+
   /// Who administrates.
   private func administrator(_ request: TransportRequest) async throws -> String {
     if let token = configuration.administrationToken, !token.isEmpty {

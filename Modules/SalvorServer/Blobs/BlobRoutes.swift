@@ -11,7 +11,7 @@ extension ServerEngine {
     if request.method == "POST", name == "missing" { return try await missingBlobs(request, principal) }
     // The key of a row may be longer than an address: then its place stands in the body.
     var body: JSONValue?
-    if request.method == "POST" { body = try JSONValue(parsing: await decodedBody(request, limit: chunkLimit)) }
+    if request.method == "POST" { body = try await parsedBody(request, limit: chunkLimit) }
     guard let hash = BlobHash(name), let address = BlobAddress(request.path, hash, body) else {
       throw SalvorError(
         .malformed,
@@ -27,8 +27,7 @@ extension ServerEngine {
 
   /// `POST /v1/blobs/missing`: which of these blobs the device must send, and how much of each is staged.
   private func missingBlobs(_ request: TransportRequest, _ principal: Principal) async throws -> TransportResponse {
-    let body = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
-    let entries = try JSONValue(parsing: body).array("blobs")
+    let entries = try await parsedBody(request, limit: configuration.limits.beginBytesMax).array("blobs")
     guard entries.count <= BlobLimits.missingMax else {
       throw SalvorError(.tooLarge, "One question names at most \(BlobLimits.missingMax) blobs.")
     }

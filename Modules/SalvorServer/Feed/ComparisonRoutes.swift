@@ -81,7 +81,7 @@ extension ServerEngine {
       return try await answerRows(request, store, scope: scope) { [sessions] in sessions.touch(session) }
     case "ranges": return try await answerRanges(request, store, scope: scope)
     default:
-      _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+      _ = try await decodedBody(request, limit: BodyBudget.freeBytes)
       return try await answer(
         sessionLine(principal, []).bytes + [0x0A], pages(session, session.compared), request)
     }

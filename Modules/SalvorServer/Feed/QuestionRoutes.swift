@@ -13,8 +13,14 @@ extension ServerEngine {
     guard lines.count <= count else {
       throw SalvorError(.tooLarge, "The body has more than \(count) line\(count == 1 ? "" : "s").")
     }
-    let depth = configuration.limits.depthMax
-    return try lines.map { try JSONValue(parsing: Array($0), depthMax: depth) }
+    let (depth, values) = (configuration.limits.depthMax, configuration.limits.valuesMax)
+    return try await parsed(body.count) {
+      // One limit for all of them.
+      var left = values
+      return try lines.map { line in
+        try JSONValue(parsing: Array(line), depthMax: depth, valuesLeft: &left)
+      }
+    }
   }
 
   /// A body of one line.

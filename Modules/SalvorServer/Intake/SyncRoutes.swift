@@ -7,9 +7,9 @@ extension ServerEngine {
   /// `POST /v1/sync`: begin, with the upload in the same body where it is small, and the answer with the download.
   func sync(_ request: TransportRequest) async throws -> TransportResponse {
     let principal = try await configuration.authentication.authenticate(request)
-    let body = try await decodedBody(request, limit: chunkLimit)
+    let body = try await decodedBody(request, limit: chunkLimit, headLimit: beginLimit)
     let head = body.prefix { $0 != 0x0A }
-    let message = try BeginMessage(JSONValue(parsing: Array(head))).following(configuration.schema)
+    let message = try await parsedBegin(Array(head)).following(configuration.schema)
     let begin = try await check(message, principal: principal)
     let session = try sessions.open(begin, principal: principal)
     do {
@@ -67,7 +67,7 @@ extension ServerEngine {
   func processStaged(_ request: TransportRequest, token: String) async throws -> TransportResponse {
     let principal = try await configuration.authentication.authenticate(request)
     let session = try sessions.find(token, principal: principal)
-    _ = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
+    _ = try await decodedBody(request, limit: BodyBudget.freeBytes)
     do {
       return try await answer(session, chunks: nil, request)
     } catch let error as SalvorError where error.code == .blobMissing {
@@ -140,25 +140,5 @@ extension ServerEngine {
           .init("token", .string(session.token)),
           .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
         ]))
-  }
-
-  /// The whole body, decompressed. Compressed and decompressed size are both limited.
-  func decodedBody(_ request: TransportRequest, limit: Int) async throws -> [UInt8] {
-    let token = request.headers["content-encoding"]?.lowercased() ?? "identity"
-    if let length = request.contentLength, length > configuration.limits.bodyBytesMax {
-      throw SalvorError(
-        .tooLarge, "The body is larger than \(configuration.limits.bodyBytesMax) bytes (bodyBytesMax).")
-    }
-    var stream = request.body
-    if token != "identity" {
-      guard let compression = configuration.compressions.first(where: { $0.token == token }) else {
-        throw SalvorError(
-          .unsupportedEncoding,
-          "The content coding \"\(token.prefix(40))\" is not offered here. Use \((configuration.compressions.map(\.token) + ["identity"]).joined(separator: " or "))."
-        )
-      }
-      stream = try stream.decompressed(by: compression, limit: limit)
-    }
-    return try await stream.collect(upTo: limit)
   }
 }

@@ -50,7 +50,8 @@ extension ServerEngine {
   private func beginRecovery(
     _ request: TransportRequest, _ principal: Principal, _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
-    let message = try BeginMessage(try await line(request)).following(configuration.schema)
+    let body = try await decodedBody(request, limit: beginLimit)
+    let message = try await parsedBegin(body).following(configuration.schema)
     guard message.history != nil, message.upload == .none else {
       throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
     }

@@ -100,7 +100,7 @@ final class DownloadStream {
     let isWhole = touched.isWhole.contains(table.number)
     let names = columns.map { quoted($0.name) }.joined(separator: ", ")
     let values = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
-    let target = try context.connection.withAuthorizer(onlyTouches(table.name)) {
+    let target = try context.connection.withAuthorizer(DeliveredStatements.onlyTouch(table.name)) {
       Target(
         table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
         insert: isWhole
@@ -115,20 +115,6 @@ final class DownloadStream {
     targets[name] = target
     if onlyTables == nil { try context.forgetDigest(of: table) }
     return target
-  }
-
-  /// A statement of the SyncConfig may touch only its own table (semantics 4).
-  private func onlyTouches(_ name: String) -> (SQLiteAccess) -> Bool {
-    { access in
-      // What its triggers do is theirs.
-      if access.source != nil { return true }
-      switch access.action {
-      case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE, SQLITE_READ:
-        return access.first?.lowercased() == name.lowercased()
-      case SQLITE_SELECT, SQLITE_FUNCTION: return true
-      default: return false
-      }
-    }
   }
 
   // MARK: Reading

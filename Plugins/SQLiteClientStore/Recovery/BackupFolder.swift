@@ -46,7 +46,7 @@ struct BackupFolder {
   private func description(_ id: String) -> String { path + "/" + name(id) + ".json" }
 
   func make() throws {
-    guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
+    guard mkdir(path, PrivateFile.mode(at: path) == 0o600 ? 0o700 : 0o770) == 0 || errno == EEXIST else {
       throw DurableFile.failure("folder of backups", "be made", path)
     }
     DurableFile.syncDirectory(of: path)

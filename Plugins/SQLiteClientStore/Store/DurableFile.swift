@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 
 #if canImport(Glibc)
@@ -14,7 +15,7 @@ enum DurableFile {
   /// - Parameter what: as the error names it, e.g. "identity file".
   static func write(_ bytes: [UInt8], to path: String, _ what: String) throws {
     let aside = path + ".new"
-    let file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    let file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, PrivateFile.mode(at: path))
     guard file >= 0 else { throw failure(what, "be written", path) }
     let isWritten = writeAll(file, bytes) && fsync(file) == 0
     let code = errno

@@ -265,6 +265,8 @@ struct Opening {
         uniqueKeysWithValues: context.catalog.tables.map { ($0.number, context.group(of: $0.number)) })
       let (adopted, opening) = try bringInLine(
         schema, own: context.own, config, before: try definitions(), adopts: true)
+      // Before its text is kept: what fails here takes all of it back.
+      try DeliveredStatements.check(config, connection)
       try write(config, delivered: true)
       try noteMoves(from: groups, adopted)
       try UploadChoice(context: adopted).leaveOutUnsendable()

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 
 #if canImport(Glibc)
@@ -21,7 +22,7 @@ final class SessionLock {
   /// Throws `session-in-use` where another store holds it. Taking it twice is once.
   func take() throws {
     guard file < 0 else { return }
-    let opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    let opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC, PrivateFile.mode(at: path))
     guard opened >= 0 else {
       throw SalvorError(
         .storage, "The lock file could not be opened: \(String(cString: strerror(errno))). Check the directory.",

@@ -119,7 +119,7 @@ struct FeedPosition {
   }
 
   static var malformed: SalvorError {
-    SalvorError(.malformed, "The position of the download is none that this server gave. Begin the download again.")
+    SalvorError(.malformed, "This download position is not from this server. Begin the download again.")
   }
 
   static func outdated(_ why: String) -> SalvorError {

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
@@ -25,7 +26,7 @@ final class SideFile {
 
   /// Nil where it cannot be opened: the database works without it.
   init?(_ path: String) {
-    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, PrivateFile.mode(at: path))
     guard descriptor >= 0 else { return nil }
   }
 

@@ -73,7 +73,7 @@ enum Files {
   }
 
   static func create(_ path: String) throws -> Int32 {
-    let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, PrivateFile.mode(at: path))
     guard descriptor >= 0 else { throw failure("cannot be made", path) }
     return descriptor
   }

@@ -16,7 +16,7 @@ extension Command {
     discussion: """
       Makes or adopts the consolidated database, listens, and says where on one line. Other programs may read and write
       the real tables at any time: what they write reaches the devices with their next sync. The log goes to standard
-      error and holds no values of rows.
+      error and holds no values of rows. SIGHUP has the files of TLS read again, without a restart.
       """
   ) { invocation in
     // Before the first word: whoever reads one may send a signal.
@@ -39,7 +39,9 @@ extension Command {
       "url": .string(url), "server": .string(opening.serverID.text), "restored": .bool(opening.isRestored),
     ])
     terminal.print("listening on \(url)")
+    let renewals = RenewalSignal { await server.reload() }
     await signals.wait()
+    renewals.end()
     terminal.say("finishing what is in flight")
     await server.stop()
     return 0

@@ -1,0 +1,40 @@
+import CSQLite
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The statements that a server delivers (semantics 4): a server is trusted with rows, not with this database. Each may
+/// touch only its own table, and SQLite's authorizer holds it to that, when it is taken and whenever it is prepared.
+enum DeliveredStatements {
+  /// Throws `schema-incompatible` where a statement does anything else than write or read its table. The tables are there.
+  static func check(_ config: SyncConfig, _ connection: SQLiteConnection) throws {
+    for entry in config.entries {
+      for (what, text) in [("rows come", entry.upsertStatement), ("rows go", entry.deleteStatement)] {
+        do {
+          guard text.utf8.count <= textBytesMax else { throw SalvorError(.tooLarge, "The statement is too long.") }
+          _ = try connection.withAuthorizer(onlyTouch(entry.table.name)) { try connection.prepare(text) }
+        } catch {
+          throw SalvorError(
+            .schemaIncompatible,
+            "The server delivered a statement for the table \(entry.table.name) (with which its \(what)) that is none, or that touches something else. Nothing of it was run or kept. Ask the server's operator what this server is.",
+            context: ["table": entry.table.name, "reason": RecoveryReason.schemaIncompatible.rawValue])
+        }
+      }
+    }
+  }
+
+  private static let textBytesMax = 1 << 20
+
+  static func onlyTouch(_ name: String) -> (SQLiteAccess) -> Bool {
+    { access in
+      // What its triggers do is theirs.
+      if access.source != nil { return true }
+      switch access.action {
+      case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE, SQLITE_READ:
+        return access.first?.lowercased() == name.lowercased()
+      case SQLITE_SELECT, SQLITE_FUNCTION: return true
+      default: return false
+      }
+    }
+  }
+}

@@ -1,0 +1,127 @@
+import Foundation
+import SQLiteSupport
+import SalvorModel
+import Testing
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Files, certificates and credentials of a real server.
+@Suite struct ClearTextTests {
+  private func mode(_ path: String) throws -> Int {
+    try #require(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int)
+  }
+
+  /// Every file that Salvor made, by its rights.
+  private func made(in directory: URL) throws -> [String: Int] {
+    var found: [String: Int] = [:]
+    let names = try FileManager.default.subpathsOfDirectory(atPath: directory.path)
+    for name in names where name.contains(".db") {
+      found[name] = try mode(directory.appendingPathComponent(name).path)
+    }
+    return found
+  }
+
+  @Test("Databases, their logs, copies and what stands beside them are their owner's alone, not only by the umask")
+  func privateFiles() async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    let device = try place.device("anna", url: url)
+    try await device.sync()
+    let application = try device.sqlite()
+    try application.execute("INSERT INTO site (id, name) VALUES ('s1', 'Harbour')")
+    try await device.sync()
+    #expect(try await place.server.salvor("server", "backup", "night.db").code == 0)
+    let files = try made(in: place.directory)
+    for name in [
+      "consolidated.db", "consolidated.db-wal", "consolidated.db-shm", "consolidated.db.admin-token", "night.db",
+      "anna/field.db", "anna/field.db-wal", "anna/field.db-shm",
+    ] { #expect(files[name] == 0o600, "\(name) of \(files)") }
+    // Folders of backups apart.
+    let open = files.filter { $0.value & 0o077 != 0 }
+    #expect(open.isEmpty, "\(open)")
+    _ = application
+  }
+
+  @Test("In a directory for a group (chmod g+s) the group reads and writes, too")
+  func groupFiles() async throws {
+    let place = try Workspace()
+    #expect(chmod(place.directory.path, 0o2770) == 0)
+    _ = try await place.server.start()
+    let files = try made(in: place.directory)
+    #expect(files["consolidated.db"] == 0o660 && files["consolidated.db-wal"] == 0o660, "\(files)")
+    #expect(files["consolidated.db.admin-token"] == 0o600)
+  }
+
+  @Test("Monitoring wants the administration credential where that is said; health checks never do")
+  func monitoring() async throws {
+    let place = try Workspace(serverOptions: "administration: { monitoringNeedsCredential: true },")
+    let http = try RawHTTP(try await place.server.start())
+    #expect(try await http.request("GET", "/healthz", headers: [:]).status == 200)
+    for path in ["/metrics", "/readyz"] {
+      #expect(try await http.request("GET", path, headers: [:]).status == 401)
+      #expect(try await http.request("GET", path).status == 403)
+    }
+    let token = try String(contentsOfFile: place.server.database + ".admin-token", encoding: .utf8)
+      .trimmingCharacters(in: .whitespacesAndNewlines)
+    for path in ["/metrics", "/readyz", "/admin/v1/remotes"] {
+      #expect(try await http.request("GET", path, headers: ["authorization": "Bearer \(token)"]).status == 200)
+    }
+  }
+
+  @Test(
+    "SIGHUP takes a renewed certificate into use without a restart; a wrong one leaves the old one; TLS 1.1 is not spoken"
+  )
+  func renewedCertificate() async throws {
+    let place = try Workspace()
+    func certificate(_ name: String) async throws {
+      let made = try await ChildProcess(
+        "openssl",
+        [
+          "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+          "/CN=\(name)", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.new", "-out",
+          "chain.new",
+        ], directory: place.directory
+      ).output()
+      #expect(made.code == 0, "\(made.err)")
+      for file in ["key", "chain"] {
+        #expect(
+          rename(
+            place.directory.appendingPathComponent("\(file).new").path,
+            place.directory.appendingPathComponent("\(file).pem").path) == 0)
+      }
+    }
+    try await certificate("first")
+    let path = place.directory.appendingPathComponent("salvor.json5")
+    let text = try String(contentsOf: path, encoding: .utf8)
+      .replacingOccurrences(of: "port: 0", with: "port: 0, tls: { certificate: \"chain.pem\", key: \"key.pem\" }")
+    try text.write(to: path, atomically: true, encoding: .utf8)
+    let url = try await place.server.start()
+    #expect(url.hasPrefix("https://"))
+    let port = try #require(URL(string: url)?.port)
+    func subject(_ more: String...) async throws -> Output {
+      try await ChildProcess(
+        "sh",
+        [
+          "-c",
+          "openssl s_client -connect 127.0.0.1:\(port) \(more.joined(separator: " ")) </dev/null 2>/dev/null | openssl x509 -noout -subject",
+        ], directory: place.directory
+      ).output()
+    }
+    #expect(try await subject().out.contains("first"))
+    #expect(try await subject("-tls1_2").out.contains("first"))
+    #expect(try await subject("-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0").code != 0)
+
+    let child = try #require(place.server.child)
+    try await certificate("second")
+    child.signal(SIGHUP)
+    while !(try await subject().out.contains("second")) { try await Task.sleep(for: .milliseconds(50)) }
+    // A file that is none: what was in force stays in force, and the log says so.
+    try place.write("no certificate", to: "chain.pem")
+    child.signal(SIGHUP)
+    while !child.err.contains("could not be read again") { try await Task.sleep(for: .milliseconds(50)) }
+    #expect(try await subject().out.contains("second"))
+    #expect(try await place.server.stop().code == 0)
+  }
+}

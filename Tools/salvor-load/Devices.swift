@@ -1,0 +1,88 @@
+import GzipCompression
+import HTTPClientTransport
+import MemoryStore
+import SalvorClient
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+
+/// Devices in one process: each has the real engine and a store in memory, and speaks over the transports that all share.
+struct Devices: Sendable {
+  let options: LoadOptions
+  let schema: Schema
+  let transports: [HTTPClientTransport]
+  let figures: Figures
+  /// Nothing begins after it.
+  let end: ContinuousClock.Instant
+
+  init(_ options: LoadOptions, schema: Schema, url: String, figures: Figures, end: ContinuousClock.Instant) throws {
+    self.options = options
+    self.schema = schema
+    self.figures = figures
+    self.end = end
+    let count = min(8, max(1, options.devices / 16))
+    transports = try (0..<count).map { _ in try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url))) }
+  }
+
+  func run() async {
+    await withTaskGroup(of: Void.self) { group in
+      for number in 0..<options.devices { group.addTask { await live(number) } }
+    }
+    for transport in transports { await transport.close() }
+  }
+
+  private func live(_ number: Int) async {
+    var draws = Draws(options.seed &* 1_000_003 &+ UInt64(number))
+    let kind = options.honest[number % options.honest.count]
+    // All devices together come to the rate.
+    let pause = Double(options.devices) / options.rate
+    var device = make(number)
+    var written = 0
+    try? await Task.sleep(for: .seconds(Double.random(in: 0..<max(0.001, pause), using: &draws)))
+    while ContinuousClock.now < end {
+      let start = ContinuousClock.now
+      do {
+        switch kind {
+        case .first: device = make(number)
+        case .idle: break
+        case .small: try await write(device, number, &written, Int.random(in: 1...5, using: &draws))
+        case .away: try await write(device, number, &written, 200)
+        }
+        let report = await device.synchronize()
+        if let error = report.error { throw error }
+        figures.add(kind.rawValue, milliseconds: milliseconds(since: start))
+      } catch {
+        figures.fail(kind.rawValue, (error as? SalvorError)?.code.rawValue ?? "\(error)")
+      }
+      let share = Double.random(in: 0.5..<1.5, using: &draws)
+      let wake = start + .seconds(pause * share * (kind == .away ? 4 : 1))
+      try? await Task.sleep(until: min(wake, end), clock: .continuous)
+    }
+  }
+
+  private func make(_ number: Int) -> SalvorClient {
+    SalvorClient(
+      SalvorClient.Configuration(
+        schema: schema, principal: "device \(number)", store: MemoryClientStore(),
+        transport: transports[number % transports.count],
+        credentials: credentialHeaders(["principal": "device \(number)"]), compressions: [GzipCompression()],
+        uploadCompression: GzipCompression()))
+  }
+
+  private func write(_ device: SalvorClient, _ number: Int, _ written: inout Int, _ count: Int) async throws {
+    if written == 0 { try await device.open() }
+    var writes: [ApplicationWrite] = []
+    for _ in 0..<count {
+      written += 1
+      writes.append(
+        .insert(
+          table: "visit",
+          values: [
+            NamedValue("id", .text("d\(number)-\(written)")),
+            NamedValue("site_id", .text("s\(1 + written % ServerUnderTest.sites)")),
+            NamedValue("note", .text("Visit \(written) of device \(number)")),
+          ]))
+    }
+    try await device.write(writes)
+  }
+}
