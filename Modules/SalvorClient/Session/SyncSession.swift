@@ -303,6 +303,8 @@ struct SyncSession {
     _ reader: inout ResponseReader, _ session: ClientSession, _ download: String, from startPosition: String? = nil
   ) async throws {
     var page: [UInt8] = []
+    // A page ends where it has reached its target, and its last row stands out.
+    let pageBytesMax = 4 * configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax
     // The last page is staged with the position before it: whoever is killed while applying fetches that page again.
     var position = startPosition ?? (session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : "")
     var end: DownloadEnd?
@@ -313,6 +315,12 @@ struct SyncSession {
         case .payload(let line):
           page += line
           page.append(0x0A)
+          guard page.count <= pageBytesMax else {
+            throw SalvorError(
+              .tooLarge,
+              "A page of the download is larger than \(pageBytesMax) bytes. Raise rowBytesMax or chunkBytesMax.",
+              context: ["limit": "\(pageBytesMax)"])
+          }
         case .control(let line):
           if let session = line["session"] {
             try await meet(session)

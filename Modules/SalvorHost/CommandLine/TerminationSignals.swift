@@ -68,5 +68,19 @@ final class TerminationSignals: Sendable {
   }
 }
 
+/// SIGHUP: what was renewed is taken into use.
+final class RenewalSignal: Sendable {
+  private let source: any DispatchSourceSignal
+
+  init(_ renew: @escaping @Sendable () async -> Void) {
+    signal(SIGHUP, SIG_IGN)
+    source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
+    source.setEventHandler { Task { await renew() } }
+    source.resume()
+  }
+
+  func end() { source.cancel() }
+}
+
 /// The end that the handlers write to. Set before they are.
 nonisolated(unsafe) private var signalPipe: Int32 = -1
