@@ -154,7 +154,8 @@ let package = Package(
     tests("SalvorHostTests", ["SalvorHost", "SalvorRecovery", "StandardModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
-      "SQLiteClientStoreTests", protocols + ["SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
+      "SQLiteClientStoreTests",
+      protocols + ["CSQLite", "SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
     tests(
       "SQLiteServerStoreTests",
       protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
@@ -174,7 +175,8 @@ let package = Package(
     tests(
       "ScenarioTests",
       protocols + [
-        "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteSupport", "GzipCompression", "TokenAuthentication",
+        "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteClientStore", "SQLiteSupport", "GzipCompression",
+        "TokenAuthentication",
       ]),
     tests(
       "RecoveryTests",

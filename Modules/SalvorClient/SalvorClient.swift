@@ -16,6 +16,8 @@ public actor SalvorClient {
   let configuration: Configuration
   nonisolated let broadcast = EventBroadcast()
   var isOpen = false
+  /// Of openings since the last synchronization.
+  private var openingNotices: [String] = []
   private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
 
@@ -29,10 +31,45 @@ public actor SalvorClient {
   ///   `synchronize` and `subscribe` do; otherwise it throws `detached`.
   @discardableResult
   public func open(reattaching: Bool = false) async throws -> ClientOpening {
-    let opening = try await configuration.store.open(
-      ClientSetup(schema: configuration.schema, principal: configuration.principal, reattaches: reattaching))
+    try await open(reattaching: reattaching, pausing: false)
+  }
+
+  /// - Parameter pausing: a database that Salvor has not been in waits for the application to make its tables.
+  @discardableResult
+  func open(reattaching: Bool = false, pausing: Bool) async throws -> ClientOpening {
+    var setup = ClientSetup(
+      schema: configuration.schema, principal: configuration.principal, reattaches: reattaching)
+    setup.pauses = pausing
+    let opening = try await configuration.store.open(setup)
     isOpen = true
+    openingNotices += opening.notices
+    let notes = try await notes().map(\.text)
+    if !notes.isEmpty { broadcast.send(.noted(notes)) }
     return opening
+  }
+
+  /// What a person has to know and nobody has seen yet: a synchronization has them among its notices. Whoever shows them
+  /// otherwise says so with `forgetNotes`.
+  public func notes() async throws -> [StoreNote] {
+    if !isOpen { try await open() }
+    return try await (configuration.store as? any NotingClientStore)?.notes() ?? []
+  }
+
+  /// These notes were shown to a person.
+  public func forgetNotes(_ notes: [StoreNote]) async throws {
+    guard let last = notes.map(\.number).max(), let store = configuration.store as? any NotingClientStore else {
+      return
+    }
+    try await store.forgetNotes(upTo: last)
+  }
+
+  /// What the report does not say yet.
+  private func tellNotes(_ report: inout SyncReport) async {
+    guard isOpen else { return }
+    let notes = (try? await notes()) ?? []
+    for text in openingNotices + notes.map(\.text) where !report.notices.contains(text) { report.notices.append(text) }
+    openingNotices = []
+    try? await forgetNotes(notes)
   }
 
   /// Sends what is queued, fetches what has changed, and applies it in one transaction.
@@ -46,7 +83,11 @@ public actor SalvorClient {
   public func synchronize(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    let report = await alone { await self.run(groups: groups, progress: progress) }
+    let report = await alone {
+      var report = await self.run(groups: groups, progress: progress)
+      await self.tellNotes(&report)
+      return report
+    }
     broadcast.send(report.error == nil ? .synchronized(report) : .failed(report))
     return report
   }
@@ -69,7 +110,16 @@ public actor SalvorClient {
   /// One call at a time.
   func alone(_ work: @escaping @Sendable () async -> SyncReport) async -> SyncReport {
     while let running { _ = await running.value }
-    let task = Task { await work() }
+    let task = Task {
+      do { try await takeTurn() } catch {
+        var report = SyncReport()
+        report.fail(asSalvorError(error))
+        return report
+      }
+      let report = await work()
+      await giveTurn()
+      return report
+    }
     running = task
     let report = await withTaskCancellationHandler {
       await task.value
@@ -78,6 +128,32 @@ public actor SalvorClient {
     }
     if running == task { running = nil }
     return report
+  }
+
+  /// With nobody else at work on the database, in any process.
+  func inTurn(_ work: () async throws -> Void) async throws {
+    await waitForRunning()
+    try await takeTurn()
+    do { try await work() } catch {
+      await giveTurn()
+      throw error
+    }
+    await giveTurn()
+  }
+
+  private func giveTurn() async { await (configuration.store as? any TurnTakingClientStore)?.giveTurn() }
+
+  /// Where another process or client synchronizes the database: it is waited for as a busy server is.
+  private func takeTurn() async throws {
+    guard let store = configuration.store as? any TurnTakingClientStore else { return }
+    var attempt = 1
+    while true {
+      do { return try await store.takeTurn() } catch let error as SalvorError where error.code == .sessionInUse {
+        guard attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
+        try await configuration.clock.sleep(milliseconds: delay(attempt, error))
+        attempt += 1
+      }
+    }
   }
 
   /// Until no synchronization runs.
@@ -108,7 +184,7 @@ public actor SalvorClient {
   private func session(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
-    if !isOpen { report.notices += try await open(reattaching: true).notices }
+    if !isOpen { try await open(reattaching: true) }
     if try await resumeRecovery(progress: progress, report: &report) {
       try await attempt(groups: groups, progress: progress, report: &report)
     }

@@ -126,6 +126,9 @@ public struct ClientSetup: Sendable {
   /// A database that Salvor was taken out of (`MigratingClientStore.detach`) is taken in again, each row as a new one;
   /// otherwise opening one throws `detached`.
   public var reattaches: Bool
+  /// A migration of the application's own follows: capture is paused in a database that Salvor has not been in, before any
+  /// table is made.
+  public var pauses = false
   public init(schema: Schema, principal: String, remoteID: RemoteID? = nil, reattaches: Bool = false) {
     self.schema = schema
     self.principal = principal

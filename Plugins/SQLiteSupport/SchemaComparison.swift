@@ -17,6 +17,8 @@ public struct SchemaComparison: Sendable, Hashable {
     public var what: String
     /// It is of a constraint: a table that is made anew has it as the schema says.
     public var isConstraint: Bool
+    /// A column that the schema does not name and that rows can do without: it may be the application's own.
+    public var isUnnamed = false
 
     public init(table: String, column: String? = nil, what: String, isConstraint: Bool = false) {
       self.table = table
@@ -108,6 +110,7 @@ public struct SchemaComparison: Sendable, Hashable {
     for column in shape.columns
     where !table.columns.contains(where: { $0.name.lowercased() == column.name.lowercased() }) {
       refuse(table, column.name, "is in the table, not in the schema (was it dropped or renamed?)")
+      refusals[refusals.count - 1].isUnnamed = !column.notNull || column.defaultSQL != nil
     }
   }
 

@@ -17,8 +17,9 @@ extension CaptureHistory {
     let rows = (0...random.below(3)).map { _ in
       "(" + columns.map { random.pick($0.pool) }.joined(separator: ", ") + ")"
     }
-    let upsert = random.oneIn(3)
-    return "INSERT\(clause()) INTO \(quoted(table.name)) (\(columns.map { quoted($0.name) }.joined(separator: ", "))) "
+    let upsert = random.oneIn(3) && !table.isPlain
+    return
+      "INSERT\(clause(table)) INTO \(quoted(table.name)) (\(columns.map { quoted($0.name) }.joined(separator: ", "))) "
       + "VALUES \(rows.joined(separator: ", "))" + (upsert ? onConflict(table) : "")
   }
 
@@ -33,7 +34,8 @@ extension CaptureHistory {
   private mutating func insertSelect(_ table: CaptureWorld.FuzzTable) -> String {
     let columns = table.columns
     let values = columns.map { random.oneIn(3) ? random.pick($0.pool) : quoted($0.name) }
-    return "INSERT\(clause()) INTO \(quoted(table.name)) (\(columns.map { quoted($0.name) }.joined(separator: ", "))) "
+    return
+      "INSERT\(clause(table)) INTO \(quoted(table.name)) (\(columns.map { quoted($0.name) }.joined(separator: ", "))) "
       + "SELECT \(values.joined(separator: ", ")) FROM \(quoted(table.name)) WHERE \(condition(table))"
   }
 
@@ -46,14 +48,15 @@ extension CaptureHistory {
       return "\(quoted(column.name)) = \(value)"
     }
     if table.name == "node", random.oneIn(5) { sets = ["rowid = \(random.pick(["1", "2", "3", "4"]))"] }
-    var clause = clause()
+    var clause = clause(table)
     if table.updateMayRemoveItself, clause == " OR REPLACE" { clause = " OR IGNORE" }
     return "UPDATE\(clause) \(quoted(table.name)) SET \(sets.joined(separator: ", ")) WHERE \(condition(table))"
   }
 
   /// Without REPLACE a random write fails too often to be of use.
-  private mutating func clause() -> String {
-    random.pick([
+  private mutating func clause(_ table: CaptureWorld.FuzzTable) -> String {
+    if table.isPlain { return random.pick(["", "", " OR IGNORE", " OR FAIL"]) }
+    return random.pick([
       "", "", " OR REPLACE", " OR REPLACE", " OR REPLACE", " OR IGNORE", " OR FAIL", " OR ABORT", " OR ROLLBACK",
     ])
   }

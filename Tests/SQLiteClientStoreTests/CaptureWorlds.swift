@@ -4,6 +4,8 @@ import SalvorModel
 struct CaptureWorld {
   var name: String
   var sql: String
+  /// Runs after Salvor's triggers are made: those that it makes fire before them.
+  var later = ""
   var tables: [FuzzTable]
 
   struct FuzzTable {
@@ -16,9 +18,15 @@ struct CaptureWorld {
     /// A row that UPDATE OR REPLACE removes may, by a cascade, take along or change the very row that is being updated.
     /// SQLite then fires no trigger for what became of it, or one with stale old values: a limit of capture (README).
     var updateMayRemoveItself = false
+    /// Columns that triggers alone write.
+    var ofTriggers: [String] = []
+    /// Statements with REPLACE or an upsert are left out.
+    var isPlain = false
 
     var table: Table {
-      Table(name, primaryKey: key, columns: columns.map { Column($0.name, .text, nullable: true) })
+      Table(
+        name, primaryKey: key,
+        columns: (columns.map(\.name) + ofTriggers).map { Column($0, .text, nullable: true) })
     }
   }
 }
@@ -32,7 +40,10 @@ private let anything = [
 ]
 
 extension CaptureWorld {
-  static let all = [family, caseless, untyped, tree, wide, oddNames, triggered, bookkeeping, partial]
+  static let all = [
+    family, caseless, untyped, tree, wide, oddNames, triggered, bookkeeping, partial, renamed, strict, deferred,
+    childTriggers, late, temporary,
+  ]
 
   /// Text key, composite key with cascade, SET NULL, ON UPDATE CASCADE.
   static let family = CaptureWorld(
@@ -198,4 +209,104 @@ extension CaptureWorld {
         ],
         targets: ["(id)", "(a)", "(b) WHERE live = 1", "(c)"])
     ])
+}
+
+extension CaptureWorld {
+  /// Tables that reference themselves, whose keys change.
+  static let renamed = CaptureWorld(
+    name: "renamed",
+    sql: """
+      CREATE TABLE s (id TEXT NOT NULL PRIMARY KEY, up TEXT REFERENCES s (id) ON UPDATE CASCADE ON DELETE SET NULL, n INTEGER);
+      CREATE TABLE q (a TEXT NOT NULL, b TEXT NOT NULL, ua TEXT, ub TEXT, n TEXT, PRIMARY KEY (a, b), FOREIGN KEY (ua, ub) REFERENCES q (a, b) ON UPDATE CASCADE ON DELETE CASCADE);
+      """,
+    tables: [
+      FuzzTable(
+        name: "s", key: ["id"], columns: [("id", texts), ("up", nullableTexts), ("n", nullableNumbers)],
+        targets: ["(id)"], updateMayRemoveItself: true),
+      FuzzTable(
+        name: "q", key: ["a", "b"],
+        columns: [
+          ("a", ["'a'", "'b'"]), ("b", ["'a'", "'b'"]), ("ua", ["'a'", "'b'", "NULL"]), ("ub", ["'a'", "'b'", "NULL"]),
+          ("n", nullableTexts),
+        ],
+        targets: ["(a, b)"], updateMayRemoveItself: true),
+    ])
+
+  /// STRICT tables, with and without a rowid, and generated columns of both kinds.
+  static let strict = CaptureWorld(
+    name: "strict",
+    sql: """
+      CREATE TABLE k (id TEXT NOT NULL PRIMARY KEY, v ANY, n INTEGER, b BLOB, up TEXT AS (upper(id)) VIRTUAL, twice INTEGER AS (n * 2) STORED UNIQUE) STRICT;
+      CREATE TABLE w (x INTEGER NOT NULL, y TEXT NOT NULL, v ANY UNIQUE, both TEXT AS (x || y) VIRTUAL, PRIMARY KEY (x, y)) STRICT, WITHOUT ROWID;
+      CREATE INDEX kup ON k (up);
+      """,
+    tables: [
+      FuzzTable(
+        name: "k", key: ["id"],
+        columns: [("id", texts), ("v", anything), ("n", nullableNumbers), ("b", ["x'00'", "x''", "NULL"])],
+        targets: ["(id)"]),
+      FuzzTable(
+        name: "w", key: ["x", "y"], columns: [("x", numbers), ("y", texts), ("v", anything)],
+        targets: ["(x, y)", "(v)"]
+      ),
+    ])
+
+  /// References that are looked at when the transaction ends, and REPLACE of the rows that they name.
+  static let deferred = CaptureWorld(
+    name: "deferred",
+    sql: """
+      CREATE TABLE s (id TEXT NOT NULL PRIMARY KEY, up TEXT UNIQUE REFERENCES s (id) DEFERRABLE INITIALLY DEFERRED);
+      CREATE TABLE c (id INTEGER NOT NULL PRIMARY KEY, s TEXT REFERENCES s (id) ON DELETE CASCADE ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED, other TEXT REFERENCES s (up) ON UPDATE CASCADE);
+      """,
+    tables: [
+      FuzzTable(
+        name: "s", key: ["id"], columns: [("id", texts), ("up", nullableTexts)], targets: ["(id)", "(up)"]),
+      FuzzTable(
+        name: "c", key: ["id"], columns: [("id", numbers), ("s", nullableTexts), ("other", nullableTexts)],
+        targets: ["(id)"]),
+    ])
+
+  /// The application's triggers on rows below write to the row whose key changes or which goes.
+  static let childTriggers = CaptureWorld(
+    name: "childTriggers",
+    sql: """
+      CREATE TABLE p (id TEXT NOT NULL PRIMARY KEY, n INTEGER, m INTEGER);
+      CREATE TABLE c (id INTEGER NOT NULL PRIMARY KEY, p TEXT REFERENCES p (id) ON UPDATE CASCADE ON DELETE CASCADE, v INTEGER);
+      CREATE TRIGGER app_moved AFTER UPDATE OF p ON c BEGIN UPDATE p SET n = coalesce(n, 0) + 1 WHERE id = NEW.p; END;
+      CREATE TRIGGER app_gone AFTER DELETE ON c WHEN OLD.v = 1 BEGIN UPDATE p SET m = coalesce(m, 0) + 1 WHERE id = OLD.p; END;
+      CREATE TRIGGER app_left BEFORE UPDATE OF p ON c WHEN OLD.v = 2 BEGIN UPDATE p SET m = 0 WHERE id <> OLD.p; END;
+      """,
+    tables: [
+      FuzzTable(
+        name: "p", key: ["id"], columns: [("id", texts), ("n", nullableNumbers), ("m", nullableNumbers)],
+        targets: ["(id)"], updateMayRemoveItself: true),
+      FuzzTable(
+        name: "c", key: ["id"], columns: [("id", numbers), ("p", nullableTexts), ("v", nullableNumbers)],
+        targets: ["(id)"]),
+    ])
+
+  /// Triggers of the application's that fire before Salvor's and write to the very row.
+  static let late = firing("late", "CREATE TRIGGER")
+  static let temporary = firing("temporary", "CREATE TEMP TRIGGER")
+
+  private static func firing(_ name: String, _ create: String) -> CaptureWorld {
+    CaptureWorld(
+      name: name,
+      sql: "CREATE TABLE t (id INTEGER NOT NULL PRIMARY KEY, a TEXT, b TEXT, n INTEGER, stamp INTEGER);",
+      later: """
+        \(create) app_i AFTER INSERT ON t WHEN NEW.a = 'a' BEGIN UPDATE t SET stamp = 7 WHERE id = NEW.id; END;
+        \(create) app_g AFTER INSERT ON t WHEN NEW.a = 'b' BEGIN DELETE FROM t WHERE id = NEW.id; END;
+        \(create) app_u AFTER UPDATE OF b ON t WHEN NEW.b = 'B' BEGIN UPDATE t SET stamp = coalesce(stamp, 0) + 1 WHERE id = NEW.id; END;
+        \(create) app_ud AFTER UPDATE OF a ON t WHEN NEW.a = 'c' BEGIN DELETE FROM t WHERE id = NEW.id; END;
+        \(create) app_d AFTER DELETE ON t WHEN OLD.a = 'A' BEGIN INSERT INTO t (id, a) VALUES (OLD.id, 'z'); END;
+        \(create) app_bi BEFORE INSERT ON t WHEN NEW.n = 3 BEGIN UPDATE t SET stamp = 3 WHERE id <> NEW.id; END;
+        \(create) app_bd BEFORE DELETE ON t WHEN OLD.n = 4 BEGIN UPDATE t SET stamp = 4 WHERE id <> OLD.id; END;
+        """,
+      tables: [
+        FuzzTable(
+          name: "t", key: ["id"],
+          columns: [("id", numbers), ("a", nullableTexts), ("b", nullableTexts), ("n", numbers)], targets: ["(id)"],
+          ofTriggers: ["stamp"], isPlain: true)
+      ])
+  }
 }

@@ -48,6 +48,107 @@ struct MigrationTests {
     }
   }
 
+  @Test(
+    "tables made anew without a pause, as SQLite's manual says, neither fail nor lose", arguments: ["folder", "note"])
+  func twelveSteps(table: String) async throws {
+    let bench = try await bench()
+    let connection = try SQLiteConnection(bench.path, busyTimeoutMilliseconds: 120_000)
+    let columns =
+      table == "folder"
+      ? "id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL"
+      : "id TEXT NOT NULL PRIMARY KEY, folder_id TEXT REFERENCES folder (id) ON DELETE CASCADE, title TEXT NOT NULL, body TEXT"
+    let names = table == "folder" ? "id, name" : "id, folder_id, title, body"
+    try connection.execute(
+      """
+      PRAGMA foreign_keys = OFF; BEGIN;
+      CREATE TABLE new_one (\(columns), colour TEXT DEFAULT 'red');
+      INSERT INTO new_one (\(names)) SELECT \(names) FROM \(table);
+      DROP TABLE \(table); ALTER TABLE new_one RENAME TO \(table);
+      CREATE INDEX mine ON \(table) (colour);
+      COMMIT;
+      """)
+    // Before Salvor looks again, the application goes on.
+    try bench.write("UPDATE folder SET name = 'later' WHERE id = 'f2'")
+    let session = try await bench.store.beginSession(groups: nil)
+    await bench.store.endSession()
+    #expect(session.notices.contains { $0.contains("salvor_ai_") })
+    #expect(try bench.read("SELECT name FROM salvor_unproven") == [[.text(table)]])
+    #expect(try await queue(bench.store).contains { $0.contains("update note") && $0.contains("queued") })
+    try bench.write("DELETE FROM folder WHERE id = 'f1'; UPDATE \(table) SET colour = 'blue'")
+    let found = try await bench.store.requests(in: [.queued], after: nil, limit: 100)
+    #expect(found.contains { $0.operation == .delete && $0.table == "folder" })
+    #expect(found.contains { $0.operation == .delete && $0.table == "note" })
+    #expect(try bench.read("SELECT DISTINCT colour FROM \(table)") == [["blue"]])
+    // As a store that is opened anew finds it.
+    _ = try await bench.store.open(ClientSetup(schema: bench.schema, principal: "anna"))
+    #expect(try bench.isWhole())
+  }
+
+  @Test("a rename of a parent's table and back is in no trigger's way")
+  func renamedAndBack() async throws {
+    let bench = try await bench()
+    try bench.write("ALTER TABLE folder RENAME TO other; ALTER TABLE other RENAME TO folder")
+    let session = try await bench.store.beginSession(groups: nil)
+    await bench.store.endSession()
+    #expect(session.upload != nil)
+  }
+
+  @Test("on a fresh file the application's migration makes the tables itself")
+  func freshFile() async throws {
+    let path = Scratch.path()
+    let store = SQLiteClientStore(path: path)
+    var setup = ClientSetup(schema: Self.notes, principal: "anna")
+    setup.pauses = true
+    _ = try await store.open(setup)
+    _ = try await store.pauseCapture()
+    #expect(try await store.status().capturePausedSince != nil)
+    let connection = try SQLiteConnection(path)
+    try connection.execute(
+      """
+      CREATE TABLE folder (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, mine INTEGER);
+      INSERT INTO folder VALUES ('f', 'first', 7)
+      """)
+    let resumption = try await store.resumeCapture()
+    #expect(resumption.inserts == 1)
+    #expect(resumption.added == ["note"])
+    #expect(try await queue(store).count == 1)
+    // The second run finds a database that Salvor is in.
+    _ = try await store.open(setup)
+    #expect(try await store.status().capturePausedSince == nil)
+    #expect(try connection.rows("SELECT mine FROM folder") == [[7]])
+  }
+
+  @Test("columns, indexes and triggers of the application's own stay, and say nothing to the server")
+  func ownColumns() async throws {
+    var bench = try await bench()
+    try bench.write(
+      """
+      ALTER TABLE folder ADD COLUMN colour TEXT; CREATE INDEX mine ON folder (colour);
+      CREATE TRIGGER mine_too AFTER UPDATE OF colour ON folder BEGIN UPDATE folder SET colour = upper(NEW.colour) WHERE id = NEW.id AND colour <> upper(colour); END;
+      UPDATE folder SET colour = 'red' WHERE id = 'f1';
+      """)
+    _ = try await bench.store.open(ClientSetup(schema: bench.schema, principal: "anna"))
+    try bench.write("UPDATE folder SET colour = 'blue' WHERE id = 'f2'")
+    #expect(try await queue(bench.store).allSatisfy { $0.contains("note") })
+    let report = try await bench.download([("folder", ["f1", "uno"]), ("folder", ["f3", "three"])])
+    #expect(report.upserts == 2)
+    #expect(
+      try bench.read("SELECT id, name, colour FROM folder ORDER BY id") == [
+        ["f1", "uno", "RED"], ["f2", "two", "BLUE"], ["f3", "three", nil],
+      ])
+    #expect(try bench.read("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'mine%'") == [[2]])
+  }
+
+  @Test("a column of the application's own that every row must have a value for is refused by name")
+  func ownColumnWithoutAValue() async throws {
+    let path = Scratch.path()
+    try SQLiteConnection(path).execute(
+      "CREATE TABLE folder (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, must INTEGER NOT NULL)")
+    await #expect {
+      _ = try await SQLiteClientStore(path: path).open(ClientSetup(schema: Self.notes, principal: "anna"))
+    } throws: { ($0 as? SalvorError)?.code == .schemaRefused && "\($0)".contains("folder.must") }
+  }
+
   @Test("what a migration does to rows is captured when it ends; what waited before waits on")
   func rows() async throws {
     let bench = try await bench()

@@ -1,3 +1,4 @@
+import SQLiteClientStore
 import SQLiteSupport
 import SalvorClient
 import SalvorModel
@@ -99,6 +100,59 @@ struct UnprovenTests {
     #expect(try fleet.serverRows("site").contains(["s3", "site 3", "Toronto", 77]))
   }
 
+  @Test("a row that was made while the triggers were away, and changed when they were back, is sent whole")
+  func madeAndChangedLater() async throws {
+    let (fleet, a) = try await fleet()
+    await a.close()
+    try withoutTriggers(
+      a, ["site"],
+      "INSERT INTO site VALUES ('new', 'made silently', 'Ottawa', 2), ('gone', 'made silently', NULL, 1)")
+    // Something opens it: the triggers are back. Then there is no server.
+    _ = try await a.open()
+    try await a.write(
+      "UPDATE site SET seats = 3 WHERE id = 'new'", "UPDATE site SET seats = 4 WHERE id = 's4'",
+      "DELETE FROM site WHERE id = 'gone'", "INSERT INTO visit VALUES ('v9', 'new', 'child', 1)")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.refused == 0)
+    #expect(try fleet.serverRows("site").contains(["new", "made silently", "Ottawa", 3]))
+    #expect(try fleet.serverRows("site").contains(["s4", "site 4", "Toronto", 4]))
+    #expect(try fleet.serverRows("visit").contains(["v9", "new", "child", 1]))
+    #expect(try await a.open().errorArchive().isEmpty)
+    #expect(try await a.open().status().queued == 0)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("what was here of a row that the server has changed, too, is kept in the archive")
+  func overwrittenIsKept() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["site"], "UPDATE site SET seats = 500 WHERE id IN ('s8', 's9')")
+    try fleet.serverConnection().execute(
+      "UPDATE site SET name = 'theirs' WHERE id = 's8'; DELETE FROM site WHERE id = 's9'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.notices.contains { $0.contains("2 rows of site") && $0.contains("in the archive") })
+    let archive = try await a.open().errorArchive()
+    #expect(archive.map(\.state) == [.kept, .kept])
+    #expect(archive.map(\.key) == [["s8"], ["s9"]])
+    #expect(archive[0].after.map(\.value) == ["site 8", 500])
+    #expect(archive[1].after.map(\.value) == ["s9", "site 9", "Toronto", 500])
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("while another process has its turn, a sync ends with session-in-use and leaves everything alone")
+  func notItsTurn() async throws {
+    let (fleet, a) = try await fleet()
+    try await a.write("UPDATE site SET seats = 3 WHERE id = 's1'")
+    let other = SQLiteClientStore(path: a.path)
+    try await other.takeTurn()
+    #expect(try await a.sync().error?.code == .sessionInUse)
+    #expect(try await a.open().recoverError()?.code == .sessionInUse)
+    await other.giveTurn()
+    #expect(try await a.sync().uploaded == 1)
+    try fleet.expectEqual(tables, [a])
+  }
+
   @Test("rows that the server has changed since the cursor come as always")
   func changedOnTheServer() async throws {
     let (fleet, a) = try await fleet()
@@ -178,4 +232,8 @@ struct UnprovenTests {
     try fleet.expectEqual(tables, [a])
     #expect(try fleet.serverRows("site").contains(["s7", "site 7", "Toronto", 5]))
   }
+}
+
+extension SalvorClient {
+  fileprivate func recoverError() async -> SalvorError? { await recover().error }
 }

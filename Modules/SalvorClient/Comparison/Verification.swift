@@ -197,10 +197,11 @@ extension SalvorClient {
     let synced = await synchronize(groups: Set(names.map(\.group)), progress: progress)
     if let error = synced.error { throw error }
     let outcome = Outcome()
-    _ = await alone {
+    let turn = await alone {
       await outcome.set { try await self.verified(names.map(\.name), repair: repair, synced, progress) }
       return SyncReport()
     }
+    if let error = turn.error { throw error }
     return try await outcome.get()
   }
 

@@ -32,6 +32,7 @@ extension SalvorClient {
   /// A synchronization that runs is waited for.
   public func pauseCapture() async throws -> Int64 {
     await waitForRunning()
+    if !isOpen { try await open(pausing: true) }
     return try await migratingStore().pauseCapture()
   }
 

@@ -47,7 +47,8 @@ extension SalvorClient {
   /// Puts the database back to what a backup holds. The next sync finds it rewound, and recovers it.
   public func restoreBackup(_ id: String) async throws {
     _ = try await status()
-    try await recoveringStore().restoreBackup(id)
+    let store = try recoveringStore()
+    try await inTurn { try await store.restoreBackup(id) }
     forgetServer()
   }
 

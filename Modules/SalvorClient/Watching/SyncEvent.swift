@@ -11,6 +11,8 @@ public enum SyncEvent: Sendable {
   case changed(groups: Set<String>, commit: Int64)
   /// Applications have written tables of these groups.
   case captured(groups: Set<String>)
+  /// What a person has to know and nobody has seen yet, found when the database was opened.
+  case noted([String])
   /// A synchronization has ended, well or in part.
   case synchronized(SyncReport)
   /// A synchronization has ended with `error` in its report. A watch tries again, unless it needs a person.

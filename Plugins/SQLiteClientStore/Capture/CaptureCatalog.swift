@@ -44,9 +44,11 @@ struct CaptureCatalog: Sendable, Hashable {
       if isNew { changes.newTables.append(captured.name) }
       catalog.tables.append(captured)
     }
+    catalog.linkActions()
     try catalog.link(tables)
     try catalog.widen("salvor_log", on: connection)
     try catalog.makeMarkTables(on: connection)
+    try catalog.makeMovingTable(on: connection)
     for table in catalog.tables {
       try makePendingTable(table, on: connection)
       let triggers = CaptureTriggers(table)
@@ -115,6 +117,26 @@ struct CaptureCatalog: Sendable, Hashable {
     return (captured, known == nil)
   }
 
+  /// Of foreign keys that act by themselves those count whose parent is captured too, and known by its primary key.
+  private mutating func linkActions() {
+    var parents: Set<Int64> = []
+    for place in tables.indices {
+      tables[place].actions = tables[place].actions.compactMap { action in
+        guard let parent = table(action.parent), action.parentColumns.count == parent.keyCount else { return nil }
+        var known = action
+        known.columns = parent.key.compactMap { key in
+          zip(action.parentColumns, action.columns).first { $0.0.lowercased() == key.name.lowercased() }?.1
+        }
+        guard known.columns.count == parent.keyCount else { return nil }
+        known.number = parent.number
+        known.collations = parent.keyCollations
+        parents.insert(parent.number)
+        return known
+      }
+    }
+    for place in tables.indices { tables[place].isParentOfActions = parents.contains(tables[place].number) }
+  }
+
   /// Adds the columns that the widest table needs to `table`.
   mutating func widen(_ table: String, on connection: SQLiteConnection) throws {
     let names = Set(try connection.tableShape(table)?.columns.map(\.name) ?? [])
@@ -124,6 +146,24 @@ struct CaptureCatalog: Sendable, Hashable {
     for name in wanted where !names.contains(name) {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(name)")
     }
+  }
+
+  /// Key changes under way: where the log stood when each began, and whether another row stood under the new key. Rows are
+  /// there only while a statement runs, and those of changes that OR IGNORE took back.
+  private func makeMovingTable(on connection: SQLiteConnection) throws {
+    let width = max(1, tables.map(\.keyCount).max() ?? 1)
+    let columns =
+      ["id", "t", "seq", "stood"] + (0..<width).map { "k\($0)" } + (0..<width).map { "n\($0)" }
+    if try connection.tableShape("salvor_moving")?.columns.map(\.name) == columns {
+      // An opening that changes nothing writes nothing.
+      if try connection.integer("SELECT 1 FROM salvor_moving LIMIT 1") != nil {
+        try connection.execute("DELETE FROM salvor_moving")
+      }
+      return
+    }
+    try connection.execute(
+      "DROP TABLE IF EXISTS salvor_moving; CREATE TABLE salvor_moving (id INTEGER PRIMARY KEY, \(columns.dropFirst().joined(separator: ", ")))"
+    )
   }
 
   private static func makePendingTable(_ table: CapturedTable, on connection: SQLiteConnection) throws {

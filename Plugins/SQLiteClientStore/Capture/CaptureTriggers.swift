@@ -74,7 +74,8 @@ struct CaptureTriggers {
     triggers =
       [
         parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
-        parts.beforeUpdate, parts.refreshCopies, parts.update, parts.updateVictims, parts.keyChange,
+        parts.beforeUpdate, parts.beforeKeyChange, parts.beforeDelete, parts.refreshCopies, parts.update,
+        parts.updateVictims, parts.keyChange,
         parts.delete,
       ].compactMap { $0 } + parts.flagTriggers
   }
@@ -246,7 +247,7 @@ struct TriggerParts {
     if t.actions.isEmpty { return kind }
     let unlinked = t.actions.map { action in
       let changes = action.columns.map { "OLD.\(quoted($0)) IS NOT NEW.\(quoted($0))" }.joined(separator: " OR ")
-      return "((\(changes)) AND \(action.parentIsGone))"
+      return "((\(changes)) AND \(action.parentGoes))"
     }.joined(separator: " OR ")
     return "CASE WHEN \(unlinked) THEN \(LogOperation.cascadedUpdate.rawValue) ELSE \(kind) END"
   }
@@ -283,46 +284,96 @@ struct TriggerParts {
       ])
   }
 
+  /// Notes where in the log a key change begins. Foreign key actions, and triggers that they fire, write before the AFTER
+  /// triggers of the change itself: `ON UPDATE CASCADE` of a table that references itself changes the very row.
+  var beforeKeyChange: CaptureTriggers.Trigger {
+    let keys = t.keySlots.map { "k\($0)" } + t.keySlots.map { "n\($0)" }
+    return trigger(
+      "bk", "BEFORE UPDATE OF \(keyNames)", when: keyChanges,
+      [
+        "INSERT INTO \(moving) (t, seq, stood, \(keys.joined(separator: ", "))) SELECT \(t.number), coalesce((SELECT max(seq) FROM \(log)), 0), "
+          + "EXISTS (SELECT 1 FROM \(name) x WHERE \(t.rowAt(markedToo: true, t.new))), \(values(t.keySlots, t.old)), \(values(t.keySlots, t.new))",
+        trimMoving,
+      ])
+  }
+
+  private var moving: String { "salvor_moving" }
+  /// Notes of what was not done after all (OR IGNORE, RAISE) are told from those of a statement under way by their age alone:
+  /// triggers nest a thousand deep at most.
+  private var trimMoving: String { "DELETE FROM \(moving) WHERE id <= (SELECT max(id) FROM \(moving)) - 1000" }
+
+  private var keyNames: String {
+    (t.keySlots.map { quoted(t.columns[$0].name) } + (t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])).joined(
+      separator: ", ")
+  }
+
+  /// Of the note that this key change has made. Older ones with its keys are of changes that OR IGNORE took back.
+  private func noted(_ what: String) -> String {
+    let same = t.keySlots.map { t.same($0, "m.k\($0)", t.old($0)) + " AND " + t.same($0, "m.n\($0)", t.new($0)) }
+    return
+      "(SELECT \(what) FROM \(moving) m WHERE m.t = \(t.number) AND \(same.joined(separator: " AND ")) ORDER BY m.id DESC LIMIT 1)"
+  }
+
   /// A key change is a delete and an insert. A copy under the new key is the row that stood there.
+  ///
+  /// What was written to the row meanwhile, under either key, is part of it: those log rows go, and the insert is of the row
+  /// as it is now. Where another row stood under the new key they may be of that one, and stay.
   var keyChange: CaptureTriggers.Trigger {
     let atNewKey = t.sameKey(t.pendingColumn, t.new)
     let atOldKey = t.sameKey(t.pendingColumn, t.old)
+    func logged(_ key: (Int) -> String) -> String {
+      "(" + t.keySlots.map { t.same($0, "v\($0)", key($0)) }.joined(separator: " AND ") + ")"
+    }
     return trigger(
-      "ak",
-      "AFTER UPDATE OF "
-        + (t.keySlots.map { quoted(t.columns[$0].name) } + (t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])).joined(
-          separator: ", "),
-      when: keyChanges,
+      "ak", "AFTER UPDATE OF \(keyNames)", when: keyChanges,
       [
+        "DELETE FROM \(log) WHERE seq > \(noted("CASE WHEN m.stood THEN NULL ELSE m.seq END")) AND t = \(t.number) AND (\(logged(t.new)) OR \(logged(t.old)))",
+        "DELETE FROM \(moving) WHERE id >= \(noted("m.id"))",
         logDelete(
           .joinedDelete, t.pendingColumn,
           from:
             "FROM \(t.pending) p WHERE NOT (\(atOldKey)) AND \(t.pendingIsNewest) AND (\(atNewKey) OR (\(t.pendingConflict) AND \(t.isGone(t.pendingColumn))))"
         ),
-        logDelete(.joinedDelete, t.old, onlyJoinedWhere: isThereAnew, where: andThereBefore),
-        "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new))"
-          + (isThereAnew.isEmpty ? "" : " WHERE " + isThereAnew),
+        logDelete(.joinedDelete, t.old, onlyJoinedWhere: isThereAnew, where: t.andUnmarked("OLD")),
+        logInsert(t.new, where: isThereAnew), logInsert(t.old, where: isThere(t.old)),
         "DELETE FROM \(t.pending) WHERE NOT (\(t.sameKey(t.keptColumn, t.old))) AND (\(t.sameKey(t.keptColumn, t.new)) OR \(t.isGone(t.keptColumn)))",
       ] + forgetMarksOfChangedKey + setDirty)
   }
 
-  /// Of a key change: the row is there under its new key; empty where it always is.
-  private var isThereAnew: String {
-    ([t.hasKey(t.new)] + [t.andUnmarked("NEW")].map { String($0.dropFirst(" AND ".count)) }).filter { !$0.isEmpty }
-      .joined(separator: " AND ")
+  private func logInsert(_ key: (Int) -> String, where condition: String) -> String {
+    "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, key)) WHERE \(condition)"
   }
 
-  /// ` AND …`, likewise under its old one.
-  private var andThereBefore: String { t.andUnmarked("OLD") }
+  /// Of a key change: a row is there under this key now.
+  private func isThere(_ key: (Int) -> String) -> String {
+    "EXISTS (SELECT 1 FROM \(name) x WHERE \(t.rowAt(key)))\(t.andHasKey(key))"
+  }
+  private var isThereAnew: String { isThere(t.new) }
 
   // MARK: Delete
 
   var delete: CaptureTriggers.Trigger {
-    trigger(
+    let same = t.keySlots.map { t.same($0, "m.k\($0)", t.old($0)) }.joined(separator: " AND ")
+    return trigger(
       "ad", "AFTER DELETE", when: deleteCondition,
       [
         logDelete(.delete, t.old, cascades: true),
         "DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.old))",
+      ]
+        + (t.isParentOfActions
+          ? [
+            "DELETE FROM \(moving) WHERE id >= (SELECT max(m.id) FROM \(moving) m WHERE m.t = \(t.number) AND \(same))"
+          ] : []))
+  }
+
+  /// Notes a row that foreign key actions are about to follow.
+  var beforeDelete: CaptureTriggers.Trigger? {
+    guard t.isParentOfActions else { return nil }
+    return trigger(
+      "bd", "BEFORE DELETE", when: deleteCondition,
+      [
+        "INSERT INTO \(moving) (t, \(t.keySlots.map { "k\($0)" }.joined(separator: ", "))) VALUES (\(t.number), \(values(t.keySlots, t.old)))",
+        trimMoving,
       ])
   }
 
@@ -346,7 +397,7 @@ struct TriggerParts {
     if !condition.isEmpty {
       kind = "CASE WHEN \(condition) THEN \(kind) ELSE \(LogOperation.delete.rawValue) END"
     } else if cascades, !t.actions.isEmpty {
-      let gone = t.actions.map { $0.parentIsGone }.joined(separator: " OR ")
+      let gone = t.actions.map { $0.parentGoes }.joined(separator: " OR ")
       kind = "CASE WHEN \(gone) THEN \(LogOperation.cascadedDelete.rawValue) ELSE \(kind) END"
     }
     let row = "\(t.number), \(kind), \(values(all, value))"

@@ -26,18 +26,28 @@ struct CapturedTable: Sendable, Hashable {
     var order: String { parts.map(\.name).joined(separator: ",") + ";" + (condition ?? "") }
   }
 
-  /// A foreign key that acts by itself (CASCADE, SET NULL, …). A row that it deletes or unlinks has no parent any more
-  /// when the row's own trigger fires; in any other delete the parent is still there.
+  /// A foreign key that acts by itself (CASCADE, SET NULL, …), on the parent's primary key. When the trigger of a row fires
+  /// that it deletes or unlinks, the parent is on its way out.
+  ///
+  /// No trigger names the parent's table: an application that makes that anew could not rename it (decision 28).
   struct Action: Sendable, Hashable {
+    /// By the slot of the parent's key that each references.
     var columns: [String]
     var parent: String
     var parentColumns: [String]
+    /// The parent's number, and how its key is compared.
+    var number: Int64 = 0
+    var collations: [String] = []
 
-    var parentIsGone: String {
-      let set = columns.map { "OLD.\(quoted($0)) IS NOT NULL" }
-      let terms = zip(parentColumns, columns).map { "r.\(quoted($0)) = OLD.\(quoted($1))" }
+    /// The parent's BEFORE trigger has noted it, or kept a copy of it since REPLACE may remove it.
+    var parentGoes: String {
+      func isParent(_ alias: String, _ column: String) -> String {
+        zip(columns, collations).enumerated().map { place, pair in
+          "\(alias).\(column)\(place) = OLD.\(quoted(pair.0)) COLLATE \(quoted(pair.1))"
+        }.joined(separator: " AND ")
+      }
       return
-        "(\(set.joined(separator: " AND ")) AND NOT EXISTS (SELECT 1 FROM \(quoted(parent)) r WHERE \(terms.joined(separator: " AND "))))"
+        "(EXISTS (SELECT 1 FROM salvor_moving m WHERE m.t = \(number) AND \(isParent("m", "k"))) OR EXISTS (SELECT 1 FROM salvor_pending_\(number) p WHERE \(isParent("p", "v"))))"
     }
   }
 
@@ -57,6 +67,8 @@ struct CapturedTable: Sendable, Hashable {
   var uniques: [Unique]
   var generated: [String]
   var actions: [Action]
+  /// Others have such foreign keys to it.
+  var isParentOfActions = false
   /// The application's own flag columns (semantics 3).
   var dirtyFlag: String?
   var deletedFlag: String?

@@ -4,7 +4,7 @@ import SalvorStorage
 
 /// What the comparison of unproven tables found becomes captured changes (semantics 3): the server's row is the base, and
 /// what the table shows is a request upon it. Rows that the server has changed since the cursor come with the download as
-/// always: which of their values another program wrote here cannot be told.
+/// always: which of their values another program wrote here cannot be told, and those that differ are kept in the archive.
 ///
 /// The pieces that say the differences and those of the feed are staged in one download; a line of the feed has a version.
 final class UnprovenCapture {
@@ -57,7 +57,14 @@ final class UnprovenCapture {
       counts[table.number, default: 0] += written[table.number] ?? 0
       try context.noteDirty(table, after: start)
     }
+    captured += try waiting(looked)
+    let kept = try keepOverwritten(looked)
     for table in looked {
+      if let count = kept[table.number] {
+        notices.append(
+          "The server has changed \(count) rows of \(table.name) that may have been written here, too, while the triggers were away: it is the server's rows that stand, and the values that were here are in the archive."
+        )
+      }
       guard let count = counts[table.number], count > 0 else { continue }
       captured += count
       notices.append(
@@ -160,7 +167,10 @@ final class UnprovenCapture {
       entry.operation = .delete
       entry.values = row
     case (.some, nil):
-      guard timeline.steps.isEmpty else { return nil }
+      guard timeline.steps.isEmpty else {
+        try makeInsert(timeline, table, line.key)
+        return nil
+      }
     case (.some, let row?):
       guard let base = timeline.base else { return nil }
       var known: Set<Int> = []
@@ -174,6 +184,67 @@ final class UnprovenCapture {
     case (nil, nil): return nil
     }
     return entry
+  }
+
+  /// The row was made while nobody looked, and changed since: its first change made it.
+  private func makeInsert(_ timeline: RowTimeline, _ table: CapturedTable, _ key: Key) throws {
+    guard timeline.base != nil else { return }
+    var made = timeline
+    made.base = nil
+    let first = made.steps[0]
+    if let row = first.after {
+      made.steps[0].change = .insert(row)
+      made.steps[0].before = nil
+    } else {
+      made.steps.removeFirst()
+      try context.takeOut([first.seq])
+    }
+    try context.writeLog(made.encode(table, key: key))
+    try context.noteLogChange()
+  }
+
+  /// How many changes were held back until the tables were compared (`Unsendable`): they go with a session of their own.
+  private func waiting(_ tables: [CapturedTable]) throws -> Int64 {
+    guard !tables.isEmpty else { return 0 }
+    let numbers = tables.map { "\($0.number)" }.joined(separator: ", ")
+    return try connection.integer(
+      "SELECT count(*) FROM salvor_log g WHERE g.t IN (\(numbers)) AND EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE g.seq BETWEEN e.first AND e.last)"
+    ) ?? 0
+  }
+
+  /// Rows without a request that the server has changed since the cursor: which of their values were written here while
+  /// nobody looked is not known. What the download takes away is kept.
+  private func keepOverwritten(_ tables: [CapturedTable]) throws -> [Int64: Int64] {
+    let numbers = Set(tables.map(\.number))
+    let seen = try RowNames(context, "overwritten")
+    defer { try? seen.clear() }
+    let index = try LogIndex(context)
+    var counter = try connection.lastCounter()
+    var counts: [Int64: Int64] = [:]
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
+      guard line.version != nil, numbers.contains(line.table.number), line.departure != .dropped,
+        let row = try context.currentRow(line.table, line.key), try !index.mayContain(line.table, line.key)
+      else { return }
+      var step = RowTimeline.Step(seq: 0, change: .insert(row), isJoined: false, before: nil, after: row)
+      if let server = line.row {
+        var news: [Int: Value] = [:]
+        for slot in line.table.otherSlots where row[slot] != server[slot] { news[slot] = row[slot] }
+        if news.isEmpty { return }
+        step.change = .update(news)
+        step.before = server
+      }
+      guard try seen.insert(line.table, line.key) else { return }
+      counter += 1
+      step.seq = counter
+      try context.archive(
+        step, of: RequestRange(first: counter, last: counter), line.table, line.key, state: .kept, reason: "unproven",
+        message:
+          "The server has changed this row, and it may have been written here while the triggers of Salvor were away. Reapply what was here, or delete the entry."
+      )
+      counts[line.table.number, default: 0] += 1
+    }
+    try context.keepCounter(counter)
+    return counts
   }
 
   private func write(_ entries: inout [LogEntry]) throws {

@@ -22,6 +22,12 @@ struct UnprovenTables {
     Set(try connection.rows("SELECT name FROM salvor_unproven WHERE servers = 1").compactMap { $0[0].string })
   }
 
+  /// The others, by number: what was written into them is found by comparing.
+  func changedHere() throws -> Set<Int64> {
+    let names = try names().subtracting(servers())
+    return Set(names.compactMap { context.catalog.table($0)?.number })
+  }
+
   func prove(_ tables: some Sequence<CapturedTable>) throws {
     for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
   }
@@ -83,14 +89,10 @@ struct UnprovenTables {
       try MarkSpreading(connection).take(table, key) { try context.writeLog([try context.deletion(of: row, table)]) }
     }
     guard !unfit.isEmpty else { return }
-    for (key, entries) in unfit {
-      if try context.currentRow(table, key) == nil {
-        // Nobody knows what the changes wrote. That the row is gone is found by comparing.
-        for entry in entries { try connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(entry.seq)) }
-      } else {
-        try append(LogOperation.insert, table, key)
-      }
-    }
+    // Nobody knows what changes wrote whose row is gone. That it is gone is found by comparing.
+    let counter = try connection.lastCounter()
+    for (key, entries) in unfit { try UnfitRows(context: context).cut(entries, key: key, table) }
+    try context.keepCounter(counter)
     try forgetEmptyRequests()
     try context.noteLogChange()
   }
@@ -101,13 +103,6 @@ struct UnprovenTables {
       (try? RowTimeline(current: row, entries: entries, table: table)) != nil
     else { return nil }
     return row
-  }
-
-  private func append(_ operation: LogOperation, _ table: CapturedTable, _ key: Key) throws {
-    let slots = table.keySlots.map { "?\($0 + 1)" }.joined(separator: ", ")
-    try connection.run(
-      "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) VALUES (\(table.number), \(operation.rawValue), \(slots))",
-      key)
   }
 
   private func forgetEmptyRequests() throws {

@@ -17,6 +17,8 @@ struct SchemaFollowing {
 
   /// Something was renamed or dropped; the triggers of those tables are gone.
   private(set) var hasChanged = false
+  /// Tables, by the schema's names, whose triggers were there and were taken away by this: nothing was written meanwhile.
+  private(set) var uncaptured: Set<String> = []
   /// Requests that went to the archive.
   private(set) var keptCount: Int64 = 0
   /// What a person should know: names only.
@@ -47,7 +49,9 @@ struct SchemaFollowing {
       connection.clearStatementCache()
       hasChanged = true
     }
-    for step in renames.steps { try removeCapture(of: step.column == nil ? step.old : step.table) }
+    for step in renames.steps {
+      try removeCapture(of: step.column == nil ? step.old : step.table, nowNamed: step.table)
+    }
     try renames.apply(to: connection)
     try renameInCatalog()
     if !drops.isEmpty || !tables.isEmpty { try drop(drops, tables) }
@@ -96,12 +100,13 @@ struct SchemaFollowing {
   }
 
   /// The triggers of a table, and the view beside it: SQLite would rewrite them, and they are made anew.
-  private func removeCapture(of name: String) throws {
+  private mutating func removeCapture(of name: String, nowNamed table: String) throws {
     for row in try connection.rows(
       "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'salvor\\_%' ESCAPE '\\'",
       .text(name))
     {
       if let trigger = row[0].string { try connection.execute("DROP TRIGGER \(quoted(trigger))") }
+      uncaptured.insert(table)
     }
     if let number = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(name)) {
       try connection.execute("DROP VIEW IF EXISTS salvor_replacing_\(number)")
@@ -134,11 +139,11 @@ struct SchemaFollowing {
     let counter = try connection.lastCounter()
     var archive = SchemaArchive(connection: connection, counter: counter)
     for (table, column) in columns {
-      try removeCapture(of: table.name)
+      try removeCapture(of: table.name, nowNamed: table.name)
       notices += try DroppedColumn(context: try known(), table: table, column: column).drop(&archive)
     }
     for name in tables {
-      try removeCapture(of: name)
+      try removeCapture(of: name, nowNamed: name)
       notices += try DroppedTable(context: try known(), name: name).drop(&archive)
     }
     keptCount = archive.count

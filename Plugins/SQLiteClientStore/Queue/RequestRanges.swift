@@ -60,6 +60,7 @@ struct RequestSorting {
   /// Sorts what has come since the last time, up to an open group. In a transaction.
   func sort() throws {
     let connection = context.connection
+    try connection.note(try UnfitRows(context: context).mendCaptured(), at: context.clock.now())
     let done = try connection.state(.rangesUpTo)?.integer ?? 0
     let isOpen = try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil
     let open =

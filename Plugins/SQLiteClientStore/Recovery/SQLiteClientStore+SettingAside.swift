@@ -12,7 +12,7 @@ extension SQLiteClientStore {
   /// Renames the file with its write-ahead log into the folder of backups: whoever can read something of it still may.
   public func setAside(id: String, reason: String) async throws -> Backup {
     guard isFile else { throw SalvorError(.usage, "A database in memory has no file to set aside.") }
-    close()
+    closeNow()
     let folder = backupFolder
     try folder.make()
     let target = folder.data(id, .copy)

@@ -8,6 +8,9 @@ import SalvorModel
 
 /// Small files beside the database that are replaced as a whole.
 enum DurableFile {
+  /// Told of each file and folder when it is synced.
+  @TaskLocal static var watcher: (@Sendable (_ path: String) -> Void)?
+
   /// Writes it aside, syncs it, and renames it into place: a reader sees the old one or the new one, and after a power
   /// cut the new one stands.
   ///
@@ -16,7 +19,7 @@ enum DurableFile {
     let aside = path + ".new"
     let file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard file >= 0 else { throw failure(what, "be written", path) }
-    let isWritten = writeAll(file, bytes) && fsync(file) == 0
+    let isWritten = writeAll(file, bytes) && isSynced(file, aside)
     let code = errno
     systemClose(file)
     guard isWritten else {
@@ -53,7 +56,7 @@ enum DurableFile {
   static func sync(_ path: String, _ what: String) throws {
     let file = open(path, O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { throw failure(what, "be opened", path) }
-    let isSynced = fsync(file) == 0
+    let isSynced = isSynced(file, path)
     let code = errno
     systemClose(file)
     guard isSynced else {
@@ -80,8 +83,14 @@ enum DurableFile {
     let folder = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
     let directory = open(path.contains("/") ? (folder.isEmpty ? "/" : folder) : ".", O_RDONLY | O_CLOEXEC)
     guard directory >= 0 else { return }
-    _ = fsync(directory)
+    _ = isSynced(directory, folder)
     systemClose(directory)
+  }
+
+  private static func isSynced(_ file: Int32, _ path: String) -> Bool {
+    guard fsync(file) == 0 else { return false }
+    watcher?(path)
+    return true
   }
 
   static func failure(_ what: String, _ verb: String, _ path: String) -> SalvorError {

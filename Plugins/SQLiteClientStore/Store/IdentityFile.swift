@@ -10,6 +10,8 @@ struct IdentityFile: Sendable, Hashable {
   var current: SequenceID?
   /// The database file's own, drawn once.
   var stamp: String
+  /// How many changes the server was not known to have when the file was written.
+  var unsent: Int64?
 
   static func path(of database: String) -> String { database + ".salvor-identity" }
 
@@ -19,10 +21,12 @@ struct IdentityFile: Sendable, Hashable {
       .init("previous", previous.map { .string($0.text) } ?? .null),
       .init("current", current.map { .string($0.text) } ?? .null),
       .init("stamp", .string(stamp)),
+      .init("unsent", unsent.map(JSONValue.integer) ?? .null),
     ])
   }
 
-  init(remote: RemoteID, previous: SequenceID?, current: SequenceID?, stamp: String) {
+  init(remote: RemoteID, previous: SequenceID?, current: SequenceID?, stamp: String, unsent: Int64? = nil) {
+    self.unsent = unsent
     self.remote = remote
     self.previous = previous
     self.current = current
@@ -37,7 +41,7 @@ struct IdentityFile: Sendable, Hashable {
     }
     self.init(
       remote: remote, previous: (try? json.optionalIdentifier("previous")) ?? nil,
-      current: (try? json.optionalIdentifier("current")) ?? nil, stamp: stamp)
+      current: (try? json.optionalIdentifier("current")) ?? nil, stamp: stamp, unsent: json["unsent"]?.integer)
   }
 
   func write(to path: String) throws { try DurableFile.write(json.bytes + [0x0A], to: path, "identity file") }

@@ -14,6 +14,7 @@ struct Opening {
 
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
+    let isNew = try connection.tableShape("salvor_table") == nil
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection)
     try settleIdentity(setup)
@@ -22,6 +23,11 @@ struct Opening {
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
     let config = delivered ?? SyncConfig(schema)
+    if setup.pauses, isNew {
+      // The application makes its tables, or has made them: what is missing afterwards is made then.
+      _ = try CaptureCatalog.install([], on: connection)
+      try connection.setState(.pausedSince, .integer(clock.now()))
+    }
     if try connection.pausedSince() != nil {
       // A migration is under way: the tables are what they are, and are nobody's business until it ends.
       let context = StoreContext(
@@ -29,7 +35,18 @@ struct Opening {
         catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
       return (context, ClientOpening())
     }
-    return try bringInLine(schema, own: setup.schema, config, before: before)
+    let (context, opening) = try bringInLine(schema, own: setup.schema, config, before: before)
+    try connection.note(opening.notices + Self.restored(opening.restoredTriggers), at: clock.now())
+    return (context, opening)
+  }
+
+  /// Says which triggers were put back.
+  static func restored(_ triggers: [String]) -> [String] {
+    triggers.isEmpty
+      ? []
+      : [
+        "Triggers of Salvor were missing or altered and were put back: \(triggers.joined(separator: ", ")). What was written meanwhile is found by comparing with the server."
+      ]
   }
 
   /// The synchronized tables as they were defined last.
@@ -54,6 +71,8 @@ struct Opening {
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
+    // A column that was never synchronized is the application's own: it stays, and says nothing to the server.
+    comparison.refusals = try comparison.refusals.filter { try !$0.isUnnamed || wasSynchronized($0) }
     try comparison.check()
     for addition in comparison.additions {
       switch addition {
@@ -89,7 +108,7 @@ struct Opening {
     if !resumes {
       opening.adoptedRows += try UnprovenTables(context).mark(
         changes.unproven.filter { table in
-          !constraints.remade.contains(table)
+          !constraints.remade.contains(table) && !following.uncaptured.contains(table)
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         }, servers: returned)
     }
@@ -159,6 +178,13 @@ struct Opening {
       try connection.run(
         "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
     }
+  }
+
+  private func wasSynchronized(_ refusal: SchemaComparison.Refusal) throws -> Bool {
+    guard let column = refusal.column, try connection.tableShape("salvor_column") != nil else { return false }
+    return try connection.integer(
+      "SELECT EXISTS (SELECT 1 FROM salvor_column c JOIN salvor_table t ON t.id = c.t WHERE t.name = ?1 COLLATE NOCASE AND c.name = ?2 COLLATE NOCASE)",
+      .text(refusal.table), .text(column)) == 1
   }
 
   /// Synchronized tables that somebody has dropped since: their rows were not deleted one by one.

@@ -19,6 +19,11 @@ public actor SQLiteClientStore: ClientStore {
   /// As it was last opened.
   private var setup: ClientSetup?
   var lock: SessionLock?
+  /// The lock is held over sessions and recoveries.
+  var hasTurn = false
+  /// As it was last opened: what another process did to it since is found by these.
+  var openedFile: FileIdentity?
+  var openedAs: Opened?
   var quiet: QuietSession?
   var uploadPlan: UploadPlan? { didSet { outgoing = nil } }
   /// The blob of the upload that was asked for last: its parts are asked for one after the other.
@@ -64,7 +69,8 @@ public actor SQLiteClientStore: ClientStore {
     connection.triggersEnabled = false
     let (context, report) = try takeIn(setup, connection)
     if isFile { try mark.remove() }
-    if isFile { lock = SessionLock(database: path) }
+    if isFile, lock == nil { lock = SessionLock(database: path) }
+    openedFile = FileIdentity(path)
     try compareIdentity(context)
     return report
   }
@@ -75,6 +81,7 @@ public actor SQLiteClientStore: ClientStore {
     self.context = context
     self.setup = setup
     checkedSchema = try connection.schemaVersion()
+    openedAs = try Opened(connection)
     return (context, report)
   }
 
@@ -89,12 +96,18 @@ public actor SQLiteClientStore: ClientStore {
     return setup
   }
 
-  public func close() { closeNow() }
+  public func close() {
+    giveTurn()
+    closeNow()
+  }
 
-  private func closeNow() {
+  /// Who has the turn keeps it: a recovery opens the database again.
+  func closeNow() {
     try? giveUpAhead()
-    lock?.release()
-    lock = nil
+    if !hasTurn {
+      lock?.release()
+      lock = nil
+    }
     uploadPlan = nil
     context?.connection.close()
     context = nil
@@ -137,25 +150,43 @@ public actor SQLiteClientStore: ClientStore {
   func compareIdentity(_ context: StoreContext) throws {
     let connection = context.connection
     guard isFile else { return }
-    guard let file = IdentityFile(path: IdentityFile.path(of: path)), file.stamp == (try connection.text(.fileStamp))
-    else {
-      try writeIdentity(context)
-      return
-    }
-    guard let newest = file.current ?? file.previous else { return }
+    guard let file = IdentityFile(path: IdentityFile.path(of: path)) else { return try writeIdentity(context) }
+    let newest = file.current ?? file.previous
     let known =
-      try [connection.text(.previous), connection.text(.current)].contains(newest.text)
-      || connection.integer("SELECT 1 FROM salvor_sequence WHERE sequence = ?1", .text(newest.text)) != nil
-    if !known, try connection.state(.wentBack) == nil {
+      try newest.map { newest in
+        try [connection.text(.previous), connection.text(.current)].contains(newest.text)
+          || connection.integer("SELECT 1 FROM salvor_sequence WHERE sequence = ?1", .text(newest.text)) != nil
+      } ?? false
+    guard file.stamp == (try connection.text(.fileStamp)) else {
+      // A recovery gives a database another stamp.
+      if !known {
+        try connection.transaction { try connection.note([Self.another(file)], at: clock.now()) }
+      }
+      return try writeIdentity(context)
+    }
+    if !known, newest != nil, try connection.state(.wentBack) == nil {
       try connection.transaction { try connection.setState(.wentBack, .integer(1)) }
     }
+  }
+
+  private static func another(_ file: IdentityFile) -> String {
+    let unsent =
+      switch file.unsent {
+      case nil: "How many of its requests were not sent is not known."
+      case 0?: "No request of it waited when it last synchronized."
+      case let count?: "\(count) of its changes were not sent when it last synchronized."
+      }
+    return
+      "There was a database here, remote ID \(file.remote): this file is another one, or lost what Salvor kept in it. \(unsent) If that was a mistake, stop the application and put the database back from a copy; otherwise this one is synchronized as a new one."
   }
 
   func writeIdentity(_ context: StoreContext) throws {
     guard isFile, let remote: RemoteID = try context.connection.identifier(.remote) else { return }
     let file = IdentityFile(
       remote: remote, previous: try context.connection.identifier(.previous),
-      current: try context.connection.identifier(.current), stamp: try context.connection.text(.fileStamp) ?? "")
+      current: try context.connection.identifier(.current), stamp: try context.connection.text(.fileStamp) ?? "",
+      unsent: try context.connection.integer(
+        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)"))
     try file.write(to: IdentityFile.path(of: path))
   }
 
@@ -174,7 +205,7 @@ public actor SQLiteClientStore: ClientStore {
       }
       return session
     } catch {
-      lock?.release()
+      releaseLock()
       throw error
     }
   }
@@ -182,7 +213,7 @@ public actor SQLiteClientStore: ClientStore {
   /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
   public func endSession() async {
     try? giveUpAhead()
-    lock?.release()
+    releaseLock()
     uploadPlan = nil
   }
 
@@ -266,7 +297,8 @@ public actor SQLiteClientStore: ClientStore {
     let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
     context.catalog = catalog
     try UnprovenTables(context).mark(changes.unproven)
-    return changes.restoredTriggers.map { "The trigger \($0) was missing or altered and was put back." }
+    try context.connection.note(Opening.restored(changes.restoredTriggers), at: clock.now())
+    return Opening.restored(changes.restoredTriggers)
   }
 
   /// A group that was left open becomes single requests.

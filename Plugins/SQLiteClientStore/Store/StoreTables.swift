@@ -60,6 +60,8 @@ enum StoreTables {
     -- Rows that no subscription covers any more, and that stay while changes of them or of their children wait.
     CREATE TABLE IF NOT EXISTS salvor_leaving (t INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (t, key)) WITHOUT ROWID;
     \(subscriptions)
+    -- What a person has to know and nobody has seen yet.
+    CREATE TABLE IF NOT EXISTS salvor_note (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, text TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     """
 

@@ -31,7 +31,8 @@ enum StoreViews {
       (SELECT value FROM salvor_state WHERE name = 'uploadSince') AS upload_since,
       (SELECT value FROM salvor_state WHERE name = 'uploadFailures') AS upload_failures,
       (SELECT value FROM salvor_state WHERE name = 'uploadError') AS upload_error,
-      (SELECT value FROM salvor_state WHERE name = 'pausedSince') AS capture_paused_since
+      (SELECT value FROM salvor_state WHERE name = 'pausedSince') AS capture_paused_since,
+      (SELECT group_concat(text, char(10)) FROM (SELECT text FROM salvor_note ORDER BY id)) AS notes
     """
 
   private static let stamp =

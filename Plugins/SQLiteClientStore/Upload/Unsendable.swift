@@ -33,23 +33,34 @@ extension StoreContext {
   var additions: LocalAdditions { LocalAdditions(catalog, config) }
 }
 
-/// Requests that cannot be said to the server, since it does not know their tables or columns yet: they wait as a whole, and
-/// what depends on them waits, too.
+/// Requests that cannot be said to the server, since it does not know their tables or columns yet, or since their tables
+/// have to be compared first (`UnprovenTables`: a row may have been made while nobody looked): they wait as a whole, and what
+/// depends on them waits, too.
 struct Unsendable {
   let context: StoreContext
 
   /// In order. In a transaction; requests are sorted.
   func requests() throws -> [RequestRange] {
     let additions = context.additions
-    guard !additions.isEmpty else { return [] }
+    let unproven = try UnprovenTables(context).changedHere()
+    guard !additions.isEmpty || !unproven.isEmpty else { return [] }
     var roots: [RequestRange] = []
+    var made: Set<RowRef> = []
     let index = try LogIndex(context)
-    let numbers = (Array(additions.tables) + Array(additions.slots.keys)).map(String.init).joined(separator: ", ")
+    let numbers = Set(Array(additions.tables) + Array(additions.slots.keys) + Array(unproven)).map(String.init).joined(
+      separator: ", ")
     try context.connection.query(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE t IN (\(numbers)) AND op IN \(StoreContext.changeOperations) ORDER BY seq"
     ) { row in
       let entry = try context.catalog.entry(from: row)
-      if try isUnknown(entry, additions, index) {
+      var isUncertain = unproven.contains(entry.table)
+      if isUncertain, let table = context.catalog.table(number: entry.table) {
+        // One that begins with an insert is told to the server as it is.
+        let key = entry.key(table)
+        if entry.operation == .insert { made.insert(RowRef(table: entry.table, key: key)) }
+        isUncertain = !made.contains(RowRef(table: entry.table, key: key))
+      }
+      if try isUncertain || isUnknown(entry, additions, index) {
         let request = try context.range(of: entry.seq)
         if roots.last != request { roots.append(request) }
       }
@@ -59,8 +70,9 @@ struct Unsendable {
   }
 
   private func isUnknown(_ entry: LogEntry, _ additions: LocalAdditions, _ index: LogIndex) throws -> Bool {
+    if additions.tables.contains(entry.table) { return true }
     guard let slots = additions.slots[entry.table], let table = context.catalog.table(number: entry.table) else {
-      return true
+      return false
     }
     if entry.operation.isUpdate { return slots.contains { entry.mask[$0] } }
     guard [.insert, .insertOverRow].contains(entry.operation) else { return false }

@@ -10,9 +10,9 @@ extension Command {
   ) { invocation in
     let client = try await invocation.makeClient()
     let status = try await client.status()
-    await client.close()
+    let notes = try await client.notes()
     let terminal = invocation.terminal
-    terminal.json(status.json)
+    terminal.json(status.json(notes))
     let state = status.state
     terminal.print("remote ID  \(state.remoteID)")
     terminal.print("principal  \(state.principal.isEmpty ? "(the server has not said yet)" : state.principal)")
@@ -30,6 +30,7 @@ extension Command {
         "no key     \(grouped(count)) rows of \(table) have no key and are not synchronized: give them one")
     }
     terminal.print("recovery   \(recoveryText(status, on: terminal))")
+    for note in notes { terminal.print("note       \(timestamp(note.time)): \(note.text)") }
     terminal.print("")
     terminal.table(
       ["group", "synchronized", "cursor", "last sync"],
@@ -39,6 +40,8 @@ extension Command {
           group.lastSync.map(timestamp) ?? "-",
         ]
       })
+    try await client.forgetNotes(notes)
+    await client.close()
     return 0
   }
 }
@@ -87,8 +90,9 @@ extension Invocation {
 
 extension ClientStatus {
   /// `status --json` (interfaces.md).
-  public var json: JSONValue {
+  public func json(_ notes: [StoreNote]) -> JSONValue {
     [
+      "notes": .array(notes.map { ["time": .integer($0.time), "text": .string($0.text)] }),
       "remoteID": .string(state.remoteID.text),
       "principal": .string(state.principal),
       "serverID": state.serverID.map { .string($0.text) } ?? .null,

@@ -70,7 +70,7 @@ private func describe(_ event: SyncEvent, on terminal: Terminal) {
   switch event {
   case .listening(let groups): terminal.say("listening for changes of \(groups.sorted().joined(separator: ", "))")
   case .notListening(let error): terminal.say("not listening: \(error?.message ?? "the server ended the stream")")
-  case .changed, .captured, .synchronized, .failed: break
+  case .changed, .captured, .noted, .synchronized, .failed: break
   }
 }
 
@@ -78,10 +78,6 @@ private func describe(_ opening: ClientOpening, on terminal: Terminal) {
   if !opening.createdTables.isEmpty { terminal.say("made tables: \(opening.createdTables.joined(separator: ", "))") }
   if !opening.addedColumns.isEmpty { terminal.say("added columns: \(opening.addedColumns.joined(separator: ", "))") }
   if opening.adoptedRows > 0 { terminal.say("adopted \(grouped(opening.adoptedRows)) rows: they wait to be sent") }
-  if !opening.restoredTriggers.isEmpty {
-    terminal.say("put back triggers: \(opening.restoredTriggers.joined(separator: ", "))")
-  }
-  for notice in opening.notices { terminal.say("note: \(notice)") }
 }
 
 func describe(_ report: SyncReport, on terminal: Terminal) {

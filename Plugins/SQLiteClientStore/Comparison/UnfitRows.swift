@@ -1,0 +1,139 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// Rows whose changes in the log do not lead to the row that is there. They are cut to what is left of them: the one change
+/// from the row that they were made upon to the row as it is.
+///
+/// The table was written while the triggers were away (`UnprovenTables`), or a trigger of the application's that fires
+/// before Salvor's (a newer one, or a TEMP one) wrote to the very row that a statement was changing: what it wrote is in the
+/// log before the change that fired it.
+struct UnfitRows {
+  let context: StoreContext
+
+  // MARK: What is left of changes
+
+  /// The row that the changes were made upon; nil: there was none.
+  ///
+  /// How many inserts and deletes there are says whether there was one, in whatever order they stand. Of its columns the
+  /// entry that stands first says most: a row changed by a trigger stands before the change that fired it.
+  static func start(of entries: [LogEntry], current: SlotRow?, _ table: CapturedTable) -> SlotRow? {
+    var was = current == nil ? 0 : 1
+    var row = current
+    var waiting: [LogEntry] = []
+    func put(_ entry: LogEntry, into row: inout SlotRow) {
+      for slot in entry.mask.slots(below: table.columns.count) { row[slot] = entry.values[slot] }
+    }
+    for entry in entries.reversed() {
+      switch entry.operation {
+      case .insert: was -= 1
+      case .insertOverRow: row = entry.values
+      case .delete, .joinedDelete, .cascadedDelete:
+        was += 1
+        var whole = entry.values
+        for update in waiting { put(update, into: &whole) }
+        waiting = []
+        row = whole
+      case .update, .cascadedUpdate:
+        if var changed = row {
+          put(entry, into: &changed)
+          row = changed
+        } else {
+          waiting.append(entry)
+        }
+      case .deleteOfNothing, .joinedDeleteOfNothing, .watermark, .open, .close, .withdrawn, .withdrawnJoined: break
+      }
+    }
+    return was > 0 ? row : nil
+  }
+
+  /// Nil: nothing is left.
+  static func left(of entries: [LogEntry], key: Key, current: SlotRow?, _ table: CapturedTable) -> LogEntry? {
+    guard var entry = entries.last else { return nil }
+    let before = start(of: entries, current: current, table)
+    entry.mask = LogMask(columns: table.columns.count)
+    entry.values = key + Array(repeating: .null, count: table.columns.count - key.count)
+    switch (before, current) {
+    case (nil, nil): return nil
+    case (nil, .some):
+      // Where the row was made: those that reference it come later.
+      entry.seq = entries[0].seq
+      entry.operation = .insert
+    case (let row?, nil):
+      entry.operation = entry.operation.isJoined ? .joinedDelete : .delete
+      entry.values = row
+    case (let row?, let now?):
+      entry.operation = .update
+      for slot in table.otherSlots where row[slot] != now[slot] {
+        entry.mask[slot] = true
+        entry.values[slot] = row[slot]
+      }
+      if entry.mask.isEmpty { return nil }
+    }
+    return entry
+  }
+
+  /// - Parameter entries: of one row, oldest first; none is under way to the server.
+  func cut(_ entries: [LogEntry], key: Key, _ table: CapturedTable) throws {
+    let left = Self.left(of: entries, key: key, current: try context.currentRow(table, key), table)
+    for entry in entries where entry.seq != left?.seq {
+      try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(entry.seq))
+    }
+    if let left { try context.writeLog([left]) }
+  }
+
+  // MARK: What was captured in another order
+
+  /// Of what was captured since requests were sorted last. In a transaction; answers what a person should know, by table.
+  func mendCaptured() throws -> [String] {
+    let connection = context.connection
+    let done = try connection.state(.rangesUpTo)?.integer ?? 0
+    let last = try connection.lastCounter()
+    guard last > done else { return [] }
+    let doubtful = try doubtfulRows(after: done)
+    guard !doubtful.isEmpty else { return [] }
+    let index = try LogIndex(context)
+    var counts: [Int64: Int] = [:]
+    for (table, key) in doubtful {
+      let entries = try index.entries(table, key).filter { $0.seq > done }
+      let row = try context.currentRow(table, key)
+      if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { continue }
+      try cut(entries, key: key, table)
+      counts[table.number, default: 0] += 1
+    }
+    let tables = context.catalog.tables.filter { counts[$0.number] != nil }
+    guard !tables.isEmpty else { return [] }
+    try context.keepCounter(last)
+    try context.noteLogChange()
+    try UnprovenTables(context).mark(tables.map(\.name))
+    return tables.map { table in
+      "\(table.name): a trigger of the application's wrote to \(counts[table.number] ?? 0) rows before the change that fired it was captured. Each such row's changes are one now, and the table is compared with the server. Make such triggers as plain ones, not TEMP ones; Salvor's are newer than them from its next look on."
+    }
+  }
+
+  /// Rows whose changes may stand in another order than they were made: those with several, and an insert that is not the
+  /// first or a delete that is not the last.
+  private func doubtfulRows(after done: Int64) throws -> [(CapturedTable, Key)] {
+    var found: [(CapturedTable, Key)] = []
+    let isDelete =
+      "op IN (\(LogOperation.delete.rawValue), \(LogOperation.joinedDelete.rawValue), \(LogOperation.cascadedDelete.rawValue))"
+    let isInsert = "op = \(LogOperation.insert.rawValue)"
+    for (count, tables) in Dictionary(grouping: context.catalog.tables, by: \.keyCount) {
+      let keys = (0..<count).map { "v\($0)" }.joined(separator: ", ")
+      let types = (0..<count).map { "typeof(v\($0))" }.joined(separator: ", ")
+      let numbers = tables.map { "\($0.number)" }.joined(separator: ", ")
+      let rows = try context.connection.rows(
+        """
+        SELECT t, \(keys) FROM salvor_log WHERE seq > ?1 AND t IN (\(numbers)) AND op IN \(StoreContext.changeOperations)
+        GROUP BY t, \(keys), \(types) HAVING count(*) > 1 AND max(\(isInsert) OR \(isDelete))
+          AND NOT (sum(\(isDelete)) = 0 AND sum(\(isInsert)) = 1 AND min(CASE WHEN \(isInsert) THEN seq END) = min(seq))
+          AND NOT (sum(\(isInsert)) = 0 AND sum(\(isDelete)) = 1 AND max(CASE WHEN \(isDelete) THEN seq END) = max(seq))
+        """, .integer(done))
+      for row in rows {
+        guard let table = row[0].integer.flatMap({ context.catalog.table(number: $0) }) else { continue }
+        found.append((table, Array(row[1...])))
+      }
+    }
+    return found
+  }
+}

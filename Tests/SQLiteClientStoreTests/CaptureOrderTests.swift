@@ -1,0 +1,94 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import Testing
+
+@testable import SQLiteClientStore
+
+/// One statement may change one row more than once: by a foreign key's action, or by a trigger of the application's. What came
+/// of it is captured, in whatever order SQLite fires the triggers (semantics 3).
+@Suite struct CaptureOrderTests {
+  private static let tree = Schema(tables: [
+    Table(
+      "s", primaryKey: ["id"], columns: [Column("id", .text), Column("up", .text, nullable: true)],
+      references: [Reference(column: "up", table: "s")])
+  ])
+  private static let treeSQL =
+    "CREATE TABLE s (id TEXT NOT NULL PRIMARY KEY, up TEXT REFERENCES s (id) ON UPDATE CASCADE)"
+
+  private func requests(_ bench: StoreBench) async throws -> [QueuedRequest] {
+    try await bench.store.requests(in: [.queued], after: nil, limit: 100)
+  }
+
+  @Test("a key change that changes its own row by ON UPDATE CASCADE is a delete and an insert of what is there")
+  func keyOfARowThatReferencesItself() async throws {
+    var bench = try await StoreBench(Self.tree, sql: Self.treeSQL)
+    _ = try await bench.download([("s", ["b", "b"]), ("s", ["d", "b"])])
+    try bench.write("UPDATE s SET id = 'c' WHERE id = 'b'")
+    let (text, session) = try await bench.uploadText()
+    #expect(session.notices == [])
+    #expect(text.contains(#"["c","c"]"#))
+    try await bench.accept(session)
+    #expect(try bench.read("SELECT * FROM s ORDER BY id") == [["c", "c"], ["d", "c"]])
+    #expect(try bench.read("SELECT count(*) FROM salvor_moving") == [[0]])
+    // The next one, while nothing waits and while something does.
+    try bench.write("UPDATE s SET id = 'e' WHERE id = 'c'; UPDATE s SET id = 'f' WHERE id = 'e'")
+    #expect(try await requests(bench).map(\.operation).contains(.insert))
+    let again = try await bench.uploadText()
+    #expect(again.text.contains(#"["f","f"]"#))
+  }
+
+  @Test("a trigger of a child's that writes to the parent while its key changes is part of the key change")
+  func childTriggerDuringAKeyChange() async throws {
+    var bench = try await StoreBench(
+      Schema(tables: [
+        Table("p", primaryKey: ["id"], columns: [Column("id", .text), Column("n", .integer, nullable: true)]),
+        Table(
+          "c", primaryKey: ["id"], columns: [Column("id", .text), Column("p", .text, nullable: true)],
+          references: [Reference(column: "p", table: "p")]),
+      ]),
+      sql: """
+        CREATE TABLE p (id TEXT NOT NULL PRIMARY KEY, n INTEGER);
+        CREATE TABLE c (id TEXT NOT NULL PRIMARY KEY, p TEXT REFERENCES p (id) ON UPDATE CASCADE);
+        CREATE TRIGGER app AFTER UPDATE OF p ON c BEGIN UPDATE p SET n = coalesce(n, 0) + 1 WHERE id = NEW.p; END;
+        """)
+    _ = try await bench.download([("p", ["a", 1]), ("c", ["x", "a"])])
+    try bench.write("UPDATE p SET id = 'b' WHERE id = 'a'")
+    let (text, session) = try await bench.uploadText()
+    #expect(session.notices == [])
+    #expect(text.contains(#"["b",2]"#))
+  }
+
+  @Test(
+    "triggers that fire before Salvor's: the row's changes are one, the table is compared, and a note names it",
+    arguments: ["CREATE TRIGGER", "CREATE TEMP TRIGGER"])
+  func triggersThatFireFirst(create: String) async throws {
+    var bench = try await StoreBench(ApplyTests.seats)
+    _ = try await bench.download([("seat", ["old", 9, "base"]), ("seat", ["back", 8, "base"])])
+    try bench.write(
+      """
+      \(create) app_insert AFTER INSERT ON seat WHEN NEW.note IS NULL BEGIN UPDATE seat SET note = 'stamped' WHERE id = NEW.id; END;
+      \(create) app_gone AFTER INSERT ON seat WHEN NEW.note = 'never' BEGIN DELETE FROM seat WHERE id = NEW.id; END;
+      \(create) app_update AFTER UPDATE OF place ON seat WHEN NEW.place = 0 BEGIN DELETE FROM seat WHERE id = NEW.id; END;
+      \(create) app_delete AFTER DELETE ON seat WHEN OLD.id = 'back' BEGIN INSERT INTO seat VALUES ('back', 8, 'resurrected'); END;
+      INSERT INTO seat VALUES ('a', 1, NULL); INSERT INTO seat VALUES ('n', 2, 'never');
+      UPDATE seat SET place = 0 WHERE id = 'old'; DELETE FROM seat WHERE id = 'back';
+      """)
+    let found = try await requests(bench)
+    #expect(found.map(\.operation) == [.insert, .delete, .update])
+    #expect(found.map(\.key) == [["a"], ["old"], ["back"]])
+    #expect(found[0].after.map(\.value) == ["a", 1, "stamped"])
+    #expect(found[1].before.map(\.value) == ["old", 9, "base"])
+    #expect(found[2].before.map(\.value) == ["base"])
+    #expect(found[2].after.map(\.value) == ["resurrected"])
+    let session = try await bench.store.beginSession(groups: nil)
+    await bench.store.endSession()
+    #expect(session.state.remoteID == (try await bench.store.status().state.remoteID))
+    #expect(
+      try await bench.store.notes().contains {
+        $0.text.hasPrefix("seat: a trigger of the application's wrote to 4 rows")
+      })
+    #expect(try bench.read("SELECT name FROM salvor_unproven") == [["seat"]])
+    #expect(try bench.read("SELECT id FROM seat ORDER BY id") == [["a"], ["back"]])
+  }
+}
