@@ -11,7 +11,9 @@ public struct TableShape: Sendable, Hashable {
     public var defaultSQL: String?
     /// The place in the primary key, from 1; 0: not in it.
     public var keyPosition: Int
-    public var affinity: Affinity { Affinity(declaredType) }
+    /// The column is ANY in a STRICT table: it keeps each value as it is.
+    public var isAny = false
+    public var affinity: Affinity { isAny ? .blob : Affinity(declaredType) }
   }
 
   public struct UniqueIndex: Sendable, Hashable {
@@ -97,6 +99,8 @@ extension SQLiteConnection {
     else { return nil }
     var shape = TableShape(
       name: found, columns: [], generated: [], uniqueIndexes: [], foreignKeys: [], withoutRowid: false)
+    // schema, name, type, ncol, wr, strict; a SQLite without STRICT tables has no such pragma.
+    let isStrict = try pragmaRows("table_list", found).contains { $0.count > 5 && $0[5].integer == 1 }
     for row in try pragmaRows("table_xinfo", found) {
       // cid, name, type, notnull, dflt_value, pk, hidden
       let name = row[1].string ?? ""
@@ -105,7 +109,7 @@ extension SQLiteConnection {
         shape.columns.append(
           TableShape.Column(
             name: name, declaredType: row[2].string ?? "", notNull: row[3].integer != 0, defaultSQL: row[4].string,
-            keyPosition: Int(row[5].integer ?? 0)))
+            keyPosition: Int(row[5].integer ?? 0), isAny: isStrict && row[2].string?.uppercased() == "ANY"))
       case 2, 3: shape.generated.append(name)
       default: break
       }

@@ -20,7 +20,7 @@ struct CaptureWorld {
     var updateMayRemoveItself = false
     /// Columns that triggers alone write.
     var ofTriggers: [String] = []
-    /// Statements with REPLACE or an upsert are left out.
+    /// Statements have no OR clause and are no upserts.
     var isPlain = false
 
     var table: Table {

@@ -77,7 +77,7 @@ struct UnprovenTests {
     let report = try await a.sync()
     #expect(report.error == nil)
     #expect(report.uploaded == 0)
-    #expect(report.notices.contains { $0.contains("was missing or altered") })
+    #expect(report.notices.contains { $0.contains("were missing or altered") })
     #expect(try await a.sync().roundTrips == 1)
     try fleet.expectEqual(tables, [a])
   }

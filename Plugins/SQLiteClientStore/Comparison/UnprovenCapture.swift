@@ -206,9 +206,10 @@ final class UnprovenCapture {
   /// How many changes were held back until the tables were compared (`Unsendable`): they go with a session of their own.
   private func waiting(_ tables: [CapturedTable]) throws -> Int64 {
     guard !tables.isEmpty else { return 0 }
-    let numbers = tables.map { "\($0.number)" }.joined(separator: ", ")
+    let compared = Set(tables.map(\.number))
+    let numbers = UnprovenTables(context).referencing(compared).union(compared).map { "\($0)" }
     return try connection.integer(
-      "SELECT count(*) FROM salvor_log g WHERE g.t IN (\(numbers)) AND EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE g.seq BETWEEN e.first AND e.last)"
+      "SELECT count(*) FROM salvor_log g WHERE g.t IN (\(numbers.joined(separator: ", "))) AND g.op IN \(StoreContext.changeOperations) AND NOT EXISTS (SELECT 1 FROM salvor_request_state s WHERE g.seq BETWEEN s.first AND s.last)"
     ) ?? 0
   }
 

@@ -28,6 +28,20 @@ struct UnprovenTables {
     return Set(names.compactMap { context.catalog.table($0)?.number })
   }
 
+  /// The tables that reference these, at whatever distance.
+  func referencing(_ tables: Set<Int64>) -> Set<Int64> {
+    var found: Set<Int64> = []
+    var count = -1
+    while count != found.count {
+      count = found.count
+      for table in context.catalog.tables {
+        let parents = (context.table(table)?.references ?? []).compactMap { context.catalog.table($0.table)?.number }
+        if parents.contains(where: { tables.contains($0) || found.contains($0) }) { found.insert(table.number) }
+      }
+    }
+    return found
+  }
+
   func prove(_ tables: some Sequence<CapturedTable>) throws {
     for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
   }

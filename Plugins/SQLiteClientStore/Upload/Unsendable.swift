@@ -43,18 +43,20 @@ struct Unsendable {
   func requests() throws -> [RequestRange] {
     let additions = context.additions
     let unproven = try UnprovenTables(context).changedHere()
+    // A row of theirs may reference one that the server is told of after the comparison only.
+    let referencing = UnprovenTables(context).referencing(unproven)
     guard !additions.isEmpty || !unproven.isEmpty else { return [] }
     var roots: [RequestRange] = []
     var made: Set<RowRef> = []
     let index = try LogIndex(context)
-    let numbers = Set(Array(additions.tables) + Array(additions.slots.keys) + Array(unproven)).map(String.init).joined(
-      separator: ", ")
+    let numbers = Set(Array(additions.tables) + Array(additions.slots.keys))
+      .union(unproven).union(referencing).map(String.init).joined(separator: ", ")
     try context.connection.query(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE t IN (\(numbers)) AND op IN \(StoreContext.changeOperations) ORDER BY seq"
     ) { row in
       let entry = try context.catalog.entry(from: row)
-      var isUncertain = unproven.contains(entry.table)
-      if isUncertain, let table = context.catalog.table(number: entry.table) {
+      var isUncertain = referencing.contains(entry.table) || unproven.contains(entry.table)
+      if !referencing.contains(entry.table), isUncertain, let table = context.catalog.table(number: entry.table) {
         // One that begins with an insert is told to the server as it is.
         let key = entry.key(table)
         if entry.operation == .insert { made.insert(RowRef(table: entry.table, key: key)) }
