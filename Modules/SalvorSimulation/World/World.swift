@@ -85,13 +85,14 @@ final class World: @unchecked Sendable {
     var store: (any ServerStore)?
     let made = try await Host.makeServer(
       configuration,
+      log: Log.lines { [trace, directory] line in trace.add("  server: " + line.replacingAll(directory, "")) },
       adjust: { made in
         made.clock = clock
         made.random = serverRandom
         made.store = mutant?.mutated(made.store) ?? made.store
+        made.accessLog = false
         store = made.store
-      },
-      log: { [trace, directory] line in trace.add("  server: " + line.replacingAll(directory, "")) })
+      })
     server = made
     serverStore = store
     network.serve { await made.engine.handle($0) }
