@@ -67,7 +67,7 @@ import Testing
       return try await ServerEngine.start(
         ServerConfiguration(
           schema: LeftBehindTests.schema, store: store, authentication: NoAuthentication(), compressions: [],
-          limits: limits, clock: clock, log: { [log] in log.add($0) })
+          limits: limits, clock: clock, log: Log.lines { [log] in log.add($0) })
       ).0
     }
 

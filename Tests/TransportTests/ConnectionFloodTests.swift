@@ -160,7 +160,7 @@
       let daemon = DaemonStart(
         ServerCore(
           handler: { _ in TransportResponse(status: 200) }, limits: Limits(), options: HTTPServerOptions(),
-          places: table.places, log: { _ in }), isSecure: false)
+          places: table.places, log: .none), isSecure: false)
       var pair: [Int32] = [0, 0]
       #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0)
       table.add(ClientConnection(pair[0], nil, isOfProxy: false, daemon: daemon))
