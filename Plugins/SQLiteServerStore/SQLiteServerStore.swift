@@ -227,12 +227,12 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord] {
-    if let reader = nextReader() { return try await reader.book { try $0.page(query) } }
+    if let answer = try await reading({ try await $0.book { try $0.page(query) } }) { return answer }
     return try await writer.book { try $0.page(query) }
   }
 
   public func remote(_ id: RemoteID) async throws -> RemoteRecord? {
-    if let reader = nextReader() { return try await reader.book { try $0.remote(id) } }
+    if let answer = try await reading({ try await $0.book { try $0.remote(id) } }) { return answer }
     return try await writer.book { try $0.remote(id) }
   }
 

@@ -20,7 +20,7 @@ extension SQLiteServerStore: ObservableServerStore {
       }
     }
     // A database that cannot be read now has its sizes at least.
-    if let reader = nextReader(), let ages = try? await reader.logAges() {
+    if let ages = try? await reading({ try await $0.logAges() }) {
       (facts.oldestLogEntry, facts.oldestTombstone) = ages
     }
     return facts
