@@ -20,7 +20,14 @@ extension Invocation {
   public func makeServer(log: @escaping @Sendable (String) -> Void) async throws -> RunningServer {
     let configuration = try readConfiguration([.server], log: log).get()
     for warning in configuration.diagnostics { log("warning: \(warning.path) \(warning.message)") }
-    return try await Host.makeServer(configuration, log: log)
+    var token = configuration.server?.administrationToken
+    if token == nil, configuration.servingProblems().isEmpty,
+      let database = (try configuration.server?.storage.make() as? any FileDatabase)?.databaseFile
+    {
+      token = try AdministrationToken.ofFile(beside: database)
+    }
+    let administrationToken = token
+    return try await Host.makeServer(configuration, adjust: { $0.administrationToken = administrationToken }, log: log)
   }
 
   public func openServerStore() async throws -> any ServerStore {

@@ -66,7 +66,7 @@ public struct ServerSection: Sendable {
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool
   public var tombstoneRetentionMilliseconds: Int64
-  /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
+  /// The credential of `/admin/v1`. Nil: `salvor serve` makes a token file beside the database.
   public var administrationToken: String?
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
   public var monitoringNeedsCredential: Bool
