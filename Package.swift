@@ -138,7 +138,8 @@ let package = Package(
     .executableTarget(
       name: "salvor-load",
       dependencies: [
-        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules", "MemoryStore",
+        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules",
+        "MemoryStore",
         "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression",
       ], path: "Tools/salvor-load"),
     .executableTarget(

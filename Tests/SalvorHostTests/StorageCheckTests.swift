@@ -194,23 +194,6 @@ struct StorageCheckTests {
     #expect(error?.code == .configuration && error?.message.contains("without TLS") == true)
   }
 
-  @Test("the first server makes the administration token, for its owner alone; one that others may read is refused")
-  func administrationToken() async throws {
-    let configuration = try load().get()
-    let server = try await Host.makeServer(configuration)
-    await server.stop()
-    let path = directory.path + "/c.db.admin-token"
-    let token = try String(contentsOfFile: path, encoding: .utf8)
-    #expect(token.hasPrefix("salvor_admin_") && token.count == 13 + 64 + 1)
-    #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o600)
-    let again = try await Host.makeServer(configuration)
-    await again.stop()
-    #expect(try String(contentsOfFile: path, encoding: .utf8) == token)
-    try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
-    let error = await #expect(throws: SalvorError.self) { _ = try await Host.makeServer(configuration) }
-    #expect(error?.code == .configuration && error?.message.contains("can be read by others") == true)
-  }
-
   @Test("a token file that is not there or wrong stops a server, and no value of it is shown")
   func tokenFile() throws {
     let tokens = "tokens\", file: \"none.json5\""

@@ -29,7 +29,15 @@ extension Invocation {
       writer.log.warning("configuration", ["path": warning.path, "problem": warning.message])
     }
     let modules: JSONValue = ["modules": .array(registry.descriptors.map(\.json))]
+    var token = configuration.server?.administrationToken
+    if token == nil, configuration.servingProblems().isEmpty,
+      let database = (try configuration.server?.storage.make() as? any FileDatabase)?.databaseFile
+    {
+      token = try AdministrationToken.ofFile(beside: database)
+    }
+    let administrationToken = token
     let server = try await Host.makeServer(configuration, log: writer.log) { made in
+      made.administrationToken = administrationToken
       made.hostFacts = HostFacts(
         configuration: configuration.description, modules: modules, level: { writer.level },
         setLevel: { writer.level = $0 })

@@ -75,7 +75,7 @@ public struct ServerSection: Sendable {
   public var withholdsMessages: Bool
   /// How long an upload stays in staging that nobody continues.
   public var stagingRetentionMilliseconds: Int64
-  /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
+  /// The credential of `/admin/v1`. Nil: `salvor serve` makes a token file beside the database.
   public var administrationToken: String?
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
   public var monitoringNeedsCredential: Bool

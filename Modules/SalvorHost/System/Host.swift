@@ -74,22 +74,17 @@ public enum Host {
     guard problems.isEmpty else {
       throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal
     }
-    let store = try section.storage.make()
-    var token = section.administrationToken
-    if token == nil, let database = (store as? any FileDatabase)?.databaseFile {
-      token = try AdministrationToken.ofFile(beside: database)
-    }
     var made = ServerConfiguration(
       schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
       withholdsMessages: section.withholdsMessages,
       conflictRetentionMilliseconds: section.conflictRetentionMilliseconds,
-      store: store, authentication: try section.authentication.make(),
+      store: try section.storage.make(), authentication: try section.authentication.make(),
       compressions: try section.compressions.map { try $0.make() },
       validators: try section.validators.map { try $0.configured(configuration.schema) },
       limits: section.limits, historyCheck: section.historyCheck,
       clientRecoveryEnabled: section.clientRecoveryEnabled,
       selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
-      administrationToken: token, monitoringNeedsCredential: section.monitoringNeedsCredential,
+      administrationToken: section.administrationToken, monitoringNeedsCredential: section.monitoringNeedsCredential,
       accessLog: section.log.access, slowMilliseconds: section.log.slowMilliseconds, log: log,
       reclaimMemory: MemoryReturn().give)
     made.processFacts = { ProcessFacts.ofThisProcess() }
