@@ -9,8 +9,8 @@ extension Command {
     discussion: """
       Where a table's conflict policy keeps both versions (keep-versions), the server's row stands and what the device sent
       is kept beside it, until somebody resolves it. --settled lists the conflicts that a policy (client-wins, a module's)
-      settled at once, each with the value that lost, for as long as server.retention.conflicts says. Reads the server's database of the configuration; the server may be
-      running.
+      settled at once, each with the value that lost, for as long as server.retention.conflicts says. Reads the server's
+      database of the configuration; the server may be running.
       """,
     options: listOptions
   ) { invocation in try await listConflicts(invocation) }
