@@ -89,6 +89,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case capturePaused = "capture-paused"
   /// Salvor was taken out of the database: its tables are plain ones until somebody synchronizes them again.
   case detached
+  /// A principal has as much on the server as one may have; `context["limit"]` names the limit.
+  case quota
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -102,7 +104,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   public var isRetryable: Bool {
     switch self {
     case .unreachable, .timeout, .storageBusy, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners,
-      .blobMissing, .blobMismatch, .blobGone:
+      .blobMissing, .blobMismatch, .blobGone, .quota:
       true
     default: false
     }
@@ -121,6 +123,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
+    case .quota: 429
     case .sessionInUse: 423
     case .overloaded, .storageBusy, .validatorUnavailable, .tooManyListeners: 503
     case .storageFull: 507
@@ -134,7 +137,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused,
       .detached:
       2
-    case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
+    case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners, .quota: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

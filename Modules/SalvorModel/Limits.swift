@@ -31,6 +31,14 @@ public struct Limits: Sendable, Hashable {
   public var idleTimeoutMilliseconds: Int64 = 60_000
   /// A session that nobody continues is given up after this.
   public var sessionIdleMilliseconds: Int64 = 30_000
+  /// Sessions of one principal at one time.
+  public var principalSessionsMax = 2_000
+  /// Remote databases of one principal; deleted ones do not count.
+  public var principalRemotesMax = 10_000
+  /// What the remotes of one principal have in staging together, blobs aside (`blobStagingBytesMax`).
+  public var principalStagedBytesMax = 8 << 30
+  /// Chunks of one upload.
+  public var uploadChunksMax = 100_000
   public var connectionsMax = 4096
   public var attemptsMax = 4
   /// Remote databases that recover at one time; others are told to come back (`overloaded`).

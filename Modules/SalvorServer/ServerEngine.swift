@@ -65,6 +65,7 @@ public final class ServerEngine: Sendable {
   let validations: ValidationTable
   let events: EventHub
   let turns: WriterTurns
+  let deviceLog: DeviceLog
   let identity: ServerIdentity
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
@@ -90,8 +91,10 @@ public final class ServerEngine: Sendable {
     self.identity = identity
     config = SyncConfig(configuration.schema)
     sessions = SessionTable(
-      idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
+      idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
+      perPrincipalMax: configuration.limits.principalSessionsMax, clock: configuration.clock,
       random: configuration.random)
+    deviceLog = DeviceLog(clock: configuration.clock, log: configuration.log)
     validations = ValidationTable(clock: configuration.clock)
     recoveries = RecoveryTable(
       recoveriesMax: configuration.limits.recoveriesMax,
@@ -126,6 +129,18 @@ public final class ServerEngine: Sendable {
     try await turns.run(for: principal.name) { try await body(configuration.store) }
   }
 
+  /// Runs what may meet a quota, and names the principal to the operator where it does.
+  func withinQuota<Result>(_ principal: Principal, _ body: () async throws -> Result) async throws -> Result {
+    do {
+      return try await body()
+    } catch let error as SalvorError where error.code == .quota {
+      deviceLog.say(
+        "Principal '\(principal.name)' has reached \(error.context["limit"] ?? "a limit") of this server.",
+        about: principal.name)
+      throw error
+    }
+  }
+
   public func stop() async {
     endWaiting()
     validations.close()
@@ -148,7 +163,7 @@ public final class ServerEngine: Sendable {
     if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = WriterTurns.stopping }
     metrics.problems.add(1)
     if error.code == .failed || error.code == .storage || error.code == .storageFull || error.code == .storageCorrupt {
-      configuration.log("error \(error)")
+      deviceLog.say("error \(error)", about: "error \(error.code.rawValue)")
     }
     let body = Problem.json(error).bytes
     var headers = ["content-type": Problem.contentType]

@@ -23,12 +23,14 @@ public protocol ServerStore: ServerBlobs {
   /// Everything that the checks of a begin ask about, in one step. Numbers what other programs have committed first.
   func admit(_ query: AdmissionQuery) async throws -> Admission
 
-  /// Makes the remote known with its principal. Throws `remote-of-another-principal` where it has another one.
+  /// Makes the remote known with its principal. Throws `remote-of-another-principal` where it has another one, and `quota`
+  /// where the principal has `principalRemotesMax` already.
   func register(_ remote: RemoteID, principal: String) async throws
 
   /// Puts one chunk of an upload into staging, as the text it came as. The same chunk again replaces itself; a chunk
   /// of another sequence ID empties the remote's staging first. Chunks must follow on: the first counter is greater than the last
-  /// counter staged before it, else `chunk-missing`.
+  /// counter staged before it, else `chunk-missing`. Throws `quota` beyond `uploadChunksMax`, and where the principal's
+  /// remotes would have more than `principalStagedBytesMax` in staging.
   func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws
 
   /// How far the staged upload of this sequence ID goes; zeros where there is none.
@@ -99,6 +101,10 @@ public protocol ServerStore: ServerBlobs {
   /// Removes tombstones, log entries and conflict versions that were resolved before `milliseconds` since 1970; cursors
   /// before them are trimmed. Open conflict versions stay.
   func trim(before milliseconds: Int64) async throws
+
+  /// Empties what is staged of uploads whose last chunk came before `milliseconds` since 1970, and gives space back to the
+  /// system where the store can.
+  func forgetStaged(before milliseconds: Int64) async throws
 
   func stats() async throws -> ServerStats
 

@@ -52,7 +52,8 @@ public final class SQLiteServerStore: ServerStore {
 
   private struct State {
     var readers: [ServerReader] = []
-    var next = 0
+    /// How many wait for each of them, or are answered by it.
+    var asking: [Int] = []
     /// Answers what is short: begins, and who asks how the server is. It never makes a page.
     var front: ServerReader?
   }
@@ -86,7 +87,10 @@ public final class SQLiteServerStore: ServerStore {
     }
     let front = readers.popLast()
     let before = state.withLock { state in
-      defer { (state.readers, state.front) = (readers, front) }
+      defer {
+        (state.readers, state.front) = (readers, front)
+        state.asking = readers.map { _ in 0 }
+      }
       return state.readers + (state.front.map { [$0] } ?? [])
     }
     for reader in before { await reader.close() }
@@ -111,24 +115,47 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws {
+    try await removeLeftOver(remote, besides: sequence)
     try await writer.stage(chunk, index: index, remote, sequence)
   }
 
   public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
-    if let front { return try await front.book { try $0.staged(remote, sequence) } }
+    if let front { return try await front.staging { try $0.staged(remote, sequence) } }
     return try await writer.staged(remote, sequence)
   }
 
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
-    if let reader = nextReader() { return try await reader.book { try $0.stagedChunk(index, remote, sequence) } }
+    let answer = try await reading { reader in try await reader.staging { try $0.chunk(index, remote, sequence) } }
+    if let answer { return answer }
     return try await writer.stagedChunk(index, remote, sequence)
   }
 
   public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
     try await writer.unstage(remote, sequence)
+    try await removeLeftOver(remote)
   }
 
-  public func process(_ upload: ProcessRequest) async throws -> UploadResults { try await writer.process(upload) }
+  public func process(_ upload: ProcessRequest) async throws -> UploadResults {
+    let results = try await writer.process(upload)
+    // It is done whatever becomes of this: the next time that somebody looks removes what is left.
+    try? await removeLeftOver(upload.remote)
+    return results
+  }
+
+  /// Slice by slice: others write in between.
+  private func removeLeftOver(_ remote: RemoteID, besides sequence: SequenceID? = nil) async throws {
+    while try await writer.removeLeftOver(remote, besides: sequence) {}
+  }
+
+  public func forgetStaged(before milliseconds: Int64) async throws {
+    try await writer.forgetStaged(before: milliseconds)
+    var last = ""
+    while let remote = try await writer.remoteWithChunks(after: last) {
+      if let id = RemoteID(remote) { try await removeLeftOver(id) }
+      last = remote
+    }
+    while try await writer.giveBackSpace() {}
+  }
 
   public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
     if let front { return try await front.book { try $0.results(remote, sequence) } }
@@ -143,20 +170,35 @@ public final class SQLiteServerStore: ServerStore {
   /// Nil: the one connection of a database in memory does everything.
   private var front: ServerReader? { state.withLock { $0.front } }
 
-  /// Nil: the one connection of a database in memory does everything.
-  func nextReader() -> ServerReader? {
-    state.withLock { state in
-      guard !state.readers.isEmpty else { return nil }
-      state.next = (state.next + 1) % state.readers.count
-      return state.readers[state.next]
+  /// Asks the reader that has the least to do. Nil: the one connection of a database in memory does everything.
+  func reading<Answer: Sendable>(
+    _ question: (ServerReader) async throws -> Answer
+  ) async throws -> Answer? {
+    let found = state.withLock { state -> (ServerReader, Int)? in
+      guard let place = state.asking.indices.min(by: { state.asking[$0] < state.asking[$1] }) else { return nil }
+      state.asking[place] += 1
+      return (state.readers[place], place)
     }
+    guard let (reader, place) = found else { return nil }
+    defer {
+      state.withLock { state in
+        // Others may have taken its place meanwhile.
+        if state.readers.indices.contains(place), state.readers[place] === reader { state.asking[place] -= 1 }
+      }
+    }
+    return try await question(reader)
   }
 
   public func page(_ request: PageRequest) async throws -> FeedPage {
     var request = request
     while true {
-      let outcome =
-        if let reader = nextReader() { try await reader.page(request) } else { try await writer.page(request) }
+      let asked = request
+      let outcome: FeedPageMaker.Outcome
+      if let found = try await reading({ try await $0.page(asked) }) {
+        outcome = found
+      } else {
+        outcome = try await writer.page(asked)
+      }
       switch outcome {
       case .page(let page, let hints):
         if !hints.isEmpty { try await writer.note(hints) }
@@ -175,28 +217,31 @@ public final class SQLiteServerStore: ServerStore {
     try await renew()
     let head = try await writer.sweep()
     if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
-    if let reader = nextReader() { return try await reader.changedGroups(since: cursors) }
+    if let answer = try await reading({ try await $0.changedGroups(since: cursors) }) { return answer }
     return try await writer.changedGroups(since: cursors)
   }
 
   public func remotes() async throws -> [RemoteRecord] {
-    if let reader = nextReader() { return try await reader.book { try $0.all() } }
+    if let answer = try await reading({ try await $0.book { try $0.all() } }) { return answer }
     return try await writer.remotes()
   }
 
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
-    try await writer.deleteRemote(remote, block: block)
+    let isDeleted = try await writer.deleteRemote(remote, block: block)
+    try await removeLeftOver(remote)
+    return isDeleted
   }
 
   public func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
-    if let reader = nextReader() {
-      return try await reader.conflictBook { try $0.list(after: id, limit: limit, state: state) }
+    let answer = try await reading { reader in
+      try await reader.conflictBook { try $0.list(after: id, limit: limit, state: state) }
     }
+    if let answer { return answer }
     return try await writer.conflicts(after: id, limit: limit, state: state)
   }
 
   public func conflict(_ id: Int64) async throws -> [ConflictRow] {
-    if let reader = nextReader() { return try await reader.conflictBook { try $0.rows(of: id) } }
+    if let answer = try await reading({ try await $0.conflictBook { try $0.rows(of: id) } }) { return answer }
     return try await writer.conflict(id)
   }
 
@@ -204,7 +249,11 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.resolveConflict(id, keep: keep, by: by)
   }
 
-  public func trim(before milliseconds: Int64) async throws { try await writer.trim(before: milliseconds) }
+  public func trim(before milliseconds: Int64) async throws {
+    try await writer.trim(before: milliseconds)
+    while try await writer.trimSome(before: milliseconds) {}
+  }
+
   public func stats() async throws -> ServerStats {
     if let front { return try await front.stats() }
     return try await writer.stats()

@@ -68,6 +68,11 @@ actor ServerReader {
     return try connection.transaction(.deferred) { try question(RemoteBook(connection: connection)) }
   }
 
+  func staging<Answer>(_ question: (Staging) throws -> Answer) throws -> Answer {
+    let connection = try opened()
+    return try connection.transaction(.deferred) { try question(Staging(connection: connection)) }
+  }
+
   func conflictBook<Answer>(_ question: (ConflictBook) throws -> Answer) throws -> Answer {
     let connection = try opened()
     return try connection.transaction(.deferred) {
@@ -140,7 +145,10 @@ extension ServerStats {
       remotes: try connection.integer("SELECT count(*) FROM salvor_remote WHERE deleted = 0") ?? 0,
       logEntries: try logCount.entries(connection),
       stagedBytes: try connection.integer(
-        "SELECT coalesce(sum(length(bytes)), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob) FROM salvor_staging"
+        """
+        SELECT coalesce(sum(staged_bytes), 0) + (SELECT coalesce(sum(received), 0) FROM salvor_blob)
+        FROM salvor_remote WHERE staged_bytes > 0
+        """
       ) ?? 0,
       openConflicts: try connection.integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? 0)
   }

@@ -3,6 +3,12 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
 /// The one connection that writes: opening, numbering, staging, processing, administration. Its own serial queue is the
 /// one serial place in which commits get their numbers.
 actor ServerWriter {
@@ -13,6 +19,7 @@ actor ServerWriter {
   let atWork: BlobsAtWork
   let interruption: Interruption
   private var logCount = LogCount()
+  private var pause = WritePause()
   private var open: Open?
 
   struct Open {
@@ -58,7 +65,10 @@ actor ServerWriter {
   private func makeOpen(_ setup: ServerSetup, sameStart before: ServerOpening?) throws -> Open {
     let connection = try SQLiteConnection(
       options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
+    // A new database can give space back (`giveBackSpace`); an adopted one keeps to what it is.
+    if try connection.integer("PRAGMA page_count") == 0 { try connection.execute("PRAGMA auto_vacuum = INCREMENTAL") }
     try connection.pragma("journal_mode", "WAL")
+    try connection.pragma("journal_size_limit", "\(64 << 20)")
     try connection.execute(
       "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
     var installation = Installation(connection, setup, random: options.random, clock: options.clock)
@@ -133,6 +143,10 @@ actor ServerWriter {
       try open.connection.execute("PRAGMA synchronous = \(isFull ? "FULL" : "NORMAL")")
       open.isFull = isFull
     }
+    // This queue's own thread waits. A database in memory is nobody else's.
+    if options.isFile, pause.isDue(.now) { usleep(UInt32(WritePause.pause / .microseconds(1))) }
+    let began = ContinuousClock.now
+    defer { pause.add(from: began, to: .now) }
     let result = try open.connection.transaction(.immediate) { try body(open) }
     if durable { try noteCommit(&open) }
     self.open = open
@@ -171,26 +185,65 @@ actor ServerWriter {
 
   func register(_ remote: RemoteID, principal: String) throws {
     let now = options.clock.now()
-    try transaction(durable: true) { try $0.book.register(remote, principal: principal, now: now) }
+    let limits = options.limits
+    try transaction(durable: true) { try $0.book.register(remote, principal: principal, limits, now: now) }
   }
 
   func stage(_ chunk: UploadChunk, index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws {
-    let limits = options.limits
-    try transaction(durable: false) { try $0.book.stage(chunk, index: index, remote, sequence, limits) }
-    atWork.goesOn(remote, now: options.clock.now())
+    let (limits, now) = (options.limits, options.clock.now())
+    try transaction(durable: false) { open in
+      try Staging(connection: open.connection).stage(
+        chunk, index: index, try open.book.registered(remote), sequence, limits, now: now)
+    }
+    atWork.goesOn(remote, now: now)
   }
 
   func unstage(_ remote: RemoteID, _ sequence: SequenceID) throws {
-    try transaction(durable: true) { try $0.book.unstage(remote, sequence) }
+    try transaction(durable: true) { try Staging(connection: $0.connection).forget(remote, sequence) }
     atWork.ended(remote)
   }
 
   func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
-    try opened().book.staged(remote, sequence)
+    try Staging(connection: try opened().connection).staged(remote, sequence)
   }
 
   func stagedChunk(_ index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws -> [UInt8]? {
-    try opened().book.stagedChunk(index, remote, sequence)
+    try Staging(connection: try opened().connection).chunk(index, remote, sequence)
+  }
+
+  /// Removes some of the chunks that count for nothing. False: there are none.
+  func removeLeftOver(_ remote: RemoteID, besides sequence: SequenceID?) throws -> Bool {
+    guard try Staging(connection: try opened().connection).hasLeftOver(remote, besides: sequence) else { return false }
+    try transaction(durable: false) {
+      try Staging(connection: $0.connection).removeLeftOver(remote, besides: sequence)
+    }
+    return true
+  }
+
+  func forgetStaged(before milliseconds: Int64) throws {
+    let left = try Staging(connection: try opened().connection).left(before: milliseconds)
+    guard !left.isEmpty else { return }
+    try transaction(durable: false) { open in
+      for remote in left { try Staging(connection: open.connection).forget(remote) }
+    }
+    for remote in left { atWork.ended(remote) }
+  }
+
+  func remoteWithChunks(after remote: String) throws -> String? {
+    try Staging(connection: try opened().connection).remote(after: remote)
+  }
+
+  /// Gives some free pages back to the system. False: there are few, or the database cannot.
+  func giveBackSpace() throws -> Bool {
+    try interruption.check()
+    let connection = try opened().connection
+    guard try connection.integer("PRAGMA auto_vacuum") == 2 else { return false }
+    let free = try connection.integer("PRAGMA freelist_count") ?? 0
+    let pages = try connection.integer("PRAGMA page_count") ?? 0
+    // What is written next needs some.
+    guard free > max(256, pages / 50) else { return false }
+    try connection.execute("PRAGMA incremental_vacuum(256)")
+    return true
   }
 
   func process(_ upload: ProcessRequest) throws -> UploadResults {
@@ -279,10 +332,15 @@ actor ServerWriter {
   func trim(before milliseconds: Int64) throws {
     _ = try sweep()
     try transaction(durable: false) { open in
-      try Trimming(connection: open.connection).run(before: milliseconds)
+      try Trimming(connection: open.connection).begin(before: milliseconds)
       try BlobStaging(connection: open.connection).forget(before: milliseconds)
       try conflictBook(open).trim(before: milliseconds)
     }
+  }
+
+  /// False: there is nothing left to remove.
+  func trimSome(before milliseconds: Int64) throws -> Bool {
+    try transaction(durable: false) { try Trimming(connection: $0.connection).removeSome(before: milliseconds) }
   }
 
   private func conflictBook(_ open: Open) -> ConflictBook {

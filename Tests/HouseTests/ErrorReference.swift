@@ -107,6 +107,8 @@ import Testing
       "A large value changed at the server while it was being downloaded. The device downloads again by itself."
     case .capturePaused:
       "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
+    case .quota:
+      "Your principal has as much on the server as one may have: the message names the limit (`principalSessionsMax`, `principalRemotesMax`, `principalStagedBytesMax`, `uploadChunksMax`). Sessions and what is staged end by themselves; else ask the server's operator."
     case .detached:
       "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
     case .failed: "Something failed that has no name of its own."

@@ -414,6 +414,7 @@ private struct PlainStore: ServerStore {
     try await store.resolveConflict(id, keep: keep, by: by)
   }
   func trim(before milliseconds: Int64) async throws { try await store.trim(before: milliseconds) }
+  func forgetStaged(before milliseconds: Int64) async throws { try await store.forgetStaged(before: milliseconds) }
   func stats() async throws -> ServerStats { try await store.stats() }
   func rows(of table: String) async throws -> [Row] { try await store.rows(of: table) }
   func write(_ writes: [ApplicationWrite]) async throws { try await store.write(writes) }

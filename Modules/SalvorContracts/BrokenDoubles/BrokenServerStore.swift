@@ -206,6 +206,10 @@ public actor BrokenServerStore: ServerStore {
     if fault != .trimsNothing { try await base.trim(before: milliseconds) }
   }
 
+  public func forgetStaged(before milliseconds: Int64) async throws {
+    try await base.forgetStaged(before: milliseconds)
+  }
+
   public func stats() async throws -> ServerStats { try await base.stats() }
 
   public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }

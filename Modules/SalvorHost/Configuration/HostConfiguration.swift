@@ -66,6 +66,8 @@ public struct ServerSection: Sendable {
   public var selfServiceRemoteDeletion: Bool
   public var historyCheck: Bool
   public var tombstoneRetentionMilliseconds: Int64
+  /// How long an upload stays in staging that nobody continues.
+  public var stagingRetentionMilliseconds: Int64
   /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
   public var administrationToken: String?
   public var limits: Limits
@@ -91,6 +93,9 @@ public struct ClientSection: Sendable {
 extension HostConfiguration {
   /// The tombstones' life without a setting: 90 days.
   public static let tombstoneRetentionDefault: Int64 = 90 * 86_400_000
+
+  /// The life of an upload in staging without a setting: one day.
+  public static let stagingRetentionDefault: Int64 = 86_400_000
 
   /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
   /// is opened. The stores are made, not opened, and asked what they would refuse of the schema (`SchemaExamining`) and

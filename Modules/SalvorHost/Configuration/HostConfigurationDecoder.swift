@@ -156,8 +156,10 @@ struct HostConfigurationDecoder {
     if let recovery { section.finish(child: recovery) }
 
     var tombstones = HostConfiguration.tombstoneRetentionDefault
+    var staging = HostConfiguration.stagingRetentionDefault
     if var retention = section.object("retention") {
       tombstones = TimeSpan.decode(&retention, "tombstones", default: tombstones)
+      staging = TimeSpan.decode(&retention, "staging", default: staging)
       section.finish(child: retention)
     }
     var token: String?
@@ -173,7 +175,8 @@ struct HostConfigurationDecoder {
       authentication: authentication, authenticationLine: authenticationLine, validators: validators,
       clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
-      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
+      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, stagingRetentionMilliseconds: staging,
+      administrationToken: token,
       limits: limits)
   }
 

@@ -45,6 +45,14 @@ public struct LimitSetting: Sendable {
     setting(
       "sessionIdleMilliseconds", \.sessionIdleMilliseconds, 1...3_600_000,
       "a session that nobody continues is given up after this"),
+    setting("principalSessionsMax", \.principalSessionsMax, 1...1_000_000, "sessions of one principal at one time"),
+    setting(
+      "principalRemotesMax", \.principalRemotesMax, 1...100_000_000,
+      "remote databases of one principal; deleted ones do not count"),
+    setting(
+      "principalStagedBytesMax", \.principalStagedBytesMax, 1 << 10...1 << 50,
+      "what the remote databases of one principal have in staging together, blobs aside"),
+    setting("uploadChunksMax", \.uploadChunksMax, 1...100_000_000, "chunks of one upload"),
     setting("connectionsMax", \.connectionsMax, 1...1_000_000, "connections at one time"),
     setting("attemptsMax", \.attemptsMax, 1...1000, "tries of one exchange"),
     setting(

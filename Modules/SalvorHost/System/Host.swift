@@ -80,7 +80,8 @@ public enum Host {
         clientRecoveryEnabled: section.clientRecoveryEnabled,
         selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
         administrationToken: section.administrationToken, log: log),
-      transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds)
+      transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
+      stagingMilliseconds: section.stagingRetentionMilliseconds)
   }
 
   /// The server's database alone, for administration beside a running server.

@@ -10,6 +10,7 @@ public actor RunningServer {
   private let transport: any ServerTransport
   private let graceMilliseconds: Int64
   private let retentionMilliseconds: Int64
+  private let stagingMilliseconds: Int64
   private var trimming: Task<Void, Never>?
   private var isStopped = false
 
@@ -17,14 +18,17 @@ public actor RunningServer {
   ///
   /// - Parameters:
   ///   - retentionMilliseconds: how long tombstones and the change log are kept.
+  ///   - stagingMilliseconds: how long an upload stays in staging that nobody continues.
   ///   - graceMilliseconds: how long `stop` waits for what is under way before it interrupts it.
   public init(
     _ configuration: ServerConfiguration, transport: any ServerTransport,
-    retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault, graceMilliseconds: Int64 = 5_000
+    retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault,
+    stagingMilliseconds: Int64 = HostConfiguration.stagingRetentionDefault, graceMilliseconds: Int64 = 5_000
   ) async throws {
     (engine, opening) = try await ServerEngine.start(configuration)
     self.transport = transport
     self.retentionMilliseconds = retentionMilliseconds
+    self.stagingMilliseconds = stagingMilliseconds
     self.graceMilliseconds = graceMilliseconds
   }
 
@@ -32,11 +36,18 @@ public actor RunningServer {
   public func start() async throws -> String {
     let engine = engine
     let url = try await transport.start { request in await engine.handle(request) }
-    let retention = retentionMilliseconds
+    let (retention, staging) = (retentionMilliseconds, stagingMilliseconds)
     trimming = Task {
+      let pause = min(60_000, max(500, staging / 2))
+      var sinceTrimmed: Int64 = .max / 2
       while !Task.isCancelled {
-        await engine.trim(retentionMilliseconds: retention)
-        try? await Task.sleep(for: .seconds(3600))
+        if sinceTrimmed >= 3_600_000 {
+          await engine.trim(retentionMilliseconds: retention)
+          sinceTrimmed = 0
+        }
+        await engine.tidy(stagingMilliseconds: staging)
+        try? await Task.sleep(for: .milliseconds(pause))
+        sinceTrimmed += pause
       }
     }
     return url

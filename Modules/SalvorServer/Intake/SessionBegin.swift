@@ -26,21 +26,23 @@ extension ServerEngine {
   /// been staged, applied or answered by then.
   func check(_ message: BeginMessage, principal: Principal) async throws -> SessionBegin {
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
-      throw refusal(reason, message, stored: nil)
+      throw refusal(reason, message, principal, stored: nil)
     }
     let admission = try await admission(of: message, principal: principal)
     if admission.remote == nil || admission.remote?.isDeleted == true {
-      try await write(for: principal) { try await $0.register(message.remote, principal: principal.name) }
+      try await withinQuota(principal) {
+        try await write(for: principal) { try await $0.register(message.remote, principal: principal.name) }
+      }
       metrics.registrations.add(1)
     }
     var begin = SessionBegin(message: message)
     switch try await verdict(on: message, admission) {
     case .accepted(let answersAgain): begin.answersAgain = answersAgain
-    case .reset(let reason): throw refusal(reason, message, stored: admission.stored)
-    case .parted(let shared): throw parting(message, admission, shared)
+    case .reset(let reason): throw refusal(reason, message, principal, stored: admission.stored)
+    case .parted(let shared): throw parting(message, principal, admission, shared)
     case .historyNeeded(let what): throw historyNeeded(what)
     }
-    begin.sendsConfig = try checkSchema(message, answersAgain: begin.answersAgain)
+    begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
     return begin
   }
 
@@ -139,7 +141,7 @@ extension ServerEngine {
   }
 
   /// Whether the device needs the SyncConfig.
-  private func checkSchema(_ message: BeginMessage, answersAgain: Bool) throws -> Bool {
+  private func checkSchema(_ message: BeginMessage, _ principal: Principal, answersAgain: Bool) throws -> Bool {
     if message.schemaDigest == config.digest { return false }
     let needsAdoption: Bool
     if let known = compatibleDigests.withLock({ $0[message.schemaDigest] }) {
@@ -148,7 +150,7 @@ extension ServerEngine {
       let differences = try schemaDifferences(message)
       guard differences.destructive.isEmpty else {
         let list = differences.destructive.joined(separator: "; ")
-        log(refused: message, stored: nil, reason: .schemaIncompatible)
+        log(refused: message, principal, stored: nil, reason: .schemaIncompatible)
         throw SalvorError(
           .schemaIncompatible,
           "The server's schema has changed in a way that this database cannot follow: \(list).",
@@ -178,8 +180,10 @@ extension ServerEngine {
     SalvorError(.historyNeeded, "Begin again with the history that the device remembers.", context: ["need": what])
   }
 
-  private func refusal(_ reason: RecoveryReason, _ message: BeginMessage, stored: SequenceID?) -> SalvorError {
-    log(refused: message, stored: stored, reason: reason)
+  private func refusal(
+    _ reason: RecoveryReason, _ message: BeginMessage, _ principal: Principal, stored: SequenceID?
+  ) -> SalvorError {
+    log(refused: message, principal, stored: stored, reason: reason)
     metrics.resets.add(1)
     return SalvorError(
       .uploadFailedAtServer,
@@ -188,11 +192,13 @@ extension ServerEngine {
   }
 
   /// The server lost commits that the device has seen, and both share an earlier one: no error to a person.
-  private func parting(_ message: BeginMessage, _ admission: Admission, _ shared: Commit) -> SalvorError {
+  private func parting(
+    _ message: BeginMessage, _ principal: Principal, _ admission: Admission, _ shared: Commit
+  ) -> SalvorError {
     metrics.rewinds.add(1)
-    configuration.log(
-      "Remote ID '\(message.remote)' has seen commits that this server lost; commit \(shared.number) is the newest that both have (the server's newest: \(admission.head.number)). It rewinds."
-    )
+    deviceLog.say(
+      "Remote ID '\(message.remote)' has seen commits that this server lost; commit \(shared.number) is the newest that both have (the server's newest: \(admission.head.number)). It rewinds.",
+      about: principal.name)
     return SalvorError(
       .historyParted,
       "The server lost commits that the device has seen. The device goes back to commit \(shared.number), which both have, and offers what was lost.",
@@ -202,12 +208,14 @@ extension ServerEngine {
   }
 
   /// The line that an administrator looks for, with the three IDs and the remote ID.
-  private func log(refused message: BeginMessage, stored: SequenceID?, reason: RecoveryReason) {
-    configuration.log(
+  private func log(
+    refused message: BeginMessage, _ principal: Principal, stored: SequenceID?, reason: RecoveryReason
+  ) {
+    deviceLog.say(
       "[-10400] Invalid sync sequence ID for remote ID '\(message.remote)' (\(reason.rawValue)). "
         + "The sync sequence ID in the consolidated database: \(stored?.text ?? "none"); "
         + "the remote previous sequence ID: \(message.previous?.text ?? "none"), "
-        + "and the current sequence ID: \(message.current?.text ?? "none")")
+        + "and the current sequence ID: \(message.current?.text ?? "none")", about: principal.name)
   }
 }
 

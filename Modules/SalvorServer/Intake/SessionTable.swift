@@ -17,44 +17,89 @@ final class SessionTable: Sendable {
     var lastSeen: Int64
   }
 
-  private let sessions = Mutex<[RemoteID: Session]>([:])
+  private struct State {
+    var sessions: [RemoteID: Session] = [:]
+    /// By token.
+    var remotes: [String: RemoteID] = [:]
+    var lastTidied: Int64 = 0
+
+    mutating func set(_ session: Session?, of remote: RemoteID) {
+      if let before = sessions[remote] { remotes[before.token] = nil }
+      sessions[remote] = session
+      if let session { remotes[session.token] = remote }
+    }
+  }
+
+  private let state = Mutex(State())
   private let idleMilliseconds: Int64
+  private let perPrincipalMax: Int
   private let clock: any Clock
   private let random: any RandomSource
 
-  init(idleMilliseconds: Int64, clock: any Clock, random: any RandomSource) {
+  init(
+    idleMilliseconds: Int64, perPrincipalMax: Int = Limits().principalSessionsMax, clock: any Clock,
+    random: any RandomSource
+  ) {
     self.idleMilliseconds = idleMilliseconds
+    self.perPrincipalMax = perPrincipalMax
     self.clock = clock
     self.random = random
   }
 
   /// A new session. A remote has one: another that was seen lately is refused with `session-in-use`, unless this begin
-  /// proves to be the same database by the same sequence IDs. (A killed client comes back.)
+  /// proves to be the same database by the same sequence IDs. (A killed client comes back.) Throws `quota` where the principal
+  /// has as many as one may have.
   func open(_ begin: SessionBegin, principal: Principal) throws -> Session {
     let now = clock.now()
     let token = hexadecimal(random.bytes(16))
-    return try sessions.withLock { sessions in
+    var begin = begin
+    // It was checked, and may be long.
+    begin.message.history = nil
+    return try state.withLock { [begin] state in
       let message = begin.message
-      try refuseAnother(message, sessions, now)
+      try refuseAnother(message, state, now)
+      tidy(&state, now)
+      if state.sessions.count >= perPrincipalMax, state.sessions[message.remote]?.principal.name != principal.name {
+        let own = state.sessions.values.count { $0.principal.name == principal.name }
+        guard own < perPrincipalMax else { throw SalvorError.sessionQuota(perPrincipalMax, idleMilliseconds) }
+      }
       let session = Session(
         token: token, remote: message.remote, principal: principal, previous: message.previous,
         current: message.current, begin: begin, lastSeen: now)
-      sessions[message.remote] = session
+      state.set(session, of: message.remote)
       return session
     }
   }
 
-  /// A recovery begins: the session of the same database ends, that of another one with its remote ID is in the way.
-  func giveWay(to message: BeginMessage) throws {
+  /// Forgets the sessions that nobody continues.
+  func tidy() {
     let now = clock.now()
-    try sessions.withLock { sessions in
-      try refuseAnother(message, sessions, now)
-      sessions[message.remote] = nil
+    state.withLock { state in
+      state.lastTidied = 0
+      tidy(&state, now)
     }
   }
 
-  private func refuseAnother(_ message: BeginMessage, _ sessions: [RemoteID: Session], _ now: Int64) throws {
-    guard let other = sessions[message.remote], now - other.lastSeen < idleMilliseconds else { return }
+  /// Once a second at most: with many sessions it costs something.
+  private func tidy(_ state: inout State, _ now: Int64) {
+    guard now - state.lastTidied >= 1_000 || now < state.lastTidied else { return }
+    state.lastTidied = now
+    for session in state.sessions.values where isIdle(session, now) { state.set(nil, of: session.remote) }
+  }
+
+  private func isIdle(_ session: Session, _ now: Int64) -> Bool { now - session.lastSeen >= idleMilliseconds }
+
+  /// A recovery begins: the session of the same database ends, that of another one with its remote ID is in the way.
+  func giveWay(to message: BeginMessage) throws {
+    let now = clock.now()
+    try state.withLock { state in
+      try refuseAnother(message, state, now)
+      state.set(nil, of: message.remote)
+    }
+  }
+
+  private func refuseAnother(_ message: BeginMessage, _ state: State, _ now: Int64) throws {
+    guard let other = state.sessions[message.remote], !isIdle(other, now) else { return }
     let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
     // One that compares has nothing under way here that another could disturb.
     guard isSame || other.compared != nil else {
@@ -66,14 +111,19 @@ final class SessionTable: Sendable {
     }
   }
 
-  /// The session of a token, marked as seen.
+  /// The session of a token, marked as seen. One that nobody has continued for too long has ended.
   func find(_ token: String, principal: Principal) throws -> Session {
     let now = clock.now()
-    let found = sessions.withLock { sessions -> Session? in
-      guard let entry = sessions.first(where: { $0.value.token == token && $0.value.principal.name == principal.name })
+    let found = state.withLock { state -> Session? in
+      guard let remote = state.remotes[token], let session = state.sessions[remote],
+        session.principal.name == principal.name
       else { return nil }
-      sessions[entry.key]?.lastSeen = now
-      return entry.value
+      if isIdle(session, now) {
+        state.set(nil, of: remote)
+        return nil
+      }
+      state.sessions[remote]?.lastSeen = now
+      return session
     }
     guard let found else { throw Self.unknown }
     return found
@@ -81,16 +131,26 @@ final class SessionTable: Sendable {
 
   func touch(_ session: Session) {
     let now = clock.now()
-    sessions.withLock { sessions in
-      if sessions[session.remote]?.token == session.token { sessions[session.remote]?.lastSeen = now }
+    state.withLock { state in
+      if state.remotes[session.token] != nil { state.sessions[session.remote]?.lastSeen = now }
+    }
+  }
+
+  /// The principal's devices send blobs, which belong to no session.
+  func touch(_ principal: Principal) {
+    let now = clock.now()
+    state.withLock { state in
+      for session in state.sessions.values where session.principal.name == principal.name && !isIdle(session, now) {
+        state.sessions[session.remote]?.lastSeen = now
+      }
     }
   }
 
   /// Throws `session-unknown` where another begin took the session over.
   func note(_ compared: ComparedTables, of session: Session) throws {
-    let isThere = sessions.withLock { sessions in
-      guard sessions[session.remote]?.token == session.token else { return false }
-      sessions[session.remote]?.compared = compared
+    let isThere = state.withLock { state in
+      guard state.remotes[session.token] != nil else { return false }
+      state.sessions[session.remote]?.compared = compared
       return true
     }
     guard isThere else { throw Self.unknown }
@@ -101,10 +161,19 @@ final class SessionTable: Sendable {
   }
 
   func close(_ session: Session) {
-    sessions.withLock { sessions in
-      if sessions[session.remote]?.token == session.token { sessions[session.remote] = nil }
+    state.withLock { state in
+      if state.remotes[session.token] != nil { state.set(nil, of: session.remote) }
     }
   }
 
-  var count: Int { sessions.withLock { $0.count } }
+  var count: Int { state.withLock { $0.sessions.count } }
+}
+
+extension SalvorError {
+  fileprivate static func sessionQuota(_ limit: Int, _ delay: Int64) -> SalvorError {
+    SalvorError(
+      .quota,
+      "Your principal has \(limit) sessions under way (principalSessionsMax). They end by themselves; try again later.",
+      context: ["limit": "principalSessionsMax"], retryAfterMilliseconds: min(30_000, max(100, delay)))
+  }
 }

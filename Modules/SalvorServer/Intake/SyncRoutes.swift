@@ -11,7 +11,7 @@ extension ServerEngine {
     let head = body.prefix { $0 != 0x0A }
     let message = try BeginMessage(JSONValue(parsing: Array(head))).following(configuration.schema)
     let begin = try await check(message, principal: principal)
-    let session = try sessions.open(begin, principal: principal)
+    let session = try await withinQuota(principal) { try sessions.open(begin, principal: principal) }
     do {
       switch message.upload {
       case .staged where !begin.answersAgain:
@@ -51,12 +51,14 @@ extension ServerEngine {
         .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
-    try await validations.staging(session.remote) {
-      try await write(for: principal) {
-        try await $0.stage(
-          UploadChunk(
-            bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true"),
-          index: index, remote: session.remote, sequence: sequence)
+    guard !bytes.isEmpty else { throw SalvorError(.malformed, "A chunk has changes. Send none that is empty.") }
+    let chunk = UploadChunk(
+      bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true")
+    try await withinQuota(principal) {
+      try await validations.staging(session.remote) {
+        try await write(for: principal) {
+          try await $0.stage(chunk, index: index, remote: session.remote, sequence: sequence)
+        }
       }
     }
     sessions.touch(session)

@@ -62,9 +62,9 @@ extension ServerEngine {
       let facts = try await facts(finding, admission, recovery, principal, store)
       let label = finding.label
       metrics.countRecovery(label)
-      configuration.log(
-        "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number)."
-      )
+      deviceLog.say(
+        "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number).",
+        about: principal.name)
       var answer = facts.json.bytes + [0x0A]
       if message.schemaDigest != config.digest {
         answer += (["config": config.json] as JSONValue).bytes + [0x0A]
@@ -186,7 +186,7 @@ extension ServerEngine {
         throw SalvorError(.remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.")
       }
       _ = try await write(for: principal) { try await $0.deleteRemote(recovery.remote, block: false) }
-      configuration.log("Remote ID '\(recovery.remote)' was deleted by its device, which recovers.")
+      deviceLog.say("Remote ID '\(recovery.remote)' was deleted by its device, which recovers.", about: principal.name)
     }
     return TransportResponse(status: 204, contentLength: 0)
   }
@@ -201,7 +201,7 @@ extension ServerEngine {
       _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
     recoveries.close(recovery.token)
-    configuration.log("Remote ID '\(recovery.remote)' has recovered.")
+    deviceLog.say("Remote ID '\(recovery.remote)' has recovered.", about: principal.name)
     return TransportResponse(status: 204, contentLength: 0)
   }
 }

@@ -114,6 +114,8 @@ struct ServerState: Sendable {
     var results: UploadResults?
     var stagedSequence: SequenceID?
     var staged: [Int: UploadChunk] = [:]
+    /// When the last chunk came, in milliseconds since 1970.
+    var stagedTime: Int64 = 0
   }
 
   var head: Commit { commits[commits.count - 1].commit }

@@ -131,15 +131,22 @@ public actor MemoryServerStore: ServerStore {
       guard known.record.principal == principal else {
         throw SalvorError(.remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
       }
+      if known.record.isDeleted { try requireRoom(for: principal, in: state) }
       known.record.isDeleted = false
       state.remotes[remote] = known
     } else {
+      try requireRoom(for: principal, in: state)
       state.remotes[remote] = ServerState.Remote(
         record: RemoteRecord(
           id: remote, principal: principal, isBlocked: false, isDeleted: false, sequence: nil,
           registered: clock.now(), lastUpload: nil))
     }
     write(state)
+  }
+
+  private func requireRoom(for principal: String, in state: ServerState) throws {
+    let own = state.remotes.values.count { $0.record.principal == principal && !$0.record.isDeleted }
+    if own >= limits.principalRemotesMax { throw SalvorError.remoteQuota(limits) }
   }
 
   private func registered(_ remote: RemoteID, in state: ServerState) throws -> ServerState.Remote {
@@ -162,8 +169,13 @@ public actor MemoryServerStore: ServerStore {
       throw SalvorError(
         .chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
     }
+    guard index < limits.uploadChunksMax else { throw SalvorError.chunkQuota(limits) }
     known.staged[index] = chunk
+    known.stagedTime = clock.now()
     state.remotes[remote] = known
+    let own = state.remotes.values.filter { $0.record.principal == known.record.principal }
+    let bytes = own.reduce(0) { sum, remote in remote.staged.values.reduce(sum) { $0 + $1.bytes.count } }
+    guard bytes <= limits.principalStagedBytesMax else { throw SalvorError.stagingQuota(limits) }
     write(state)
     atWork.goesOn(remote, now: clock.now())
   }
@@ -322,6 +334,15 @@ public actor MemoryServerStore: ServerStore {
     }
     state.blobs = state.blobs.mapValues { $0.filter { $0.value.time >= milliseconds } }
     state.conflictVersions.removeAll { version in version.resolution.map { $0.time < milliseconds } ?? false }
+    write(state)
+  }
+
+  public func forgetStaged(before milliseconds: Int64) throws {
+    var state = try read()
+    for (id, remote) in state.remotes where remote.stagedTime < milliseconds {
+      state.remotes[id]?.stagedSequence = nil
+      state.remotes[id]?.staged = [:]
+    }
     write(state)
   }
 

@@ -15,7 +15,7 @@ extension ServerWriter {
         part, of: reference, at: offset, for: principal, limits, now: now
       ) {
         var used = Set(atWork.wanted(by: principal, now: now).map(\.text))
-        try open.book.forEachStagedChunk(ofPrincipal: principal) { remote, chunk in
+        try Staging(connection: open.connection).forEachChunk(ofPrincipal: principal) { remote, chunk in
           guard atWork.isUnderWay(remote, now: now) else { return }
           try eachReferredBlob(inUpload: chunk) { blob, _ in used.insert(blob.hash.text) }
         }
@@ -59,7 +59,7 @@ extension ServerWriter {
       let processor = try UploadProcessor(
         upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
         now: options.clock.now(), waiving: waived)
-      if upload.chunks == nil { try open.book.requireWhole(upload.remote, upload.sequence) }
+      if upload.chunks == nil { try Staging(connection: open.connection).requireWhole(upload.remote, upload.sequence) }
       try eachChunk(of: upload, open) { try processor.add($0) }
       return try processor.finish()
     }
@@ -67,7 +67,7 @@ extension ServerWriter {
 
   private func eachChunk(of upload: ProcessRequest, _ open: Open, _ body: ([UInt8]) throws -> Void) throws {
     guard let chunks = upload.chunks else {
-      return try open.book.forEachStagedChunk(upload.remote, upload.sequence) {
+      return try Staging(connection: open.connection).forEachChunk(upload.remote, upload.sequence) {
         try interruption.check()
         try body($0)
       }

@@ -49,7 +49,7 @@ extension SQLiteServerStore: RecoveringServerStore {
   func ask<Answer: Sendable>(
     _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
   ) async throws -> Answer {
-    if let reader = nextReader() { return try await reader.ask(scope, question) }
+    if let answer = try await reading({ try await $0.ask(scope, question) }) { return answer }
     return try await writer.ask(scope, question)
   }
 }

@@ -50,8 +50,9 @@ struct RemoteBook {
       .text(sequence.text)) == 1
   }
 
-  func register(_ remote: RemoteID, principal: String, now: Int64) throws {
+  func register(_ remote: RemoteID, principal: String, _ limits: Limits, now: Int64) throws {
     guard let known = try self.remote(remote) else {
+      try requireRoom(for: principal, limits)
       try connection.run(
         "INSERT INTO salvor_remote (id, principal, blocked, deleted, registered) VALUES (?1, ?2, 0, 0, ?3)",
         .text(remote.text), .text(principal), .integer(now))
@@ -64,7 +65,15 @@ struct RemoteBook {
       throw SalvorError(
         .remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
     }
-    try connection.run("UPDATE salvor_remote SET deleted = 0 WHERE id = ?1 AND deleted = 1", .text(remote.text))
+    guard known.isDeleted else { return }
+    try requireRoom(for: principal, limits)
+    try connection.run("UPDATE salvor_remote SET deleted = 0 WHERE id = ?1", .text(remote.text))
+  }
+
+  private func requireRoom(for principal: String, _ limits: Limits) throws {
+    let count = try connection.integer(
+      "SELECT count(*) FROM salvor_remote WHERE principal = ?1 AND deleted = 0", .text(principal))
+    if count ?? 0 >= limits.principalRemotesMax { throw SalvorError.remoteQuota(limits) }
   }
 
   /// Throws `not-found` where the remote is not registered.
@@ -82,7 +91,7 @@ struct RemoteBook {
       "UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL, reset = 0 WHERE id = ?1",
       .text(remote.text),
       .integer(block ? 1 : 0))
-    try unstage(remote)
+    try Staging(connection: connection).forget(remote)
     return true
   }
 
@@ -120,7 +129,7 @@ struct RemoteBook {
       "INSERT INTO salvor_result (remote, sequence, result) VALUES (?1, ?2, ?3) "
         + "ON CONFLICT (remote) DO UPDATE SET sequence = ?2, result = ?3",
       .text(remote.text), .text(sequence.text), .text(results.json.text))
-    try unstage(remote)
+    try Staging(connection: connection).forget(remote)
   }
 
   /// S := `sequence`, which is that of the recorded results.
@@ -140,114 +149,5 @@ struct RemoteBook {
       .string
     else { return nil }
     return try UploadResults(JSONValue(parsing: Array(text.utf8)))
-  }
-
-  // MARK: Staging
-
-  func stage(_ chunk: UploadChunk, index: Int, _ remote: RemoteID, _ sequence: SequenceID, _ limits: Limits) throws {
-    _ = try registered(remote)
-    try connection.run(
-      "DELETE FROM salvor_staging WHERE remote = ?1 AND sequence <> ?2", .text(remote.text), .text(sequence.text))
-    if index > 0 {
-      let before = try connection.integer(
-        "SELECT last FROM salvor_staging WHERE remote = ?1 AND chunk = ?2", .text(remote.text),
-        .integer(Int64(index) - 1))
-      guard let before, before < chunk.firstCounter else {
-        throw SalvorError(
-          .chunkMissing, "Chunk \(index) does not follow the chunks before it. Send the missing ones first.")
-      }
-    }
-    let staged =
-      try connection.integer(
-        "SELECT coalesce(sum(length(bytes)), 0) FROM salvor_staging WHERE remote = ?1 AND chunk <> ?2",
-        .text(remote.text),
-        .integer(Int64(index))) ?? 0
-    guard Int(staged) + chunk.bytes.count <= limits.uploadBytesMax else {
-      throw SalvorError(
-        .tooLarge, "The upload is larger than \(limits.uploadBytesMax) bytes. Send it in parts.")
-    }
-    let statement = try connection.cached(
-      """
-      INSERT INTO salvor_staging (remote, sequence, chunk, first, last, changes, is_last, bytes)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (remote, chunk) DO UPDATE SET
-        first = ?4, last = ?5, changes = ?6, is_last = ?7, bytes = ?8
-      """)
-    try statement.bind(
-      [
-        .text(remote.text), .text(sequence.text), .integer(Int64(index)), .integer(chunk.firstCounter),
-        .integer(chunk.lastCounter), .integer(Int64(chunk.changeCount)), .integer(chunk.isLast ? 1 : 0),
-      ])
-    try chunk.bytes.withUnsafeBytes { bytes in
-      try statement.bindBlob(8, bytes, copying: false)
-      try statement.run()
-    }
-    statement.clearBindings()
-  }
-
-  func staged(_ remote: RemoteID, _ sequence: SequenceID) throws -> StagedUpload {
-    var staged = StagedUpload()
-    try connection.query(
-      """
-      SELECT count(*), max(last), sum(length(bytes)), max(CASE WHEN is_last THEN chunk END) FROM salvor_staging
-      WHERE remote = ?1 AND sequence = ?2
-      """,
-      [.text(remote.text), .text(sequence.text)]
-    ) {
-      let chunks = $0.int64(0)
-      staged = StagedUpload(
-        chunks: Int(chunks), lastCounter: $0.int64(1), bytes: $0.int64(2),
-        isWhole: !$0.isNull(3) && $0.int64(3) + 1 == chunks)
-      return false
-    }
-    return staged
-  }
-
-  /// Throws `chunk-missing` unless the upload is staged from its first chunk to its last.
-  func requireWhole(_ remote: RemoteID, _ sequence: SequenceID) throws {
-    guard try staged(remote, sequence).isWhole else {
-      throw SalvorError(
-        .chunkMissing, "The upload is not staged whole. Send the missing chunks, then ask again.")
-    }
-  }
-
-  func stagedChunk(_ index: Int, _ remote: RemoteID, _ sequence: SequenceID) throws -> [UInt8]? {
-    var bytes: [UInt8]?
-    try connection.query(
-      "SELECT bytes FROM salvor_staging WHERE remote = ?1 AND sequence = ?2 AND chunk = ?3",
-      [.text(remote.text), .text(sequence.text), .integer(Int64(index))]
-    ) { row in
-      bytes = row.withBlob(0) { Array($0) }
-      return false
-    }
-    return bytes
-  }
-
-  /// Calls `body` with each staged chunk in order.
-  func forEachStagedChunk(_ remote: RemoteID, _ sequence: SequenceID, _ body: ([UInt8]) throws -> Void) throws {
-    let statement = try connection.prepare(
-      "SELECT bytes FROM salvor_staging WHERE remote = ?1 AND sequence = ?2 ORDER BY chunk")
-    try statement.bind([.text(remote.text), .text(sequence.text)])
-    while try statement.step() { try body(statement.withBlob(0) { Array($0) }) }
-  }
-
-  /// Calls `body` with each staged chunk of a principal's remotes.
-  func forEachStagedChunk(ofPrincipal principal: Principal, _ body: (RemoteID, [UInt8]) throws -> Void) throws {
-    let statement = try connection.prepare(
-      "SELECT s.remote, s.bytes FROM salvor_remote r CROSS JOIN salvor_staging s ON s.remote = r.id WHERE r.principal = ?1"
-    )
-    try statement.bind([.text(principal.name)])
-    while try statement.step() {
-      guard let remote = RemoteID(statement.string(0)) else { continue }
-      try body(remote, statement.withBlob(1) { Array($0) })
-    }
-  }
-
-  func unstage(_ remote: RemoteID, _ sequence: SequenceID) throws {
-    try connection.run(
-      "DELETE FROM salvor_staging WHERE remote = ?1 AND sequence = ?2", .text(remote.text), .text(sequence.text))
-  }
-
-  private func unstage(_ remote: RemoteID) throws {
-    try connection.run("DELETE FROM salvor_staging WHERE remote = ?1", .text(remote.text))
   }
 }

@@ -26,7 +26,9 @@ enum ServerDDL {
       WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_remote (
       id TEXT PRIMARY KEY NOT NULL, principal TEXT NOT NULL, blocked INTEGER NOT NULL, deleted INTEGER NOT NULL,
-      sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER, reset INTEGER NOT NULL DEFAULT 0)
+      sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER, reset INTEGER NOT NULL DEFAULT 0,
+      staged_sequence TEXT, staged_bytes INTEGER NOT NULL DEFAULT 0, staged_chunks INTEGER NOT NULL DEFAULT 0,
+      staged_time INTEGER)
       WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_sequence (
       remote TEXT NOT NULL, sequence TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (remote, sequence))
@@ -64,6 +66,19 @@ enum ServerDDL {
     if let shape = try connection.tableShape("salvor_remote"), shape.column("reset") == nil {
       try connection.execute("ALTER TABLE salvor_remote ADD COLUMN reset INTEGER NOT NULL DEFAULT 0")
     }
+    if let shape = try connection.tableShape("salvor_remote"), shape.column("staged_sequence") == nil {
+      try connection.execute(
+        """
+        ALTER TABLE salvor_remote ADD COLUMN staged_sequence TEXT;
+        ALTER TABLE salvor_remote ADD COLUMN staged_bytes INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE salvor_remote ADD COLUMN staged_chunks INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE salvor_remote ADD COLUMN staged_time INTEGER;
+        UPDATE salvor_remote AS r SET (staged_sequence, staged_bytes, staged_chunks, staged_time) =
+            (SELECT max(sequence), sum(length(bytes)), count(*), 1000 * CAST(strftime('%s', 'now') AS INTEGER)
+              FROM salvor_staging s WHERE s.remote = r.id)
+          WHERE EXISTS (SELECT 1 FROM salvor_staging s WHERE s.remote = r.id);
+        """)
+    }
     if let shape = try connection.tableShape("salvor_gone"), shape.column("a") == nil {
       try connection.execute("ALTER TABLE salvor_gone ADD COLUMN a INTEGER")
     }
@@ -92,6 +107,8 @@ enum ServerDDL {
     }
     try connection.execute(
       """
+      CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0;
+      CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes) WHERE staged_bytes > 0;
       CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
       CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
       CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL;

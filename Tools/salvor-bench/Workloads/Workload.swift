@@ -79,6 +79,13 @@ struct Workload: Sendable {
     Workload(name: "revert-100k", summary: "one request taken out of a queue of 100,000, and of one of 100") {
       try await Revert(rows: $0.scaled(100_000), queues: (few: 100, many: $0.scaled(100_000))).run($0)
     },
+    Workload(name: "long-log", summary: "uploads of unknown devices, with a change log of 1,000,000 entries") {
+      try LongLog(rows: $0.scaled(100_000), entries: $0.scaled(1_000_000), devices: $0.scaled(1000)).run($0)
+    },
+    Workload(name: "beside", summary: "small syncs beside four first syncs of 1,000,000 rows and an upload of 100,000")
+    {
+      try Beside(rows: $0.scaled(1_000_000), changes: $0.scaled(100_000)).run($0)
+    },
     Workload(name: "blobs-796", summary: "796 images from a device over the server to another") {
       try Images(name: "blobs-796", count: 796).run($0)
     },
