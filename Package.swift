@@ -65,6 +65,9 @@ let package = Package(
     module("SalvorServer", protocols),
     module("SalvorHost", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
     module("SalvorContracts", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
+    module(
+      "SalvorSimulation",
+      protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts"]),
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
@@ -127,6 +130,12 @@ let package = Package(
     .executableTarget(
       name: "salvor-crash", dependencies: ["SalvorModel", "SalvorWire", "SQLiteSupport"], path: "Tools/salvor-crash"),
     .executableTarget(
+      name: "salvor-simulate",
+      dependencies: [
+        "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorSimulation", "StandardModules", "SQLiteSupport",
+      ],
+      path: "Tools/salvor-simulate"),
+    .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
         "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
@@ -175,6 +184,7 @@ let package = Package(
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
       ]),
     tests("EndToEndTests", ["salvor", "salvor-crash", "SQLiteSupport", "SalvorModel"]),
+    tests("SimulationTests", ["salvor-simulate", "SalvorSimulation", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),
   ],
   swiftLanguageModes: [.v6]

@@ -10,14 +10,26 @@ import Dispatch
 /// }
 /// ```
 public final class SQLiteQueue: SerialExecutor {
+  /// Runs jobs one after the other, in place of a dispatch queue.
+  public protocol Lane: Sendable {
+    func add(_ job: UnownedJob, of executor: UnownedSerialExecutor)
+  }
+
+  /// What queues that are made in this task run their jobs on; nil: a dispatch queue each. A simulation decides by it
+  /// which job goes next.
+  @TaskLocal public static var makeLane: (@Sendable () -> any Lane)?
+
   private let queue: DispatchQueue
+  private let lane: (any Lane)?
 
   public init(_ label: String) {
     queue = DispatchQueue(label: "salvor." + label)
+    lane = Self.makeLane?()
   }
 
   public func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
+    if let lane { return lane.add(job, of: asUnownedSerialExecutor()) }
     queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
   }
 
@@ -25,5 +37,9 @@ public final class SQLiteQueue: SerialExecutor {
     UnownedSerialExecutor(ordinary: self)
   }
 
-  public func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
+  public func checkIsolated() {
+    // A lane's jobs run on one thread, whichever of them is asked.
+    guard lane == nil else { return }
+    dispatchPrecondition(condition: .onQueue(queue))
+  }
 }

@@ -3,7 +3,7 @@ struct HouseRules: Sendable {
   /// Modules/, in order: a module imports only what stands above it.
   static let modules = [
     "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
-    "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts",
+    "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts", "SalvorSimulation",
   ]
 
   /// What a plug-in may import of Modules/: protocols, never an engine.

@@ -6,8 +6,8 @@ import SalvorWire
 import Synchronization
 
 /// What happens to a device while it recovers, and when: counted over what it asks of its store and of the network.
-final class Strikes: Sendable {
-  enum Blow: Sendable, Hashable {
+package final class Strikes: Sendable {
+  package enum Blow: Sendable, Hashable {
     /// The process ends before the n-th call of its store or of the network, whichever comes.
     case kill(Int)
     /// From the n-th writing call of the store on, the disk is full.
@@ -37,10 +37,12 @@ final class Strikes: Sendable {
 
   private let state = Mutex(State())
 
-  var hasStruck: Bool { state.withLock { $0.hasStruck } }
+  package init() {}
+
+  package var hasStruck: Bool { state.withLock { $0.hasStruck } }
 
   /// Counts anew. Nil: nothing happens from here on.
-  func arm(_ blow: Blow?) { state.withLock { $0 = State(blow: blow) } }
+  package func arm(_ blow: Blow?) { state.withLock { $0 = State(blow: blow) } }
 
   func storeCall(isWrite: Bool) throws {
     try state.withLock { state in
@@ -86,16 +88,16 @@ extension Strikes.State {
 }
 
 /// A client's store that is struck, round any that recovers.
-actor StruckStore: RecoveringClientStore {
+package actor StruckStore: RecoveringClientStore {
   private let base: any RecoveringClientStore
   private let strikes: Strikes
 
-  init(_ base: any RecoveringClientStore, _ strikes: Strikes) {
+  package init(_ base: any RecoveringClientStore, _ strikes: Strikes) {
     self.base = base
     self.strikes = strikes
   }
 
-  nonisolated var location: String { base.location }
+  package nonisolated var location: String { base.location }
 
   private func read() throws -> any RecoveringClientStore {
     try strikes.storeCall(isWrite: false)
@@ -107,96 +109,98 @@ actor StruckStore: RecoveringClientStore {
     return base
   }
 
-  func open(_ setup: ClientSetup) async throws -> ClientOpening { try await write().open(setup) }
+  package func open(_ setup: ClientSetup) async throws -> ClientOpening { try await write().open(setup) }
   /// What the operating system closes after a process, too.
-  func close() async { await base.close() }
-  func endSession() async { await base.endSession() }
+  package func close() async { await base.close() }
+  package func endSession() async { await base.endSession() }
 
-  func takeBackUpload(_ sequence: SequenceID) async throws { try await write().takeBackUpload(sequence) }
-  func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
+  package func takeBackUpload(_ sequence: SequenceID) async throws { try await write().takeBackUpload(sequence) }
+  package func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
     try await write().beginSession(groups: groups, blobBytesMax: blobBytesMax)
   }
-  func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
+  package func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
     try await read().uploadChunk(after: counter, bytesTarget: bytesTarget)
   }
-  func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport {
+  package func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport {
     try await write().settle(sequence: sequence, results: results)
   }
-  func stage(_ chunk: StagedChunk) async throws { try await write().stage(chunk) }
-  func discardStaged() async throws { try await write().discardStaged() }
-  func apply(_ end: DownloadEnd) async throws -> ApplyReport { try await write().apply(end) }
-  func adopt(_ config: SyncConfig) async throws -> [String] { try await write().adopt(config) }
-  func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
+  package func stage(_ chunk: StagedChunk) async throws { try await write().stage(chunk) }
+  package func discardStaged() async throws { try await write().discardStaged() }
+  package func apply(_ end: DownloadEnd) async throws -> ApplyReport { try await write().apply(end) }
+  package func adopt(_ config: SyncConfig) async throws -> [String] { try await write().adopt(config) }
+  package func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
     try await write().remember(server: server, incarnations: incarnations, principal: principal)
   }
-  func history() async throws -> ClientHistory { try await read().history() }
-  func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws {
+  package func history() async throws -> ClientHistory { try await read().history() }
+  package func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws {
     try await write().setRecoveryRequired(reason, message: message)
   }
-  func status() async throws -> ClientStatus { try await read().status() }
-  func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest] {
+  package func status() async throws -> ClientStatus { try await read().status() }
+  package func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest] {
     try await read().requests(in: states, after: after, limit: limit)
   }
-  func plan(_ removal: RequestRemoval) async throws -> RemovalReport { try await read().plan(removal) }
-  func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await write().remove(removal) }
-  func retry(_ ids: Set<RequestID>?) async throws -> RetryReport { try await write().retry(ids) }
-  func reapply(_ kept: RequestID) async throws -> RequestID? { try await write().reapply(kept) }
-  func optimiseQueue() async throws -> Int { try await write().optimiseQueue() }
-  func request(_ id: RequestID) async throws -> [QueuedRequest] { try await read().request(id) }
-  func noteUploadFailure(_ failure: UploadFailure) async throws { try await write().noteUploadFailure(failure) }
-  func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
-  func changeDeviceSettings<Answer: Sendable>(
+  package func plan(_ removal: RequestRemoval) async throws -> RemovalReport { try await read().plan(removal) }
+  package func remove(_ removal: RequestRemoval) async throws -> RemovalReport { try await write().remove(removal) }
+  package func retry(_ ids: Set<RequestID>?) async throws -> RetryReport { try await write().retry(ids) }
+  package func reapply(_ kept: RequestID) async throws -> RequestID? { try await write().reapply(kept) }
+  package func optimiseQueue() async throws -> Int { try await write().optimiseQueue() }
+  package func request(_ id: RequestID) async throws -> [QueuedRequest] { try await read().request(id) }
+  package func noteUploadFailure(_ failure: UploadFailure) async throws { try await write().noteUploadFailure(failure) }
+  package func deviceSettings() async throws -> DeviceSettings { try await read().deviceSettings() }
+  package func changeDeviceSettings<Answer: Sendable>(
     _ change: @Sendable (inout DeviceSettings) throws -> Answer
   ) async throws -> Answer { try await write().changeDeviceSettings(change) }
-  func captured(after counter: Int64) async throws -> CapturedChanges { try await read().captured(after: counter) }
-  func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) async throws -> [UInt8] {
+  package func captured(after counter: Int64) async throws -> CapturedChanges {
+    try await read().captured(after: counter)
+  }
+  package func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) async throws -> [UInt8] {
     try await read().outgoingBlob(blob, from: offset, count: count)
   }
-  func missingBlobs(limit: Int) async throws -> [MissingBlob] { try await read().missingBlobs(limit: limit) }
-  func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) async throws -> Int64 {
+  package func missingBlobs(limit: Int) async throws -> [MissingBlob] { try await read().missingBlobs(limit: limit) }
+  package func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) async throws -> Int64 {
     try await write().stageBlob(part, of: reference, at: offset)
   }
-  func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
-  func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
+  package func rows(of table: String) async throws -> [Row] { try await read().rows(of: table) }
+  package func write(_ writes: [ApplicationWrite]) async throws { try await write().write(writes) }
 
-  func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
+  package func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart] {
     try await read().recoveryStarts(shared: shared, trimmed: trimmed)
   }
-  func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
+  package func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) async throws -> (
     queries: [RowQuery], place: Int64
   )? {
     try await read().changedKeys(after: starts, place: place, limit: limit)
   }
-  func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery] {
+  package func differences(from page: RangePage, after: Key?, of table: String) async throws -> [RowQuery] {
     try await read().differences(from: page, after: after, of: table)
   }
-  func recover(_ order: RecoveryOrder) async throws -> RecoveryReport { try await write().recover(order) }
-  func tablesToCompare(groups: Set<String>) async throws -> [TableDigest] {
+  package func recover(_ order: RecoveryOrder) async throws -> RecoveryReport { try await write().recover(order) }
+  package func tablesToCompare(groups: Set<String>) async throws -> [TableDigest] {
     try await read().tablesToCompare(groups: groups)
   }
-  func examine(repairing order: RecoveryOrder?) async throws -> Examination {
+  package func examine(repairing order: RecoveryOrder?) async throws -> Examination {
     try await write().examine(repairing: order)
   }
-  func dirtyRows(of table: String) async throws -> Int64 { try await read().dirtyRows(of: table) }
-  func digest(of table: String) async throws -> TableDigest { try await read().digest(of: table) }
-  func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
-  func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
-  func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }
-  func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
-  func recoveryItems(_ id: String, after place: Int64, limit: Int) async throws -> [RecoveryItem] {
+  package func dirtyRows(of table: String) async throws -> Int64 { try await read().dirtyRows(of: table) }
+  package func digest(of table: String) async throws -> TableDigest { try await read().digest(of: table) }
+  package func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
+  package func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
+  package func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }
+  package func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
+  package func recoveryItems(_ id: String, after place: Int64, limit: Int) async throws -> [RecoveryItem] {
     try await read().recoveryItems(id, after: place, limit: limit)
   }
-  func journal() async throws -> [UInt8]? { try await read().journal() }
-  func setJournal(_ bytes: [UInt8]?) async throws { try await write().setJournal(bytes) }
-  func makeCopy(id: String, reason: String) async throws -> Backup {
+  package func journal() async throws -> [UInt8]? { try await read().journal() }
+  package func setJournal(_ bytes: [UInt8]?) async throws { try await write().setJournal(bytes) }
+  package func makeCopy(id: String, reason: String) async throws -> Backup {
     try await write().makeCopy(id: id, reason: reason)
   }
-  func setAside(id: String, reason: String) async throws -> Backup {
+  package func setAside(id: String, reason: String) async throws -> Backup {
     try await write().setAside(id: id, reason: reason)
   }
-  func backups() async throws -> [Backup] { try await read().backups() }
-  func deleteBackup(_ id: String) async throws -> Bool { try await write().deleteBackup(id) }
-  func restoreBackup(_ id: String) async throws { try await write().restoreBackup(id) }
+  package func backups() async throws -> [Backup] { try await read().backups() }
+  package func deleteBackup(_ id: String) async throws -> Bool { try await write().deleteBackup(id) }
+  package func restoreBackup(_ id: String) async throws { try await write().restoreBackup(id) }
 }
 
 /// The way from the device to the server, within the process.

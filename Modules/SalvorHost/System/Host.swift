@@ -62,25 +62,29 @@ public enum Host {
   /// The server, its database open, not listening yet.
   ///
   /// Authentication that believes what a device says of itself is refused where others than this machine can listen in.
+  ///
+  /// - Parameter adjust: the last word over what the file gives, e.g. the clock of a simulation.
   public static func makeServer(
-    _ configuration: HostConfiguration, log: @escaping @Sendable (String) -> Void = { _ in }
+    _ configuration: HostConfiguration, adjust: (inout ServerConfiguration) -> Void = { _ in },
+    log: @escaping @Sendable (String) -> Void = { _ in }
   ) async throws -> RunningServer {
     let section = try server(of: configuration)
     let problems = configuration.servingProblems()
     guard problems.isEmpty else {
       throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal
     }
+    var made = ServerConfiguration(
+      schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
+      store: try section.storage.make(), authentication: try section.authentication.make(),
+      compressions: try section.compressions.map { try $0.make() },
+      validators: try section.validators.map { try $0.configured(configuration.schema) },
+      limits: section.limits, historyCheck: section.historyCheck,
+      clientRecoveryEnabled: section.clientRecoveryEnabled,
+      selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
+      administrationToken: section.administrationToken, log: log)
+    adjust(&made)
     return try await RunningServer(
-      ServerConfiguration(
-        schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
-        store: try section.storage.make(), authentication: try section.authentication.make(),
-        compressions: try section.compressions.map { try $0.make() },
-        validators: try section.validators.map { try $0.configured(configuration.schema) },
-        limits: section.limits, historyCheck: section.historyCheck,
-        clientRecoveryEnabled: section.clientRecoveryEnabled,
-        selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
-        administrationToken: section.administrationToken, log: log),
-      transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
+      made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
       stagingMilliseconds: section.stagingRetentionMilliseconds)
   }
 

@@ -26,7 +26,7 @@ final class ApplyAhead {
   /// An application waits for the write lock no longer than for the applying itself, and this.
   static let waitMax = Duration.seconds(1)
   /// Without a page for this long the lock is given back.
-  static let idleMax = Duration.milliseconds(250)
+  static let idleMilliseconds: Int64 = 250
 
   /// Begins the transaction. Nil: this download cannot be applied ahead, and no transaction is open.
   static func begin(_ context: StoreContext, download: String) throws -> ApplyAhead? {

@@ -17,11 +17,11 @@ extension SQLiteClientStore {
   func watchAhead() {
     aheadNumber += 1
     let number = aheadNumber
-    Task { [weak self] in
+    Task { [weak self, clock] in
       var pages = -1
       while let now = await self?.pagesAhead(number), now != pages {
         pages = now
-        try? await Task.sleep(for: ApplyAhead.idleMax)
+        try? await clock.sleep(milliseconds: ApplyAhead.idleMilliseconds)
       }
       await self?.giveUpAhead(number)
     }

@@ -1,0 +1,169 @@
+import SalvorModel
+
+/// A table as a simulation draws it: what its statements are made of, and what the oracle knows of it.
+public struct DrawnTable: Sendable, Hashable {
+  public enum KeyKind: String, Sendable, Hashable { case text, integer, blob, composite }
+
+  public struct Reference: Sendable, Hashable {
+    public var column: String
+    public var table: String
+    public var onDelete: String
+    public var isNullable: Bool
+  }
+
+  public var name: String
+  public var maintained = "dual"
+  public var group: String?
+  public var keyKind = KeyKind.text
+  public var references: [Reference] = []
+  public var hasUnique = false
+  public var hasCheck = false
+  public var hasNotNull = false
+  public var policy: String?
+  public var sameKey: String?
+  public var isKeySet = false
+  /// The rows of a principal are the principal's own.
+  public var hasOwner = false
+  /// Only rows with `open = 1` reach devices.
+  public var hasOpen = false
+  public var applicationTriggersOff = false
+  /// A column of a later version of the schema.
+  public var hasExtra = false
+
+  public var keyColumns: [String] { keyKind == .composite ? ["id", "line"] : ["id"] }
+
+  /// Every column with its declaration, in order.
+  public var columns: [(name: String, declaration: String)] {
+    var columns: [(String, String)] = []
+    switch keyKind {
+    case .text: columns.append(("id", "text"))
+    case .integer: columns.append(("id", "integer"))
+    case .blob: columns.append(("id", "blob"))
+    case .composite: columns += [("id", "text"), ("line", "integer")]
+    }
+    columns.append(("note", hasNotNull ? "text = '-'" : "text?"))
+    columns.append(("n", hasCheck ? "integer = 0" : "integer?"))
+    if hasUnique { columns.append(("u", "text?")) }
+    if hasOwner { columns.append(("owner", "text")) }
+    if hasOpen { columns.append(("open", "boolean = 1")) }
+    if hasExtra { columns.append(("extra", "text?")) }
+    return columns
+  }
+
+  func columnList(_ schema: DrawnSchema) -> [(name: String, declaration: String)] {
+    columns
+      + references.map { reference in
+        let kind = schema.table(reference.table)?.keyKind ?? .text
+        let type =
+          switch kind {
+          case .integer: "integer"
+          case .blob: "blob"
+          default: "text"
+          }
+        return (reference.column, reference.isNullable ? type + "?" : type)
+      }
+  }
+}
+
+/// The schema of a history, as `schema.json5` and as the oracle reads it.
+public struct DrawnSchema: Sendable, Hashable {
+  public var version = 1
+  public var tables: [DrawnTable]
+
+  public func table(_ name: String) -> DrawnTable? { tables.first { $0.name == name } }
+
+  public var synchronized: [DrawnTable] { tables.filter { $0.maintained != "client" } }
+
+  /// The text of `schema.json5`.
+  public var text: String {
+    var lines = ["{ version: \(version), tables: {"]
+    for table in tables {
+      var members: [String] = ["maintained: \"\(table.maintained)\""]
+      if let group = table.group { members.append("group: \"\(group)\"") }
+      let keys = table.keyColumns.map { "\"\($0)\"" }.joined(separator: ", ")
+      members.append("primaryKey: [\(keys)]")
+      let columns = table.columnList(self).map { "\($0.name): \"\($0.declaration)\"" }
+      members.append("columns: { \(columns.joined(separator: ", ")) }")
+      if !table.references.isEmpty {
+        let references = table.references.map {
+          "\($0.column): { table: \"\($0.table)\", onDelete: \"\($0.onDelete)\" }"
+        }
+        members.append("references: { \(references.joined(separator: ", ")) }")
+      }
+      if table.hasUnique { members.append("unique: [[\"u\"]]") }
+      if table.hasCheck { members.append("check: [\"n < 90\"]") }
+      if let policy = table.policy { members.append("conflicts: \"\(policy)\"") }
+      if let sameKey = table.sameKey { members.append("sameKey: \"\(sameKey)\"") }
+      if table.isKeySet { members.append("download: \"key-set\"") }
+      if table.hasOwner { members.append("scope: { owner: \"principal\" }") }
+      if table.hasOpen { members.append("scope: { open: { value: 1 } }") }
+      if table.applicationTriggersOff { members.append("applicationTriggers: \"off\"") }
+      lines.append("  \(table.name): { \(members.joined(separator: ", ")) },")
+    }
+    lines.append("} }")
+    return lines.joined(separator: "\n")
+  }
+
+  public static func draw(_ generator: inout SeededGenerator, _ swarm: Swarm) -> DrawnSchema {
+    let names = ["area", "site", "visit", "item", "mark"]
+    var schema = DrawnSchema(tables: [])
+    for place in 0..<(2 + generator.below(4)) {
+      var table = DrawnTable(name: names[place])
+      var kinds = [DrawnTable.KeyKind.text, .text]
+      if swarm.has(.integerKeys) { kinds.append(.integer) }
+      if swarm.has(.blobKeys) { kinds.append(.blob) }
+      if swarm.has(.compositeKeys), place > 0 { kinds.append(.composite) }
+      table.keyKind = generator.pick(kinds) ?? .text
+      if swarm.has(.serverTables), place == 0, generator.chance(50) { table.maintained = "server" }
+      if swarm.has(.groups) { table.group = generator.chance(50) ? "first" : "second" }
+      if swarm.has(.unique) { table.hasUnique = generator.chance(50) }
+      if swarm.has(.checks) { table.hasCheck = generator.chance(50) }
+      if swarm.has(.notNull) { table.hasNotNull = generator.chance(50) }
+      if swarm.has(.policies) { table.policy = generator.pick(["client-wins", "server-wins", "keep-versions"]) }
+      if swarm.has(.sameKey), table.maintained == "dual" {
+        table.sameKey = generator.pick(["merge", "refuse"])
+      }
+      if swarm.has(.keySet), generator.chance(30) { table.isKeySet = true }
+      if swarm.has(.applicationTriggers), generator.chance(20) { table.applicationTriggersOff = true }
+      if swarm.has(.references), place > 0 {
+        for _ in 0..<(1 + generator.below(2)) where generator.chance(70) {
+          table.addReference(&generator, swarm, to: schema.tables[generator.below(place)])
+        }
+      }
+      if swarm.has(.selfReferences), table.keyKind != .composite, generator.chance(40) {
+        table.references.append(
+          .init(
+            column: "up", table: table.name, onDelete: action(&generator, swarm, isNullable: true), isNullable: true))
+      }
+      // Whoever gets a row must get the rows it needs: a table with a scope is referenced by none here.
+      if swarm.has(.scopes), table.references.isEmpty, place > 0, generator.chance(50) {
+        if generator.chance(50) { table.hasOwner = true } else { table.hasOpen = true }
+      }
+      schema.tables.append(table)
+    }
+    if swarm.has(.clientTables) { schema.tables.append(DrawnTable(name: "draft", maintained: "client")) }
+    return schema
+  }
+
+  fileprivate static func action(_ generator: inout SeededGenerator, _ swarm: Swarm, isNullable: Bool) -> String {
+    var actions = ["no action"]
+    if swarm.has(.cascades) { actions += ["cascade", "cascade"] }
+    if swarm.has(.setNull), isNullable { actions += ["set null", "set null"] }
+    return generator.pick(actions) ?? "no action"
+  }
+}
+
+extension DrawnTable {
+  fileprivate mutating func addReference(
+    _ generator: inout SeededGenerator, _ swarm: Swarm, to parent: DrawnTable
+  ) {
+    guard parent.keyKind != .composite, !parent.hasOwner, !parent.hasOpen else { return }
+    let column = parent.name + "_id"
+    guard !references.contains(where: { $0.column == column }) else { return }
+    let isNullable = generator.chance(70)
+    references.append(
+      Reference(
+        column: column, table: parent.name,
+        onDelete: DrawnSchema.action(&generator, swarm, isNullable: isNullable), isNullable: isNullable))
+  }
+}

@@ -1,0 +1,165 @@
+/// What a seed says: the schema, who takes part, and the steps.
+public struct History: Sendable, Hashable {
+  public struct Device: Sendable, Hashable {
+    public var principal: String
+    public var strategy: String
+    /// For `server-replaced`, which is manual otherwise.
+    public var replacedStrategy: String?
+    public var individualDeletion: Bool
+    public var optimises: Bool
+    public var gzip: Bool
+  }
+
+  public var seed: UInt64
+  public var swarm: Swarm
+  public var schema: DrawnSchema
+  public var devices: [Device]
+  public var steps: [Step]
+
+  public static let principals = ["anna", "bert"]
+
+  public static let strategies = [
+    "recover-unsynced-changes", "recover-or-discard-unsynced-changes", "discard-unsynced-changes", "recreate",
+    "copy-and-resubscribe", "upload-then-recreate", "manual",
+  ]
+
+  /// - Parameters:
+  ///   - features: what is drawn from (`Swarm.names`).
+  ///   - steps: how many there are.
+  public static func draw(seed: UInt64, features: Set<Feature>, steps: Int) -> History {
+    var generator = SeededGenerator(seed: seed &* 2 &+ 1)
+    let swarm = Swarm.draw(&generator, named: features, steps: steps)
+    let schema = DrawnSchema.draw(&generator, swarm)
+    let devices = (0..<swarm.devices).map { _ in Device.draw(&generator, swarm) }
+    var drawing = StepDrawing(schema: schema, swarm: swarm, devices: devices)
+    let list = (0..<steps).map { id in Step(id: id, action: drawing.action(id, &generator)) }
+    return History(seed: seed, swarm: swarm, schema: schema, devices: devices, steps: list)
+  }
+
+  /// The same without some of its steps.
+  public func keeping(_ steps: [Step]) -> History {
+    var other = self
+    other.steps = steps
+    return other
+  }
+}
+
+extension History.Device {
+  fileprivate static func draw(_ generator: inout SeededGenerator, _ swarm: Swarm) -> History.Device {
+    let strategies = swarm.has(.strategies) ? History.strategies : ["recover-unsynced-changes"]
+    let strategy = generator.pick(strategies) ?? "recover-unsynced-changes"
+    let replaced = generator.chance(50) ? generator.pick(History.strategies) : nil
+    return History.Device(
+      principal: swarm.has(.scopes) ? generator.pick(History.principals) ?? "anna" : "anna",
+      strategy: strategy, replacedStrategy: swarm.has(.strategies) ? replaced : nil,
+      individualDeletion: generator.chance(40), optimises: generator.chance(20),
+      gzip: swarm.has(.gzip) && generator.chance(50))
+  }
+}
+
+/// Draws what happens next.
+private struct StepDrawing {
+  let schema: DrawnSchema
+  let swarm: Swarm
+  let devices: [History.Device]
+
+  private enum Kind {
+    case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
+      copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
+      demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait
+  }
+
+  private func weights(_ id: Int) -> [(Int, Kind)] {
+    func when(_ feature: Feature, _ weight: Int) -> Int { swarm.has(feature) ? weight : 0 }
+    return [
+      (40, .write), (when(.programs, 10), .program), (34, .sync), (when(.pairs, 6), .pair),
+      (when(.twoProcesses, 4), .twoProcesses), (when(.crashes, 6), .crash), (2, .restartDevice), (1, .restartServer),
+      (when(.serverRestore, 6), .backup), (id > 4 ? when(.serverRestore, 5) : 0, .restore),
+      (when(.serverReplaced, 1), .replace), (when(.trim, 2), .trim),
+      (when(.deviceRestore, 4), .copy), (when(.deviceRestore, 3), .putBack), (when(.clones, 2), .clone),
+      (when(.missingTriggers, 2), .dropTriggers), (when(.archiveCommands, 4), .deleteErrors),
+      (when(.archiveCommands, 1), .deleteKept), (when(.archiveCommands, 4), .retry),
+      (when(.archiveCommands, 2), .reapply), (when(.archiveCommands, 2), .withdraw),
+      (when(.recoverByHand, 3), .recover), (when(.remotesDeleted, 2), .deleteRemote),
+      (when(.remotesDeleted, 1), .demandReset), (when(.conflictsResolved, 3), .resolve),
+      (when(.evolution, 1), .evolveServer), (when(.evolution, 3), .evolveDevice), (when(.clockJumps, 2), .clockJump),
+      (1, .verify), (1, .wait),
+    ]
+  }
+
+  mutating func action(_ id: Int, _ generator: inout SeededGenerator) -> Step.Action {
+    // What a step draws for itself moves no other step.
+    var own = generator.derived(id)
+    _ = generator.next()
+    let device = own.below(devices.count)
+    let slot = own.below(2)
+    switch own.pick(weighted: weights(id)) ?? .sync {
+    case .write: return .write(device: device, statements: statements(device, id, &own))
+    case .program:
+      var drawing = StatementDrawing(
+        schema, swarm, writer: "p", isProgram: true, principals: History.principals, step: id)
+      return .program(statements: drawing.transaction(&own))
+    case .sync:
+      let isBusy = swarm.has(.writesMeanwhile) && own.chance(20)
+      return .sync(
+        device: device, faults: faults(&own), meanwhile: isBusy ? statements(device, id, &own) : [])
+    case .pair:
+      guard devices.count > 1 else { return .twoProcesses(device: device) }
+      return .pair(device, (device + 1 + own.below(devices.count - 1)) % devices.count, faults: faults(&own))
+    case .twoProcesses: return .twoProcesses(device: device)
+    case .crash: return .crash(device: device, call: 1 + own.below(own.chance(50) ? 12 : 30))
+    case .restartDevice: return .restartDevice(device)
+    case .restartServer: return .restartServer
+    case .backup: return .backup(slot: slot)
+    case .restore: return .restore(slot: slot, sideFile: !(swarm.has(.sideFileLost) && own.chance(40)))
+    case .replace: return .replaceServer
+    case .trim: return .trim
+    case .copy: return .copyDevice(device, slot: slot)
+    case .putBack: return .putBack(device, slot: slot, identity: own.chance(60))
+    case .clone:
+      guard devices.count > 1 else { return .restartDevice(device) }
+      let other = (device + 1 + own.below(devices.count - 1)) % devices.count
+      return .clone(from: device, to: other, identity: own.chance(50))
+    case .dropTriggers: return .dropTriggers(device)
+    case .deleteErrors: return .deleteErrors(device)
+    case .deleteKept: return .deleteKept(device)
+    case .retry: return .retryErrors(device)
+    case .reapply: return .reapplyKept(device)
+    case .withdraw: return .withdraw(device)
+    case .recover: return .recover(device, strategy: own.chance(60) ? own.pick(History.strategies) : nil)
+    case .deleteRemote: return .deleteRemote(device)
+    case .demandReset: return .demandReset(device)
+    case .resolve: return .resolveConflicts(keepServer: own.chance(50))
+    case .evolveServer: return .evolveServer(table: own.below(schema.tables.count))
+    case .evolveDevice: return .evolveDevice(device)
+    case .clockJump: return .clockJump(device: device, hours: own.below(2000) - 1000)
+    case .verify: return .verify(device)
+    case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
+    }
+  }
+
+  private func statements(_ device: Int, _ id: Int, _ generator: inout SeededGenerator) -> [String] {
+    let own = devices[device].principal
+    let principals = [own] + History.principals.filter { $0 != own }
+    var drawing = StatementDrawing(
+      schema, swarm, writer: "d\(device)", isProgram: false, principals: principals, step: id)
+    var list = drawing.transaction(&generator)
+    if swarm.has(.requests), generator.chance(30) {
+      list = ["INSERT INTO salvor_request (tag) VALUES ('t\(id)')"] + list + ["DELETE FROM salvor_request"]
+    }
+    if swarm.has(.rollbacks), generator.chance(8) { list.append("ROLLBACK") }
+    return list
+  }
+
+  private func faults(_ generator: inout SeededGenerator) -> NetworkFaults {
+    var faults = NetworkFaults()
+    guard swarm.has(.messageFaults), generator.chance(50) else { return faults }
+    let strength = generator.pick([5, 20, 60]) ?? 20
+    for path: WritableKeyPath<NetworkFaults, Int> in [
+      \.loseRequest, \.loseAnswer, \.cutRequest, \.cutAnswer, \.repeats, \.busy, \.delay,
+    ] where generator.chance(40) {
+      faults[keyPath: path] = strength / 3
+    }
+    return faults
+  }
+}

@@ -1,0 +1,110 @@
+/// One step of a history: what a person, a program or the world does. A step holds everything it needs, so that a history
+/// stays one when others are left out of it.
+public struct Step: Sendable, Hashable {
+  public enum Action: Sendable, Hashable {
+    /// An application's transaction on a device.
+    case write(device: Int, statements: [String])
+    /// Another program's transaction in the server's tables.
+    case program(statements: [String])
+    case sync(device: Int, faults: NetworkFaults, meanwhile: [String])
+    /// Two devices at once.
+    case pair(Int, Int, faults: NetworkFaults)
+    /// Two processes of one device at once.
+    case twoProcesses(device: Int)
+    /// The device's process ends before the n-th thing that it asks of its store or of the network.
+    case crash(device: Int, call: Int)
+    /// The process ends between two syncs.
+    case restartDevice(Int)
+    case restartServer
+    case backup(slot: Int)
+    case restore(slot: Int, sideFile: Bool)
+    case replaceServer
+    case trim
+    case copyDevice(Int, slot: Int)
+    case putBack(Int, slot: Int, identity: Bool)
+    /// One device's files become another's, too.
+    case clone(from: Int, to: Int, identity: Bool)
+    case dropTriggers(Int)
+    case deleteErrors(Int)
+    case deleteKept(Int)
+    case retryErrors(Int)
+    case reapplyKept(Int)
+    case withdraw(Int)
+    case recover(Int, strategy: String?)
+    case deleteRemote(Int)
+    case demandReset(Int)
+    case resolveConflicts(keepServer: Bool)
+    /// The server's schema gets a column more.
+    case evolveServer(table: Int)
+    /// The device's configuration names the server's schema of now.
+    case evolveDevice(Int)
+    case clockJump(device: Int, hours: Int)
+    case verify(Int)
+    /// Nothing happens for so many hours.
+    case wait(hours: Int)
+  }
+
+  /// Its place in the whole history: what it draws while it runs follows from this.
+  public var id: Int
+  public var action: Action
+}
+
+extension Step: CustomStringConvertible {
+  /// The action's name, e.g. `write`.
+  public var name: String {
+    let text = "\(action)"
+    return String(text.prefix { $0 != "(" })
+  }
+
+  /// For a person who does it by hand.
+  public var description: String {
+    func device(_ number: Int) -> String { "d\(number)" }
+    func shown(_ faults: NetworkFaults) -> String { faults.isSound ? "" : "   # over a faulty network" }
+    switch action {
+    case .write(let number, let statements):
+      return
+        "sqlite3 \(device(number)).db \"PRAGMA foreign_keys=ON; BEGIN; \(statements.joined(separator: "; ")); COMMIT\""
+    case .program(let statements):
+      return "sqlite3 server.db \"PRAGMA foreign_keys=ON; BEGIN; \(statements.joined(separator: "; ")); COMMIT\""
+    case .sync(let number, let faults, let meanwhile):
+      let during = meanwhile.isEmpty ? "" : "   # and meanwhile: \(meanwhile.joined(separator: "; "))"
+      return "salvor sync --config \(device(number)).json5\(shown(faults))\(during)"
+    case .pair(let a, let b, let faults):
+      return "salvor sync --config \(device(a)).json5 & salvor sync --config \(device(b)).json5; wait\(shown(faults))"
+    case .twoProcesses(let number):
+      return "salvor sync --config \(device(number)).json5 & salvor sync --config \(device(number)).json5; wait"
+    case .crash(let number, let call):
+      return "salvor sync --config \(device(number)).json5   # killed at call \(call)"
+    case .restartDevice(let number): return "# the application on \(device(number)) ends and starts anew"
+    case .restartServer: return "# salvor serve ends and starts anew"
+    case .backup(let slot): return "# stop the server; cp server.db backup\(slot).db; start it"
+    case .restore(let slot, let sideFile):
+      return "# stop the server; cp backup\(slot).db server.db\(sideFile ? "" : "; rm server.db.salvor-side"); start it"
+    case .replaceServer: return "# stop the server; rm server.db*; start it"
+    case .trim: return "# the server forgets its tombstones"
+    case .copyDevice(let number, let slot): return "cp \(device(number)).db \(device(number))-\(slot).copy"
+    case .putBack(let number, let slot, let identity):
+      return
+        "cp \(device(number))-\(slot).copy \(device(number)).db\(identity ? "" : "; rm \(device(number)).db.salvor-identity")"
+    case .clone(let from, let to, let identity):
+      return "cp \(device(from)).db \(device(to)).db\(identity ? "   # with its identity file" : "")"
+    case .dropTriggers(let number): return "# the application on \(device(number)) drops all of Salvor's triggers"
+    case .deleteErrors(let number): return "salvor errors delete --all --config \(device(number)).json5"
+    case .deleteKept(let number): return "salvor errors delete --kept --config \(device(number)).json5"
+    case .retryErrors(let number): return "salvor errors retry --all --config \(device(number)).json5"
+    case .reapplyKept(let number): return "salvor errors reapply --config \(device(number)).json5   # the first one"
+    case .withdraw(let number): return "salvor queue withdraw --config \(device(number)).json5   # the newest one"
+    case .recover(let number, let strategy):
+      return "salvor recover\(strategy.map { " --strategy \($0)" } ?? "") --config \(device(number)).json5"
+    case .deleteRemote(let number): return "salvor remotes delete \(device(number))"
+    case .demandReset(let number): return "salvor remotes reset \(device(number))"
+    case .resolveConflicts(let keepServer):
+      return "salvor conflicts resolve --keep \(keepServer ? "server" : "device")   # each one"
+    case .evolveServer(let table): return "# the server's schema gets the column extra in table \(table)"
+    case .evolveDevice(let number): return "# \(device(number)) gets the server's schema"
+    case .clockJump(let number, let hours): return "# the clock of \(device(number)) jumps by \(hours) h"
+    case .verify(let number): return "salvor verify --config \(device(number)).json5"
+    case .wait(let hours): return "# \(hours) h pass"
+    }
+  }
+}

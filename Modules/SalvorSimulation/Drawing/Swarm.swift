@@ -1,0 +1,92 @@
+/// What a history may have in it. Each seed switches features on and off and so meets them in ever new company; a swarm
+/// by name is for looking at one part.
+public enum Feature: String, Sendable, Hashable, CaseIterable {
+  // Schemas.
+  case compositeKeys = "composite-keys"
+  case integerKeys = "integer-keys"
+  case blobKeys = "blob-keys"
+  case references
+  case selfReferences = "self-references"
+  case cascades
+  case setNull = "set-null"
+  case unique
+  case checks
+  case notNull = "not-null"
+  case groups
+  case keySet = "key-set"
+  case scopes
+  case policies
+  case sameKey = "same-key"
+  case serverTables = "server-tables"
+  case clientTables = "client-tables"
+  case applicationTriggers = "application-triggers"
+  // Statements.
+  case upserts
+  case replaces
+  case keyChanges = "key-changes"
+  case wholeTable = "whole-table"
+  case requests
+  case rollbacks
+  case swaps
+  // The world.
+  case programs
+  case messageFaults = "message-faults"
+  case pairs
+  case twoProcesses = "two-processes"
+  case writesMeanwhile = "writes-meanwhile"
+  case serverRestore = "server-restore"
+  case sideFileLost = "side-file-lost"
+  case serverReplaced = "server-replaced"
+  case trim
+  case deviceRestore = "device-restore"
+  case clones
+  case crashes
+  case missingTriggers = "missing-triggers"
+  case archiveCommands = "archive-commands"
+  case recoverByHand = "recover-by-hand"
+  case remotesDeleted = "remotes-deleted"
+  case conflictsResolved = "conflicts-resolved"
+  case evolution
+  case clockJumps = "clock-jumps"
+  case strategies
+  case gzip
+}
+
+/// Which features a seed's history has, and how large it is.
+public struct Swarm: Sendable, Hashable {
+  public var features: Set<Feature>
+  public var steps: Int
+  public var devices: Int
+
+  public func has(_ feature: Feature) -> Bool { features.contains(feature) }
+
+  /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.
+  public static let names: [String: Set<Feature>] = [
+    "all": Set(Feature.allCases),
+    "plain": plain,
+    "network": plain.union([.messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip]),
+    "restores": plain.union([
+      .serverRestore, .sideFileLost, .serverReplaced, .trim, .strategies, .recoverByHand, .remotesDeleted,
+    ]),
+    "devices": plain.union([.deviceRestore, .clones, .crashes, .missingTriggers, .strategies, .clockJumps]),
+    "archive": plain.union([.archiveCommands, .policies, .conflictsResolved]),
+  ]
+
+  private static let plain: Set<Feature> = [
+    .compositeKeys, .integerKeys, .blobKeys, .references, .selfReferences, .cascades, .setNull, .unique, .checks,
+    .notNull, .groups, .keySet, .scopes, .policies, .sameKey, .serverTables, .clientTables, .applicationTriggers,
+    .upserts, .replaces, .keyChanges, .wholeTable, .requests, .rollbacks, .swaps, .programs,
+  ]
+
+  /// The swarm of a seed: each feature of `named` with a chance that is itself drawn, so that some histories have nearly
+  /// all of them and others nearly none.
+  public static func draw(_ generator: inout SeededGenerator, named: Set<Feature>, steps: Int) -> Swarm {
+    let percent = generator.pick([15, 35, 35, 55, 80]) ?? 35
+    let chosen = Feature.allCases.filter { feature in
+      let isChosen = generator.chance(percent)
+      return isChosen && named.contains(feature)
+    }
+    let devices = generator.pick([1, 2, 2, 2, 3, 3, 4, 6]) ?? 2
+    return Swarm(features: Set(chosen), steps: steps, devices: devices)
+  }
+}

@@ -1,0 +1,45 @@
+import SalvorContracts
+import SalvorStorage
+
+/// A fault that is put into a system on purpose, to see that the simulator finds it: a rule inverted, a step left out.
+///
+/// They are the broken doubles of the contract suites, put round the real stores of every device, or of the server. So the
+/// product itself has no switch for them.
+public enum Mutant: Sendable, Hashable, CustomStringConvertible {
+  case device(BrokenClientStore.Fault)
+  case server(BrokenServerStore.Fault)
+
+  public var description: String {
+    switch self {
+    case .device(let fault): "device-\(fault.rawValue)"
+    case .server(let fault): "server-\(fault.rawValue)"
+    }
+  }
+
+  public static let all: [Mutant] = [
+    .server(.dropsRefusals), .server(.appliesRefusedRequests), .server(.forgetsTombstones), .server(.seesNoConflicts),
+    .server(.showsOutOfScope), .server(.forgetsDepartures), .server(.endsDownloadsEarly), .server(.blocksNothing),
+    .server(.appliesResendsTwice), .server(.forgetsResults), .server(.splitsGroups), .server(.knowsEveryCursor),
+    .server(.forgetsConflicts), .server(.overlooksOtherPrograms), .server(.acceptsOutOfScope), .server(.writesHalves),
+    .server(.drawsServerIDAgain), .server(.losesStagedChunks),
+    .device(.losesRefusals), .device(.losesAcceptedWrites), .device(.resendsUnderNewID), .device(.reusesStamps),
+    .device(.dropsDependents), .device(.losesCursors), .device(.ignoresDepartures), .device(.forgetsGroups),
+    .device(.archivesNoLostRows), .device(.takesLostForDeleted), .device(.keepsCurrent), .device(.discardsWhatWaits),
+    .device(.keepsItsRemoteID), .device(.keepsLostCommits), .device(.retriesNothing), .device(.hidesArchive),
+    .device(.keepsSessionsOpen), .device(.losesLastChunk),
+  ]
+
+  /// The five that the test of the whole runs: those that are found soonest.
+  public static let quick: [Mutant] = [
+    .server(.dropsRefusals), .server(.forgetsTombstones), .device(.losesRefusals), .device(.losesAcceptedWrites),
+    .device(.losesCursors),
+  ]
+
+  func mutated(_ store: any ClientStore) -> any ClientStore {
+    if case .device(let fault) = self { BrokenClientStore(store, fault) } else { store }
+  }
+
+  func mutated(_ store: any ServerStore) -> any ServerStore {
+    if case .server(let fault) = self { BrokenServerStore(store, fault) } else { store }
+  }
+}

@@ -1,0 +1,248 @@
+import SalvorModel
+
+/// A row of either side, by its table and its key as SQL shows it.
+public struct RowName: Hashable, Sendable, Comparable, CustomStringConvertible {
+  public var table: String
+  public var key: String
+  public var description: String { "\(table) \(key)" }
+  public static func < (a: RowName, b: RowName) -> Bool { (a.table, a.key) < (b.table, b.key) }
+}
+
+/// The rows of one side: what a plain SELECT shows.
+typealias Contents = [RowName: [Value]]
+
+/// Keeps account of every change that was ever made, and knows nothing of the stores: it sees what a SELECT shows on
+/// either side, what the archive says to people, and what the server's tables went through.
+///
+/// Every write of a simulation puts a note into its row that no other write puts there. So a note on the server is a
+/// change that arrived, and a note that is nowhere is a change that was lost.
+struct Oracle {
+  /// A change of a device that the server was not seen to have.
+  struct Pending: Sendable, Hashable {
+    var note: String
+    var step: Int
+    /// It was written while Salvor's triggers were away: a sync finds it by comparing.
+    var isUncaptured = false
+  }
+
+  /// What a device's file has to account for.
+  struct Account: Sendable {
+    var pending: [RowName: Pending]
+    var isWithoutTriggers: Bool
+  }
+
+  /// The devices whose triggers the application has dropped, until the next sync puts them back.
+  private var withoutTriggers: Set<Int> = []
+
+  /// By device.
+  private(set) var pending: [[RowName: Pending]]
+  /// The notes that each row of the server has ever had.
+  private var seen: [RowName: Set<String>] = [:]
+  /// The same since the server was last put back or replaced, in order, each time that it changed.
+  private var course: [RowName: [String]] = [:]
+  /// How often somebody put a note into a row.
+  private var writes: [RowName: [String: Int]] = [:]
+  /// The rows that somebody has deleted.
+  private var deleted: Set<RowName> = []
+  private var server: Contents = [:]
+  private(set) var violations: [Violation] = []
+  private var told: Set<String> = []
+  var step: Int?
+  private let notePlaces: [String: Int]
+  private let synchronized: Set<String>
+  /// Every note that a statement holds which somebody ran.
+  private var drawn: Set<String> = []
+
+  init(schema: DrawnSchema, devices: Int) {
+    pending = Array(repeating: [:], count: devices)
+    synchronized = Set(schema.synchronized.map(\.name))
+    notePlaces = Dictionary(uniqueKeysWithValues: schema.tables.map { ($0.name, $0.keyColumns.count) })
+  }
+
+  mutating func report(_ rule: Violation.Rule, _ message: String) {
+    guard told.insert(rule.rawValue + message).inserted, violations.count < 20 else { return }
+    violations.append(Violation(rule: rule, message: message, step: step))
+  }
+
+  /// The note of a row; nil where it has none of a simulation's.
+  func note(_ row: [Value]?, _ name: RowName) -> String? {
+    guard let row, let place = notePlaces[name.table], place < row.count, let text = row[place].string,
+      text.contains(".")
+    else { return nil }
+    return text
+  }
+
+  // MARK: Writes
+
+  /// Somebody runs this statement.
+  mutating func runs(_ sql: String) {
+    for (place, part) in sql.split(separator: "'", omittingEmptySubsequences: false).enumerated() where place % 2 == 1 {
+      if part.contains(".") { drawn.insert(String(part)) }
+    }
+  }
+
+  /// A statement of a transaction was run: what a later one of the same transaction writes over was written, too.
+  mutating func ran(_ before: Contents, _ after: Contents) {
+    for (name, row) in after where before[name] != row {
+      // A change of other columns alone goes with the row's note, which may be the server's.
+      guard let note = note(row, name), self.note(before[name], name) != note else { continue }
+      writes[name, default: [:]][note, default: 0] += 1
+    }
+    for name in before.keys where after[name] == nil { deleted.insert(name) }
+  }
+
+  /// An application's transaction on a device was committed.
+  mutating func captured(_ device: Int, _ before: Contents, _ after: Contents) {
+    for (name, row) in after where before[name] != row && synchronized.contains(name.table) {
+      guard let note = note(row, name), self.note(before[name], name) != note else { continue }
+      pending[device][name] = Pending(
+        note: note, step: step ?? -1, isUncaptured: withoutTriggers.contains(device))
+    }
+    for name in before.keys where after[name] == nil { pending[device][name] = nil }
+  }
+
+  mutating func lostTriggers(_ device: Int) { withoutTriggers.insert(device) }
+
+  /// A sync without an error: triggers are back, and what was written without them was found.
+  mutating func synchronized(_ device: Int) { withoutTriggers.remove(device) }
+
+  /// A person asked for this note to be sent again.
+  mutating func reapplied(_ name: RowName, _ note: String) { writes[name, default: [:]][note, default: 0] += 1 }
+
+  /// A person took these notes out of the queue or the archive of a device.
+  mutating func withdrawn(_ device: Int, _ text: String) {
+    pending[device] = pending[device].filter { !text.contains("'\($0.value.note)'") }
+  }
+
+  /// A device's file is what it was; so is what it has to account for.
+  mutating func wentBack(_ device: Int, to account: Account) {
+    pending[device] = account.pending
+    if account.isWithoutTriggers { withoutTriggers.insert(device) } else { withoutTriggers.remove(device) }
+  }
+
+  func account(of device: Int) -> Account {
+    Account(pending: pending[device], isWithoutTriggers: withoutTriggers.contains(device))
+  }
+
+  // MARK: The server
+
+  /// What the rows of the server went through, in order, and what they are now.
+  mutating func watched(_ events: [(RowName, String)], _ now: Contents) {
+    for (name, note) in events where note.contains(".") {
+      seen[name, default: []].insert(note)
+      if course[name]?.last == note { continue }
+      course[name, default: []].append(note)
+      let times = course[name, default: []].count { $0 == note }
+      let written = writes[name]?[note] ?? 0
+      if !drawn.contains(note) {
+        report(.disappeared, "the server's row \(name) has the note \(note), which nobody wrote")
+      } else if written > 0, times > written {
+        // Notes that a later statement of their transaction wrote over are not counted.
+        report(
+          .appliedTwice, "the note \(note) came into the server's row \(name) \(times) times, written \(written) times")
+      }
+    }
+    for name in server.keys.sorted() where now[name] == nil && !deleted.contains(name) {
+      report(.disappeared, "the server's row \(name) is gone, and nobody deleted it")
+    }
+    server = now
+  }
+
+  /// The server's files were put back or replaced.
+  mutating func serverWentBack(to now: Contents) {
+    course = [:]
+    server = now
+    for (name, row) in now {
+      if let note = note(row, name) { course[name] = [note] }
+    }
+  }
+
+  func serverHasSeen(_ name: RowName, _ note: String) -> Bool { seen[name]?.contains(note) == true }
+  func wasDeleted(_ name: RowName) -> Bool { deleted.contains(name) }
+
+  // MARK: The account
+
+  /// Forgets what the server was seen to have; true where something else than the device's rows has to be asked for the rest.
+  mutating func hasUnsettled(_ device: Int, rows: Contents, dirty: Set<RowName>) -> Bool {
+    var isUnsettled = false
+    for (name, change) in pending[device] {
+      if serverHasSeen(name, change.note) {
+        pending[device][name] = nil
+      } else if isStillAway(device, change), note(rows[name], name) == change.note {
+        continue
+      } else if note(rows[name], name) != change.note || !dirty.contains(name) {
+        isUnsettled = true
+      }
+    }
+    return isUnsettled
+  }
+
+  /// What a device has to account for is in its queue, in its archive, on the server, or was there.
+  ///
+  /// - Parameters:
+  ///   - dirty: the rows with changes that are not settled.
+  ///   - archive: the archive's texts.
+  ///   - conflicts: the conflict versions that the server keeps.
+  mutating func account(
+    _ device: Int, rows: Contents, dirty: Set<RowName>, archive: String, conflicts: String
+  ) {
+    for (name, change) in pending[device].sorted(by: { $0.key < $1.key }) {
+      let isShown = note(rows[name], name) == change.note
+      if isShown && (dirty.contains(name) || isStillAway(device, change)) { continue }
+      if mentions(archive, change.note) { continue }
+      pending[device][name] = nil
+      if mentions(conflicts, change.note) { continue }
+      let away = change.isUncaptured ? " (written without triggers)" : ""
+      let change = "the change \(change.note) of step \(change.step)\(away) to d\(device)'s row \(name)"
+      report(
+        .unaccounted,
+        isShown
+          ? "\(change) is shown as if it were settled; the server never had it"
+          : "\(change) is neither in the queue, the archive nor on the server; the row has \(rows[name].map(shown) ?? "gone")"
+      )
+    }
+  }
+
+  /// A row that goes from a device with a sync, though nobody deleted it and the server has none, is one that the server
+  /// lost: the archive has it (semantics 9).
+  mutating func lost(_ device: Int, _ before: Contents, _ after: Contents, archive: () -> String) {
+    var text: String?
+    for (name, row) in before.sorted(by: { $0.key < $1.key }) {
+      guard after[name] == nil, synchronized.contains(name.table), server[name] == nil, !deleted.contains(name),
+        let note = note(row, name), serverHasSeen(name, note)
+      else { continue }
+      if text == nil { text = archive() }
+      if let text, mentions(text, note) { continue }
+      report(
+        .disappeared, "the row \(name) with \(note), which the server lost, went from d\(device) and is in no archive")
+    }
+  }
+
+  private func isStillAway(_ device: Int, _ change: Pending) -> Bool {
+    change.isUncaptured && withoutTriggers.contains(device)
+  }
+
+  /// Notes are numbers with points: a longer one may begin with a shorter one.
+  private func mentions(_ text: String, _ note: String) -> Bool {
+    text.contains(note + "'") || text.contains(note + "\"") || text.contains(note + ")")
+  }
+
+  // MARK: Convergence
+
+  /// After quiet syncs both sides have the same rows, but for those with changes that are not settled.
+  mutating func compare(
+    _ device: Int, expected: Contents, found: Contents, except dirty: Set<RowName>
+  ) {
+    var count = 0
+    for name in Set(expected.keys).union(found.keys).sorted() where expected[name] != found[name] {
+      guard !dirty.contains(name) else { continue }
+      count += 1
+      guard count <= 3 else { continue }
+      let here = found[name].map(shown) ?? "none"
+      let there = expected[name].map(shown) ?? "none"
+      report(.differs, "row \(name): d\(device) has \(here), the server \(there)")
+    }
+  }
+
+  private func shown(_ row: [Value]) -> String { "(" + row.map(\.description).joined(separator: ", ") + ")" }
+}

@@ -1,0 +1,128 @@
+import SalvorClient
+import SalvorContracts
+import SalvorHost
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+
+/// A device of a simulation: Salvor's client, and the application beside it. Used on the thread of the schedule alone.
+final class SimulatedDevice: @unchecked Sendable {
+  /// The files as they were once, and what the oracle had to account for then.
+  struct Copy {
+    var path: String
+    var account: Oracle.Account
+  }
+
+  let number: Int
+  let path: String
+  let clock: VirtualClock
+  let random: SeededRandom
+  let settings: History.Device
+  var schema: DrawnSchema
+  var copies: [Int: Copy] = [:]
+  /// The application's own statement left a reference to nothing: SQLite takes some forms of REPLACE that do.
+  var isDangling = false
+  /// Where a person has to decide.
+  var token: String?
+  private let world: World
+  private var client: SalvorClient?
+  private var application: (any SimulatedDatabase)?
+
+  init(_ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom) {
+    self.number = number
+    self.world = world
+    self.settings = settings
+    self.schema = schema
+    self.random = random
+    path = "\(world.directory)/d\(number).db"
+    clock = VirtualClock(world.schedule)
+  }
+
+  var name: String { "d\(number)" }
+
+  private var configurationText: String {
+    var recovery = "strategy: \"\(settings.strategy)\""
+    if let replaced = settings.replacedStrategy { recovery += ", reasons: { \"server-replaced\": \"\(replaced)\" }" }
+    return """
+      { schema: "schema-\(name).json5",
+        client: { storage: { module: "sqlite", path: "\(name).db" },
+                  transport: { module: "simulated"\(settings.gzip ? ", compression: \"gzip\"" : "") },
+                  credentials: { principal: "\(settings.principal)" },
+                  recovery: { \(recovery) }, errorArchive: { individualDeletion: \(settings.individualDeletion) },
+                  queue: { optimise: \(settings.optimises) } } }
+      """
+  }
+
+  /// A process of Salvor's on this device. Throws what a wrong configuration throws.
+  func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
+    try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
+    let file = "\(world.directory)/\(name).json5"
+    try Files.write(configurationText, to: file)
+    let configuration = try HostConfiguration.load(
+      path: file, registry: world.registry(device: name), environment: [:],
+      template: ModuleContext(random: random, clock: clock)
+    ).get()
+    return try Host.makeClient(configuration) { made in
+      made.clock = clock
+      made.random = random
+      made.store = world.mutant?.mutated(made.store) ?? made.store
+      if let strikes, let store = made.store as? any RecoveringClientStore { made.store = StruckStore(store, strikes) }
+    }
+  }
+
+  /// The process that runs.
+  func running() throws -> SalvorClient {
+    if let client { return client }
+    let made = try makeClient()
+    client = made
+    return made
+  }
+
+  func endProcess() async {
+    await client?.close()
+    client = nil
+  }
+
+  /// The application's connection.
+  func database() throws -> any SimulatedDatabase {
+    if let application { return application }
+    let made = try world.platform.connect(path)
+    try made.execute("PRAGMA foreign_keys = ON")
+    application = made
+    return made
+  }
+
+  func closeApplication() {
+    application?.close()
+    application = nil
+  }
+
+  var hasDatabase: Bool { Files.exists(path) }
+
+  func contents() throws -> Contents {
+    hasDatabase ? try world.contents(try database(), schema, isServer: false) : [:]
+  }
+
+  /// Rows with changes that are not settled.
+  func dirtyRows() throws -> Set<RowName> {
+    guard hasDatabase else { return [] }
+    return Set(
+      try database().rows("SELECT \"table\", key FROM salvor_row_state WHERE dirty OR in_error").map {
+        world.rowName($0[0].description, $0[1])
+      })
+  }
+
+  /// What the archive says to people, all of it.
+  func archiveText() throws -> String {
+    guard hasDatabase else { return "" }
+    return try database().rows("SELECT coalesce(before, '') || ' ' || coalesce(after, '') FROM salvor_error_archive")
+      .map(\.[0].description).joined(separator: "\n")
+  }
+
+  /// The requests of the archive, but for what a recovery kept.
+  func archived() throws -> Set<String> {
+    guard hasDatabase else { return [] }
+    let query = "SELECT DISTINCT id FROM salvor_error_archive WHERE state <> 'kept'"
+    return Set(try database().rows(query).map(\.[0].description))
+  }
+}

@@ -1,0 +1,439 @@
+import SalvorClient
+import SalvorContracts
+import SalvorModel
+import SalvorServer
+import SalvorStorage
+
+extension World {
+  func perform(_ step: Step) async throws {
+    switch step.action {
+    case .write(let number, let statements):
+      try await write(devices[number], statements)
+    case .program(let statements):
+      try transact(try serverDatabase(), statements, "a program on the server") { try self.serverContents() }
+    case .sync(let number, let faults, let meanwhile):
+      await synchronize(devices[number], faults, meanwhile: meanwhile)
+    case .pair(let a, let b, let faults):
+      await pair(devices[a], devices[b], faults)
+    case .twoProcesses(let number): try await twoProcesses(devices[number])
+    case .crash(let number, let call): try await crash(devices[number], call)
+    case .restartDevice(let number):
+      await devices[number].endProcess()
+      devices[number].closeApplication()
+    case .restartServer:
+      await stopServer()
+      try await startServer()
+    case .backup(let slot):
+      await stopServer()
+      try DatabaseFiles.copy(serverPath, to: "\(directory)/backup\(slot).db")
+      backups.insert(slot)
+      try await startServer()
+    case .restore(let slot, let sideFile): try await restore(slot, sideFile: sideFile)
+    case .replaceServer:
+      await stopServer()
+      DatabaseFiles.remove(serverPath, others: [DatabaseFiles.side])
+      try await startServer()
+      oracle.serverWentBack(to: try serverContents())
+    case .trim: await server?.engine.trim(retentionMilliseconds: 0)
+    case .wait(let hours): schedule.advance(milliseconds: Int64(hours) * 3_600_000)
+    case .clockJump(let number, let hours):
+      devices[number].clock.jump(milliseconds: Int64(hours) * 3_600_000)
+    case .resolveConflicts(let keepServer): try await resolveConflicts(keepServer: keepServer)
+    case .evolveServer(let table):
+      guard serverSchema.tables[table].maintained != "client", !serverSchema.tables[table].hasExtra else { return }
+      await stopServer()
+      serverSchema.tables[table].hasExtra = true
+      serverSchema.version += 1
+      try await startServer()
+    default: try await performOnDevice(step)
+    }
+  }
+
+  private func performOnDevice(_ step: Step) async throws {
+    switch step.action {
+    case .copyDevice(let number, let slot):
+      let device = devices[number]
+      guard device.hasDatabase else { return }
+      await device.endProcess()
+      device.closeApplication()
+      let path = "\(directory)/\(device.name)-\(slot).copy"
+      try DatabaseFiles.copy(device.path, to: path, others: [DatabaseFiles.identity, DatabaseFiles.journal])
+      device.copies[slot] = .init(path: path, account: oracle.account(of: number))
+    case .putBack(let number, let slot, let identity):
+      guard let copy = devices[number].copies[slot] else { return }
+      await place(copy.path, at: devices[number], account: copy.account, identity: identity)
+    case .clone(let from, let to, let identity):
+      let source = devices[from]
+      guard source.hasDatabase, source.settings.principal == devices[to].settings.principal else { return }
+      await source.endProcess()
+      source.closeApplication()
+      devices[to].schema = source.schema
+      await place(source.path, at: devices[to], account: oracle.account(of: from), identity: identity)
+    case .dropTriggers(let number):
+      guard devices[number].hasDatabase else { return }
+      let database = try devices[number].database()
+      for row in try database.rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor%'") {
+        try database.execute("DROP TRIGGER \"\(row[0])\"")
+      }
+      oracle.lostTriggers(number)
+    case .evolveDevice(let number):
+      guard devices[number].schema != serverSchema else { return }
+      await devices[number].endProcess()
+      devices[number].closeApplication()
+      devices[number].schema = serverSchema
+      try await open(devices[number])
+    case .verify(let number):
+      try await expecting(devices[number], allowing: [.usage, .recoveryRequired]) {
+        _ = try await $0.verify()
+      }
+    default: try await performOnQueue(step)
+    }
+  }
+
+  private func performOnQueue(_ step: Step) async throws {
+    switch step.action {
+    case .deleteErrors(let number): try await deleteErrors(devices[number])
+    case .deleteKept(let number):
+      try await remove(devices[number]) { _ in .allKept }
+    case .withdraw(let number):
+      try await remove(devices[number]) { client in
+        try await client.queue().last { $0.state == .queued }.map { .withdraw($0.id) }
+      }
+    case .retryErrors(let number):
+      try await expecting(devices[number], allowing: [.outcomeUnknown, .notFound]) { _ = try await $0.retry() }
+    case .reapplyKept(let number):
+      try await expecting(devices[number], allowing: [.cannotStand, .outcomeUnknown]) { client in
+        guard let entry = try await client.errorArchive().first(where: { $0.state == .kept }) else { return }
+        for change in try await client.request(entry.id) {
+          for value in change.after where value.name == "note" {
+            if let note = value.value.string { self.oracle.reapplied(self.rowName(change), note) }
+          }
+        }
+        let before = try self.devices[number].contents()
+        _ = try await client.reapply(entry.id)
+        let after = try self.devices[number].contents()
+        self.oracle.ran(before, after)
+        self.oracle.captured(number, before, after)
+      }
+    case .recover(let number, let strategy):
+      let device = devices[number]
+      let report = await recover(device, strategy)
+      judge(
+        report, device, allowing: [.recoveryRequired, .usage, .notFound, .uploadFailedAtServer, .schemaIncompatible])
+    case .deleteRemote(let number):
+      guard let remote = try await remote(of: devices[number]) else { return }
+      _ = try await server?.engine.delete(remote: remote)
+    case .demandReset(let number):
+      guard let remote = try await remote(of: devices[number]) else { return }
+      _ = try await server?.engine.demandReset(of: remote)
+    default: return
+    }
+  }
+
+  // MARK: Applications
+
+  /// An application's transaction: what a SELECT shows before and after it is what was captured.
+  func write(_ device: SimulatedDevice, _ statements: [String]) async throws {
+    if !device.hasDatabase { try await open(device) }
+    let database = try device.database()
+    let before = try device.contents()
+    try transact(database, statements, device.name) { try device.contents() }
+    if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
+      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
+      if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
+    }
+    oracle.captured(device.number, before, try device.contents())
+  }
+
+  func open(_ device: SimulatedDevice) async throws {
+    do {
+      let opening = try await device.running().open(reattaching: true)
+      for notice in opening.notices { trace.add("  \(device.name): \(notice)") }
+    } catch let error as SalvorError where error.code == .schemaIncompatible || error.code == .schemaRefused {
+      trace.add("  \(device.name): \(shown(error))")
+    }
+  }
+
+  /// Statement by statement: one that a constraint refuses is left out, as an application may do.
+  private func transact(
+    _ database: any SimulatedDatabase, _ statements: [String], _ who: String, _ contents: () throws -> Contents
+  ) throws {
+    do {
+      try database.execute("BEGIN IMMEDIATE")
+    } catch {
+      trace.add("  \(who): \(shown(error))")
+      return
+    }
+    var present = try contents()
+    for sql in statements {
+      oracle.runs(sql)
+      do {
+        try database.execute(sql)
+        let now = try contents()
+        oracle.ran(present, now)
+        present = now
+      } catch {
+        trace.add("  \(who): \(sql): \(shown(error))")
+        judgeStatement(error, sql, who)
+      }
+    }
+    guard database.isInTransaction else { return }
+    do {
+      try database.execute("COMMIT")
+    } catch {
+      trace.add("  \(who): COMMIT: \(shown(error))")
+      try? database.execute("ROLLBACK")
+      judgeStatement(error, "COMMIT", who)
+    }
+  }
+
+  /// What an application's own statement may be refused for is what its own tables say.
+  private func judgeStatement(_ error: any Error, _ sql: String, _ who: String) {
+    let text = shown(error)
+    let isOwn = ["constraint failed", "savepoint", "no transaction is active"].contains { text.contains($0) }
+    let isOurs = text.contains("salvor_")
+    if !isOwn || isOurs { oracle.report(.unexpected, "\(who) cannot write: \(sql): \(text)") }
+  }
+
+  // MARK: Synchronizing
+
+  func synchronize(_ device: SimulatedDevice, _ faults: NetworkFaults, meanwhile: [String]) async {
+    network.setFaults(faults, of: device.name, generator.derived(1))
+    let report: SyncReport
+    let before = try? Before(device)
+    if meanwhile.isEmpty {
+      report = await sync(device)
+    } else {
+      let jobs = generator.below(60)
+      report = await withTaskGroup(of: SyncReport?.self) { group in
+        group.addTask { await self.sync(device) }
+        group.addTask {
+          for _ in 0..<jobs { await Task.yield() }
+          if device.hasDatabase { try? await self.write(device, meanwhile) }
+          return nil
+        }
+        var report = SyncReport()
+        for await result in group { if let result { report = result } }
+        return report
+      }
+    }
+    network.setFaults(nil, of: device.name)
+    judge(report, device, isFaulty: !faults.isSound)
+    if let before, meanwhile.isEmpty { judgeReport(report, device, before) }
+  }
+
+  /// A device before it synchronizes.
+  private struct Before {
+    var archived: Set<String>
+    var contents: Contents
+
+    init(_ device: SimulatedDevice) throws {
+      archived = try device.archived()
+      contents = try device.contents()
+    }
+  }
+
+  /// What the report says is what a person finds.
+  private func judgeReport(_ report: SyncReport, _ device: SimulatedDevice, _ before: Before) {
+    guard report.error == nil, let after = try? device.archived() else { return }
+    // What is refused may be displaced at once, by what came down with the refusal; it is in the archive all the same.
+    let count = after.subtracting(before.archived).count
+    if report.recovery == nil, report.refused > count {
+      oracle.report(.report, "\(device.name): the report says \(report.refused) refused, the archive has \(count) more")
+    }
+    guard report.recovery.map({ $0.strategy == "rewind" || $0.strategy.hasPrefix("recover-") }) ?? true else { return }
+    oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) { (try? device.archiveText()) ?? "" }
+  }
+
+  func sync(_ device: SimulatedDevice) async -> SyncReport {
+    do {
+      return await keepToken(device, try device.running().synchronize())
+    } catch {
+      oracle.report(.unexpected, "\(device.name): \(shown(error))")
+      return SyncReport()
+    }
+  }
+
+  private func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
+    if let recovery = report.recovery {
+      coverage.meet("recovery \(recovery.reason.rawValue) by \(recovery.strategy)")
+      device.token = recovery.token
+    }
+    return report
+  }
+
+  private func pair(_ a: SimulatedDevice, _ b: SimulatedDevice, _ faults: NetworkFaults) async {
+    network.setFaults(faults, of: a.name, generator.derived(1))
+    network.setFaults(faults, of: b.name)
+    let reports = await withTaskGroup(of: (Int, SyncReport).self) { group in
+      for device in [a, b] { group.addTask { (device.number, await self.sync(device)) } }
+      var reports: [Int: SyncReport] = [:]
+      for await (number, report) in group { reports[number] = report }
+      return reports
+    }
+    for device in [a, b] {
+      network.setFaults(nil, of: device.name)
+      if let report = reports[device.number] {
+        judge(report, device, isFaulty: !faults.isSound, allowing: [.sessionInUse])
+      }
+    }
+  }
+
+  private func twoProcesses(_ device: SimulatedDevice) async throws {
+    let other = try device.makeClient()
+    let reports = await withTaskGroup(of: SyncReport.self) { group in
+      group.addTask { await self.sync(device) }
+      group.addTask { await self.keepToken(device, other.synchronize()) }
+      var reports: [SyncReport] = []
+      for await report in group { reports.append(report) }
+      return reports
+    }
+    await other.close()
+    for report in reports { judge(report, device, allowing: [.sessionInUse, .storageBusy]) }
+  }
+
+  /// The process ends while it synchronizes: nothing that it asks for is done any more.
+  private func crash(_ device: SimulatedDevice, _ call: Int) async throws {
+    await device.endProcess()
+    let strikes = Strikes()
+    strikes.arm(.kill(call))
+    let client = try device.makeClient(strikes)
+    let report = await client.synchronize()
+    await client.close()
+    coverage.meet(strikes.hasStruck ? "crash" : "crash missed")
+    trace.add("  \(device.name): \(strikes.hasStruck ? "killed" : "ended") \(shown(report))")
+    if !strikes.hasStruck { judge(keepToken(device, report), device) }
+  }
+
+  func recover(_ device: SimulatedDevice, _ strategy: String?) async -> SyncReport {
+    do {
+      return await keepToken(device, try device.running().recover(strategy: strategy, token: device.token))
+    } catch {
+      oracle.report(.unexpected, "\(device.name): \(shown(error))")
+      return SyncReport()
+    }
+  }
+
+  // MARK: Judging
+
+  /// Errors that nothing in the history is a reason for.
+  func judge(
+    _ report: SyncReport, _ device: SimulatedDevice, isFaulty: Bool = false, allowing allowed: Set<ErrorCode> = []
+  ) {
+    trace.add("  \(device.name): \(shown(report))")
+    for notice in report.notices { trace.add("  \(device.name): \(notice.replacingAll(directory, ""))") }
+    coverage.meet("outcome \(report.outcome.rawValue)")
+    if report.refused > 0 { coverage.meet("refused") }
+    if report.conflicts > 0 { coverage.meet("conflicts") }
+    if report.displaced > 0 { coverage.meet("displaced") }
+    guard let error = report.error else { return oracle.synchronized(device.number) }
+    coverage.meet("error \(error.code.rawValue)")
+    if error.message.isEmpty { oracle.report(.nameless, "\(device.name): \(error.code.rawValue) without a word") }
+    var expected: Set<ErrorCode> = [.recoveryRequired, .uploadFailedAtServer, .massDeletion, .schemaIncompatible]
+    if isFaulty { expected.formUnion([.unreachable, .timeout, .overloaded, .sessionInUse, .sessionUnknown]) }
+    guard !expected.union(allowed).contains(error.code) else { return }
+    oracle.report(.unexpected, "\(device.name) synchronizes: \(shown(error))")
+  }
+
+  private func shown(_ report: SyncReport) -> String {
+    let counts = "up \(report.uploaded) down \(report.upserts)/\(report.deletes) refused \(report.refused)"
+    let more = "conflicts \(report.conflicts) displaced \(report.displaced) trips \(report.roundTrips)"
+    let recovery = report.recovery.map { " \($0.reason.rawValue) by \($0.strategy)" } ?? ""
+    return "\(report.outcome.rawValue) \(counts) \(more)\(recovery)\(report.error.map { " " + shown($0) } ?? "")"
+  }
+
+  func expecting(
+    _ device: SimulatedDevice, allowing allowed: Set<ErrorCode>, _ body: (SalvorClient) async throws -> Void
+  ) async throws {
+    guard device.hasDatabase else { return }
+    do {
+      try await body(try device.running())
+    } catch let error as SalvorError {
+      trace.add("  \(device.name): \(shown(error))")
+      coverage.meet("error \(error.code.rawValue)")
+      if !allowed.contains(error.code) { oracle.report(.unexpected, "\(device.name): \(shown(error))") }
+    }
+  }
+
+  // MARK: The queue and the archive
+
+  func rowName(_ change: QueuedRequest) -> RowName {
+    RowName(table: change.table, key: change.key.map(literal).joined(separator: ", "))
+  }
+
+  /// The first entry, and what has to go with it; false: there was none.
+  @discardableResult
+  func deleteErrors(_ device: SimulatedDevice) async throws -> Bool {
+    try await remove(device) { client in
+      let entries = try await client.errorArchive().filter { $0.state != .kept }
+      guard let entry = entries.first else { return nil }
+      return try await client.deletion(of: entry.id)
+    }
+  }
+
+  /// What the report of a removal names is what a person wanted gone.
+  @discardableResult
+  func remove(
+    _ device: SimulatedDevice, _ what: (SalvorClient) async throws -> RequestRemoval?
+  ) async throws -> Bool {
+    var isRemoved = false
+    try await expecting(device, allowing: [.outcomeUnknown, .notFound]) { client in
+      guard let removal = try await what(client) else { return }
+      let report = try await client.remove(removal)
+      let values = report.requests.flatMap { $0.changes.flatMap { $0.after + $0.before } }
+      oracle.withdrawn(device.number, values.map { "'\($0.value)'" }.joined(separator: " "))
+      trace.add("  \(device.name): \(report.requests.count) requests removed")
+      isRemoved = !report.requests.isEmpty
+    }
+    return isRemoved
+  }
+
+  // MARK: Files
+
+  private func restore(_ slot: Int, sideFile: Bool) async throws {
+    guard backups.contains(slot) else { return }
+    await stopServer()
+    DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
+    try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
+    try await startServer()
+    oracle.serverWentBack(to: try serverContents())
+    coverage.meet(sideFile ? "restore" : "restore without side file")
+  }
+
+  private func place(
+    _ path: String, at device: SimulatedDevice, account: Oracle.Account, identity: Bool
+  ) async {
+    await device.endProcess()
+    device.closeApplication()
+    DatabaseFiles.remove(device.path, others: [DatabaseFiles.journal] + (identity ? [] : [DatabaseFiles.identity]))
+    try? DatabaseFiles.copy(path, to: device.path, others: [DatabaseFiles.journal])
+    device.token = nil
+    oracle.wentBack(device.number, to: account)
+  }
+
+  private func remote(of device: SimulatedDevice) async throws -> RemoteID? {
+    guard device.hasDatabase else { return nil }
+    return try await device.running().status().state.remoteID
+  }
+
+  private func resolveConflicts(keepServer: Bool) async throws {
+    guard let serverStore, let engine = server?.engine else { return }
+    for version in try await serverStore.conflicts(after: 0, limit: 100, state: .open) {
+      for column in version.client.columns where !keepServer {
+        for row in [RowName(table: version.table, key: version.key.map(literal).joined(separator: ", "))] {
+          for note in notes(in: "\(column)") { oracle.reapplied(row, note) }
+        }
+      }
+      do {
+        _ = try await engine.resolveConflict(version.id, keep: keepServer ? .server : .client, by: "operator")
+      } catch let error as SalvorError where [.conflictResolved, .conflictUnresolvable].contains(error.code) {
+        trace.add("  server: \(shown(error))")
+      }
+      try lookAtServer()
+    }
+  }
+
+  private func notes(in text: String) -> [String] {
+    text.split { !($0.isLetter || $0.isNumber || $0 == ".") }.map(String.init).filter { $0.contains(".") }
+  }
+}

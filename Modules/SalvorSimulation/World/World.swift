@@ -1,0 +1,265 @@
+import SalvorClient
+import SalvorContracts
+import SalvorHost
+import SalvorModel
+import SalvorModuleKit
+import SalvorServer
+import SalvorStorage
+
+/// A server and its devices in one process, with the engines, the stores and the messages of the product.
+///
+/// Everything in it runs on the thread of its schedule.
+final class World: @unchecked Sendable {
+  let history: History
+  let platform: SimulationPlatform
+  let schedule: SimulationSchedule
+  let network: SimulatedNetwork
+  let trace: Trace
+  let mutant: Mutant?
+  let directory: String
+  let clock: VirtualClock
+  private let modules: [ModuleFactory]
+  private var registries: [String: ModuleRegistry] = [:]
+  private(set) var devices: [SimulatedDevice] = []
+  private(set) var server: RunningServer?
+  private(set) var serverStore: (any ServerStore)?
+  private var program: (any SimulatedDatabase)?
+  var serverSchema: DrawnSchema
+  var backups: Set<Int> = []
+  var oracle: Oracle
+  var coverage = Coverage()
+  private let serverRandom: SeededRandom
+  /// The step's own choices.
+  var generator: SeededGenerator
+
+  init(_ history: History, _ platform: SimulationPlatform, trace: Trace, mutant: Mutant?) throws {
+    self.mutant = mutant
+    self.history = history
+    self.platform = platform
+    self.trace = trace
+    let generator = SeededGenerator(seed: history.seed)
+    schedule = SimulationSchedule(generator.derived(1), trace: trace)
+    clock = VirtualClock(schedule)
+    network = SimulatedNetwork(generator.derived(2), clock: clock, trace: trace)
+    serverRandom = SeededRandom(generator.derived(3))
+    self.generator = generator.derived(4)
+    directory = try Files.makeDirectory(in: platform.directory)
+    modules = platform.modules + [SimulatedNetwork.listenFactory]
+    serverSchema = history.schema
+    oracle = Oracle(schema: history.schema, devices: history.devices.count)
+    for (number, settings) in history.devices.enumerated() {
+      devices.append(
+        SimulatedDevice(
+          number, self, settings: settings, schema: history.schema,
+          random: SeededRandom(generator.derived(100 + number))))
+    }
+  }
+
+  deinit { Files.removeDirectory(directory) }
+
+  func registry(device: String) throws -> ModuleRegistry {
+    if let known = registries[device] { return known }
+    let made = try ModuleRegistry(modules + [network.transportFactory(device: device)])
+    registries[device] = made
+    return made
+  }
+
+  // MARK: The server
+
+  var serverPath: String { directory + "/server.db" }
+
+  func startServer() async throws {
+    try Files.write(serverSchema.text, to: directory + "/schema.json5")
+    let file = directory + "/server.json5"
+    try Files.write(
+      """
+      { schema: "schema.json5",
+        server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
+                  authentication: { module: "none" }, compression: ["gzip"],
+                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) } } }
+      """, to: file)
+    let configuration = try HostConfiguration.load(
+      path: file, registry: registry(device: ""), environment: [:],
+      template: ModuleContext(random: serverRandom, clock: clock)
+    ).get()
+    var store: (any ServerStore)?
+    let made = try await Host.makeServer(
+      configuration,
+      adjust: { made in
+        made.clock = clock
+        made.random = serverRandom
+        made.store = mutant?.mutated(made.store) ?? made.store
+        store = made.store
+      },
+      log: { [trace, directory] line in trace.add("  server: " + line.replacingAll(directory, "")) })
+    server = made
+    serverStore = store
+    network.serve { await made.engine.handle($0) }
+    try watchServer()
+  }
+
+  func stopServer() async {
+    network.serve(nil)
+    await server?.stop()
+    server = nil
+    program?.close()
+    program = nil
+  }
+
+  /// Another program's connection to the server's database.
+  func serverDatabase() throws -> any SimulatedDatabase {
+    if let program { return program }
+    let made = try platform.connect(serverPath)
+    try made.execute("PRAGMA foreign_keys = ON")
+    program = made
+    return made
+  }
+
+  /// Triggers in the server's tables that note what their rows go through: the server's own, as a host may have them.
+  private func watchServer() throws {
+    let database = try serverDatabase()
+    try database.execute(
+      "CREATE TABLE IF NOT EXISTS watched (id INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT, key TEXT, note TEXT)")
+    for table in serverSchema.synchronized {
+      let key = table.keyColumns.map { "quote(NEW.\($0))" }.joined(separator: " || ', ' || ")
+      for (name, event) in [("i", "INSERT"), ("u", "UPDATE")] {
+        try database.execute(
+          """
+          CREATE TRIGGER IF NOT EXISTS watch_\(name)_\(table.name) AFTER \(event) ON \(table.name) WHEN NEW.note IS NOT NULL
+          BEGIN INSERT INTO watched (tab, key, note) VALUES ('\(table.name)', \(key), NEW.note); END
+          """)
+      }
+    }
+  }
+
+  func serverContents() throws -> Contents { try contents(serverDatabase(), serverSchema, isServer: true) }
+
+  /// What the server's rows went through since the last look.
+  func lookAtServer() throws {
+    guard server != nil else { return }
+    let database = try serverDatabase()
+    let events = try database.rows("SELECT tab, key, note FROM watched ORDER BY id").map {
+      (RowName(table: $0[0].description, key: $0[1].description), $0[2].description)
+    }
+    if !events.isEmpty { try database.execute("DELETE FROM watched") }
+    oracle.watched(events, try serverContents())
+  }
+
+  // MARK: Contents
+
+  func contents(_ database: any SimulatedDatabase, _ schema: DrawnSchema, isServer: Bool) throws -> Contents {
+    var contents: Contents = [:]
+    for table in schema.tables where !isServer || table.maintained != "client" {
+      let columns = table.columnList(schema).map(\.name)
+      for row in try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)") {
+        let key = row.prefix(table.keyColumns.count).map(literal).joined(separator: ", ")
+        contents[RowName(table: table.name, key: key)] = row
+      }
+    }
+    return contents
+  }
+
+  /// A row that a view of Salvor's names: a key of one column as it is, of several as SQL literals.
+  func rowName(_ table: String, _ key: Value) -> RowName {
+    let isComposite = serverSchema.table(table)?.keyKind == .composite
+    return RowName(table: table, key: isComposite ? key.description : literal(key))
+  }
+
+  /// The rows of the server that a device should have.
+  func expected(_ device: SimulatedDevice) throws -> Contents {
+    let schema = device.schema
+    return try contents(serverDatabase(), schema, isServer: true).filter { name, row in
+      guard let table = schema.table(name.table) else { return false }
+      let columns = table.columnList(schema).map(\.name)
+      if table.hasOwner, let place = columns.firstIndex(of: "owner") {
+        return row[place] == .text(device.settings.principal)
+      }
+      if table.hasOpen, let place = columns.firstIndex(of: "open") { return row[place] == .integer(1) }
+      return true
+    }
+  }
+
+  // MARK: Running
+
+  /// The whole history, and then quiet.
+  func run() async -> [Violation] {
+    network.onExchange { [weak self] name in self?.look(at: name) }
+    do {
+      try await startServer()
+      for step in history.steps where oracle.violations.isEmpty {
+        oracle.step = step.id
+        trace.add("\(step.id): \(step)")
+        generator = SeededGenerator(seed: history.seed).derived(1000 + step.id)
+        coverage.meet(step.name)
+        try await perform(step)
+        try lookAtServer()
+        for device in devices { try await audit(device) }
+      }
+      oracle.step = nil
+      if oracle.violations.isEmpty { try await comeToRest() }
+    } catch {
+      oracle.report(.unexpected, shown(error))
+    }
+    for device in devices {
+      device.closeApplication()
+      await device.endProcess()
+    }
+    await stopServer()
+    for (fate, count) in network.struck.sorted(by: { $0.key < $1.key }) where count > 0 {
+      coverage.meet("network " + fate)
+    }
+    return oracle.violations
+  }
+
+  /// A reader while a sync is under way (never 6).
+  private func look(at name: String) {
+    guard let device = devices.first(where: { $0.name == name }), device.hasDatabase, !device.isDangling
+    else { return }
+    do {
+      for row in try device.database().rows("PRAGMA foreign_key_check").prefix(1) {
+        oracle.report(
+          .halfApplied, "during a sync of \(name) a row of \(row[0]) references a row of \(row[2]) that is not there")
+      }
+    } catch {
+      // Another process holds the file, as it does while it replaces it.
+      trace.add("  \(name): a reader: \(shown(error))")
+    }
+  }
+
+  func audit(_ device: SimulatedDevice) async throws {
+    guard device.hasDatabase, !oracle.pending[device.number].isEmpty else { return }
+    let (rows, dirty) = (try device.contents(), try device.dirtyRows())
+    guard oracle.hasUnsettled(device.number, rows: rows, dirty: dirty) else { return }
+    oracle.account(
+      device.number, rows: rows, dirty: dirty, archive: try device.archiveText(), conflicts: try await conflictText())
+  }
+
+  /// The conflict versions that the server keeps, with all their values.
+  func conflictText() async throws -> String {
+    guard let serverStore else { return "" }
+    let versions = try await serverStore.conflicts(after: 0, limit: 10_000, state: nil)
+    return versions.flatMap { $0.client.columns.map { "'\($0)'" } }.joined(separator: "\n")
+  }
+
+  /// An error without what differs from run to run.
+  func shown(_ error: any Error) -> String {
+    "\(error)".replacingAll(directory, "")
+  }
+}
+
+/// A value as SQL writes it.
+func literal(_ value: Value) -> String {
+  switch value {
+  case .null: "NULL"
+  case .integer(let number): "\(number)"
+  case .real(let number): "\(number)"
+  case .text(let bytes): "'" + String(decoding: bytes, as: UTF8.self).replacingAll("'", "''") + "'"
+  case .blob(let bytes): "X'" + hexadecimal(bytes).uppercased() + "'"
+  }
+}
+
+extension String {
+  func replacingAll(_ old: String, _ new: String) -> String {
+    split(separator: old, omittingEmptySubsequences: false).joined(separator: new)
+  }
+}

@@ -1,0 +1,30 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorSimulation
+import StandardModules
+
+extension SimulationPlatform {
+  /// The built-in modules on real SQLite files in `directory`.
+  static func sqlite(in directory: String) -> SimulationPlatform {
+    SimulationPlatform(
+      modules: StandardModules.all, directory: directory,
+      connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0)) },
+      onSchedule: { schedule, body in
+        await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
+      })
+  }
+}
+
+private struct Lane: SQLiteQueue.Lane {
+  let lane: SimulationSchedule.Lane
+  func add(_ job: UnownedJob, of executor: UnownedSerialExecutor) { lane.add(job, of: executor) }
+}
+
+private final class Database: SimulatedDatabase {
+  private let connection: SQLiteConnection
+  init(_ connection: SQLiteConnection) { self.connection = connection }
+  func execute(_ sql: String) throws { try connection.execute(sql) }
+  func rows(_ sql: String) throws -> [[Value]] { try connection.rows(sql) }
+  var isInTransaction: Bool { connection.isInTransaction }
+  func close() { connection.close() }
+}
