@@ -1,6 +1,5 @@
 import Foundation
 import SQLiteSupport
-import Synchronization
 import Testing
 
 #if canImport(Glibc)
@@ -66,36 +65,6 @@ import Testing
       try await device.sync()
     }
     #expect(try other.integer("SELECT count(*) FROM site") == 7)
-    #expect(try await place.server.stop().code == 0)
-  }
-
-  @Test("what a device has staged and left is gone after retention.staging")
-  func stagingLeft() async throws {
-    let place = try Workspace()
-    try place.write(Self.configuration, to: "salvor.json5")
-    let url = try await place.server.start()
-    let limits = "{ chunkBytesTarget: 1024, singleRoundTripBytesMax: 1024, attemptsMax: 1 }"
-    let proxy = try FaultyProxy()
-    try proxy.lead(to: url)
-    let device = try place.device("anna", url: proxy.url, limits: limits)
-    try await device.sync()
-    try insertVisits(device, count: 200)
-    let killed = Mutex<ChildProcess?>(nil)
-    proxy.arm(.request("/process")) { killed.withLock { $0?.signal(SIGKILL) } }
-    let sync = try killed.withLock { child in
-      let sync = try ChildProcess(Built.salvor, ["sync"], directory: device.directory)
-      child = sync
-      return sync
-    }
-    #expect(await sync.output().code == 128 + SIGKILL)
-    let other = try place.server.sqlite()
-    #expect(try other.integer("SELECT count(*) FROM visit") == 0)
-    while try other.integer("SELECT count(*) FROM salvor_staging") != 0 {
-      try await Task.sleep(for: .milliseconds(50))
-    }
-    // The device sends it again.
-    try await device.sync()
-    #expect(try other.integer("SELECT count(*) FROM visit") == 200)
     #expect(try await place.server.stop().code == 0)
   }
 }
