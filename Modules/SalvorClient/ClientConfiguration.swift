@@ -21,6 +21,8 @@ extension SalvorClient {
     public var individualDeletion: Bool
     /// Several requests on one row become one before they are sent (`ClientStore.optimiseQueue`).
     public var optimisesQueue: Bool
+    /// Where the library's own lines go: nowhere, unless the application says so.
+    public var log: Log
     public var clock: any Clock
     public var random: any RandomSource
 
@@ -29,7 +31,7 @@ extension SalvorClient {
       credentials: [String: String] = [:], compressions: [any Compression] = [],
       uploadCompression: (any Compression)? = nil, limits: Limits = Limits(),
       recovery: RecoveryConfiguration = RecoveryConfiguration(), individualDeletion: Bool = false,
-      optimisesQueue: Bool = false,
+      optimisesQueue: Bool = false, log: Log = .none,
       clock: any Clock = SystemClock(),
       random: any RandomSource = SystemRandom()
     ) {
@@ -44,6 +46,7 @@ extension SalvorClient {
       self.recovery = recovery
       self.individualDeletion = individualDeletion
       self.optimisesQueue = optimisesQueue
+      self.log = log
       self.clock = clock
       self.random = random
     }

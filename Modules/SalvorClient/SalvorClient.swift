@@ -69,7 +69,15 @@ public actor SalvorClient {
   /// One call at a time.
   func alone(_ work: @escaping @Sendable () async -> SyncReport) async -> SyncReport {
     while let running { _ = await running.value }
-    let task = Task { await work() }
+    let log = configuration.log
+    let task = Task {
+      await LogContext.$current.withValue(LogContext(TraceContext())) {
+        let began = ContinuousClock.now
+        let report = await work()
+        log.tell(report, took: ContinuousClock.now - began)
+        return report
+      }
+    }
     running = task
     let report = await withTaskCancellationHandler {
       await task.value

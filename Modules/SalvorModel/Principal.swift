@@ -3,12 +3,31 @@ public struct Principal: Sendable, Hashable {
   public var name: String
   /// The values that each parameter may take; a parameter without an entry is not limited (semantics 7).
   public var parameters: [String: [Value]]
-  /// May call `/admin/v1`.
-  public var isAdministrator: Bool
+  /// What it may do under `/admin/v1`; nil: nothing.
+  public var role: AdministrationRole?
 
-  public init(name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false) {
+  /// May do everything under `/admin/v1`.
+  public var isAdministrator: Bool { role == .administrator }
+
+  public init(
+    name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false, role: AdministrationRole? = nil
+  ) {
     self.name = name
     self.parameters = parameters
-    self.isAdministrator = isAdministrator
+    self.role = isAdministrator ? .administrator : role
+  }
+}
+
+/// Who may do what under `/admin/v1`. Each may do what those before it may.
+public enum AdministrationRole: String, Sendable, CaseIterable, Comparable {
+  /// Reads everything but values of rows.
+  case viewer
+  /// Sees and settles conflict versions, demands resets, changes the log's level.
+  case `operator`
+  /// Deletes and blocks remote IDs.
+  case administrator
+
+  public static func < (a: AdministrationRole, b: AdministrationRole) -> Bool {
+    (allCases.firstIndex(of: a) ?? 0) < (allCases.firstIndex(of: b) ?? 0)
   }
 }

@@ -9,7 +9,7 @@ public struct ModuleContext: Sendable {
   public var random: any RandomSource
   public var clock: any Clock
   /// Lines for the operator; no value of a user in them.
-  public var log: @Sendable (String) -> Void
+  public var log: Log
   /// The host's modules, for one that is made of another one, e.g. a validator that reaches its service by a
   /// transport; nil: there are none to be had.
   public var modules: ModuleRegistry?
@@ -17,7 +17,7 @@ public struct ModuleContext: Sendable {
   public init(
     directory: String = ".", environment: [String: String] = [:], limits: Limits = Limits(),
     random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
-    log: @escaping @Sendable (String) -> Void = { _ in }, modules: ModuleRegistry? = nil
+    log: Log = .none, modules: ModuleRegistry? = nil
   ) {
     self.modules = modules
     self.directory = directory

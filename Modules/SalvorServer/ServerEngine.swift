@@ -25,18 +25,29 @@ public struct ServerConfiguration: Sendable {
   public var selfServiceRemoteDeletion: Bool
   /// The credential of `/admin/v1`; nil: administration over the transport is off.
   public var administrationToken: String?
+  /// A line of the log for each request.
+  public var accessLog: Bool
+  /// What takes longer is counted, and a transaction that does is a warning.
+  public var slowMilliseconds: Int64
+  /// What the host knows of the server; nil: `/admin/v1/configuration` and its like have nothing to say.
+  public var hostFacts: HostFacts?
+  /// Where operators' acts are written down; nil: in the log alone.
+  public var audit: (any AuditTrail)?
+  /// Of the process, for `/metrics`.
+  public var processFacts: (@Sendable () -> ProcessFacts?)?
   public var clock: any Clock
   public var random: any RandomSource
   /// Lines for the operator; no value of a user in them.
-  public var log: @Sendable (String) -> Void
+  public var log: Log
 
   public init(
     schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], store: any ServerStore,
     authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
     limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
     selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
+    accessLog: Bool = false, slowMilliseconds: Int64 = 1000,
     clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
-    log: @escaping @Sendable (String) -> Void = { _ in }
+    log: Log = .none
   ) {
     self.schema = schema
     self.conflictPolicies = conflictPolicies
@@ -49,6 +60,8 @@ public struct ServerConfiguration: Sendable {
     self.clientRecoveryEnabled = clientRecoveryEnabled
     self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.administrationToken = administrationToken
+    self.accessLog = accessLog
+    self.slowMilliseconds = slowMilliseconds
     self.clock = clock
     self.random = random
     self.log = log
@@ -66,6 +79,13 @@ public final class ServerEngine: Sendable {
   let events: EventHub
   let turns: WriterTurns
   let identity: ServerIdentity
+  /// This start found the database restored from a copy.
+  let isRestored: Bool
+  /// Milliseconds since 1970.
+  let started: Int64
+  let activity: RemoteActivity
+  let operatorEvents: AdministrationEvents
+  let idempotent: IdempotentActs
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
   let compatibleDigests = Mutex<[String: Bool]>([:])
@@ -77,15 +97,20 @@ public final class ServerEngine: Sendable {
     let opening = try await configuration.store.open(
       ServerSetup(schema: configuration.schema, conflictPolicies: configuration.conflictPolicies))
     if opening.isRestored {
-      configuration.log(
+      configuration.log.warning(
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
       )
     }
     let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
-    return (ServerEngine(configuration, identity: identity), opening)
+    return (ServerEngine(configuration, identity: identity, isRestored: opening.isRestored), opening)
   }
 
-  private init(_ configuration: ServerConfiguration, identity: ServerIdentity) {
+  private init(_ configuration: ServerConfiguration, identity: ServerIdentity, isRestored: Bool) {
+    self.isRestored = isRestored
+    started = configuration.clock.now()
+    activity = RemoteActivity(clock: configuration.clock)
+    operatorEvents = AdministrationEvents(clock: configuration.clock)
+    idempotent = IdempotentActs(clock: configuration.clock)
     self.configuration = configuration
     self.identity = identity
     config = SyncConfig(configuration.schema)
@@ -109,6 +134,7 @@ public final class ServerEngine: Sendable {
     isStopping.store(true, ordering: .relaxed)
     turns.stop()
     events.stop()
+    operatorEvents.stop()
   }
 
   /// Ends what is under way, too: nothing of it is done, and whoever waits for it is told to come back. May be called again
@@ -136,20 +162,30 @@ public final class ServerEngine: Sendable {
   /// Answers one request. Never throws: an error is a problem response.
   public func handle(_ request: TransportRequest) async -> TransportResponse {
     metrics.requests.add(1)
-    do {
-      return try await route(request)
-    } catch {
-      return problem(error)
+    let observation = RequestObservation(request, configuration, metrics)
+    return await LogContext.$current.withValue(observation.context) {
+      let response: TransportResponse
+      do {
+        response = try await route(observation.follow(request))
+      } catch {
+        var error = asSalvorError(error)
+        if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = WriterTurns.stopping }
+        observation.note(error)
+        noteProblem(error)
+        response = problem(error)
+      }
+      return observation.follow(response)
     }
   }
 
-  func problem(_ error: any Error) -> TransportResponse {
-    var error = asSalvorError(error)
-    if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = WriterTurns.stopping }
-    metrics.problems.add(1)
-    if error.code == .failed || error.code == .storage || error.code == .storageFull || error.code == .storageCorrupt {
-      configuration.log("error \(error)")
+  private func noteProblem(_ error: SalvorError) {
+    if let remote = LogContext.current?["remote"].flatMap({ RemoteID($0) }) { activity.note(error, of: remote) }
+    if error.code == .unauthenticated || error.code == .forbidden {
+      operatorEvents.send("login-refused", ["code": error.code.rawValue])
     }
+  }
+
+  private func problem(_ error: SalvorError) -> TransportResponse {
     let body = Problem.json(error).bytes
     var headers = ["content-type": Problem.contentType]
     if let delay = error.retryAfterMilliseconds { headers["retry-after"] = String((delay + 999) / 1000) }

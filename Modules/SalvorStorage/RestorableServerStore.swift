@@ -9,6 +9,30 @@ public protocol RestorableServerStore: ServerStore {
   /// Works without `open`. Throws `storage-busy` where anybody has the database open, and `usage` where the file is not a
   /// whole copy of a server's database; nothing is changed then.
   func restore(from path: String) async throws -> ServerRestoration
+
+  /// Gives a database that is a copy of another one a server ID of its own, drawn now: a device of the other one that comes
+  /// here is told `server-replaced`, and nothing of it is applied. The rows and their history stay.
+  ///
+  /// Works without `open`. Throws `storage-busy` where anybody has the database open; nothing is changed then.
+  func adoptNewID() async throws -> ServerRenaming
+}
+
+extension RestorableServerStore {
+  public func adoptNewID() async throws -> ServerRenaming {
+    throw SalvorError(.usage, "This server's storage module cannot take another server ID. Use the storage \"sqlite\".")
+  }
+}
+
+public struct ServerRenaming: Sendable, Hashable {
+  public var before: ServerID
+  public var now: ServerID
+  /// Where the database stands.
+  public var database: String
+  public init(before: ServerID, now: ServerID, database: String) {
+    self.before = before
+    self.now = now
+    self.database = database
+  }
 }
 
 public struct ServerRestoration: Sendable, Hashable {

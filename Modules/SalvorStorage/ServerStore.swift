@@ -74,6 +74,12 @@ public protocol ServerStore: ServerBlobs {
 
   func remotes() async throws -> [RemoteRecord]
 
+  /// A page of them, in the order of their IDs.
+  func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord]
+
+  /// One of them; nil: there is none.
+  func remote(_ id: RemoteID) async throws -> RemoteRecord?
+
   /// Forgets a remote ID, with its sequence ID and request IDs kept as old ones; `block` keeps the device out. False:
   /// there is none.
   func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool

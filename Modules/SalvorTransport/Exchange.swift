@@ -61,11 +61,14 @@ public struct TransportRequest: Sendable {
   public var contentLength: Int?
   /// True where the caller is on the same machine or in the same process.
   public var peerIsLocal: Bool
+  /// The caller's network address, for the log; nil where the transport has none.
+  public var peer: String?
 
   public init(
     method: String, path: String, headers: [String: String] = [:], body: ByteStream = .empty,
-    contentLength: Int? = nil, peerIsLocal: Bool = true
+    contentLength: Int? = nil, peerIsLocal: Bool = true, peer: String? = nil
   ) {
+    self.peer = peer
     self.method = method
     self.path = path
     self.headers = headers

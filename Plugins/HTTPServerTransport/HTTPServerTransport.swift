@@ -46,12 +46,12 @@
 
     private let options: HTTPServerOptions
     private let limits: Limits
-    private let log: @Sendable (String) -> Void
+    private let log: Log
     private let phase = Mutex(Phase.idle)
 
     public init(
       _ options: HTTPServerOptions = HTTPServerOptions(), limits: Limits = Limits(),
-      log: @escaping @Sendable (String) -> Void = { _ in }
+      log: Log = .none
     ) {
       self.options = options
       self.limits = limits

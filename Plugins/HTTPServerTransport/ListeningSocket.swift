@@ -42,6 +42,19 @@
     }
   }
 
+  /// In figures, without the port.
+  func address(of peer: UnsafePointer<sockaddr>?) -> String? {
+    guard let peer else { return nil }
+    let isSix = Int32(peer.pointee.sa_family) == AF_INET6
+    let length = isSix ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
+    var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+    guard getnameinfo(peer, socklen_t(length), &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST) == 0 else {
+      return nil
+    }
+    let address = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    return address.hasPrefix("::ffff:") && address.contains(".") ? String(address.dropFirst(7)) : address
+  }
+
   /// A socket that listens, made here so that what is wrong with an address can be said in the system's words.
   struct ListeningSocket {
     let descriptor: Int32

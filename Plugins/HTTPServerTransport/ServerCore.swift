@@ -21,12 +21,12 @@
     let handler: TransportHandler
     let bodyBytesMax: Int
     let idleTimeoutSeconds: Int
-    let log: @Sendable (String) -> Void
+    let log: Log
     private let state = Mutex(State())
 
     init(
       handler: @escaping TransportHandler, bodyBytesMax: Int, idleTimeoutSeconds: Int,
-      log: @escaping @Sendable (String) -> Void
+      log: Log
     ) {
       self.handler = handler
       self.bodyBytesMax = bodyBytesMax

@@ -144,7 +144,7 @@
       }
       request = TransportRequest(
         method: method, path: path, headers: headers, contentLength: contentLength,
-        peerIsLocal: isLoopback(peer: cmicrohttpd_peer(connection)))
+        peerIsLocal: isLoopback(peer: cmicrohttpd_peer(connection)), peer: address(of: cmicrohttpd_peer(connection)))
       isSmall = contentLength.map { $0 <= Self.smallBodyBytesMax } ?? false
       if !isSmall { startHandler(body: bodyStream()) }
       return nil

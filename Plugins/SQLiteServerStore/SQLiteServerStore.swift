@@ -29,12 +29,12 @@ public final class SQLiteServerStore: ServerStore {
     public var limits: Limits
     public var random: any RandomSource
     public var clock: any Clock
-    public var log: @Sendable (String) -> Void
+    public var log: Log
 
     public init(
       path: String, readers: Int = 2, durability: Durability = .full, busyTimeoutMilliseconds: Int64 = 5000,
       limits: Limits = Limits(), random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
-      log: @escaping @Sendable (String) -> Void = { _ in }
+      log: Log = .none
     ) {
       self.path = path
       self.readers = readers
@@ -182,6 +182,16 @@ public final class SQLiteServerStore: ServerStore {
   public func remotes() async throws -> [RemoteRecord] {
     if let reader = nextReader() { return try await reader.book { try $0.all() } }
     return try await writer.remotes()
+  }
+
+  public func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord] {
+    if let reader = nextReader() { return try await reader.book { try $0.page(query) } }
+    return try await writer.book { try $0.page(query) }
+  }
+
+  public func remote(_ id: RemoteID) async throws -> RemoteRecord? {
+    if let reader = nextReader() { return try await reader.book { try $0.remote(id) } }
+    return try await writer.book { try $0.remote(id) }
   }
 
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {

@@ -303,6 +303,10 @@ actor ServerWriter {
     return try transaction(durable: true) { try conflictBook($0).resolve(id, keep: keep, by: by, now: now) }
   }
 
+  func book<Answer>(_ question: (RemoteBook) throws -> Answer) throws -> Answer {
+    try question(opened().book)
+  }
+
   func stats() throws -> ServerStats {
     let open = try opened()
     return try ServerStats(open.connection, serverID: open.opening.serverID, logCount: &logCount)

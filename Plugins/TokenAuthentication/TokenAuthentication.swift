@@ -9,7 +9,7 @@ public struct TokenAuthentication: Authentication {
   private let file: TokenFile
 
   /// Reads the file. Errors: `configuration` with everything that is wrong in it.
-  public init(file path: String, log: @escaping @Sendable (String) -> Void = { _ in }) throws {
+  public init(file path: String, log: Log = .none) throws {
     file = try TokenFile(path, log: log)
   }
 
@@ -79,11 +79,11 @@ public struct TokenAuthentication: Authentication {
 
   /// A new token, 256 random bits, and the line of the token file that lets it in. The token itself is kept nowhere.
   public static func make(
-    principal: String, administrator: Bool = false, random: any RandomSource = SystemRandom()
+    principal: String, role: AdministrationRole? = nil, random: any RandomSource = SystemRandom()
   ) -> (token: String, line: String) {
     let token = "salvor_" + hexadecimal(random.bytes(32))
     var line = "{ sha256: \"\(hash(of: token))\", principal: \(quoted(principal))"
-    if administrator { line += ", administrator: true" }
+    if let role { line += ", role: \"\(role.rawValue)\"" }
     return (token, line + " },")
   }
 

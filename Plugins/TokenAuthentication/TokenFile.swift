@@ -31,10 +31,10 @@ final class TokenFile: Sendable {
   }
 
   private let path: String
-  private let log: @Sendable (String) -> Void
+  private let log: Log
   private let state: Mutex<State>
 
-  init(_ path: String, log: @escaping @Sendable (String) -> Void) throws {
+  init(_ path: String, log: Log) throws {
     self.path = path
     self.log = log
     // The stamp is older than what is read: a write in between is seen at the next look.
@@ -137,6 +137,7 @@ final class TokenFile: Sendable {
     let name = reader.string("principal")
     if name?.isEmpty == true { reader.report("principal", "must not be empty") }
     let isAdministrator = reader.boolean("administrator", default: false)
+    let role = role(&reader)
     var parameters: [String: [Value]] = [:]
     if var lists = reader.object("parameters") {
       for name in lists.names() { parameters[name] = values(name, &lists) }
@@ -144,7 +145,16 @@ final class TokenFile: Sendable {
     }
     guard let hash, let name, !name.isEmpty else { return nil }
     return TokenEntry(
-      hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator))
+      hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator, role: role)
+    )
+  }
+
+  private static func role(_ reader: inout OptionReader) -> AdministrationRole? {
+    guard let text = reader.optionalString("role") else { return nil }
+    if let role = AdministrationRole(rawValue: text) { return role }
+    let known = AdministrationRole.allCases.map(\.rawValue)
+    reader.report("role", "must be one of \(known.joined(separator: ", "))\(suggestion(text, among: known))")
+    return nil
   }
 
   private static func values(_ name: String, _ reader: inout OptionReader) -> [Value] {

@@ -11,7 +11,8 @@ import Testing
     .enabled(if: programs.allSatisfy(Built.has)),
     arguments: [
       "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
-      "docs/guides/conflicts.md", "docs/guides/schema-evolution.md", "docs/guides/subscriptions.md",
+      "docs/guides/operate.md", "docs/guides/conflicts.md", "docs/guides/schema-evolution.md",
+      "docs/guides/subscriptions.md",
       "docs/reference/protocol.md",
     ])
   func commandsOfAPageRun(page: String) async throws {

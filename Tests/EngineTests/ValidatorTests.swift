@@ -49,7 +49,7 @@ private struct Pair {
           ConfiguredValidator(
             name: "notes", validator: rules, tables: ["visit"], onFailure: onFailure, batchRequestsMax: batchRequestsMax
           )
-        ], limits: limits, log: { logged.add($0) }))
+        ], limits: limits, log: Log.lines { logged.add($0) }))
     let network = LoopbackNetwork()
     let server = server
     _ = try await LoopbackServerTransport(network).start { await server.handle($0) }

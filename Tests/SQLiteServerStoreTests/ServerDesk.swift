@@ -33,14 +33,16 @@ final class ServerDesk {
     let log = log
     store = SQLiteServerStore(
       SQLiteServerStore.Options(
-        path: path, durability: .normal, busyTimeoutMilliseconds: busyTimeoutMilliseconds, log: { log.add($0) }))
+        path: path, durability: .normal, busyTimeoutMilliseconds: busyTimeoutMilliseconds,
+        log: Log.lines { log.add($0) }))
     opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 
   func restart() async throws {
     await store.close()
     let log = log
-    store = SQLiteServerStore(SQLiteServerStore.Options(path: path, durability: .normal, log: { log.add($0) }))
+    store = SQLiteServerStore(
+      SQLiteServerStore.Options(path: path, durability: .normal, log: Log.lines { log.add($0) }))
     opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 

@@ -48,7 +48,7 @@ private final class Counter {
   ) async throws -> (ServerEngine, ServerOpening) {
     var configuration = ServerConfiguration(
       schema: schema, store: SQLiteServerStore(SQLiteServerStore.Options(path: path, durability: .normal)),
-      authentication: NoAuthentication(), compressions: [], log: { log.add($0) })
+      authentication: NoAuthentication(), compressions: [], log: Log.lines { log.add($0) })
     configure(&configuration)
     return try await ServerEngine.start(configuration)
   }

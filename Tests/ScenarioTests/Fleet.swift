@@ -83,7 +83,7 @@ final class Fleet {
                   listen: { module: "loopback", name: "\(directory)" }, compression: ["gzip"], \(serverOptions) } }
       """, "server.json5")
     let lines = log
-    let server = try await Host.makeServer(configuration) { lines.append($0) }
+    let server = try await Host.makeServer(configuration, log: Log.lines { lines.append($0) })
     _ = try await server.start()
     self.server = server
   }

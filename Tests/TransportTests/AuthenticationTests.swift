@@ -58,7 +58,7 @@ import TokenAuthentication
   }
 
   @Test func aMadeTokenGetsInByItsLine() async throws {
-    let made = TokenAuthentication.make(principal: "O\"Neil\\ \u{1}", administrator: true)
+    let made = TokenAuthentication.make(principal: "O\"Neil\\ \u{1}", role: .administrator)
     let file = try TokenFileOfTest("{ tokens: [\n\(made.line)\n] }")
     let tokens = try TokenAuthentication(file: file.path)
     let found = try await tokens.authenticate(request(try tokens.headers(credentials: ["token": made.token])))
@@ -70,7 +70,7 @@ import TokenAuthentication
   @Test func aChangedFileCountsFromTheNextRequestOn() async throws {
     let log = Lines()
     let file = try TokenFileOfTest(Self.lines)
-    let tokens = try TokenAuthentication(file: file.path) { log.add($0) }
+    let tokens = try TokenAuthentication(file: file.path, log: Log.lines { log.add($0) })
     let headers = try tokens.headers(credentials: ["token": "salvor_new"])
     await #expect(throws: SalvorError.self) { _ = try await tokens.authenticate(request(headers)) }
 

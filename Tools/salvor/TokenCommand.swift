@@ -12,14 +12,26 @@ let tokenCommand = Command(
       { tokens: [ LINE ] }
     Add parameters: { region: ["EU"] } to the line to list the values that a sync parameter may take.
     """,
-  arguments: ["PRINCIPAL"], options: [Command.Option("administrator", "the token's owner may administrate")]
+  arguments: ["PRINCIPAL"],
+  options: [
+    Command.Option("administrator", "the token's owner may administrate: the same as --role administrator"),
+    Command.Option(
+      "role", value: "ROLE", "what the owner may do under /admin/v1: viewer reads, operator settles, administrator all"),
+  ]
 ) { invocation in
   let principal = invocation.arguments[0]
   guard principal.contains(where: { !$0.isWhitespace }) else {
     throw SalvorError(.usage, "The token needs an owner: name the user whom it stands for, as in salvor token anna.")
   }
-  let made = TokenAuthentication.make(
-    principal: principal, administrator: invocation.flags.contains("administrator"))
+  var role = invocation.flags.contains("administrator") ? AdministrationRole.administrator : nil
+  if let text = invocation.options["role"] {
+    guard let named = AdministrationRole(rawValue: text), role == nil || role == named else {
+      let known = AdministrationRole.allCases.map(\.rawValue).joined(separator: ", ")
+      throw SalvorError(.usage, "--role takes one of \(known), and --administrator no other.")
+    }
+    role = named
+  }
+  let made = TokenAuthentication.make(principal: principal, role: role)
   invocation.terminal.json(["token": .string(made.token), "line": .string(made.line)])
   invocation.terminal.print("token  \(made.token)")
   invocation.terminal.print("line   \(made.line)")

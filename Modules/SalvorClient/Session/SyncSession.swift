@@ -73,6 +73,7 @@ struct SyncSession {
   private mutating func runSession(groups: Set<String>?) async throws {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
     var session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+    LogContext.current?.set("remote", session.state.remoteID.text)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if session.state.isOlderThanIdentityFile {

@@ -92,14 +92,14 @@ struct ArgumentParser {
         return .usageError("\(tool) \(command.name): --\(option.name) needs a value, \(option.value ?? "").")
       }
     }
-    if flags.contains("help") { return .help(command.help(tool: tool)) }
+    if flags.contains("help") { return .help(command.help(tool: tool, registry: registry)) }
     if let error = refusal(of: arguments, for: command) { return .usageError("\(tool) \(command.name): \(error)") }
     let terminal = Terminal(isJSON: flags.contains("json"), isQuiet: flags.contains("quiet"), environment: environment)
     return .run(
       command,
       Invocation(
         arguments: arguments, options: options, flags: flags, terminal: terminal, registry: registry,
-        environment: environment))
+        environment: environment, commands: commands))
   }
 
   /// The word after an option; another option is none. An empty one is refused, too: it is mostly a variable that is not

@@ -9,10 +9,13 @@ public struct Command: Sendable {
     /// The value's name in the help; nil: a flag.
     public var value: String?
     public var summary: String
-    public init(_ name: String, value: String? = nil, _ summary: String) {
+    /// The value is the name of a module of this kind: the help and the completions list those of the host.
+    public var module: ModuleKind?
+    public init(_ name: String, value: String? = nil, _ summary: String, module: ModuleKind? = nil) {
       self.name = name
       self.value = value
       self.summary = summary
+      self.module = module
     }
   }
 
@@ -51,16 +54,24 @@ public struct Command: Sendable {
     Option("help", "this text"),
   ]
 
-  func help(tool: String) -> String {
+  func help(tool: String, registry: ModuleRegistry) -> String {
     var text = "\(summary)\n\nUsage: \(tool) \(name)"
     for argument in arguments { text += " \(argument)" }
     text += " [options]\n"
     if !discussion.isEmpty { text += "\n\(discussion)\n" }
     text += "\nOptions:\n"
     let rows = (options + Command.common).map { option in
-      ["  --\(option.name)\(option.value.map { " \($0)" } ?? "")", option.summary]
+      ["  --\(option.name)\(option.value.map { " \($0)" } ?? "")", option.describe(registry)]
     }
     return text + alignedColumns(rows)
+  }
+}
+
+extension Command.Option {
+  /// The summary, with the names that the value may have.
+  func describe(_ registry: ModuleRegistry) -> String {
+    guard let module else { return summary }
+    return summary + "; one of " + registry.names(of: module).joined(separator: ", ")
   }
 }
 
@@ -72,6 +83,8 @@ public struct Invocation: Sendable {
   public var terminal: Terminal
   public var registry: ModuleRegistry
   public var environment: [String: String]
+  /// All commands of the tool.
+  public var commands: [Command]
 
   public var isJSON: Bool { flags.contains("json") }
   public var configurationPath: String { options["config"] ?? "./salvor.json5" }

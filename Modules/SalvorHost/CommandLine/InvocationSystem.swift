@@ -1,12 +1,14 @@
 import SalvorClient
 import SalvorModel
 import SalvorModuleKit
+import SalvorServer
 import SalvorStorage
+import SalvorWire
 
 /// From a command line's `--config` to what the command works on.
 extension Invocation {
   public func readConfiguration(
-    _ sections: Set<HostSection> = Set(HostSection.allCases), log: @escaping @Sendable (String) -> Void = { _ in }
+    _ sections: Set<HostSection> = Set(HostSection.allCases), log: Log = .none
   ) -> ConfigurationResult {
     HostConfiguration.load(
       path: configurationPath, registry: registry, environment: environment, sections: sections,
@@ -14,13 +16,27 @@ extension Invocation {
   }
 
   public func makeClient() async throws -> SalvorClient {
-    try Host.makeClient(try readConfiguration([.client]).get())
+    let configuration = try readConfiguration([.client]).get()
+    let writer = configuration.client?.log?.writer(environment: environment)
+    return try Host.makeClient(configuration, log: writer?.log ?? .none)
   }
 
-  public func makeServer(log: @escaping @Sendable (String) -> Void) async throws -> RunningServer {
-    let configuration = try readConfiguration([.server], log: log).get()
-    for warning in configuration.diagnostics { log("warning: \(warning.path) \(warning.message)") }
-    return try await Host.makeServer(configuration, log: log)
+  /// The server and the configuration that it is made from; the log's settings are those of the file from here on.
+  public func makeServer(_ writer: LogWriter) async throws -> (HostConfiguration, RunningServer) {
+    let configuration = try readConfiguration([.server], log: writer.log).get()
+    if let settings = configuration.server?.log { writer.take(settings, environment: environment) }
+    for warning in configuration.diagnostics {
+      writer.log.warning("configuration", ["path": warning.path, "problem": warning.message])
+    }
+    let modules: JSONValue = ["modules": .array(registry.descriptors.map(\.json))]
+    let server = try await Host.makeServer(
+      configuration,
+      adjust: { made in
+        made.hostFacts = HostFacts(
+          configuration: configuration.description, modules: modules, level: { writer.level },
+          setLevel: { writer.level = $0 })
+      }, log: writer.log)
+    return (configuration, server)
   }
 
   public func openServerStore() async throws -> any ServerStore {

@@ -28,7 +28,7 @@ public enum Tool {
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
     .conflictsResolve, .serverStats, .serverBackup,
-    .serverRestore,
+    .serverRestore, .serverAdopt, .doctor, .completions, .manual,
   ]
 
   static func code(modules: [ModuleFactory], commands more: [Command], arguments: [String]) async -> Int32 {

@@ -2,6 +2,7 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 import SalvorTransport
+import SalvorWire
 
 /// `salvor.json5`, read and checked whole (interfaces.md): nothing has been opened, made or written yet.
 public struct HostConfiguration: Sendable {
@@ -18,6 +19,8 @@ public struct HostConfiguration: Sendable {
   public var server: ServerSection?
   /// Nil in a file for a server only.
   public var client: ClientSection?
+  /// The file as it was read, with `***` in the place of secrets.
+  public var description: JSONValue
   /// Warnings: what works and is likely not meant.
   public var diagnostics: [Diagnostic]
 }
@@ -68,6 +71,7 @@ public struct ServerSection: Sendable {
   public var tombstoneRetentionMilliseconds: Int64
   /// The credential of `/admin/v1`. Nil: the host makes a token file beside the database at first serve.
   public var administrationToken: String?
+  public var log: LogSettings
   public var limits: Limits
 }
 
@@ -85,6 +89,8 @@ public struct ClientSection: Sendable {
   public var individualDeletion: Bool
   /// Queue: several requests on one row become one before they are sent.
   public var optimisesQueue: Bool
+  /// Nil: the library says nothing.
+  public var log: LogSettings?
   public var limits: Limits
 }
 

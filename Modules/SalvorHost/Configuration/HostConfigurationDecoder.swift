@@ -45,7 +45,8 @@ struct HostConfigurationDecoder {
     }
     let configuration = HostConfiguration(
       file: file, directory: directory, schema: schema, conflictPolicies: result.conflictPolicies,
-      schemaPlaces: places, server: server, client: client, diagnostics: diagnostics)
+      schemaPlaces: places, server: server, client: client, description: ConfigurationDescription.json(root),
+      diagnostics: diagnostics)
     return ConfigurationResult(configuration: configuration, diagnostics: diagnostics)
   }
 
@@ -166,6 +167,7 @@ struct HostConfigurationDecoder {
       if token?.isEmpty == true { administration.report("token", "is empty; give a token, or leave it out") }
       section.finish(child: administration)
     }
+    let log = LogSettings.decode(&section, default: LogSettings())
     reader.finish(child: section)
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
@@ -173,7 +175,7 @@ struct HostConfigurationDecoder {
       authentication: authentication, authenticationLine: authenticationLine, validators: validators,
       clientRecoveryEnabled: clientRecoveryEnabled,
       selfServiceRemoteDeletion: selfServiceRemoteDeletion,
-      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token,
+      historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones, administrationToken: token, log: log,
       limits: limits)
   }
 
@@ -238,12 +240,14 @@ struct HostConfigurationDecoder {
       optimisesQueue = queue.boolean("optimise", default: false)
       section.finish(child: queue)
     }
+    let log = section.has("log") ? LogSettings.decode(&section, default: LogSettings()) : nil
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, storageLine: storageLine, transport: transport, compression: compression,
       credentials: credentials,
-      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, limits: limits)
+      recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
+      limits: limits)
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A

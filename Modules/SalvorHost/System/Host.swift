@@ -14,7 +14,7 @@ public enum Host {
   /// Reads and checks the file. Throws `configuration` with every problem in its message.
   public static func load(
     _ path: String, modules: [ModuleFactory], environment: [String: String],
-    sections: Set<HostSection> = Set(HostSection.allCases), log: @escaping @Sendable (String) -> Void = { _ in }
+    sections: Set<HostSection> = Set(HostSection.allCases), log: Log = .none
   ) throws -> HostConfiguration {
     try HostConfiguration.load(
       path: path, registry: try ModuleRegistry(modules), environment: environment, sections: sections,
@@ -26,7 +26,8 @@ public enum Host {
   ///
   /// - Parameter adjust: the last word over what the file gives, e.g. callbacks of the application.
   public static func makeClient(
-    _ configuration: HostConfiguration, adjust: (inout SalvorClient.Configuration) -> Void = { _ in }
+    _ configuration: HostConfiguration, log: Log = .none,
+    adjust: (inout SalvorClient.Configuration) -> Void = { _ in }
   ) throws -> SalvorClient {
     guard let section = configuration.client else {
       throw SalvorError(
@@ -40,7 +41,7 @@ public enum Host {
       credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
       uploadCompression: compression, limits: section.limits,
       recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion,
-      optimisesQueue: section.optimisesQueue)
+      optimisesQueue: section.optimisesQueue, log: log)
     adjust(&made)
     return SalvorClient(made)
   }
@@ -65,8 +66,7 @@ public enum Host {
   ///
   /// - Parameter adjust: the last word over what the file gives, e.g. the clock of a simulation.
   public static func makeServer(
-    _ configuration: HostConfiguration, adjust: (inout ServerConfiguration) -> Void = { _ in },
-    log: @escaping @Sendable (String) -> Void = { _ in }
+    _ configuration: HostConfiguration, adjust: (inout ServerConfiguration) -> Void = { _ in }, log: Log = .none
   ) async throws -> RunningServer {
     let section = try server(of: configuration)
     let problems = configuration.servingProblems()
@@ -81,7 +81,10 @@ public enum Host {
       limits: section.limits, historyCheck: section.historyCheck,
       clientRecoveryEnabled: section.clientRecoveryEnabled,
       selfServiceRemoteDeletion: section.selfServiceRemoteDeletion,
-      administrationToken: section.administrationToken, log: log)
+      administrationToken: section.administrationToken, accessLog: section.log.access,
+      slowMilliseconds: section.log.slowMilliseconds, log: log)
+    made.processFacts = { ProcessFacts.ofThisProcess() }
+    made.audit = AuditFile(of: made.store)
     adjust(&made)
     return try await RunningServer(
       made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds)

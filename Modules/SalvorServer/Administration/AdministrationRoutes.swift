@@ -6,46 +6,39 @@ import SalvorWire
 extension ServerEngine {
   /// `/admin/v1/…`, with a credential of its own: the configured administration token, or an administrator's.
   func administrate(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
-    let administrator = try await administrator(request)
+    let who = try await administrator(request)
     guard parts.first == "v1" else { throw notFound(request) }
     switch (request.method, parts.dropFirst().first, parts.count) {
-    case ("GET", "remotes", 2):
-      let remotes = try await configuration.store.remotes()
-      return json(["remotes": .array(remotes.map(\.json))])
-    case ("GET", "remotes", 3):
-      let remotes = try await configuration.store.remotes()
-      guard let remote = remotes.first(where: { $0.id.text == parts[2] }) else { throw notFound(request) }
-      return json(remote.json)
-    case ("DELETE", "remotes", 3):
-      guard let id = RemoteID(parts[2]),
-        try await delete(remote: id, block: queryParameters(request.path)["block"] == "true")
-      else { throw notFound(request) }
-      return TransportResponse(status: 204, contentLength: 0)
-    case ("POST", "remotes", 4) where parts[3] == "reset":
-      guard let id = RemoteID(parts[2]), try await demandReset(of: id) else { throw notFound(request) }
-      return TransportResponse(status: 204, contentLength: 0)
+    case (_, "remotes", 2...): return try await remotes(request, Array(parts.dropFirst(2)), who)
     case (_, "conflicts", 2...):
-      return try await conflicts(request, Array(parts.dropFirst(2)), administrator)
-    case ("GET", "stats", 2):
-      return json(try await configuration.store.stats().json)
+      // They hold values of rows.
+      try who.require(.operator)
+      return try await conflicts(request, Array(parts.dropFirst(2)), who)
+    case (_, "log", 2): return try await logLevel(request, who)
+    case ("GET", let name?, 2):
+      if let answer = try await overview(request, name) { return answer }
+      throw notFound(request)
     default: throw notFound(request)
     }
   }
 
   /// Who administrates.
-  private func administrator(_ request: TransportRequest) async throws -> String {
+  private func administrator(_ request: TransportRequest) async throws -> Administrator {
+    let from = request.peer ?? (request.peerIsLocal ? "local" : "unknown")
     if let token = configuration.administrationToken, !token.isEmpty {
       let given = Array((request.headers["authorization"] ?? "").utf8)
-      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) { return "administrator" }
+      if isEqualInConstantTime(given, Array("Bearer \(token)".utf8)) {
+        return Administrator(name: "administrator", role: .administrator, from: from)
+      }
     }
     let principal = try await configuration.authentication.authenticate(request)
-    guard principal.isAdministrator else {
+    guard let role = principal.role else {
       throw SalvorError(
         .forbidden,
-        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --administrator."
+        "This credential may not administrate. Use server.administration.token, or a token made with salvor token --role viewer, operator or administrator."
       )
     }
-    return principal.name
+    return Administrator(name: principal.name, role: role, from: from)
   }
 
   /// Forgets a remote ID (semantics 5). False: there is none.

@@ -12,8 +12,8 @@ extension ServerEngine {
   ///
   /// - Parameters:
   ///   - parts: of the path after `conflicts`.
-  ///   - administrator: who asks.
-  func conflicts(_ request: TransportRequest, _ parts: [String], _ administrator: String) async throws
+  ///   - who: asks.
+  func conflicts(_ request: TransportRequest, _ parts: [String], _ who: Administrator) async throws
     -> TransportResponse
   {
     switch (request.method, parts.count) {
@@ -26,8 +26,10 @@ extension ServerEngine {
       guard let keep = ConflictSide(rawValue: try message.string("keep")) else {
         throw SalvorError(.malformed, "The message's \"keep\" must be client or server.")
       }
-      let resolved = try await resolveConflict(id, keep: keep, by: administrator)
-      return json(["resolved": .array(resolved.map(\.json))])
+      return try await act("conflicts.resolve", "\(id)", who, request) {
+        let resolved = try await resolveConflict(id, keep: keep, by: who.name)
+        return json(["resolved": .array(resolved.map(\.json))])
+      }
     default: throw notFound(request)
     }
   }

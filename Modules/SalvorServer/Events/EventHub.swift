@@ -23,7 +23,7 @@ final class EventHub: Sendable {
   private let limits: Limits
   private let clock: any Clock
   private let random: any RandomSource
-  private let log: @Sendable (String) -> Void
+  private let log: Log
   private let listenersMax: Int
   private let state = Mutex(State())
   /// How often there was something to tell.

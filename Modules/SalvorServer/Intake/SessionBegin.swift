@@ -25,6 +25,8 @@ extension ServerEngine {
   /// The checks of a begin, in the order of semantics 5. Throws the error that the first failing one names; nothing has
   /// been staged, applied or answered by then.
   func check(_ message: BeginMessage, principal: Principal) async throws -> SessionBegin {
+    LogContext.current?.set("remote", message.remote.text)
+    activity.noteBegin(message)
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
       throw refusal(reason, message, stored: nil)
     }
@@ -41,6 +43,7 @@ extension ServerEngine {
     case .historyNeeded(let what): throw historyNeeded(what)
     }
     begin.sendsConfig = try checkSchema(message, answersAgain: begin.answersAgain)
+    activity.noteSuccess(of: message.remote)
     return begin
   }
 
@@ -181,6 +184,8 @@ extension ServerEngine {
   private func refusal(_ reason: RecoveryReason, _ message: BeginMessage, stored: SequenceID?) -> SalvorError {
     log(refused: message, stored: stored, reason: reason)
     metrics.resets.add(1)
+    operatorEvents.send("reset", ["remote": message.remote.text, "reason": reason.rawValue])
+    metrics.resetsByReason.add(MetricsText.label("reason", reason.rawValue))
     return SalvorError(
       .uploadFailedAtServer,
       "The device and the server do not have the same history (\(reason.rawValue)). The device must be recovered: salvor recover --plan says what that would do.",
@@ -190,6 +195,7 @@ extension ServerEngine {
   /// The server lost commits that the device has seen, and both share an earlier one: no error to a person.
   private func parting(_ message: BeginMessage, _ admission: Admission, _ shared: Commit) -> SalvorError {
     metrics.rewinds.add(1)
+    operatorEvents.send("rewind", ["remote": message.remote.text, "shared": "\(shared.number)"])
     configuration.log(
       "Remote ID '\(message.remote)' has seen commits that this server lost; commit \(shared.number) is the newest that both have (the server's newest: \(admission.head.number)). It rewinds."
     )
@@ -203,11 +209,12 @@ extension ServerEngine {
 
   /// The line that an administrator looks for, with the three IDs and the remote ID.
   private func log(refused message: BeginMessage, stored: SequenceID?, reason: RecoveryReason) {
-    configuration.log(
+    configuration.log.warning(
       "[-10400] Invalid sync sequence ID for remote ID '\(message.remote)' (\(reason.rawValue)). "
         + "The sync sequence ID in the consolidated database: \(stored?.text ?? "none"); "
         + "the remote previous sequence ID: \(message.previous?.text ?? "none"), "
-        + "and the current sequence ID: \(message.current?.text ?? "none")")
+        + "and the current sequence ID: \(message.current?.text ?? "none")",
+      ["reason": reason.rawValue, "remote": message.remote.text])
   }
 }
 

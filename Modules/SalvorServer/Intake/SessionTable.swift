@@ -76,6 +76,7 @@ final class SessionTable: Sendable {
       return entry.value
     }
     guard let found else { throw Self.unknown }
+    LogContext.current?.set("remote", found.remote.text)
     return found
   }
 
@@ -107,4 +108,10 @@ final class SessionTable: Sendable {
   }
 
   var count: Int { sessions.withLock { $0.count } }
+
+  /// Remotes whose session was seen lately.
+  var remotes: [RemoteID] {
+    let now = clock.now()
+    return sessions.withLock { $0.values.filter { now - $0.lastSeen < idleMilliseconds }.map(\.remote) }
+  }
 }

@@ -116,10 +116,12 @@ extension ServerEngine {
     {
       return recorded
     }
+    let began = ContinuousClock.now
     let results = try await processValidated(
       ProcessRequest(
         remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks,
         isNarrowed: session.begin.message.isNarrowed))
+    observe(results, of: session.remote, tookSince: began)
     sessions.touch(session)
     metrics.uploads.add(1)
     events.notice()

@@ -51,6 +51,12 @@ final class WriterTurns: Sendable {
     return try await body()
   }
 
+  /// How long the turn under way has lasted; 0: nobody has it.
+  var busySeconds: Double {
+    let now = clock.now()
+    return state.withLock { $0.isTaken ? Double(max(0, now - $0.began)) / 1000 : 0 }
+  }
+
   /// How many wait.
   var count: Int { state.withLock { $0.count } }
 

@@ -16,6 +16,7 @@ extension ServerEngine {
     if request.method == "POST" && parts.isEmpty { return try await beginRecovery(request, principal, store) }
     guard (1...2).contains(parts.count) else { throw noRecoveryRoute }
     let recovery = try recoveries.find(parts[0], principal: principal)
+    LogContext.current?.set("remote", recovery.remote.text)
     if request.method == "DELETE" && parts.count == 1 {
       recoveries.close(recovery.token)
       return TransportResponse(status: 204, contentLength: 0)
@@ -54,6 +55,7 @@ extension ServerEngine {
     guard message.history != nil, message.upload == .none else {
       throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
     }
+    LogContext.current?.set("remote", message.remote.text)
     try sessions.giveWay(to: message)
     let recovery = try open(message, principal)
     do {
@@ -62,6 +64,7 @@ extension ServerEngine {
       let facts = try await facts(finding, admission, recovery, principal, store)
       let label = finding.label
       metrics.countRecovery(label)
+      operatorEvents.send("recovery", ["remote": message.remote.text, "reason": label])
       configuration.log(
         "Remote ID '\(message.remote)' recovers (\(label)); shared commit: \(facts.shared.map { "\($0.number)" } ?? "none"), newest: \(facts.head.number)."
       )
@@ -201,6 +204,9 @@ extension ServerEngine {
       _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
     recoveries.close(recovery.token)
+    metrics.recoveriesEnded.add(1)
+    activity.noteSuccess(of: recovery.remote)
+    operatorEvents.send("recovered", ["remote": recovery.remote.text])
     configuration.log("Remote ID '\(recovery.remote)' has recovered.")
     return TransportResponse(status: 204, contentLength: 0)
   }

@@ -135,6 +135,12 @@ final class RecoveryTable: Sendable {
 
   func close(_ token: String) { state.withLock { $0.recoveries[token] = nil } }
 
+  /// Remotes that recover, in order.
+  var remotes: [RemoteID] {
+    let now = clock.now()
+    return state.withLock { remotesUnderWay($0, now) }.sorted { $0.text < $1.text }
+  }
+
   /// Remotes that recover, and remotes that were told to come back.
   var counts: (underWay: Int, waiting: Int) {
     let now = clock.now()

@@ -18,7 +18,7 @@ actor UploadValidation {
   private let store: any ServerStore
   private let limits: Limits
   private let metrics: ServerMetrics
-  private let log: @Sendable (String) -> Void
+  private let log: Log
   private var reader: UploadRequestReader
   private var pending: [Pending]
   /// The first word stands where several validators refuse one request.

@@ -91,7 +91,7 @@ final class World: @unchecked Sendable {
         made.store = mutant?.mutated(made.store) ?? made.store
         store = made.store
       },
-      log: { [trace, directory] line in trace.add("  server: " + line.replacingAll(directory, "")) })
+      log: Log.lines { [trace, directory] line in trace.add("  server: " + line.replacingAll(directory, "")) })
     server = made
     serverStore = store
     network.serve { await made.engine.handle($0) }

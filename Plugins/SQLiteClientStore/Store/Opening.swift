@@ -14,8 +14,10 @@ struct Opening {
 
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
+    if try connection.tableShape("salvor_state") != nil { try refuseLaterFormat() }
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection)
+    try connection.setState(.format, .integer(StoreTables.format))
     try settleIdentity(setup)
     let before = try definitions()
     let delivered = try deliveredConfig()
@@ -30,6 +32,16 @@ struct Opening {
       return (context, ClientOpening())
     }
     return try bringInLine(schema, own: setup.schema, config, before: before)
+  }
+
+  private func refuseLaterFormat() throws {
+    let format = try connection.state(.format)?.integer ?? 0
+    guard format <= StoreTables.format else {
+      throw SalvorError(
+        .schemaRefused,
+        "The database was written by a later version of Salvor (format \(format), this one knows \(StoreTables.format)). Update Salvor on this device."
+      )
+    }
   }
 
   /// The synchronized tables as they were defined last.

@@ -5,6 +5,8 @@ import SalvorWire
 
 /// What `salvor_state` remembers.
 enum StateName: String {
+  /// The number of the form of Salvor's own tables.
+  case format
   case remote, principal, server, schemaVersion
   /// Drawn with the file: an identity file of another file says nothing.
   case fileStamp

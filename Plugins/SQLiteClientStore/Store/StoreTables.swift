@@ -3,6 +3,9 @@ import SQLiteSupport
 /// Salvor's own tables in a remote database; `StoreViews` has what people read. The tables of capture are made by
 /// `CaptureCatalog`.
 enum StoreTables {
+  /// One more with each release whose files an earlier one must not write in.
+  static let format: Int64 = 1
+
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER, subscriptions TEXT) WITHOUT ROWID;

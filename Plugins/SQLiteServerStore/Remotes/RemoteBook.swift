@@ -7,9 +7,9 @@ import SalvorWire
 struct RemoteBook {
   let connection: SQLiteConnection
 
-  private static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload, reset"
+  static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload, reset"
 
-  private func record(_ row: SQLiteStatement) -> RemoteRecord? {
+  func record(_ row: SQLiteStatement) -> RemoteRecord? {
     guard let id = RemoteID(row.string(0)) else { return nil }
     return RemoteRecord(
       id: id, principal: row.string(1), isBlocked: row.int64(2) == 1, isDeleted: row.int64(3) == 1,

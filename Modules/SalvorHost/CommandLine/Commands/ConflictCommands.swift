@@ -56,7 +56,9 @@ extension Command {
     let store = try await invocation.openServerStore()
     let resolved: [ConflictVersion]
     do {
-      resolved = try await store.resolveConflict(id, keep: keep, by: invocation.userName)
+      resolved = try await invocation.audited("conflicts.resolve", "\(id)", on: store) {
+        try await store.resolveConflict(id, keep: keep, by: invocation.userName)
+      }
     } catch {
       await store.close()
       throw error
@@ -87,7 +89,7 @@ extension Invocation {
   }
 
   /// Who uses the command line, for the record of what was resolved.
-  fileprivate var userName: String {
+  var userName: String {
     ["USER", "LOGNAME"].lazy.compactMap { environment[$0] }.first { !$0.isEmpty } ?? "operator"
   }
 }

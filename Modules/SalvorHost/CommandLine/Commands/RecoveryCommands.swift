@@ -20,7 +20,8 @@ extension Command {
       """,
     options: [
       Option("plan", "say what would happen; write nothing"),
-      Option("strategy", value: "S", "the strategy (default: the configuration's for the reason)"),
+      Option(
+        "strategy", value: "S", "the strategy (default: the configuration's for the reason)", module: .recoveryStrategy),
       Option("token", value: "T", "of the recovery that is required"),
       Option("list", "the recoveries of this database"),
       Option("report", value: "ID", "one recovery, with each request and row"),

@@ -1,7 +1,9 @@
 @preconcurrency import Dispatch
 import SalvorModel
+import SalvorModuleKit
 import SalvorServer
 import SalvorStorage
+import SalvorTransport
 import SalvorWire
 
 #if canImport(Glibc)
@@ -16,15 +18,15 @@ extension Command {
     discussion: """
       Makes or adopts the consolidated database, listens, and says where on one line. Other programs may read and write
       the real tables at any time: what they write reaches the devices with their next sync. The log goes to standard
-      error and holds no values of rows.
+      error and holds no values of rows: a line an event, by server.log of the configuration as logfmt, JSON or with
+      journald's priorities. SIGHUP reads server.log again: the level changes without a restart.
       """
   ) { invocation in
     // Before the first word: whoever reads one may send a signal.
     let signals = TerminationSignals(endingWithinSeconds: 9)
     let terminal = invocation.terminal
-    let server = try await invocation.makeServer(log: { line in
-      logLine(line)
-    })
+    let writer = LogWriter(format: LogWriter.format(environment: invocation.environment))
+    let (configuration, server) = try await invocation.makeServer(writer)
     let opening = server.opening
     if !opening.createdTables.isEmpty {
       terminal.say("made tables: \(opening.createdTables.joined(separator: ", "))")
@@ -34,39 +36,60 @@ extension Command {
     if opening.isRestored {
       terminal.say("this database was restored from a copy: devices that have seen more recover at their next sync")
     }
+    let manager = ServiceManager(environment: invocation.environment)
+    let reloading = reloads(invocation, writer, manager)
     let url = try await server.start()
+    manager.tell("READY=1", "STATUS=listening on \(url)")
+    let engine = server.engine
+    let living = manager.keepAlive {
+      await engine.handle(TransportRequest(method: "GET", path: "/healthz", contentLength: 0)).status == 200
+    }
+    logStart(configuration, server, url, writer.log)
     terminal.json([
       "url": .string(url), "server": .string(opening.serverID.text), "restored": .bool(opening.isRestored),
     ])
     terminal.print("listening on \(url)")
     await signals.wait()
+    manager.tell("STOPPING=1")
+    reloading.cancel()
+    living?.cancel()
+    writer.log.notice("The server stops: it finishes what is in flight.")
     terminal.say("finishing what is in flight")
     await server.stop()
+    writer.log.notice("The server has stopped.")
     return 0
   }
 
   static let remotes = Command(
     "remotes", "server: the remote databases that have registered",
-    discussion: "Reads the server's database of the configuration; the server may be running."
+    discussion: """
+      Reads the server's database of the configuration; the server may be running. With --url it asks a server elsewhere
+      instead, with the token in SALVOR_ADMIN_TOKEN (salvor token NAME --role viewer), and so do the other commands of
+      `remotes`.
+      """, options: [.url]
   ) { invocation in try await listRemotes(invocation) }
 
-  static let remotesList = Command("remotes list", "server: the same as `remotes`") { invocation in
+  static let remotesList = Command("remotes list", "server: the same as `remotes`", options: [.url]) { invocation in
     try await listRemotes(invocation)
   }
 
   static let remotesShow = Command(
-    "remotes show", "server: one remote database", arguments: ["ID"]
+    "remotes show", "server: one remote database", arguments: ["ID"], options: [.url]
   ) { invocation in
+    let id = try invocation.remoteID()
+    if let elsewhere = try invocation.administration() {
+      let found = try await elsewhere.call("GET", "/admin/v1/remotes/\(id)")
+      await elsewhere.close()
+      invocation.terminal.json(found)
+      describe(found, on: invocation.terminal)
+      return 0
+    }
     let store = try await invocation.openServerStore()
-    let remotes = try await store.remotes()
+    let found = try await store.remote(id)
     await store.close()
-    guard let remote = remotes.first(where: { $0.id.text == invocation.arguments[0] }) else {
-      throw SalvorError(.notFound, "There is no remote ID \(invocation.arguments[0]). salvor remotes lists them.")
-    }
+    guard let remote = found else { throw noRemote(id) }
     invocation.terminal.json(remote.json)
-    for member in remote.json.members ?? [] {
-      invocation.terminal.print("\(member.key): \(member.value.string ?? member.value.text)")
-    }
+    describe(remote, on: invocation.terminal)
     return 0
   }
 
@@ -76,16 +99,19 @@ extension Command {
       The device's next sync is then a first contact: it registers again with the same remote ID, and nothing that it
       had uploaded before is applied twice. With --block it is refused until the remote ID is deleted without --block.
       """,
-    arguments: ["ID"], options: [Option("block", "keep the device out")]
+    arguments: ["ID"], options: [Option("block", "keep the device out"), .url]
   ) { invocation in
-    guard let id = RemoteID(invocation.arguments[0]) else {
-      throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
-    }
-    let store = try await invocation.openServerStore()
-    let isDeleted = try await store.deleteRemote(id, block: invocation.flags.contains("block"))
-    await store.close()
-    guard isDeleted else {
-      throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
+    let id = try invocation.remoteID()
+    let block = invocation.flags.contains("block")
+    if let elsewhere = try invocation.administration() {
+      _ = try await elsewhere.call("DELETE", "/admin/v1/remotes/\(id)\(block ? "?block=true" : "")")
+      await elsewhere.close()
+    } else {
+      let store = try await invocation.openServerStore()
+      try await invocation.audited(block ? "remotes.block" : "remotes.delete", id.text, on: store) {
+        guard try await store.deleteRemote(id, block: block) else { throw noRemote(id) }
+      }
+      await store.close()
     }
     invocation.terminal.json(["deleted": .string(id.text), "blocked": .bool(invocation.flags.contains("block"))])
     invocation.terminal.say("deleted \(id)\(invocation.flags.contains("block") ? " and blocked it" : "")")
@@ -112,10 +138,28 @@ extension Command {
 
 @Sendable
 private func listRemotes(_ invocation: Invocation) async throws -> Int32 {
+  let terminal = invocation.terminal
+  if let elsewhere = try invocation.administration() {
+    let remotes = try await elsewhere.remotes()
+    await elsewhere.close()
+    terminal.json(["remotes": .array(remotes)])
+    guard !remotes.isEmpty else {
+      terminal.say("no remote database has registered yet")
+      return 0
+    }
+    terminal.table(
+      ["remote ID", "principal", "state", "registered", "last upload"],
+      remotes.map { remote in
+        [
+          remote["id"]?.string ?? "", remote["principal"]?.string ?? "", remote["state"]?.string ?? "",
+          remote["registered"]?.integer.map(timestamp) ?? "-", remote["lastUpload"]?.integer.map(timestamp) ?? "-",
+        ]
+      })
+    return 0
+  }
   let store = try await invocation.openServerStore()
   let remotes = try await store.remotes()
   await store.close()
-  let terminal = invocation.terminal
   terminal.json(["remotes": .array(remotes.map(\.json))])
   if remotes.isEmpty {
     terminal.say("no remote database has registered yet")
@@ -132,14 +176,89 @@ private func listRemotes(_ invocation: Invocation) async throws -> Int32 {
   return 0
 }
 
+func noRemote(_ id: RemoteID) -> SalvorError {
+  SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
+}
+
+extension Invocation {
+  /// The first argument.
+  func remoteID() throws -> RemoteID {
+    guard let id = RemoteID(arguments[0]) else {
+      throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
+    }
+    return id
+  }
+}
+
+/// One remote as `/admin/v1/remotes/ID` has it: also what the running server has seen of it.
+private func describe(_ remote: JSONValue, on terminal: Terminal) {
+  func time(_ json: JSONValue?) -> String { json?.integer.map { timestamp($0) + " UTC" } ?? "none" }
+  let seen = remote["seen"]
+  let error = seen?["lastError"]
+  let code = error?["code"]?.string.map { "\(time(error?["time"])): \($0) \(error?["reason"]?.string ?? "")" }
+  let rows: [(String, String)] = [
+    ("remote ID", remote["id"]?.string ?? ""), ("principal", visible(remote["principal"]?.string ?? "")),
+    ("state", remote["state"]?.string ?? ""), ("registered", time(remote["registered"])),
+    ("last upload", time(remote["lastUpload"])), ("last begin", time(seen?["lastBegin"])),
+    ("last error", code ?? "none"),
+    ("behind", seen?["behind"]?.integer.map { "\(grouped($0)) commits" } ?? "not known since the server's start"),
+  ]
+  for (name, value) in rows { terminal.print(name.padding(13) + value) }
+}
+
+extension String {
+  fileprivate func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - count)) }
+}
+
+private func describe(_ remote: RemoteRecord, on terminal: Terminal) {
+  terminal.print("remote ID    \(remote.id)")
+  terminal.print("principal    \(visible(remote.principal))")
+  terminal.print("state        \(state(of: remote))")
+  terminal.print("registered   \(timestamp(remote.registered)) UTC")
+  terminal.print("last upload  \(remote.lastUpload.map { timestamp($0) + " UTC" } ?? "none")")
+  terminal.print("sequence     \(remote.sequence?.text ?? "none")")
+}
+
 private func state(of remote: RemoteRecord) -> String {
   if remote.isBlocked { return "blocked" }
   if remote.isDeleted { return "deleted" }
   return remote.isResetDemanded ? "reset demanded" : "known"
 }
 
-/// A line of the server's log on standard error, with the time.
-func logLine(_ text: String) {
-  let line = Array("\(timestamp(SystemClock().now())) \(text)\n".utf8)
-  _ = line.withUnsafeBytes { write(2, $0.baseAddress, $0.count) }
+/// The first lines of the log: which server this is and how it is set up, without a secret.
+private func logStart(_ configuration: HostConfiguration, _ server: RunningServer, _ url: String, _ log: Log) {
+  guard let section = configuration.server else { return }
+  log.notice(
+    "The server has started.",
+    [
+      "version": salvorVersion, "url": url, "server": server.opening.serverID.text,
+      "incarnation": server.opening.incarnation.text, "restored": server.opening.isRestored ? "true" : nil,
+      "configuration": configuration.file, "schema": "\(configuration.schema.version)",
+      "storage": section.storage.descriptor.name, "authentication": section.authentication.descriptor.name,
+      "logged": section.log.level.rawValue,
+    ])
+}
+
+/// Each SIGHUP reads the configuration again and takes over what may change while the server runs.
+private func reloads(
+  _ invocation: Invocation, _ writer: LogWriter, _ manager: ServiceManager
+) -> Task<Void, Never> {
+  let signals = ReloadSignals()
+  return Task {
+    await signals.forEach {
+      manager.tell("RELOADING=1")
+      defer { manager.tell("READY=1") }
+      let found = invocation.readConfiguration([.server])
+      guard let settings = found.configuration?.server?.log else {
+        writer.log.error(
+          "The configuration cannot be used; the server goes on with the one of before. salvor check says what is wrong.",
+          ["mistakes": "\(found.diagnostics.errors.count)"])
+        return
+      }
+      let before = writer.level
+      writer.level = settings.level
+      writer.log.notice(
+        "The configuration was read again.", ["now": settings.level.rawValue, "before": before.rawValue])
+    }
+  }
 }

@@ -10,18 +10,19 @@ extension Command {
       own configuration names for that reason. The demand ends when it has recovered, or when the remote ID is deleted.
       The server may be running.
       """,
-    arguments: ["ID"]
+    arguments: ["ID"], options: [.url]
   ) { invocation in
-    guard let id = RemoteID(invocation.arguments[0]) else {
-      throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
-    }
-    let store = try await invocation.openServerStore()
-    let isDemanded = try await (store as? any RecoveringServerStore)?.demandReset(id)
-    await store.close()
-    switch isDemanded {
-    case nil: throw unable("resets")
-    case false?: throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
-    case true?: break
+    let id = try invocation.remoteID()
+    if let elsewhere = try invocation.administration() {
+      _ = try await elsewhere.call("POST", "/admin/v1/remotes/\(id)/reset")
+      await elsewhere.close()
+    } else {
+      let store = try await invocation.openServerStore()
+      try await invocation.audited("remotes.reset", id.text, on: store) {
+        guard let recovering = store as? any RecoveringServerStore else { throw unable("resets") }
+        guard try await recovering.demandReset(id) else { throw noRemote(id) }
+      }
+      await store.close()
     }
     invocation.terminal.json(["resetDemanded": .string(id.text)])
     invocation.terminal.say("\(id) will be told to recover at its next sync")
@@ -34,15 +35,27 @@ extension Command {
       Writes one SQLite file that is the database of one moment, checks it and makes it durable. An existing FILE is never
       replaced. Restore it with salvor server restore; copying the database's file by other means while a server runs gives
       a damaged copy.
+
+      With --keep N, FILE is a folder: the copy is a file of its own there, named after the time, and when it is whole,
+      older ones beyond the newest N are removed. Nothing else in the folder is touched.
       """,
-    arguments: ["FILE"]
+    arguments: ["FILE"],
+    options: [Option("keep", value: "N", "FILE is a folder; keep the newest N copies in it")]
   ) { invocation in
-    let file = invocation.arguments[0]
+    var file = invocation.arguments[0]
+    let keep = invocation.options["keep"] == nil ? nil : try invocation.wholeNumber("keep", default: 1)
+    let rotation = keep.map { BackupRotation(directory: file, keep: $0) }
+    if let rotation { file = try rotation.next(now: SystemClock().now()) }
     guard let store = try invocation.makeServerStore() as? any RecoveringServerStore else { throw unable("backups") }
-    try await store.backup(to: file)
+    let path = file
+    try await invocation.audited("server.backup", path, on: store) { try await store.backup(to: path) }
     let size = try fileSize(file)
-    invocation.terminal.json(["file": .string(file), "bytes": .integer(size)])
+    let removed = try rotation?.removeOld() ?? []
+    invocation.terminal.json([
+      "file": .string(file), "bytes": .integer(size), "removed": .array(removed.map(JSONValue.string)),
+    ])
     invocation.terminal.say("wrote \(file) (\(bytes(size)))")
+    for old in removed { invocation.terminal.say("removed \(old)") }
     return 0
   }
 
@@ -56,7 +69,9 @@ extension Command {
     arguments: ["FILE"]
   ) { invocation in
     guard let store = try invocation.makeServerStore() as? any RestorableServerStore else { throw unable("restoring") }
-    let done = try await store.restore(from: invocation.arguments[0])
+    let done = try await invocation.audited("server.restore", invocation.arguments[0], on: store) {
+      try await store.restore(from: invocation.arguments[0])
+    }
     let terminal = invocation.terminal
     terminal.json([
       "restored": .string(invocation.arguments[0]), "database": .string(done.database),
@@ -70,6 +85,34 @@ extension Command {
         "\(grouped(remembered - done.head.number)) commits are not in it: devices that have seen them recover at their next sync"
       )
     }
+    return 0
+  }
+}
+
+extension Command {
+  static let serverAdopt = Command(
+    "server adopt", "server: gives a copy of a database a server ID of its own; the server must not be running",
+    discussion: """
+      For a staging server that begins with a copy of the real one's database: with its own server ID, a device that is
+      pointed at it by mistake is told server-replaced, and sends and applies nothing. Rows, remotes and history stay as they
+      are. --new-id says that you mean it.
+      """,
+    options: [Option("new-id", "draw a new server ID")]
+  ) { invocation in
+    guard invocation.flags.contains("new-id") else {
+      throw SalvorError(
+        .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards."
+      )
+    }
+    guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
+      throw unable("a new server ID")
+    }
+    let done = try await invocation.audited("server.adopt", "new-id", on: store) { try await store.adoptNewID() }
+    let terminal = invocation.terminal
+    terminal.json([
+      "database": .string(done.database), "before": .string(done.before.text), "server": .string(done.now.text),
+    ])
+    terminal.say("\(done.database) has the server ID \(done.now) now; it was \(done.before)")
     return 0
   }
 }

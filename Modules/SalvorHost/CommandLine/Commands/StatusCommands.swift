@@ -6,13 +6,31 @@ import SalvorWire
 extension Command {
   static let status = Command(
     "status", "this device: remote ID, groups and cursors, queue, archive, recovery state",
-    discussion: "Reads the device's database only; the server is not asked."
+    discussion: """
+      Reads the device's database, and asks the server whether it is there (without a credential, for at most three
+      seconds; --offline leaves that out). Exit code 0 whether it is or not.
+      """,
+    options: [Option("offline", "do not ask the server")]
   ) { invocation in
     let client = try await invocation.makeClient()
     let status = try await client.status()
+    let refusal = try await client.lastRefusal(of: status)
+    let isAsked = !invocation.flags.contains("offline")
+    let unreachable = isAsked ? await client.reach() : nil
     await client.close()
     let terminal = invocation.terminal
-    terminal.json(status.json)
+    terminal.json(
+      .object(
+        (status.json.members ?? []) + [
+          .init("lastRefusal", refusal.map(\.shortJSON) ?? .null),
+          .init(
+            "server",
+            isAsked
+              ? [
+                "reachable": .bool(unreachable == nil), "error": unreachable.map { .string($0.code.rawValue) } ?? .null,
+              ]
+              : .null),
+        ]))
     let state = status.state
     terminal.print("remote ID  \(state.remoteID)")
     terminal.print("principal  \(state.principal.isEmpty ? "(the server has not said yet)" : state.principal)")
@@ -20,6 +38,11 @@ extension Command {
     terminal.print(
       "queue      \(grouped(status.queued)) waiting, \(grouped(status.inError)) in error, "
         + "\(grouped(status.displaced)) displaced, \(grouped(status.kept)) kept")
+    if let refusal { terminal.print("refused    \(refusalText(refusal))") }
+    if isAsked {
+      let answer = unreachable.map { "\(terminal.red("not reachable")) (\($0.code.rawValue)): \($0.message)" }
+      terminal.print("server     \(answer ?? terminal.green("reachable"))")
+    }
     if let upload = status.upload { terminal.print("upload     \(uploadText(upload, on: terminal))") }
     if let since = status.capturePausedSince {
       terminal.print(
@@ -40,6 +63,22 @@ extension Command {
         ]
       })
     return 0
+  }
+}
+
+private func refusalText(_ refusal: QueuedRequest) -> String {
+  let time = refusal.lastAttempt.map { "\(timestamp($0)): " } ?? ""
+  return
+    "\(time)\(refusal.operation.rawValue) of \(refusal.table), \(refusal.reason ?? "refused"); salvor errors show \(refusal.id)"
+}
+
+extension QueuedRequest {
+  fileprivate var shortJSON: JSONValue {
+    [
+      "id": .string(id.description), "table": .string(table), "operation": .string(operation.rawValue),
+      "reason": reason.map(JSONValue.string) ?? .null, "message": message.map(JSONValue.string) ?? .null,
+      "time": lastAttempt.map(JSONValue.integer) ?? .null,
+    ]
   }
 }
 

@@ -1,0 +1,78 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+
+extension Log {
+  /// One line for each synchronization or recovery, with its trace and the remote ID; no value of a row.
+  func tell(_ report: SyncReport, took duration: Duration) {
+    let milliseconds = duration.components.seconds * 1000 + duration.components.attoseconds / 1_000_000_000_000_000
+    if let error = report.error {
+      write(
+        error.isRetryable ? .warning : .error, "sync failed",
+        ["code": error.code.rawValue, "reason": error.context["reason"], "ms": "\(milliseconds)"])
+      return
+    }
+    write(
+      report.refused > 0 ? .warning : .info, "sync",
+      [
+        "outcome": report.outcome.rawValue, "uploaded": "\(report.uploaded)", "upserts": "\(report.upserts)",
+        "deletes": "\(report.deletes)", "refused": "\(report.refused)", "conflicts": "\(report.conflicts)",
+        "out": "\(report.bytesSent)", "in": "\(report.bytesReceived)", "trips": "\(report.roundTrips)",
+        "ms": "\(milliseconds)",
+      ])
+    if let recovery = report.recovery {
+      notice("recovery", ["reason": recovery.reason.rawValue, "strategy": recovery.strategy])
+    }
+  }
+}
+
+extension SalvorClient {
+  /// Whether the server answers at all: nil where it does, else why not. Sends no credential and changes nothing.
+  ///
+  /// - Parameter milliseconds: how long the answer is waited for.
+  public func reach(withinMilliseconds milliseconds: Int64 = 3000) async -> SalvorError? {
+    let transport = configuration.transport
+    let clock = configuration.clock
+    let limit = configuration.limits.chunkBytesMax
+    return await withTaskGroup(of: SalvorError?.self) { group in
+      group.addTask {
+        do {
+          let response = try await transport.send(
+            TransportRequest(method: "GET", path: "/healthz", contentLength: 0))
+          _ = try await response.body.collect(upTo: limit)
+          guard response.status == 200 else {
+            return SalvorError(
+              .protocolVersion, "What answers at the server's address is no Salvor server (status \(response.status)).")
+          }
+          return nil
+        } catch {
+          return asSalvorError(error)
+        }
+      }
+      group.addTask {
+        do {
+          try await clock.sleep(milliseconds: milliseconds)
+        } catch {}
+        return SalvorError(.timeout, "The server has not answered within \(milliseconds) ms.")
+      }
+      let first = await group.next() ?? nil
+      group.cancelAll()
+      return first
+    }
+  }
+}
+
+extension SalvorClient {
+  /// The request that the server refused last; nil: there is none in the archive.
+  public func lastRefusal(of status: ClientStatus) async throws -> QueuedRequest? {
+    guard status.inError > 0 else { return nil }
+    var last: QueuedRequest?
+    var after: RequestID?
+    while true {
+      let page = try await openStore().requests(in: [.refused], after: after, limit: 1000)
+      for request in page where (request.lastAttempt ?? 0) >= (last?.lastAttempt ?? 0) { last = request }
+      guard page.count >= 1000, let end = page.last?.id, end != after else { return last }
+      after = end
+    }
+  }
+}

@@ -1,0 +1,214 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// What `salvor doctor` looks at, one after the other. Nothing is changed.
+struct Examination {
+  let configuration: HostConfiguration?
+  let environment: [String: String]
+  private(set) var findings: [Finding] = []
+
+  init(configuration: HostConfiguration?, environment: [String: String]) {
+    self.configuration = configuration
+    self.environment = environment
+  }
+
+  mutating func add(_ finding: Finding) { findings.append(finding) }
+
+  private mutating func add(_ state: Finding.State, _ about: String, _ message: String, _ way: String = "") {
+    findings.append(Finding(state: state, about: about, message: message, way: way))
+  }
+
+  // MARK: Configuration
+
+  mutating func takeConfiguration(_ loaded: ConfigurationResult) {
+    for diagnostic in loaded.diagnostics {
+      let place = diagnostic.path.isEmpty ? diagnostic.file : "\(diagnostic.file):\(diagnostic.line) \(diagnostic.path)"
+      add(
+        diagnostic.severity == .error ? .bad : .note, "configuration", "\(place) \(diagnostic.message)",
+        diagnostic.severity == .error ? "correct it; salvor check says whether it is right" : "")
+    }
+    guard let configuration else { return }
+    if loaded.diagnostics.isEmpty { add(.good, "configuration", "\(configuration.file) is valid") }
+    for problem in configuration.servingProblems() {
+      add(.bad, "configuration", "\(problem.path) \(problem.message)", "salvor serve would not start with it")
+    }
+  }
+
+  // MARK: Files
+
+  mutating func files() {
+    guard let configuration else { return }
+    var databases: [(String, String)] = []
+    if let store = try? configuration.server?.storage.make() as? any FileDatabase, let file = store.databaseFile {
+      databases.append(("server's database", file))
+    }
+    if let store = try? configuration.client?.storage.make() as? any FileDatabase, let file = store.databaseFile {
+      databases.append(("device's database", file))
+    }
+    for (name, path) in databases { database(name, path) }
+  }
+
+  private mutating func database(_ name: String, _ path: String) {
+    var found = stat()
+    let folder = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
+    guard stat(path, &found) == 0 else {
+      let isWritable = access(folder.isEmpty ? "/" : folder, W_OK) == 0
+      add(
+        isWritable ? .note : .bad, name, "\(path) is not there yet",
+        isWritable ? "the first serve or sync makes it" : "its folder cannot be written by this user: change its owner")
+      space(folder, needed: 0)
+      return
+    }
+    if access(path, R_OK | W_OK) != 0 {
+      add(
+        .bad, name, "\(path) cannot be read and written by this user",
+        "run salvor as the file's owner (sudo -u salvor …)")
+    } else if found.st_mode & 0o007 != 0 {
+      add(
+        .note, name, "\(path) can be read by every user of this machine", "chmod o-rwx '\(path)'*")
+    } else {
+      add(.good, name, "\(path), \(bytes(Int64(found.st_size)))")
+    }
+    // A copy of the database needs as much again.
+    space(folder, needed: Int64(found.st_size))
+    var log = stat()
+    if stat(path + "-wal", &log) == 0, Int64(log.st_size) > max(256 << 20, Int64(found.st_size)) {
+      add(
+        .note, name, "its write-ahead log has \(bytes(Int64(log.st_size)))",
+        "some program reads for very long: look for one that leaves a transaction open")
+    }
+  }
+
+  private mutating func space(_ folder: String, needed: Int64) {
+    var system = statvfs()
+    guard statvfs(folder.isEmpty ? "/" : folder, &system) == 0 else { return }
+    let free = Int64(clamping: UInt64(system.f_bavail) * UInt64(system.f_frsize))
+    let state: Finding.State = free < 100 << 20 ? .bad : free < max(1 << 30, 2 * needed) ? .note : .good
+    add(
+      state, "disk", "\(bytes(free)) free where \(folder) is",
+      state == .good ? "" : "make room: backups and recoveries need a copy's size, and a full disk refuses uploads")
+  }
+
+  // MARK: System
+
+  mutating func system() {
+    clock()
+    guard let server = configuration?.server else { return }
+    var limit = rlimit()
+    #if canImport(Glibc)
+      getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    #else
+      getrlimit(RLIMIT_NOFILE, &limit)
+    #endif
+    let allowed = UInt64(limit.rlim_max)
+    let wanted = UInt64(server.limits.connectionsMax + 128)
+    if allowed < wanted {
+      add(
+        .note, "system",
+        "a process may have \(allowed) files open, fewer than connectionsMax (\(server.limits.connectionsMax)) needs",
+        "raise the hard limit (LimitNOFILE= of the unit, ulimit -Hn), or lower server.limits.connectionsMax")
+    } else {
+      add(.good, "system", "enough open files for \(server.limits.connectionsMax) connections")
+    }
+  }
+
+  private mutating func clock() {
+    let released = Self.releaseDay
+    let now = SystemClock().now()
+    // A machine without a battery begins in 1970; TLS fails then, and dates of the log are wrong.
+    if now < released {
+      add(
+        .bad, "clock", "it says \(timestamp(now)) UTC, before this release was made",
+        "set the clock (timedatectl set-ntp true)")
+    } else {
+      add(.good, "clock", "\(timestamp(now)) UTC")
+    }
+  }
+
+  /// Milliseconds since 1970, less two days for who builds ahead of the date.
+  private static let releaseDay: Int64 = {
+    let parts = salvorReleaseDate.split(separator: "-").compactMap { Int64($0) }
+    guard parts.count == 3 else { return 0 }
+    // Days of the Gregorian calendar from 1970, from 1 March of a year on.
+    let year = parts[1] <= 2 ? parts[0] - 1 : parts[0]
+    let era = year / 400
+    let yearOfEra = year - era * 400
+    let dayOfYear = (153 * (parts[1] + (parts[1] > 2 ? -3 : 9)) + 2) / 5 + parts[2] - 1
+    let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+    return (days - 2) * 86_400_000
+  }()
+
+  // MARK: Server
+
+  /// Whether the server answers: at the address of the device's section, or at the one that the server listens on.
+  func reach(_ invocation: Invocation) async -> Finding {
+    do {
+      guard let transport = try transport(invocation) else {
+        return Finding(state: .note, about: "server", message: "its address is not known here", way: "")
+      }
+      let began = ContinuousClock.now
+      let response = try await transport.send(TransportRequest(method: "GET", path: "/readyz", contentLength: 0))
+      _ = try? await response.body.collect(upTo: 1 << 20)
+      await transport.close()
+      let taken = (ContinuousClock.now - began).components
+      let milliseconds = taken.seconds * 1000 + taken.attoseconds / 1_000_000_000_000_000
+      if response.status == 200 {
+        return Finding(state: .good, about: "server", message: "it answers, within \(milliseconds) ms")
+      }
+      return Finding(
+        state: .bad, about: "server", message: "it answers with status \(response.status): its database does not",
+        way: "read its log (journalctl -u salvor)")
+    } catch {
+      let message = (error as? SalvorError)?.message ?? "\(error)"
+      return Finding(
+        state: configuration?.client == nil ? .note : .bad, about: "server", message: message,
+        way: "start it (salvor serve, systemctl start salvor), or correct client.transport.url")
+    }
+  }
+
+  private func transport(_ invocation: Invocation) throws -> (any ClientTransport)? {
+    if let client = configuration?.client { return try client.transport.make() }
+    guard let listen = configuration?.description["server"]?["listen"], listen["module"]?.string == "http",
+      listen["tls"]?.members == nil
+    else { return nil }
+    let port = listen["port"]?.integer ?? 8484
+    var host = listen["address"]?.string ?? "127.0.0.1"
+    if host == "0.0.0.0" { host = "127.0.0.1" }
+    if host == "::" { host = "::1" }
+    if host.contains(":") { host = "[\(host)]" }
+    return try AdministrationClient.transport(
+      url: "http://\(host):\(port)", registry: invocation.registry, environment: environment)
+  }
+
+  mutating func fleet(_ invocation: Invocation) async {
+    guard let store = try? configuration?.server?.storage.make(), let file = (store as? any FileDatabase)?.databaseFile,
+      fileExists(file)
+    else { return }
+    do {
+      let store = try await invocation.openServerStore()
+      let stats = try await store.stats()
+      let month = SystemClock().now() - 30 * 86_400_000
+      let away = try await store.remotes(RemoteQuery(limit: 1000, state: .known, unseenSince: month)).count
+      await store.close()
+      add(
+        .good, "remotes", "\(grouped(stats.remotes)) known, \(grouped(stats.openConflicts)) conflicts wait for a person"
+      )
+      if away > 0 {
+        add(
+          .note, "remotes", "\(away == 1000 ? "1,000 or more" : grouped(Int64(away))) have not uploaded for 30 days",
+          "salvor remotes lists them; salvor remotes delete forgets one")
+      }
+    } catch {
+      add(
+        .bad, "server's database", (error as? SalvorError)?.message ?? "\(error)", "salvor serve would say the same")
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import SalvorModel
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// Copies of the server's database in a folder, named `salvor-2026-11-22T02-30-05Z.db`, the newest of which are kept.
+struct BackupRotation {
+  var directory: String
+  var keep: Int
+
+  /// Where the next copy goes. Makes the folder, for its owner alone, where there is none.
+  func next(now: Int64) throws -> String {
+    guard mkdir(directory, 0o700) == 0 || errno == EEXIST else {
+      throw SalvorError(
+        .storage,
+        "The folder \(directory) cannot be made: \(String(cString: strerror(errno))). Make it, or name another.")
+    }
+    let time = timestamp(now).replacing(" ", with: "T").replacing(":", with: "-")
+    return "\(directory)/salvor-\(time)Z.db"
+  }
+
+  /// Removes what is beyond `keep`, oldest first; the paths of what went.
+  func removeOld() throws -> [String] {
+    let old = try names().sorted().dropLast(keep)
+    for name in old {
+      guard unlink("\(directory)/\(name)") == 0 || errno == ENOENT else {
+        throw SalvorError(
+          .storage,
+          "The old copy \(directory)/\(name) cannot be removed: \(String(cString: strerror(errno))). The new one is whole."
+        )
+      }
+    }
+    return old.map { "\(directory)/\($0)" }
+  }
+
+  /// Those that `next` has given; names that sort as their times do.
+  private func names() throws -> [String] {
+    guard let folder = opendir(directory) else {
+      throw SalvorError(.storage, "The folder \(directory) cannot be read: \(String(cString: strerror(errno))).")
+    }
+    defer { closedir(folder) }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      if Self.isName(name) { names.append(name) }
+    }
+    return names
+  }
+
+  static func isName(_ name: String) -> Bool {
+    let form = "salvor-0000-00-00T00-00-00Z.db"
+    return name.utf8.count == form.utf8.count
+      && zip(name.utf8, form.utf8).allSatisfy { $1 == 48 ? (48...57).contains($0) : $0 == $1 }
+  }
+}

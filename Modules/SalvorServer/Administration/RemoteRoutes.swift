@@ -1,0 +1,122 @@
+import SalvorModel
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+private let pageDefault = 100
+private let pageMax = 1000
+
+extension ServerEngine {
+  /// `/admin/v1/remotes…`.
+  ///
+  /// - Parameter parts: of the path after `remotes`.
+  func remotes(_ request: TransportRequest, _ parts: [String], _ who: Administrator) async throws -> TransportResponse {
+    switch (request.method, parts.count) {
+    case ("GET", 0): return try await listRemotes(request)
+    case ("GET", 1):
+      guard let id = RemoteID(parts[0]), let remote = try await configuration.store.remote(id) else {
+        throw noRemote(parts[0])
+      }
+      return json(try await whole(remote))
+    case ("DELETE", 1):
+      try who.require(.administrator)
+      let block = queryParameters(request.path)["block"] == "true"
+      return try await act(block ? "remotes.block" : "remotes.delete", parts[0], who, request) {
+        guard let id = RemoteID(parts[0]), try await delete(remote: id, block: block) else { throw noRemote(parts[0]) }
+        return TransportResponse(status: 204, contentLength: 0)
+      }
+    case ("POST", 2) where parts[1] == "reset":
+      try who.require(.operator)
+      return try await act("remotes.reset", parts[0], who, request) {
+        guard let id = RemoteID(parts[0]), try await demandReset(of: id) else { throw noRemote(parts[0]) }
+        return TransportResponse(status: 204, contentLength: 0)
+      }
+    default: throw notFound(request)
+    }
+  }
+
+  private func noRemote(_ id: String) -> SalvorError {
+    SalvorError(
+      .notFound, "There is no remote ID \(visibleID(id)). GET /admin/v1/remotes lists them.")
+  }
+
+  /// An ID that somebody sent, as far as it may be one.
+  private func visibleID(_ text: String) -> String { RemoteID(text)?.text ?? "of this form (32 hexadecimal digits)" }
+
+  // MARK: Lists
+
+  /// What a remote can be asked for by; those of the store, and those that only a running server knows.
+  private enum Filter: String, CaseIterable {
+    case known, blocked, deleted
+    case resetDemanded = "reset-demanded"
+    case syncing, recovering
+    case recoveryRequired = "recovery-required"
+    case absent
+  }
+
+  private static let absentDaysDefault: Int64 = 30
+
+  private func listRemotes(_ request: TransportRequest) async throws -> TransportResponse {
+    let query = queryParameters(request.path)
+    let limit = query["limit"].map { Int($0) } ?? pageDefault
+    let after = query["after"].map { RemoteID($0) }
+    let filter = query["state"].map { Filter(rawValue: $0) }
+    let days = query["days"].map { Int64($0) } ?? Self.absentDaysDefault
+    guard let limit, limit > 0, after != .some(nil), filter != .some(nil), let days, (0...100_000).contains(days) else {
+      throw SalvorError(
+        .malformed,
+        "A list of remotes is asked for with state=\(Filter.allCases.map(\.rawValue).joined(separator: "|")), principal=NAME, after=ID, limit=NUMBER, and with state=absent days=NUMBER."
+      )
+    }
+    var asked = RemoteQuery(
+      after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"].map { percentDecoded($0) })
+    var found: [RemoteRecord]
+    switch filter ?? nil {
+    case .syncing?: found = try await these(sessions.remotes, asked)
+    case .recovering?: found = try await these(recoveries.remotes, asked)
+    case .recoveryRequired?: found = try await these(activity.recoveryRequired, asked)
+    case .absent?:
+      asked.state = .known
+      asked.unseenSince = configuration.clock.now() - days * 86_400_000
+      found = try await configuration.store.remotes(asked)
+    case let filter:
+      asked.state = filter.flatMap { RemoteQuery.State(rawValue: $0.rawValue) }
+      found = try await configuration.store.remotes(asked)
+    }
+    let hasMore = found.count > min(limit, pageMax)
+    if hasMore { found.removeLast() }
+    return json([
+      "remotes": .array(found.map { .object(($0.json.members ?? []) + [.init("state", .string(state(of: $0)))]) }),
+      "next": hasMore ? found.last.map { .string($0.id.text) } ?? .null : .null,
+    ])
+  }
+
+  /// Those of a list that the query is about, in order.
+  private func these(_ ids: [RemoteID], _ query: RemoteQuery) async throws -> [RemoteRecord] {
+    var found: [RemoteRecord] = []
+    for id in Set(ids).sorted(by: { $0.text < $1.text }) where found.count < query.limit {
+      if let remote = try await configuration.store.remote(id), query.matches(remote) { found.append(remote) }
+    }
+    return found
+  }
+
+  /// One word for how a remote is.
+  private func state(of remote: RemoteRecord) -> String {
+    if remote.isBlocked { return "blocked" }
+    if remote.isDeleted { return "deleted" }
+    if recoveries.remotes.contains(remote.id) { return "recovering" }
+    if sessions.remotes.contains(remote.id) { return "syncing" }
+    if activity[remote.id]?.lastError?.reason != nil { return "recovery-required" }
+    return remote.isResetDemanded ? "reset-demanded" : "known"
+  }
+
+  /// One remote with what this start of the server has seen of it.
+  private func whole(_ remote: RemoteRecord) async throws -> JSONValue {
+    let head = try await configuration.store.stats().head.number
+    let seen = activity[remote.id].map { JSONValue.object($0.json(head: head)) } ?? .null
+    return .object(
+      (remote.json.members ?? []) + [
+        .init("state", .string(state(of: remote))), .init("head", .integer(head)), .init("seen", seen),
+      ])
+  }
+}

@@ -1,0 +1,56 @@
+import SalvorModel
+
+/// A page of the remote databases, in the order of their IDs.
+public struct RemoteQuery: Sendable, Hashable {
+  public enum State: String, Sendable, CaseIterable {
+    /// Neither blocked nor deleted.
+    case known
+    case blocked
+    case deleted
+    /// An operator demands that it recovers.
+    case resetDemanded = "reset-demanded"
+  }
+
+  /// After this one; nil: from the first.
+  public var after: RemoteID?
+  public var limit: Int
+  public var state: State?
+  public var principal: String?
+  /// Only those that have not uploaded since then, milliseconds since 1970; one that never has counts from its registration.
+  public var unseenSince: Int64?
+
+  public init(
+    after: RemoteID? = nil, limit: Int, state: State? = nil, principal: String? = nil, unseenSince: Int64? = nil
+  ) {
+    self.after = after
+    self.limit = limit
+    self.state = state
+    self.principal = principal
+    self.unseenSince = unseenSince
+  }
+
+  public func matches(_ remote: RemoteRecord) -> Bool {
+    if let after, remote.id.text <= after.text { return false }
+    if let principal, remote.principal != principal { return false }
+    if let unseenSince, remote.lastUpload ?? remote.registered >= unseenSince { return false }
+    switch state {
+    case nil: return true
+    case .known: return !remote.isBlocked && !remote.isDeleted
+    case .blocked: return remote.isBlocked
+    case .deleted: return remote.isDeleted && !remote.isBlocked
+    case .resetDemanded: return remote.isResetDemanded && !remote.isDeleted
+    }
+  }
+}
+
+extension ServerStore {
+  /// A store that has no better way reads all.
+  public func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord] {
+    Array(try await remotes().filter(query.matches).sorted { $0.id.text < $1.id.text }.prefix(query.limit))
+  }
+
+  /// One remote; nil: there is none. A store that has no better way reads all.
+  public func remote(_ id: RemoteID) async throws -> RemoteRecord? {
+    try await remotes().first { $0.id == id }
+  }
+}

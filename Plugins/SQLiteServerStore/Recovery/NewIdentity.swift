@@ -1,0 +1,41 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+extension SQLiteServerStore {
+  public func adoptNewID() async throws -> ServerRenaming {
+    guard options.isFile else {
+      throw SalvorError(.usage, "A database in memory is no copy of another one. Name a file as the storage's path.")
+    }
+    let path = options.path
+    let new = ServerID(from: options.random)
+    let connection = try SQLiteConnection(path, mode: .readWrite, busyTimeoutMilliseconds: 500)
+    defer { connection.close() }
+    do {
+      // A connection that is open in this mode keeps the mode from being left.
+      guard try connection.pragma("journal_mode", "DELETE")?.string == "delete" else { throw Self.inUse(path) }
+      return try connection.transaction(.exclusive) {
+        guard try connection.tableShape("salvor_server") != nil,
+          let before = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
+            ServerID($0)
+          })
+        else {
+          throw SalvorError(
+            .usage, "\(path) is not the database of a Salvor server. Nothing was changed.", context: ["file": path])
+        }
+        try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
+        // The state before the first commit has the server's own name.
+        try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
+        return ServerRenaming(before: before, now: new, database: path)
+      }
+    } catch let error as SalvorError where error.code == .storageBusy {
+      throw Self.inUse(path)
+    }
+  }
+
+  private static func inUse(_ path: String) -> SalvorError {
+    SalvorError(
+      .storageBusy, "\(path) is in use: a server, or another program, has it open. Nothing was changed. Stop it first.",
+      context: ["file": path])
+  }
+}

@@ -1,0 +1,166 @@
+import Foundation
+import Testing
+
+/// `/admin/v1` (docs/reference/administration.md) of a running server.
+@Suite struct AdministrationTests {
+  private final class Office {
+    let place: Workspace
+    let server: RawHTTP
+    private(set) var tokens: [String: String] = [:]
+
+    init() async throws {
+      place = try Workspace(
+        authentication: #"{ module: "tokens", file: "tokens.json5" }"#,
+        serverOptions: #"administration: { token: "${OFFICE_SECRET}" },"#)
+      var entries = ""
+      for name in ["anna", "viewer", "operator", "administrator"] {
+        let role = name == "anna" ? [] : ["--role", name]
+        let made = try await salvor(["token", name, "--json"] + role, in: place.directory).json
+        entries += try #require(made["line"].string)
+        tokens[name] = made["token"].string
+      }
+      try place.write("{ tokens: [ \(entries) ] }", to: "tokens.json5")
+      server = try RawHTTP(try await place.server.start(environment: ["OFFICE_SECRET": "the-office-secret"]))
+    }
+
+    func device(_ name: String) async throws -> Device {
+      let device = try place.device(
+        name, url: "http://127.0.0.1:\(server.port)", credentials: "{ token: \"\(tokens["anna"] ?? "")\" }")
+      try await device.sync()
+      return device
+    }
+
+    func ask(
+      _ method: String, _ path: String, as name: String = "administrator", body: String = "",
+      headers: [String: String] = [:]
+    ) async throws -> RawHTTP.Response {
+      try await server.request(
+        method, "/admin/v1/\(path)",
+        headers: headers.merging(["authorization": "Bearer \(tokens[name] ?? name)"]) { $1 }, body: Array(body.utf8))
+    }
+  }
+
+  @Test("Each role may do what it may, and the next one's acts are refused by name")
+  func roles() async throws {
+    let office = try await Office()
+    let device = try await office.device("one")
+    let id = try #require(try await device.salvor("status", "--json").json["remoteID"].string)
+    #expect(try await office.ask("GET", "remotes", as: "anna").status == 403)
+    #expect(try await office.ask("GET", "remotes", as: "nobody").status == 401)
+    for name in ["viewer", "operator", "administrator"] {
+      #expect(try await office.ask("GET", "remotes/\(id)", as: name).status == 200)
+    }
+    #expect(try await office.ask("GET", "conflicts", as: "viewer").status == 403)
+    #expect(try await office.ask("GET", "conflicts", as: "operator").status == 200)
+    #expect(try await office.ask("POST", "remotes/\(id)/reset", as: "viewer").status == 403)
+    #expect(try await office.ask("POST", "remotes/\(id)/reset", as: "operator").status == 204)
+    let refused = try await office.ask("DELETE", "remotes/\(id)", as: "operator")
+    #expect(refused.status == 403)
+    #expect(try refused.json["detail"].string?.contains("needs administrator") == true)
+    #expect(try await office.ask("DELETE", "remotes/\(id)").status == 204)
+    #expect(try await office.ask("GET", "remotes/\(id)").json["state"] == "deleted")
+    #expect(try await office.ask("GET", "remotes", as: "the-office-secret").status == 200)
+  }
+
+  @Test("Remotes come in pages by key and by state, and one of them whole with what the server has seen")
+  func remotes() async throws {
+    let office = try await Office()
+    var ids: [String] = []
+    for name in ["a", "b", "c"] {
+      let device = try await office.device(name)
+      ids.append(try #require(try await device.salvor("status", "--json").json["remoteID"].string))
+    }
+    ids.sort()
+    let first = try await office.ask("GET", "remotes?limit=2").json
+    #expect(first["remotes"].items.map(\.["id"].string) == ids.prefix(2).map { $0 })
+    let second = try await office.ask("GET", "remotes?limit=2&after=\(first["next"].string ?? "")").json
+    #expect(second["remotes"].items.map(\.["id"].string) == [ids[2]] && second["next"] == nil)
+    #expect(try await office.ask("GET", "remotes?principal=nobody").json["remotes"].items == [])
+    #expect(try await office.ask("DELETE", "remotes/\(ids[0])?block=true").status == 204)
+    #expect(try await office.ask("POST", "remotes/\(ids[1])/reset").status == 204)
+    for (state, expected) in [
+      ("blocked", [ids[0]]), ("deleted", []), ("known", [ids[1], ids[2]]), ("reset-demanded", [ids[1]]),
+      ("recovering", []), ("absent&days=0", [ids[1], ids[2]]), ("absent&days=1", []),
+    ] {
+      let found = try await office.ask("GET", "remotes?state=\(state)").json["remotes"].items.map(\.["id"].string)
+      #expect(found == expected, "\(state)")
+    }
+    let whole = try await office.ask("GET", "remotes/\(ids[2])").json
+    #expect(whole["seen"]["lastBegin"].integer != nil && whole["seen"]["lastError"] == nil)
+    #expect(whole["principal"] == "anna")
+    for bad in [
+      "remotes?state=lost", "remotes?limit=0", "remotes?limit=x", "remotes?after=1", "remotes?state=absent&days=-1",
+    ] {
+      #expect(try await office.ask("GET", bad).status == 400, "\(bad)")
+    }
+    #expect(try await office.ask("GET", "remotes/nonsense").status == 404)
+    #expect(try await office.ask("GET", "nothing").status == 404)
+  }
+
+  @Test(
+    "An act with an Idempotency-Key is done once, and each act is written down with who, from where and what came of it"
+  )
+  func actsAreWrittenDown() async throws {
+    let office = try await Office()
+    let device = try await office.device("one")
+    let id = try #require(try await device.salvor("status", "--json").json["remoteID"].string)
+    let key = ["idempotency-key": "one"]
+    for _ in 0..<2 { #expect(try await office.ask("DELETE", "remotes/\(id)", headers: key).status == 204) }
+    #expect(try await office.ask("DELETE", "remotes/\(id)").status == 404)
+    #expect(try await office.ask("POST", "remotes/\(id)/reset", headers: key).status == 400)
+    _ = try await salvor(
+      ["remotes", "delete", id, "--block"], in: office.place.directory,
+      environment: ["OFFICE_SECRET": "x", "USER": "mona"])
+    let acts = try await office.ask("GET", "audit", as: "viewer").json["acts"].items
+    #expect(
+      acts.map { [$0["who"].string, $0["act"].string, $0["result"].string, $0["from"].string] } == [
+        ["user:mona", "remotes.block", "done", "local"], ["administrator", "remotes.delete", "not-found", "127.0.0.1"],
+        ["administrator", "remotes.delete", "done", "127.0.0.1"],
+      ])
+    let file = office.place.server.database + ".audit.jsonl"
+    let rights = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
+    #expect(rights == 0o600)
+  }
+
+  @Test("Overview, configuration without its secrets, modules, schema, and the log's level")
+  func reading() async throws {
+    let office = try await Office()
+    let device = try await office.device("one")
+    try device.sqlite().execute("INSERT INTO severity (id, name) VALUES (1, 'x')")
+    try await device.sync(expecting: 6)
+    let overview = try await office.ask("GET", "overview").json
+    #expect(overview["storage"]["remotes"] == 1 && overview["refused"] == 1)
+    #expect(try await office.ask("GET", "refusals").json["requests"]["server-maintained"] == 1)
+    let configuration = try await office.ask("GET", "configuration", as: "viewer")
+    #expect(try configuration.json["server"]["administration"]["token"] == "***")
+    #expect(try configuration.json["server"]["storage"]["path"] == "consolidated.db")
+    for text in [configuration.text, try await office.ask("GET", "modules").text] {
+      #expect(!text.contains("the-office-secret"))
+    }
+    #expect(try await office.ask("GET", "schema").text.contains("severity"))
+    #expect(try await office.ask("GET", "log").json["level"] == "info")
+    #expect(try await office.ask("PUT", "log", as: "viewer", body: #"{"level":"debug"}"#).status == 403)
+    #expect(try await office.ask("PUT", "log", as: "operator", body: #"{"level":"loud"}"#).status == 400)
+    #expect(try await office.ask("PUT", "log", as: "operator", body: #"{"level":"debug"}"#).status == 200)
+    #expect(try await office.ask("GET", "log").json["level"] == "debug")
+  }
+
+  @Test("The command line works on a server elsewhere with --url, with a token's rights and no more")
+  func elsewhere() async throws {
+    let office = try await Office()
+    let device = try await office.device("one")
+    let id = try #require(try await device.salvor("status", "--json").json["remoteID"].string)
+    let url = "http://127.0.0.1:\(office.server.port)"
+    let empty = office.place.directory.appendingPathComponent("one")
+    func run(_ words: [String], as name: String?) async throws -> Output {
+      let token = name.flatMap { office.tokens[$0] }.map { ["SALVOR_ADMIN_TOKEN": $0] } ?? [:]
+      return try await salvor(["remotes"] + words + ["--url", url, "--json"], in: empty, environment: token)
+    }
+    #expect(try await run([], as: "viewer").json["remotes"][0]["id"].string == id)
+    #expect(try await run(["show", id], as: "viewer").json["seen"]["lastBegin"].integer != nil)
+    #expect(try await run(["delete", id], as: "viewer").code == 4)
+    #expect(try await run(["reset", id], as: "operator").code == 0)
+    #expect(try await run(["delete", id], as: "administrator").code == 0)
+    #expect(try await run([], as: nil).code == 2)
+  }
+}
