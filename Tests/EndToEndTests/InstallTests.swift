@@ -38,7 +38,7 @@ import Testing
     if Built.has("groff") {
       for page in found where page.hasSuffix(".1") {
         let shown = try await ChildProcess(
-          "groff", ["-ww", "-man", "-Tutf8", "-K", "utf8", page], directory: directory
+          "groff", ["-ww", "-man", "-Tutf8", "-K", "utf8", "-P-cbou", page], directory: directory
         )
         .output()
         #expect(shown.code == 0 && shown.err == "" && shown.out.contains("SYNOPSIS"), "\(page): \(shown.err)")

@@ -83,7 +83,7 @@ import Testing
       text.replacingOccurrences(of: #"format: "json""#, with: #"format: "json", level: "debug""#), to: "salvor.json5")
     place.server.child?.signal(SIGHUP)
     let found = try await lines(of: place.server.child) { $0["msg"] == "The configuration was read again." }
-    #expect(found.last { $0["msg"] == "The configuration was read again." }?["level"] == "debug")
+    #expect(found.last { $0["msg"] == "The configuration was read again." }?["now"] == "debug")
     #expect(try await server.request("GET", "/healthz", headers: [:]).status == 200)
     _ = try await lines(of: place.server.child) { $0["route"] == "/healthz" && $0["level"] == "debug" }
     try place.write("{ server: { storag: 1 } }", to: "salvor.json5")
@@ -195,7 +195,7 @@ import Testing
     try await device.sync(expecting: 6)
     var text = try await server.request("GET", "/metrics", headers: [:]).text
     // Those that come with the first event of their kind only.
-    text += " salvor_recoveries_total salvor_problems_by_code_total"
+    text += " salvor_recoveries_total salvor_problems_by_code_total salvor_resets_by_reason_total"
     for file in ["grafana/salvor.json", "prometheus/salvor.rules.yml"] {
       let named = try String(
         contentsOf: Built.root.appendingPathComponent("Packaging/\(file)"), encoding: .utf8)

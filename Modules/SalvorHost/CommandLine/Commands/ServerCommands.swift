@@ -236,7 +236,7 @@ private func logStart(_ configuration: HostConfiguration, _ server: RunningServe
       "incarnation": server.opening.incarnation.text, "restored": server.opening.isRestored ? "true" : nil,
       "configuration": configuration.file, "schema": "\(configuration.schema.version)",
       "storage": section.storage.descriptor.name, "authentication": section.authentication.descriptor.name,
-      "level": section.log.level.rawValue,
+      "logged": section.log.level.rawValue,
     ])
 }
 
@@ -260,7 +260,7 @@ private func reloads(
       let before = writer.level
       writer.level = settings.level
       writer.log.notice(
-        "The configuration was read again.", ["level": settings.level.rawValue, "before": before.rawValue])
+        "The configuration was read again.", ["now": settings.level.rawValue, "before": before.rawValue])
     }
   }
 }
