@@ -55,7 +55,7 @@ public actor SalvorClient {
   public func status() async throws -> ClientStatus {
     if !isOpen { try await open() }
     var status = try await configuration.store.status()
-    if let store = recovering { status.recovery = RecoveryStatus(try await RecoveryRun.journal(of: store)) }
+    if let store = recovering { status.recovery = RecoveryStatus(reading: try await store.journal()) }
     return status
   }
 
@@ -99,10 +99,26 @@ public actor SalvorClient {
     } catch {
       report.fail(asSalvorError(error))
     }
+    await countQueued(groups, &report)
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
     }
     return report
+  }
+
+  /// What still waits, and why.
+  private func countQueued(_ groups: Set<String>?, _ report: inout SyncReport) async {
+    guard isOpen, let queued = try? await configuration.store.queued() else { return }
+    report.queued = queued
+    guard queued > 0 else { return }
+    report.queuedReason =
+      if report.outcome == .recoveryRequired {
+        .recoveryRequired
+      } else if report.error != nil {
+        .syncFailed
+      } else {
+        groups == nil ? .nextSync : .otherGroups
+      }
   }
 
   private func session(
@@ -120,20 +136,21 @@ public actor SalvorClient {
     try await open()
   }
 
-  /// Sessions until one ends. Beginning again is always safe: an upload is resent with the same sequence ID, and a cut
-  /// download goes on where it was cut.
+  /// Sessions until one ends and nothing that can be sent is left (semantics 4). Beginning again is always safe: an upload is
+  /// resent with the same sequence ID, and a cut download goes on where it was cut.
   func attempt(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
     var attempt = 1
-    var isSecondRound = false
+    var rounds = Rounds()
     var hasDiscarded = false
     var recoveries = 0
     var blobFailures = 0
     var blobBytesMax: Int64?
     while true {
       var session = SyncSession(
-        configuration: configuration, progress: progress, report: report, met: met, blobBytesMax: blobBytesMax)
+        configuration: configuration, progress: progress, report: report, met: met, blobBytesMax: blobBytesMax,
+        onlyUploads: rounds.onlyUploads)
       defer { blobBytesMax = session.blobBytesMax }
       do {
         try await session.run(groups: groups)
@@ -143,13 +160,14 @@ public actor SalvorClient {
           guard recoveries < recoveriesMax, try await recover(requirement, progress, &report) else { return }
           report.error = nil
           recoveries += 1
+          rounds.onlyUploads = false
           continue
         }
         if session.isUnfinished, !Task.isCancelled { continue }
-        try await forgetAttempts()
-        // A SyncConfig with new groups came with the answer, or changes were found: they are a session of their own.
-        guard session.hasNewGroups && groups == nil || session.hasNewRequests, !isSecondRound else { return }
-        isSecondRound = true
+        let waits = session.hasUploaded ? try await configuration.store.queued() > 0 : false
+        guard rounds.goesOn(after: session, groups, waits), !Task.isCancelled else {
+          return try await forgetAttempts(&report)
+        }
       } catch {
         // A session that got further than the one before it: the attempts count anew.
         if session.hasMadeProgress { attempt = 1 }
@@ -158,6 +176,7 @@ public actor SalvorClient {
         if error.code == .historyParted, recoveries < recoveriesMax {
           guard try await rewind(progress, &report) else { return }
           recoveries += 1
+          rounds.onlyUploads = false
           continue
         }
         // A session that ended under way (its answer was lost, its connection repeated the request) is begun anew.
@@ -168,7 +187,7 @@ public actor SalvorClient {
         // Whatever else went well meanwhile: a blob that is gone, missing or wrong each time ends it.
         let isAboutBlobs = [.blobGone, .blobMissing, .blobMismatch].contains(error.code)
         if isAboutBlobs { blobFailures += 1 }
-        let attemptsMax = configuration.limits.attemptsMax * (error.code == .overloaded ? overloadedPatience : 1)
+        let attemptsMax = configuration.limits.attemptsMax
         guard error.isRetryable || isUnderWay || isBegunAnew, attempt < attemptsMax,
           blobFailures < attemptsMax, !Task.isCancelled
         else {
@@ -176,7 +195,7 @@ public actor SalvorClient {
           try? await noteUploadFailure(error)
           throw error
         }
-        try await configuration.clock.sleep(milliseconds: delay(attempt, error))
+        try await wait(attempt, error, progress)
         attempt += 1
       }
     }
@@ -184,22 +203,56 @@ public actor SalvorClient {
 
   func forgetServer() { met = nil }
 
+  private func wait(
+    _ attempt: Int, _ error: SalvorError, _ progress: @Sendable (SyncProgress) -> Void
+  ) async throws {
+    let milliseconds = delay(attempt, error)
+    progress(.waiting(error.code, message: error.message, milliseconds: milliseconds))
+    try await configuration.clock.sleep(milliseconds: milliseconds)
+  }
+
   /// Full jitter over a doubling ceiling, or what the server asked for.
   private func delay(_ attempt: Int, _ error: SalvorError) -> Int64 {
     let ceiling = Int64(100) << Int64(attempt - 1)
     let random = configuration.random.bytes(2)
     let jitter = (Int64(random[0]) << 8 | Int64(random[1])) * ceiling / 65536
-    // An overloaded server spreads its devices by what it asks for (semantics 9): that is waited for in full.
-    let asked = error.retryAfterMilliseconds.map { error.code == .overloaded ? min($0, 120_000) : min($0, 2_000) }
+    // An overloaded server spreads its devices by what it asks for (semantics 9): that is waited for, up to a minute.
+    let asked = error.retryAfterMilliseconds.map { min($0, error.code == .overloaded ? waitMillisecondsMax : 2_000) }
     return max(asked ?? 0, jitter)
+  }
+}
+
+/// Which sessions follow one that went through, within one synchronization.
+private struct Rounds {
+  /// The next session is for what waits in the queue alone: where nothing does, there is none.
+  var onlyUploads = false
+  private var hasRepeated = false
+  private var count = 0
+
+  /// An application that writes all the time does not hold a synchronization for ever.
+  private static let roundsMax = 16
+
+  /// - Parameter waits: requests are in the queue after an upload.
+  mutating func goesOn(after session: SyncSession, _ groups: Set<String>?, _ waits: Bool) -> Bool {
+    count += 1
+    guard count < Self.roundsMax else { return false }
+    // A SyncConfig with new groups came with the answer, or changes were found: they are a session of their own.
+    if session.hasNewGroups && groups == nil || session.hasNewRequests, !hasRepeated {
+      hasRepeated = true
+      onlyUploads = false
+      return true
+    }
+    // What was written while an upload was under way, or while its outcome was unknown, goes up now.
+    onlyUploads = waits
+    return waits
   }
 }
 
 /// Recoveries within one synchronization: each is against a history of the server's, and the journal guards against cycles.
 private let recoveriesMax = 4
 
-/// So many times the attempts are made where the server says that it has too much to do and when to come back.
-private let overloadedPatience = 4
+/// No server's word makes a device wait for longer before it tries again.
+private let waitMillisecondsMax: Int64 = 60_000
 
 /// How far a synchronization is.
 public enum SyncProgress: Sendable, Hashable {
@@ -210,6 +263,9 @@ public enum SyncProgress: Sendable, Hashable {
   /// Rows of a table that were compared, of those that the server has.
   case comparing(table: String, rows: Int64, of: Int64)
   case applying
+  /// It is tried again after this time: another synchronization of the database is under way (`session-in-use`), the server
+  /// has too much to do, or the connection broke. The message is the error's.
+  case waiting(ErrorCode, message: String, milliseconds: Int64)
 }
 
 /// Any error as one of the catalogue.

@@ -10,6 +10,18 @@ public struct SyncReport: Sendable {
     case recoveryRequired = "recovery-required"
   }
 
+  /// Why requests still wait after a synchronization.
+  public enum QueuedReason: String, Sendable {
+    /// The device must be recovered first.
+    case recoveryRequired = "recovery-required"
+    /// It ended with `error`.
+    case syncFailed = "sync-failed"
+    /// Only some groups were synchronized, and these requests may be of others.
+    case otherGroups = "other-groups"
+    /// They were written while it ran, or the server does not know their tables or columns yet.
+    case nextSync = "next-sync"
+  }
+
   public var outcome: Outcome = .synchronized
   /// Requests the server accepted.
   public var uploaded: Int64 = 0
@@ -18,6 +30,9 @@ public struct SyncReport: Sendable {
   /// Requests the server refused, the blocked ones included.
   public var refused: Int64 = 0
   public var conflicts: Int64 = 0
+  /// Requests that still wait, and why; nil: none does.
+  public var queued: Int64 = 0
+  public var queuedReason: QueuedReason?
   /// Requests that could not stand on the new bases.
   public var displaced: Int64 = 0
   /// Bodies as sent, after compression.
@@ -52,6 +67,8 @@ public struct SyncReport: Sendable {
       "downloaded": ["upserts": .integer(upserts), "deletes": .integer(deletes)],
       "refused": .integer(refused),
       "conflicts": .integer(conflicts),
+      "queued": .integer(queued),
+      "queuedReason": queuedReason.map { .string($0.rawValue) } ?? .null,
       "displaced": .integer(displaced),
       "bytesSent": .integer(bytesSent),
       "bytesReceived": .integer(bytesReceived),
@@ -65,6 +82,10 @@ public struct SyncReport: Sendable {
 
 extension SalvorError {
   public var json: JSONValue {
-    ["code": .integer(Int64(code.number)), "name": .string(code.rawValue), "message": .string(message)]
+    [
+      "code": .integer(Int64(code.number)), "name": .string(code.rawValue),
+      "reason": reason.map(JSONValue.string) ?? .null, "message": .string(message),
+      "retryAfterMilliseconds": retryAfterMilliseconds.map(JSONValue.integer) ?? .null,
+    ]
   }
 }

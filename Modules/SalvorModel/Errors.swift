@@ -19,6 +19,10 @@ public struct SalvorError: Error, Sendable, CustomStringConvertible {
     self.retryAfterMilliseconds = retryAfterMilliseconds
   }
 
+  /// Why, in one word of the protocol: a `RecoveryReason` where a database must be recovered. May be one that this release
+  /// does not know.
+  public var reason: String? { context["reason"].flatMap { $0.isEmpty ? nil : $0 } }
+
   public var isRetryable: Bool { code.isRetryable }
   public var description: String { "\(code.rawValue): \(message)" }
 }
@@ -60,7 +64,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case recoveryRequired = "recovery-required"
   case schemaIncompatible = "schema-incompatible"
   case inconsistentDownload = "inconsistent-download"
-  /// Both sides share an earlier commit: the device rewinds to it and goes on (semantics 6). Never shown to a person.
+  /// The server lost commits, and refuses nothing for it: the device rewinds to it and goes on (semantics 6). Never shown to a person.
   case historyParted = "history-parted"
   /// More of a table's rows would go than an automatic recovery may remove.
   case massDeletion = "mass-deletion"
@@ -134,7 +138,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused,
       .detached:
       2
-    case .unreachable, .timeout, .overloaded, .validatorUnavailable, .tooManyListeners: 3
+    case .unreachable, .timeout, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners: 3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

@@ -82,6 +82,9 @@ public struct RecoveryJournal: Sendable, Hashable {
     }
     self.init(state: state, id: try json.string("id"))
     reason = json["reason"]?.string.flatMap { RecoveryReason(rawValue: $0) }
+    guard reason != nil || state == .none else {
+      throw SalvorError(.storageCorrupt, "The journal of a recovery beside the database names no reason.")
+    }
     message = try json.string("message")
     strategy = try json.string("strategy")
     fellBackFrom = try json.array("fellBackFrom").compactMap(\.string)

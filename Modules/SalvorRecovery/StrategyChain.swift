@@ -24,11 +24,19 @@ public struct StrategyChain: Sendable {
   /// a destructive schema change only where it is named for that reason (semantics 6).
   public func name(for reason: RecoveryReason) -> String {
     if let named = byReason[reason] { return named }
-    switch reason {
-    case .serverReplaced: return Self.manual
-    case .schemaIncompatible where strategies[standard]?.guarantees.survivesSchemaChange == true: return Self.manual
-    default: return standard
-    }
+    return reason == .serverReplaced || passedOver(for: reason) != nil ? Self.manual : standard
+  }
+
+  /// The general strategy, where it is a file strategy and the reason is a destructive schema change for which nobody has
+  /// named it; with why, for a person.
+  public func passedOver(for reason: RecoveryReason) -> (name: String, why: String)? {
+    guard reason == .schemaIncompatible, byReason[reason] == nil, standard != Self.manual,
+      strategies[standard]?.guarantees.survivesSchemaChange == true
+    else { return nil }
+    return (
+      standard,
+      "it replaces the tables, so it runs over a destructive schema change only where client.recovery.reasons names it for \(reason.rawValue)."
+    )
   }
 
   /// The chosen strategy and those that follow it, `manual` last, each once.

@@ -80,6 +80,9 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 
   func status() async throws -> ClientStatus
 
+  /// How many requests wait (`ClientStatus.queued`): asked after each synchronization.
+  func queued() async throws -> Int64
+
   /// The queue (`queued`, `sent`, `unknown-outcome`) or the error archive (`refused`, `blocked`, `displaced`, `kept`),
   /// in order, at most `limit` of them after the one named.
   func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) async throws -> [QueuedRequest]
@@ -105,6 +108,8 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 extension ClientStore {
   /// For stores that one process alone can have open: there is nothing to give back.
   public func endSession() async {}
+
+  public func queued() async throws -> Int64 { try await status().queued }
 
   /// A session whose upload may refer to any number of bytes.
   public func beginSession(groups: Set<String>?) async throws -> ClientSession {
@@ -166,6 +171,8 @@ public struct ClientState: Sendable, Hashable {
   public var isOlderThanIdentityFile: Bool
   /// The groups of whose changes the server tells (semantics 1, server-initiated sync), as the SyncConfig says.
   public var serverInitiated: Set<String> = []
+  /// The newest incarnation of the server that this database knows with its first commit.
+  public var incarnation: IncarnationID?
 
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,

@@ -43,6 +43,9 @@ public protocol RecoveringClientStore: ClientStore {
   /// Keeps a download payload for the next rehearsal, outside the database: in order.
   func keepForRehearsal(_ payload: [UInt8]) async throws
 
+  /// Payloads that were kept for a rehearsal which did not come.
+  func forgetRehearsal() async throws
+
   /// What `recover` would answer with the payloads staged that were kept for it; nothing is changed, and what is staged
   /// stays. The payloads are forgotten.
   func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport
@@ -71,6 +74,9 @@ public protocol RecoveringClientStore: ClientStore {
   /// `open`.
   func journal() async throws -> [UInt8]?
   func setJournal(_ bytes: [UInt8]?) async throws
+  /// The journal cannot be read: it is put beside under another name, which this answers with (empty: it is no file), and
+  /// there is none then.
+  func setJournalAside() async throws -> String
 
   /// Makes a whole copy that is checked before this returns; the same ID replaces itself.
   func makeCopy(id: String, reason: String) async throws -> Backup
@@ -84,4 +90,12 @@ public protocol RecoveringClientStore: ClientStore {
   /// Puts the database back to what it was. The next sync finds it rewound and recovers it. The application's connections
   /// live on. Throws `not-found`.
   func restoreBackup(_ id: String) async throws
+}
+
+extension RecoveringClientStore {
+  /// For stores whose journal is no file.
+  public func setJournalAside() async throws -> String {
+    try await setJournal(nil)
+    return ""
+  }
 }

@@ -29,6 +29,12 @@ public protocol RecoveringServerStore: ServerStore {
   /// it. False: there is no such remote.
   func demandReset(_ remote: RemoteID) async throws -> Bool
 
+  /// Demands a reset of every registered remote, or of those of one principal, under one number that was not given before.
+  ///
+  /// - Parameter principal: nil: everybody's.
+  /// - Returns: how many.
+  func demandResets(of principal: String?) async throws -> Int64
+
   /// The remote has met this demand. Another one stays. False: there is no such remote.
   func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool
 

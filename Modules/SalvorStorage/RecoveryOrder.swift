@@ -64,11 +64,14 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var removedShareMax: Double?
   /// Whether before-images of what is changed are kept; false where a copy was made.
   public var keepsBeforeImages: Bool
+  /// The copy that was made before, for the report.
+  public var copy: String?
 
   public init(
     id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
     starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
-    server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool
+    server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool,
+    copy: String? = nil
   ) {
     self.id = id
     self.reason = reason
@@ -85,6 +88,7 @@ public struct RecoveryOrder: Sendable, Hashable {
     self.config = config
     self.removedShareMax = removedShareMax
     self.keepsBeforeImages = keepsBeforeImages
+    self.copy = copy
   }
 }
 
@@ -123,6 +127,8 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var deletes: Int64 = 0
   /// Rows that the server acknowledged and lost.
   public var lost: Int64 = 0
+  /// Client-only rows, subscriptions and settings that the strategy does not keep.
+  public var givenUp: Int64 = 0
   public init() {}
 }
 
@@ -141,6 +147,9 @@ public struct RecoveryItem: Sendable, Hashable {
     case remade
     /// A client-only row kept aside because its parent went.
     case aside
+    /// A client-only row, a subscription or a setting (of the table `salvor_subscription` or `salvor_setting`) that the
+    /// strategy does not keep. The row's values are in the copy that was made before.
+    case givenUp = "given-up"
   }
 
   public var fate: Fate

@@ -157,10 +157,17 @@ public struct AdmissionQuery: Sendable {
   /// What the client sent because the server asked (`history-needed`); empty otherwise.
   public var olderSequences: [SequenceID]
   public var commits: [Commit]
+  /// The incarnations that the client knows; empty where it was not asked.
+  public var incarnations: [Incarnation]
+  /// The newest of them, which every begin names.
+  public var incarnation: IncarnationID?
   public init(
     remote: RemoteID, previous: SequenceID?, current: SequenceID?, cursors: [Commit],
-    olderSequences: [SequenceID] = [], commits: [Commit] = []
+    olderSequences: [SequenceID] = [], commits: [Commit] = [], incarnations: [Incarnation] = [],
+    incarnation: IncarnationID? = nil
   ) {
+    self.incarnations = incarnations
+    self.incarnation = incarnation
     self.remote = remote
     self.previous = previous
     self.current = current
@@ -177,12 +184,17 @@ public struct Admission: Sendable {
   public var previousIsOlder: Bool
   /// For each cursor of the query, in order.
   public var cursors: [CursorFinding]
-  /// The newest of the query's `commits` that this server has made too.
+  /// The newest commit that both have made: the one before the histories part, where the query's `incarnations` tell
+  /// (`Timeline.lastShared`), else the newest of its `commits` that this server has made too.
   public var lastShared: Commit?
   public var head: Commit
+  /// What the client does not know of this database's incarnations (`Timeline.untold`).
+  public var incarnations: [Incarnation]
   public init(
-    remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit
+    remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit,
+    incarnations: [Incarnation] = []
   ) {
+    self.incarnations = incarnations
     self.remote = remote
     self.previousIsOlder = previousIsOlder
     self.cursors = cursors

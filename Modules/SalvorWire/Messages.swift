@@ -49,6 +49,8 @@ public struct BeginMessage: Sendable, Hashable {
   public var version: Int64
   public var remote: RemoteID
   public var server: ServerID?
+  /// The newest incarnation of the server that the device knows.
+  public var incarnation: IncarnationID?
   public var previous: SequenceID?
   public var current: SequenceID?
   public var schemaVersion: Int64
@@ -94,6 +96,7 @@ public struct BeginMessage: Sendable, Hashable {
       .init("upload", .string(upload.rawValue)),
     ]
     if let server { members.append(.init("server", .string(server.text))) }
+    if let incarnation { members.append(.init("incarnation", .string(incarnation.text))) }
     if let previous { members.append(.init("previous", .string(previous.text))) }
     if let current { members.append(.init("current", .string(current.text))) }
     if let position { members.append(.init("position", .string(position))) }
@@ -115,6 +118,7 @@ public struct BeginMessage: Sendable, Hashable {
     }
     remote = try json.identifier("remote")
     server = try json.optionalIdentifier("server")
+    incarnation = try json.optionalIdentifier("incarnation")
     previous = try json.optionalIdentifier("previous")
     current = try json.optionalIdentifier("current")
     schemaVersion = try (json["schema"] ?? .null).integer("version")
@@ -224,21 +228,56 @@ public enum Problem {
     return .object(members)
   }
 
-  /// The error that a problem tells of; `failed` where its code is not of this catalogue.
+  /// The error that a problem tells of.
   ///
-  /// - Parameter asked: what was asked, for a person: method and path, without what is secret in it.
-  public static func error(_ json: JSONValue, status: Int, asked: String) -> SalvorError {
-    let code = json["code"]?.string.flatMap(ErrorCode.init(rawValue:))
-    var error = SalvorError(
-      code ?? .failed,
-      json["detail"]?.string
-        ?? "\(asked) was answered with status \(status) and no explanation. A Salvor server explains itself: look at what answers at this address (a proxy on the way and its limits, another program, a server of another version) and at its log, then sync again."
-    )
+  /// A code that is not of this catalogue gives `failed`, whose `context["unknown"]` is that code: it is never tried again,
+  /// and nothing is done about it. An answer without a code comes from something on the way: `overloaded` or `unreachable`
+  /// where its status says that it may go through later.
+  ///
+  /// - Parameters:
+  ///   - retryAfter: the header `retry-after`, in seconds.
+  ///   - asked: what was asked, for a person: method and path, without what is secret in it.
+  public static func error(
+    _ json: JSONValue, status: Int, retryAfter: String? = nil, asked: String
+  ) -> SalvorError {
+    guard let name = json["code"]?.string else {
+      return SalvorError(
+        code(ofStatus: status),
+        json["detail"]?.string
+          ?? "\(asked) was answered with status \(status) and no explanation. A Salvor server explains itself: look at what answers at this address (a proxy on the way and its limits, another program, a server of another version) and at its log, then sync again.",
+        retryAfterMilliseconds: retryAfter.flatMap { Int64($0) }.map { min(max($0, 0), 86_400) * 1000 })
+    }
+    var error: SalvorError
+    let detail = json["detail"]?.string
+    if let code = ErrorCode(rawValue: name) {
+      error = SalvorError(code, detail ?? "\(asked) was answered with \(name) and no explanation.")
+    } else {
+      error = SalvorError(
+        .failed,
+        "The server answered with the error \"\(name.prefix(100))\", which this release does not know\(detail.map { ": \($0)" } ?? ".") Nothing was done about it. Update this device's Salvor.",
+        context: ["unknown": String(name.prefix(100))])
+    }
     for member in json.members ?? [] where !standardKeys.contains(member.key) {
       error.context[member.key] = member.value.string
     }
     error.retryAfterMilliseconds = json["retryAfterMilliseconds"]?.integer
     return error
+  }
+
+  /// A recovery for a reason that this release does not know: nothing is done about it (semantics 5).
+  public static func unknownReason(_ reason: String) -> SalvorError {
+    SalvorError(
+      .uploadFailedAtServer,
+      "The server refuses to synchronize this database for the reason \"\(reason.prefix(100))\", which this release does not know. Nothing was touched. Update this device's Salvor, then sync again.",
+      context: ["reason": String(reason.prefix(100))])
+  }
+
+  private static func code(ofStatus status: Int) -> ErrorCode {
+    switch status {
+    case 429, 503: .overloaded
+    case 502, 504: .unreachable
+    default: .failed
+    }
   }
 
   private static let standardKeys: Set<String> = [

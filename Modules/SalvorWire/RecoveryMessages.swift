@@ -73,7 +73,10 @@ public struct RecoveryFacts: Sendable, Hashable {
     server = try json.identifier("server")
     incarnation = try json.identifier("incarnation")
     principal = try json.string("principal")
-    reason = json["reason"]?.string.flatMap { RecoveryReason(rawValue: $0) }
+    reason = try json.optionalString("reason").map { text throws(SalvorError) in
+      guard let reason = RecoveryReason(rawValue: text) else { throw Problem.unknownReason(text) }
+      return reason
+    }
     shared = try Self.commit(json["shared"])
     trimmed = try json.integer("trimmed")
     head = try Commit(json["head"] ?? .null)

@@ -237,6 +237,10 @@ actor ServerWriter {
     try transaction(durable: true) { try $0.book.demandReset(remote, demand: demand) }
   }
 
+  func demandResets(of principal: String?, demand: Int64) throws -> Int64 {
+    try transaction(durable: true) { try $0.book.demandResets(of: principal, demand: demand) }
+  }
+
   func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
     try transaction(durable: true) { try $0.book.settleReset(remote, demand: demand) }
   }

@@ -59,10 +59,11 @@ import Testing
   @Test("A beforeReset that fails stops the recovery with nothing touched; the next sync tries again")
   func failingBeforeReset() async throws {
     let scene = try await Scene()
-    try scene.device.write(hook: "before.sh", "exit 3")
+    try scene.device.write(hook: "before.sh", "echo 'the backup disk'; echo 'is not mounted' >&2; exit 3")
     let report = try await scene.device.sync(expecting: 5)
     #expect(report["outcome"] == "recovery-required")
     #expect(report["error"]["message"].string?.contains("ended with code 3") == true)
+    #expect(report["error"]["message"].string?.contains("the backup disk / is not mounted") == true)
     try await scene.expectUntouched()
     try scene.device.write(hook: "before.sh", "exit 0")
     #expect(try await scene.device.sync()["outcome"] == "recovered")

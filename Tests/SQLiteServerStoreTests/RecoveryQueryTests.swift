@@ -47,6 +47,41 @@ import Testing
     #expect(some == ["site s2 anna null", "?site s3", "?site s4"])
   }
 
+  /// Goes back by an hour with each look.
+  private final class BackwardsClock: SalvorModel.Clock, @unchecked Sendable {
+    private let lock = NSLock()
+    private var time: Int64 = 1_800_000_000_000
+    func now() -> Int64 {
+      lock.withLock {
+        time -= 3_600_000
+        return time
+      }
+    }
+    func sleep(milliseconds: Int64) async throws {}
+  }
+
+  @Test("The shared commit is the one with the highest number, whatever the server's clock said when they were made")
+  func sharedByNumber() async throws {
+    let path = try freshDatabase()
+    let store = SQLiteServerStore(
+      SQLiteServerStore.Options(path: path, durability: .normal, clock: BackwardsClock()))
+    _ = try await store.open(ServerSetup(schema: Self.schema))
+    var commits: [Commit] = [try await store.sweep()]
+    for number in 1...3 {
+      try SQLiteConnection(path).execute("INSERT INTO site VALUES ('s\(number)', 'anna', NULL)")
+      commits.append(try await store.sweep())
+    }
+    let unknown = Commit(number: 99, id: CommitID(from: SystemRandom()))
+    for known in [commits, commits.reversed(), [commits[2], commits[3], commits[1]]] {
+      let admission = try await store.admit(
+        AdmissionQuery(
+          remote: RemoteID(from: SystemRandom()), previous: nil, current: nil, cursors: [],
+          commits: [unknown] + known))
+      #expect(admission.lastShared == commits[3])
+    }
+    await store.close()
+  }
+
   @Test("A range: named rows where their digests differ, all the others, and what is lost; nothing beyond it")
   func range() async throws {
     let desk = try await desk(

@@ -202,6 +202,18 @@ struct SessionTableTests {
     #expect((1...30_000).contains(error?.retryAfterMilliseconds ?? 0))
   }
 
+  @Test("a begin without a current sequence ID proves nothing: it does not take over a running session")
+  func withoutCurrent() throws {
+    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    let first = try table.open(begin(current: nil), principal: Principal(name: "anna"))
+    let error = #expect(throws: SalvorError.self) {
+      try table.open(begin(current: nil), principal: Principal(name: "anna"))
+    }
+    #expect(error?.code == .sessionInUse)
+    #expect(throws: SalvorError.self) { try table.giveWay(to: begin(current: nil).message) }
+    #expect(try table.find(first.token, principal: Principal(name: "anna")).token == first.token)
+  }
+
   @Test("a begin that proves the same database takes over its own")
   func takeOver() throws {
     let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())

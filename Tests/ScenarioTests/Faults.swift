@@ -12,8 +12,10 @@ final class Faults: Sendable {
     case loseAnswer
     /// The answer is cut after this many body bytes.
     case cutAnswer(after: Int)
-    /// Something on the way answers with this status and nothing else.
-    case answer(status: Int)
+    /// Something on the way answers with this status and nothing else but these headers.
+    case answer(status: Int, headers: [String: String] = [:])
+    /// The server's answer is this problem.
+    case problem(status: Int, json: String)
     /// The network is sound; something else happens just before the request reaches the server.
     case meanwhile(@Sendable () throws -> Void)
   }
@@ -25,6 +27,9 @@ final class Faults: Sendable {
 
   /// Passes this many exchanges before the first fault.
   func pass(_ exchanges: Int) { count.withLock { $0 = exchanges } }
+
+  /// Faults that were not used yet.
+  var left: Int { next.withLock { $0.count } }
 
   /// The network is sound again.
   func clear() {
@@ -70,7 +75,8 @@ private struct FaultyTransport: ClientTransport {
     switch faults.take() {
     case nil: return try await base.send(request)
     case .loseRequest: throw lost
-    case .answer(let status): return TransportResponse(status: status)
+    case .answer(let status, let headers): return TransportResponse(status: status, headers: headers)
+    case .problem(let status, let json): return TransportResponse(status: status, body: .bytes(Array(json.utf8)))
     case .meanwhile(let body):
       try body()
       return try await base.send(request)

@@ -1,3 +1,4 @@
+import SalvorClient
 import SalvorModel
 import Testing
 
@@ -59,6 +60,90 @@ struct HistoryTests {
     // The upload had been committed before: applying it again would have put 42 back.
     #expect(try fleet.serverRows("site")[0][3] == 50)
     try fleet.expectEqual(tables, [a])
+  }
+
+  @Test(
+    "a device takes no larger answer than downloadBytesMax, as sent and after decompression",
+    arguments: ["gzip", "identity"])
+  func downloadLimit(coding: String) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) SELECT 's' || i, hex(randomblob(40)), NULL, i FROM n"
+    )
+    let adjust: @Sendable (inout SalvorClient.Configuration) -> Void = { if coding == "identity" { $0.compressions = [] } }
+    let whole = try await fleet.device("whole", adjust: adjust).sync()
+    #expect(whole.error == nil)
+    // More than came over the wire with gzip, and less than it was.
+    let limit = coding == "gzip" ? whole.bytesReceived + 20_000 : whole.bytesReceived - 1
+    let a = try fleet.device("a", limits: "{ downloadBytesMax: \(limit) }", adjust: adjust)
+    let report = try await a.sync()
+    #expect(report.error?.code == .tooLarge)
+    #expect(try a.rows("site") == [])
+  }
+
+  @Test("histories part where the first incarnation begins that the other side does not know, also between two cursors")
+  func exactParting() async throws {
+    let (fleet, a) = try await fleet()
+    let writer = try fleet.device("writer")
+    try await writer.sync()
+    // Commits that the device has never had as a cursor of its own.
+    for seats in 1...3 {
+      try await writer.write("UPDATE site SET seats = \(seats) WHERE id = 's1'")
+      try await writer.sync()
+    }
+    try await fleet.backup("night")
+    let shared = try #require(try fleet.serverConnection().integer("SELECT max(number) FROM salvor_commit"))
+    for seats in 4...6 {
+      try await writer.write("UPDATE site SET seats = \(seats) WHERE id = 's1'")
+      try await writer.sync()
+    }
+    try await a.sync()
+    #expect(try await a.open().status().state.groups.compactMap(\.cursor?.number).max() == shared + 3)
+    try await fleet.restore("night")
+    // The restored server goes on, beyond what the device has seen.
+    for seats in 7...12 {
+      try fleet.serverConnection().execute("UPDATE site SET seats = \(seats) WHERE id = 's1'")
+      try await fleet.device("other\(seats)").sync()
+    }
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.recovery?.strategy == "rewind")
+    #expect(fleet.log.all.contains { $0.contains("It rewinds to commit \(shared),") }, "\(fleet.log.all.suffix(5))")
+    try fleet.expectEqual(tables, [a])
+    // Lost incarnations are forgotten: a later restart and restore are told apart, too.
+    try await fleet.restart()
+    try fleet.serverConnection().execute("UPDATE site SET seats = 20 WHERE id = 's1'")
+    try await a.sync()
+    #expect(try await a.sync().recovery == nil)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test("a delete that a foreign key's cascade made is remembered like any other: after a restore it is in the archive")
+  func cascadedDeletes() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO site VALUES ('s1', 'One', NULL, 1), ('s2', 'Two', NULL, 1);
+      INSERT INTO visit VALUES ('v1', 's1', NULL, NULL), ('v2', 's1', NULL, NULL), ('v3', 's2', NULL, NULL)
+      """)
+    let a = try fleet.device("a"), b = try fleet.device("b")
+    for device in [a, b] { try await device.sync() }
+    try await fleet.backup("night")
+    try await a.write("DELETE FROM site WHERE id = 's1'")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try b.rows("visit").count == 1)
+    try await fleet.restore("night")
+    for device in [a, b] {
+      #expect(try await device.sync().error == nil)
+      let lost = try await device.open().errorArchive().filter { $0.reason == "lost-on-server" }
+      #expect(
+        Set(lost.map { "\($0.operation.rawValue) \($0.table) \($0.key[0])" })
+          == ["delete site s1", "delete visit v1", "delete visit v2"], "\(device.name)")
+      try fleet.expectEqual(tables, [device])
+    }
+    #expect(try fleet.serverRows("visit").count == 3)
   }
 
   @Test("a download that is cut goes on where it was cut")

@@ -89,6 +89,39 @@ import TokenAuthentication
     #expect(log.all[1].contains("tokens"))
   }
 
+  @Test func aChangedFileOfTheSameSizeCountsFromTheNextRequestOn() async throws {
+    func text(_ token: String) -> String {
+      "{ tokens: [{ sha256: \"\(TokenAuthentication.hash(of: token))\", principal: \"anna\" }] }"
+    }
+    let file = try TokenFileOfTest(text("salvor_one"))
+    let tokens = try TokenAuthentication(file: file.path)
+    let (old, new) = (
+      try tokens.headers(credentials: ["token": "salvor_one"]), try tokens.headers(credentials: ["token": "salvor_two"])
+    )
+    #expect(try await tokens.authenticate(request(old)).name == "anna")
+    try file.write(text("salvor_two"))
+    #expect(try await tokens.authenticate(request(new)).name == "anna")
+    await #expect(throws: SalvorError.self) { _ = try await tokens.authenticate(request(old)) }
+  }
+
+  @Test func aTokenWithASuffixOrAPrefixIsRefused() async throws {
+    let file = try TokenFileOfTest(Self.lines)
+    let tokens = try TokenAuthentication(file: file.path)
+    for token in ["salvor_one2", "salvor_one=", "salvor_one.", "salvor_onesalvor_one", "salvor_on", "xsalvor_one"] {
+      let headers = try tokens.headers(credentials: ["token": token])
+      await #expect(throws: SalvorError.self, "\(token)") { _ = try await tokens.authenticate(request(headers)) }
+    }
+  }
+
+  @Test(arguments: [0, 31, 32, 63]) func hashesAreComparedWhole(place: Int) async throws {
+    var hash = Array(TokenAuthentication.hash(of: "salvor_one"))
+    hash[place] = hash[place] == "0" ? "1" : "0"
+    let file = try TokenFileOfTest("{ tokens: [{ sha256: \"\(String(hash))\", principal: \"anna\" }] }")
+    let tokens = try TokenAuthentication(file: file.path)
+    let headers = try tokens.headers(credentials: ["token": "salvor_one"])
+    await #expect(throws: SalvorError.self) { _ = try await tokens.authenticate(request(headers)) }
+  }
+
   @Test func everythingWrongInTheFileIsNamedAtOnceWithoutAValue() throws {
     let file = try TokenFileOfTest(
       """

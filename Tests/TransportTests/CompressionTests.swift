@@ -48,6 +48,23 @@ import Testing
     #expect(count <= 1 << 20)
   }
 
+  @Test func theLimitIsForTheWholeBodyAndNotForASliceOfIt() async throws {
+    // What does not compress: each slice of the coded bytes becomes as many bytes.
+    let noise = SystemRandom().bytes(200_000)
+    let coded = try await collect(noise, as: GzipCompression())
+    let fits = try ByteStream.bytes(coded).decompressed(by: GzipCompression(), limit: 200_000)
+    #expect(try await fits.collect(upTo: 1 << 30) == noise)
+    for limit in [199_999, 100_000, 10_000] {
+      let stream = try ByteStream.bytes(coded).decompressed(by: GzipCompression(), limit: limit)
+      var count = 0
+      let error = await #expect(throws: SalvorError.self) {
+        while let piece = try await stream.next() { count += piece.count }
+      }
+      #expect(error?.code == .tooLarge)
+      #expect(count <= limit)
+    }
+  }
+
   @Test func decodingPullsNoMoreThanItNeeds() async throws {
     let source = Pieces(count: 1000, bytes: 60_000)
     let stream = try source.stream.decompressed(by: IdentityCompression(), limit: 1 << 30)

@@ -23,7 +23,12 @@ extension SalvorClient {
   /// What `recover` would do. Nothing is written, on either side.
   public func recoveryPlan(strategy: String? = nil) async throws -> RecoveryPlan {
     _ = try await status()
-    return try await RecoveryPlanning(configuration: configuration, store: try recoveringStore()).plan(strategy)
+    let store = try recoveringStore()
+    var report = SyncReport()
+    let journal = try await journal(of: store, &report)
+    var plan = try await RecoveryPlanning(configuration: configuration, store: store).plan(strategy, journal)
+    plan.notes = report.notices + plan.notes
+    return plan
   }
 
   /// The recoveries of this database, newest first.
@@ -72,10 +77,17 @@ extension SalvorClient {
     progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws -> Bool {
     guard let store = recovering else { return true }
-    let journal = try await RecoveryRun.journal(of: store)
+    let journal = try await journal(of: store, &report)
     switch journal.state {
     case .none: return true
     case .required:
+      var isReleased = false
+      let goesOn = try await carryOut(store, journal, nil, progress, &report) { run in
+        guard let result = try await run.beginWhereReleased() else { return .settled }
+        isReleased = true
+        return result
+      }
+      if isReleased { return goesOn }
       report.outcome = .recoveryRequired
       report.recovery = RecoverySummary(waiting: journal)
       report.error = SalvorError(
@@ -84,7 +96,7 @@ extension SalvorClient {
         context: ["reason": journal.reason?.rawValue ?? "", "token": journal.token ?? ""])
       return false
     case .running, .waiting:
-      return try await carryOut(store, journal, progress, &report) { run in try await run.resume() }
+      return try await carryOut(store, journal, nil, progress, &report) { run in try await run.resume() }
     }
   }
 
@@ -93,17 +105,17 @@ extension SalvorClient {
     _ requirement: SyncSession.Requirement, _ progress: @escaping @Sendable (SyncProgress) -> Void,
     _ report: inout SyncReport
   ) async throws -> Bool {
-    let (reason, message) = (requirement.reason, requirement.message)
+    let (reason, message) = (requirement.reason, requirement.error.message)
     guard let store = recovering else {
       try await configuration.store.setRecoveryRequired(reason, message: message)
       report.outcome = .recoveryRequired
       report.recovery = RecoverySummary(reason: reason, strategy: StrategyChain.manual, fellBackFrom: [])
-      report.error =
-        report.error ?? SalvorError(.recoveryRequired, message, context: ["reason": reason.rawValue])
+      report.error = requirement.error
+      report.error?.context["reason"] = reason.rawValue
       return false
     }
-    let journal = try await RecoveryRun.journal(of: store)
-    return try await carryOut(store, journal, progress, &report) { run in
+    let journal = try await journal(of: store, &report)
+    return try await carryOut(store, journal, requirement.error.code, progress, &report) { run in
       // Begun by an attempt before this one, which the network cut.
       try await journal.state == .running
         ? run.resume()
@@ -117,11 +129,13 @@ extension SalvorClient {
     guard let store = recovering else {
       return try await recover(
         SyncSession.Requirement(
-          reason: .serverRestored, message: "The server lost commits that this device has applied."), progress, &report)
+          reason: .serverRestored,
+          error: SalvorError(.uploadFailedAtServer, "The server lost commits that this device has applied.")),
+        progress, &report)
     }
     let outcome = report.outcome
-    let journal = try await RecoveryRun.journal(of: store)
-    let goesOn = try await carryOut(store, journal, progress, &report) { run in
+    let journal = try await journal(of: store, &report)
+    let goesOn = try await carryOut(store, journal, .uploadFailedAtServer, progress, &report) { run in
       try await journal.state == .running ? run.resume() : run.rewind()
     }
     // A rewind is part of a normal sync (semantics 6).
@@ -130,17 +144,34 @@ extension SalvorClient {
   }
 
   /// A sync has succeeded: the next reset is a first one.
-  func forgetAttempts() async throws {
-    guard let store = recovering, let bytes = try await store.journal() else { return }
-    if try RecoveryJournal(JSONValue(parsing: bytes)).state == .none { try await store.setJournal(nil) }
+  func forgetAttempts(_ report: inout SyncReport) async throws {
+    guard let store = recovering, try await store.journal() != nil else { return }
+    if try await journal(of: store, &report).state == .none { try await store.setJournal(nil) }
   }
 
+  /// What a recovery left beside the database. One that cannot be read is set aside and named, and the recovery begins anew:
+  /// the next exchange with the server finds the reason again (semantics 9).
+  func journal(of store: any RecoveringClientStore, _ report: inout SyncReport) async throws -> RecoveryJournal {
+    guard let bytes = try await store.journal() else { return RecoveryJournal() }
+    do {
+      return try RecoveryJournal(JSONValue(parsing: bytes))
+    } catch {
+      let file = try await store.setJournalAside()
+      report.notices.append(
+        "The journal of a recovery could not be read. It was set aside\(file.isEmpty ? "" : " as \(file)"), and the recovery begins anew."
+      )
+      return RecoveryJournal()
+    }
+  }
+
+  /// - Parameter cause: what stopped this sync; nil: an earlier one, or a person who recovers by hand.
   private func carryOut(
-    _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
+    _ store: any RecoveringClientStore, _ journal: RecoveryJournal, _ cause: ErrorCode?,
     _ progress: @escaping @Sendable (SyncProgress) -> Void, _ report: inout SyncReport,
     _ body: (inout RecoveryRun) async throws -> RecoveryResult
   ) async throws -> Bool {
     var run = RecoveryRun(configuration, store, journal, report, progress)
+    run.cause = cause ?? .recoveryRequired
     defer {
       report.roundTrips = run.exchange.report.roundTrips
       report.bytesSent = run.exchange.report.bytesSent
@@ -176,7 +207,7 @@ extension SalvorClient {
     do {
       _ = try await status()
       let store = try recoveringStore()
-      let journal = try await RecoveryRun.journal(of: store)
+      let journal = try await journal(of: store, &report)
       if journal.state == .required, token != journal.token {
         throw SalvorError(
           .usage,
@@ -184,7 +215,7 @@ extension SalvorClient {
             ? "A recovery is required: give its token, which salvor status shows (--token)."
             : "This is not the token of the recovery that is required; salvor status shows it.")
       }
-      let goesOn = try await carryOut(store, journal, progress, &report) { run in
+      let goesOn = try await carryOut(store, journal, nil, progress, &report) { run in
         try await run.beginByHand(strategy)
       }
       if goesOn {
@@ -205,7 +236,7 @@ extension SalvorClient {
 
   /// Whatever went wrong: where a person still has to decide, the report says so.
   private func tellWhatWaits(_ report: inout SyncReport) async {
-    guard let store = recovering, let journal = try? await RecoveryRun.journal(of: store), journal.state == .required
+    guard let store = recovering, let journal = try? await journal(of: store, &report), journal.state == .required
     else { return }
     report.outcome = .recoveryRequired
     report.recovery = RecoverySummary(waiting: journal)
@@ -287,6 +318,18 @@ extension RecoverySummary {
 }
 
 extension RecoveryStatus {
+  /// - Parameter bytes: the journal; one that cannot be read is unfinished, and the next sync sets it aside.
+  init(reading bytes: [UInt8]?) {
+    self.init()
+    guard let bytes else { return }
+    if let journal = try? RecoveryJournal(JSONValue(parsing: bytes)) {
+      self.init(journal)
+    } else {
+      state = .unfinished
+      step = "journal-unreadable"
+    }
+  }
+
   init(_ journal: RecoveryJournal) {
     self.init()
     switch journal.state {

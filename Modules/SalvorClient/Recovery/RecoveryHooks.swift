@@ -3,16 +3,24 @@ import SalvorRecovery
 
 /// The callbacks of a recovery (semantics 9): each runs exactly once, or is known to have been begun.
 extension RecoveryRun {
-  /// Before anything is touched. What it throws ends the recovery; the next sync begins another one.
+  /// Before anything is touched, and after the guards have passed. What it throws stops the recovery; the next sync begins
+  /// another one, or goes on with one whose remote ID the server has forgotten.
   mutating func runBeforeReset(_ incident: Incident) async throws {
     let failure = try await runOnce(
       \.beforeReset, "beforeReset", step: "before-reset", configuration.recovery.beforeReset, before: nil)
     guard let failure else { return }
     await exchange.leave(incident.facts)
-    try await rest(attempts: journal.attempts, demand: nil)
+    if hasForgotten {
+      journal.beforeReset = .pending
+      try await save()
+    } else {
+      // A copy of what was not touched is of no use.
+      if let copy = journal.backup { _ = try await store.deleteBackup(copy) }
+      try await rest(attempts: journal.attempts, demand: nil)
+    }
     throw SalvorError(
       .recoveryRequired,
-      "beforeReset failed, so the recovery was not begun and nothing was touched: \(failure.message) Correct the hook; the next sync tries again.",
+      "beforeReset failed, so nothing was touched: \(failure.message) Correct the hook; the next sync tries again.",
       context: ["reason": incident.reason.rawValue])
   }
 

@@ -47,8 +47,11 @@ extension RecoveryFacts {
 
   /// Whether a restored server would let this device rewind inside a normal sync (semantics 6) instead of refusing it.
   func passesSequenceCheck(of state: ClientState) -> Bool {
-    shared != nil && (stored == nil || stored == state.previous || stored == state.current)
+    hasForgotten(state) || shared != nil && (stored == nil || stored == state.previous || stored == state.current)
   }
+
+  /// No S, and the device has P: the sync goes on as a first one (semantics 5, row 3).
+  func hasForgotten(_ state: ClientState) -> Bool { stored == nil && state.previous != nil }
 }
 
 /// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched and kept
@@ -57,8 +60,7 @@ struct RecoveryPlanning {
   let configuration: SalvorClient.Configuration
   let store: any RecoveringClientStore
 
-  func plan(_ strategy: String?) async throws -> RecoveryPlan {
-    let journal = try await RecoveryRun.journal(of: store)
+  func plan(_ strategy: String?, _ journal: RecoveryJournal) async throws -> RecoveryPlan {
     var run = RecoveryRun(configuration, store, journal, SyncReport()) { _ in }
     var exchange = run.exchange
     let (incident, config) = try await run.incident(.operatorRequested, "", &exchange)
@@ -154,6 +156,10 @@ struct RecoveryPlanning {
     }
     let chain = configuration.recovery.chain
     let first = strategy ?? chain.name(for: incident.reason)
+    if strategy == nil, let passed = chain.passedOver(for: incident.reason) {
+      plan.fellBackFrom.append(passed.name)
+      plan.notes.append("\(passed.name): \(passed.why)")
+    }
     guard chain[first] != nil else {
       throw SalvorError(
         .unknownModule,

@@ -20,11 +20,15 @@ struct RecoveryRun {
   let store: any RecoveringClientStore
   var journal: RecoveryJournal
   var exchange: RecoveryExchange
+  /// The code of the error that says that a person is needed: what stopped this sync, or `recovery-required`.
+  var cause = ErrorCode.recoveryRequired
   /// What a person should know besides the summary; names only.
   var notices: [String] = []
   /// What a fetch found, for the apply that follows it.
   private var fetched: (starts: [GroupStart], groups: [GroupState])?
   private var config: SyncConfig?
+  /// The plan is past the step that makes the server forget this remote: it is gone on with, not begun anew.
+  private(set) var hasForgotten = false
 
   /// The name in reports of what happens without a strategy where only others' commits are gone (semantics 6).
   static let rewind = "rewind"
@@ -41,11 +45,6 @@ struct RecoveryRun {
     self.store = store
     self.journal = journal
     exchange = RecoveryExchange(configuration, report, progress)
-  }
-
-  static func journal(of store: any RecoveringClientStore) async throws -> RecoveryJournal {
-    guard let bytes = try await store.journal() else { return RecoveryJournal() }
-    return try RecoveryJournal(JSONValue(parsing: bytes))
   }
 
   private var chain: StrategyChain { configuration.recovery.chain }
@@ -69,12 +68,28 @@ struct RecoveryRun {
     }
     let first = strategy ?? firstStrategy(reason, incident.facts)
     start(incident, isByHand: isByHand)
+    if strategy == nil, let passed = chain.passedOver(for: reason) { noteFall(from: passed.name, passed.why) }
     return try await choose(from: first, incident)
   }
 
-  /// Goes back to the last commit that both have made, inside a normal sync.
+  /// A person has to decide, and the operator has done so for this device: a demand for a reset that is newer than the stop.
+  /// Nil: nothing is known of one, and it goes on waiting.
+  mutating func beginWhereReleased() async throws -> RecoveryResult? {
+    guard let reason = journal.reason, chain.name(for: reason) != StrategyChain.manual,
+      let (incident, config) = try? await incident(reason, journal.message)
+    else { return nil }
+    guard let demand = incident.facts.demand, demand != journal.demand else {
+      await exchange.leave(incident.facts)
+      return nil
+    }
+    self.config = config
+    start(incident, isByHand: false)
+    return try await choose(from: chain.name(for: reason), incident)
+  }
+
+  /// Goes back to the last commit that both have made, or compares everything where there is none, inside a normal sync.
   mutating func rewind() async throws -> RecoveryResult {
-    let message = "The server lost commits that this device has applied; an earlier one is shared."
+    let message = "The server lost commits that this device has applied."
     let (incident, config) = try await incident(.serverRestored, message)
     self.config = config
     start(incident, isByHand: false)
@@ -136,11 +151,11 @@ struct RecoveryRun {
       guard let strategy = chain[name] else { continue }
       switch strategy.plan(for: incident) {
       case .cannot(let why):
-        if journal.isByHand {
+        // By hand a person has chosen: what follows is what the strategy itself names, never another decision.
+        if journal.isByHand, strategy.fallBack == nil {
           throw SalvorError(.usage, "The strategy \(name) cannot recover here: \(why) Nothing was touched.")
         }
-        notices.append("\(name): \(why)")
-        journal.fellBackFrom.append(name)
+        noteFall(from: name, why)
       case .steps(let steps):
         do {
           return try await carryOut(name, steps, incident)
@@ -148,7 +163,7 @@ struct RecoveryRun {
           return try await fallToManual(from: name, error.message, incident)
         } catch let error as SalvorError where error.code == .schemaIncompatible {
           // The device's own tables are in the way: the server has seen no difference.
-          if journal.isByHand { return try await fallToManual(from: name, error.message, incident) }
+          if journal.isByHand, strategy.fallBack == nil { return try await fallToManual(from: name, error.message, incident) }
           noteFall(from: name, error.message)
         }
       }
@@ -162,6 +177,10 @@ struct RecoveryRun {
   {
     noteFall(from: name, why)
     journal.message = why
+    if incident.reason == .serverRestored {
+      journal.message +=
+        " Rows that are newer than the server's backup count as gone. Where they are to go, on every device: salvor remotes reset --all, on the server."
+    }
     guard case .steps(let steps) = chain[StrategyChain.manual]?.plan(for: incident) else {
       throw SalvorError(.recoveryRequired, why)
     }
@@ -178,15 +197,14 @@ struct RecoveryRun {
 
   /// Goes on where a crash, a cut network or a full disk left a recovery.
   mutating func resume() async throws -> RecoveryResult {
-    guard let reason = journal.reason else {
-      throw SalvorError(.storageCorrupt, "The journal of a recovery beside the database names no reason.")
-    }
+    let reason = journal.reason ?? .operatorRequested
     if let done = try await store.recoveries(limit: 10).first(where: { $0.id == journal.id }) {
       return .recovered(try await finish(done, incarnation: nil, isHeard: false))
     }
     let (incident, config) = try await incident(reason, journal.message)
     self.config = config
-    journal.demand = incident.facts.demand
+    // One that its deletion has ended meanwhile was a person's word all the same.
+    journal.demand = incident.facts.demand ?? journal.demand
     let decision =
       journal.strategy == Self.rewind ? .steps(Self.rewindSteps) : chain[journal.strategy]?.plan(for: incident)
     journal.state = .running
@@ -224,12 +242,12 @@ struct RecoveryRun {
     var incident = asked
     journal.strategy = name
     let waits = steps.contains(.wait)
-    if !waits { try await runBeforeReset(incident) }
     if journal.afterReset == .pending, !waits, journal.backup == nil { try await copy() }
     var done: RecoveryReport?
     for (place, step) in steps.enumerated().dropFirst(first) {
       journal.step = step.name
       journal.stepsDone = place
+      hasForgotten = steps.prefix(place).contains(.forget)
       try await save()
       switch step {
       case .copy: try await copy()
@@ -269,7 +287,8 @@ struct RecoveryRun {
     let message =
       "This recovery waits for the server's administrator to delete the remote ID: salvor remotes delete \(id). The next sync then goes on."
     try await store.setRecoveryRequired(journal.reason, message: message)
-    return .required(summary(nil), SalvorError(.recoveryRequired, message, context: ["remote": id.text]))
+    return .required(
+      summary(nil), SalvorError(cause, message, context: ["reason": incident.reason.rawValue, "remote": id.text]))
   }
 
   /// The server would refuse an upload.
@@ -283,8 +302,7 @@ struct RecoveryRun {
     var order = self.order(.keep, .nothing, incident, fetched.starts, fetched.groups, journal, nil)
     order.id = "\(uploadPrefix)\(try await uploads().count + 1)"
     order.strategy = Self.rewind
-    exchange.progress(.applying)
-    _ = try await store.recover(order)
+    _ = try await replace(order, incident)
     await exchange.leave(incident.facts)
     try await send()
     let (next, config) = try await self.incident(incident.reason, incident.message)
@@ -304,7 +322,7 @@ struct RecoveryRun {
       try await session.run(groups: nil)
       if let requirement = session.requirement {
         throw SalvorError(
-          .uploadFailedAtServer, requirement.message, context: ["reason": requirement.reason.rawValue])
+          .uploadFailedAtServer, requirement.error.message, context: ["reason": requirement.reason.rawValue])
       }
       (blobBytesMax, isUnfinished) = (session.blobBytesMax, session.isUnfinished)
     } while isUnfinished
@@ -336,13 +354,16 @@ struct RecoveryRun {
     _ what: RecoveryStep.Fetch, _ incident: Incident
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     try await store.discardStaged()
+    try await store.forgetRehearsal()
     let download = "recovery-\(journal.id)"
+    let rehearses = rehearses(incident)
     let store = store
     var fetching = RecoveryFetch(
       store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
     defer { exchange.report = fetching.questions.report }
     return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
+      if rehearses { try await store.keepForRehearsal(bytes) }
     }
   }
 
@@ -364,9 +385,20 @@ struct RecoveryRun {
     guard let fetched else {
       throw SalvorError(.failed, "The strategy \(journal.strategy) applies without a fetch before it.")
     }
+    return try await replace(
+      order(requests, rebuild, incident, fetched.starts, fetched.groups, journal, config), incident)
+  }
+
+  /// The one transaction. A hook is told of it only where the guard lets it pass: that is tried before.
+  private mutating func replace(_ order: RecoveryOrder, _ incident: Incident) async throws -> RecoveryReport {
     exchange.progress(.applying)
-    return try await store.recover(
-      order(requests, rebuild, incident, fetched.starts, fetched.groups, journal, config))
+    if rehearses(incident) { _ = try await store.rehearse(order) }
+    try await runBeforeReset(incident)
+    return try await store.recover(order)
+  }
+
+  private func rehearses(_ incident: Incident) -> Bool {
+    journal.beforeReset == .pending && isGuarded(incident, journal)
   }
 
   func order(
@@ -380,7 +412,15 @@ struct RecoveryRun {
       previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
-      removedShareMax: journal.isByHand ? nil : Self.removedShareMax, keepsBeforeImages: journal.backup == nil)
+      removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil, keepsBeforeImages: journal.backup == nil,
+      copy: journal.backup)
+  }
+
+  /// No guard stops what a person wants, at the device or at the server (decision 33), nor the first sync with a server that has forgotten
+  /// this remote (semantics 5, row 3; decision 32).
+  func isGuarded(_ incident: Incident, _ journal: RecoveryJournal) -> Bool {
+    if journal.isByHand || journal.demand != nil { return false }
+    return !(journal.strategy == Self.rewind && incident.facts.hasForgotten(incident.status.state))
   }
 
   // MARK: - Waiting and finishing
@@ -391,7 +431,7 @@ struct RecoveryRun {
     try await save()
     await exchange.leave(incident.facts)
     let error = SalvorError(
-      .recoveryRequired,
+      cause,
       "\(journal.message) A recovery by hand is required: salvor recover --plan --strategy S shows what a strategy would do, salvor recover --token \(journal.token ?? "") --strategy S does it.",
       context: ["reason": incident.reason.rawValue, "token": journal.token ?? ""])
     try await store.setRecoveryRequired(incident.reason, message: journal.message)

@@ -29,6 +29,8 @@ public struct RecoverySummary: Sendable, Hashable {
       "upserts": .integer(counts.upserts),
       "deletes": .integer(counts.deletes),
       "lost": .integer(counts.lost),
+      "givenUp": .integer(counts.givenUp),
+      "offered": 0,
       "healed": 0,
       "backup": backup.map(JSONValue.string) ?? .null,
       "token": token.map(JSONValue.string) ?? .null,

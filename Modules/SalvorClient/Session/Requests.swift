@@ -29,7 +29,8 @@ extension SalvorClient.Configuration {
       let text = try await response.body.collect(upTo: limits.chunkBytesMax)
       report.bytesReceived += Int64(text.count)
       throw Problem.error(
-        (try? JSONValue(parsing: text)) ?? .null, status: response.status, asked: "\(method) \(named(path))")
+        (try? JSONValue(parsing: text)) ?? .null, status: response.status,
+        retryAfter: response.headers["retry-after"], asked: "\(method) \(named(path))")
     }
     return response
   }

@@ -25,10 +25,17 @@ struct ResponseReader {
     let counter = ByteCounter()
     self.counter = counter
     let raw = response.body
+    let bytesMax = configuration.limits.downloadBytesMax
     let counted = ByteStream(
       next: {
         let piece = try await raw.next()
         counter.add(piece?.count ?? 0)
+        guard counter.value <= Int64(bytesMax) else {
+          throw SalvorError(
+            .tooLarge,
+            "The server's answer is larger than \(bytesMax) bytes (client.limits.downloadBytesMax). Raise that limit where it is meant to be."
+          )
+        }
         return piece
       }, close: raw.close)
     splitter = LineSplitter(lineBytesMax: configuration.limits.rowBytesMax)

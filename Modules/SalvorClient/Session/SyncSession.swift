@@ -17,6 +17,10 @@ struct SyncSession {
   var blobBytesMax: Int64?
   /// The upload was taken back, or was a part of what waits, since its blobs may not be more: the next session goes on.
   var isUnfinished = false
+  /// The outcome of requests became known: others may have waited for them.
+  private(set) var hasUploaded = false
+  /// Where nothing waits to be sent, nothing is done.
+  private let onlyUploads: Bool
   /// A chunk or a page has reached the other side's staging.
   var hasMadeProgress = false
   /// The tables that the begin wants compared.
@@ -34,7 +38,8 @@ struct SyncSession {
 
   struct Requirement {
     var reason: RecoveryReason
-    var message: String
+    /// What the application is told where no strategy recovers.
+    var error: SalvorError
     /// Whatever strategy the configuration names, a person has to decide.
     var isForAPerson = false
   }
@@ -45,9 +50,10 @@ struct SyncSession {
 
   init(
     configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
-    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true
+    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true, onlyUploads: Bool = false
   ) {
     self.met = met
+    self.onlyUploads = onlyUploads
     self.downloads = downloads
     self.blobBytesMax = blobBytesMax
     self.configuration = configuration
@@ -75,9 +81,12 @@ struct SyncSession {
     var session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
+    if onlyUploads, session.upload == nil { return }
     if session.state.isOlderThanIdentityFile {
       requirement = Requirement(
-        reason: .clientRewound, message: "This database is older than its identity file: it was put back from a copy.")
+        reason: .clientRewound,
+        error: SalvorError(
+          .uploadFailedAtServer, "This database is older than its identity file: it was put back from a copy."))
       return
     }
     do {
@@ -97,20 +106,24 @@ struct SyncSession {
       throw error
     } catch let error as SalvorError where error.code == .massDeletion {
       // A recovery for this reason compares everything.
-      requirement = Requirement(reason: .operatorRequested, message: error.message, isForAPerson: true)
+      requirement = Requirement(reason: .operatorRequested, error: error, isForAPerson: true)
       report.error = error
     } catch let error as SalvorError {
-      guard let reason = recoveryReason(error) else { throw error }
-      requirement = Requirement(reason: reason, message: error.message)
+      guard let reason = try recoveryReason(error) else { throw error }
+      requirement = Requirement(reason: reason, error: error)
       report.error = error
     }
   }
 
-  private func recoveryReason(_ error: SalvorError) -> RecoveryReason? {
-    switch error.code {
-    case .uploadFailedAtServer, .schemaIncompatible:
-      error.context["reason"].flatMap(RecoveryReason.init(rawValue:)) ?? .schemaIncompatible
-    default: nil
+  /// Throws where the server names a reason that this release does not know.
+  private func recoveryReason(_ error: SalvorError) throws -> RecoveryReason? {
+    switch (error.code, error.reason) {
+    case (.uploadFailedAtServer, let reason?):
+      guard let known = RecoveryReason(rawValue: reason) else { throw Problem.unknownReason(reason) }
+      return known
+    case (.schemaIncompatible, nil), (.schemaIncompatible, RecoveryReason.schemaIncompatible.rawValue):
+      return .schemaIncompatible
+    default: return nil
     }
   }
 
@@ -232,10 +245,12 @@ struct SyncSession {
     let groups = state.groups.filter { groups?.contains($0.name) ?? true }.map {
       BeginMessage.Group($0)
     }
-    return BeginMessage(
+    var message = BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: session.upload?.sequence,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
       position: nil, history: nil)
+    message.incarnation = state.incarnation
+    return message
   }
 
   /// What the device subscribes to now.
@@ -378,8 +393,7 @@ struct SyncSession {
     guard met != line else { return }
     try await store.remember(
       server: line.identifier("server"),
-      incarnations: [Incarnation(id: line.identifier("incarnation"), firstCommit: 0)],
-      principal: line.string("principal"))
+      incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal"))
     met = line["token"] == nil ? line : nil
   }
 
@@ -388,6 +402,7 @@ struct SyncSession {
       throw SalvorError(.malformed, "The server answered an upload that was not sent.")
     }
     let settled = try await store.settle(sequence: upload.sequence, results: results)
+    hasUploaded = settled.accepted + settled.refused > 0
     report.uploaded += settled.accepted
     report.refused += settled.refused
     report.conflicts += results.conflicts

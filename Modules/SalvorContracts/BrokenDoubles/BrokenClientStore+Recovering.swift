@@ -53,6 +53,8 @@ extension BrokenClientStore: RecoveringClientStore {
     try await base.stage(StagedChunk(download: "rehearsal", bytes: payload, position: ""))
   }
 
+  public func forgetRehearsal() async throws { try await recovering.forgetRehearsal() }
+
   public func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport {
     fault == .rehearsesForReal ? try await recovering.recover(order) : try await recovering.rehearse(order)
   }
@@ -102,6 +104,10 @@ extension BrokenClientStore: RecoveringClientStore {
       bytes = new + old.dropFirst(new.count)
     }
     try await recovering.setJournal(bytes)
+  }
+
+  public func setJournalAside() async throws -> String {
+    fault == .keepsDamagedJournals ? "" : try await recovering.setJournalAside()
   }
 
   public func makeCopy(id: String, reason: String) async throws -> Backup {

@@ -16,7 +16,7 @@ public actor BrokenClientStore: ClientStore {
     case archivesNoLostRows, takesLostForDeleted, keepsCurrent, keepsLostCommits, keepsItsRemoteID, recoversTwice
     case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
     case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, countsNoRowsOfItsOwn
-    case overwritesTheJournal, keepsEveryCopy, restoresNothing
+    case overwritesTheJournal, keepsDamagedJournals, keepsEveryCopy, restoresNothing
     // Of the queue and the error archive.
     case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
     case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures

@@ -72,6 +72,10 @@ extension BrokenServerStore: RecoveringServerStore {
     try await recovering.settleReset(remote, demand: demand)
   }
 
+  public func demandResets(of principal: String?) async throws -> Int64 {
+    try await recovering.demandResets(of: fault == .demandsOfEverybody ? nil : principal)
+  }
+
   public func demandReset(_ remote: RemoteID) async throws -> Bool {
     fault == .forgetsDemands ? true : try await recovering.demandReset(remote)
   }

@@ -21,7 +21,7 @@ public actor BrokenServerStore: ServerStore {
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     // Of blobs.
     case forgetsBlobParts, leaksBlobs, keepsGivenUpUploads
-    case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands
+    case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands, demandsOfEverybody
   }
 
   let base: any ServerStore

@@ -184,6 +184,7 @@ package actor StruckStore: RecoveringClientStore {
   package func dirtyRows(of table: String) async throws -> Int64 { try await read().dirtyRows(of: table) }
   package func digest(of table: String) async throws -> TableDigest { try await read().digest(of: table) }
   package func keepForRehearsal(_ payload: [UInt8]) async throws { try await read().keepForRehearsal(payload) }
+  package func forgetRehearsal() async throws { try await read().forgetRehearsal() }
   package func rehearse(_ order: RecoveryOrder) async throws -> RecoveryReport { try await read().rehearse(order) }
   package func rowsMadeHere() async throws -> Int64 { try await read().rowsMadeHere() }
   package func recoveries(limit: Int) async throws -> [RecoveryReport] { try await read().recoveries(limit: limit) }
@@ -192,6 +193,7 @@ package actor StruckStore: RecoveringClientStore {
   }
   package func journal() async throws -> [UInt8]? { try await read().journal() }
   package func setJournal(_ bytes: [UInt8]?) async throws { try await write().setJournal(bytes) }
+  package func setJournalAside() async throws -> String { try await write().setJournalAside() }
   package func makeCopy(id: String, reason: String) async throws -> Backup {
     try await write().makeCopy(id: id, reason: reason)
   }

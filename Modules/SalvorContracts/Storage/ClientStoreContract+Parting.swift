@@ -193,6 +193,10 @@ extension ClientStoreContract {
       await unopened.close()
       try await bench.restart()
       try expect(try await bench.recovering.journal() == nil, "the journal stays gone")
+      try await bench.recovering.setJournal(Array("{ damaged".utf8))
+      let aside = try await bench.recovering.setJournalAside()
+      try expect(try await bench.recovering.journal() == nil, "a journal that is set aside is no journal")
+      try expect(aside.isEmpty || aside.hasPrefix(bench.recovering.location), "it stands beside the database")
     },
   ]
 }

@@ -192,6 +192,27 @@ extension ClientStoreContract {
       try expectEqual(try await bench.store.rows(of: "seat"), Array(before.dropFirst(16)), "the rows, without a guard")
     },
     recovering(
+      ContractSchemas.seats, "recovery: the guard begins at exactly 20 rows", rule: "semantics 9, Guards"
+    ) { bench in
+      let rows = (1...20).map { ("seat", [.integer($0), .integer($0), 1] as Row) }
+      try await bench.download(full: ["seat"], rows: rows)
+      let current = bench
+      try await expectError(.massDeletion, "11 of 20 rows") {
+        var bench = current
+        try await bench.recover(
+          Recovered(shared: 1, removedShareMax: 0.5, departed: (1...11).map { ("seat", .deleted, [.integer($0)]) }))
+      }
+      try await bench.store.discardStaged()
+      try await bench.recover(
+        Recovered(
+          shared: 1, id: "one", removedShareMax: 0.5, departed: [("seat", .deleted, [.integer(1)])]))
+      try await bench.recover(
+        Recovered(
+          shared: 1, id: "all of 19", removedShareMax: 0.5,
+          departed: (2...20).map { ("seat", .deleted, [.integer($0)]) }))
+      try await bench.expectRows("seat", [])
+    },
+    recovering(
       ContractSchemas.seats, "recovery: half of a table may go, and all of one that has less than 20 rows",
       rule: "semantics 9, Guards"
     ) { bench in

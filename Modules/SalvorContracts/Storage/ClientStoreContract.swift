@@ -127,6 +127,12 @@ public enum ClientStoreContract {
       try await bench.store.setRecoveryRequired(nil, message: "")
       state = try await bench.store.status().state
       try expect(state.recoveryRequired == nil, "it must be taken back")
+      try expectEqual(state.incarnation, incarnation.id, "the newest incarnation")
+      let later = Incarnation(id: IncarnationID(from: SystemRandom()), firstCommit: 7)
+      try await bench.store.remember(server: server, incarnations: [incarnation, later], principal: "anna")
+      try await bench.restart()
+      try expectEqual(try await bench.store.history().incarnations, [incarnation, later], "the incarnations")
+      try expectEqual(try await bench.store.status().state.incarnation, later.id, "the newest incarnation")
     },
     on(ContractSchemas.notes(), "a database belongs to one principal", rule: "semantics 1") { bench in
       let store = bench.store

@@ -56,6 +56,28 @@ extension ServerStoreContract {
       try await bench.expectRows("establishment", [["eu", "e", "EU"], ["us", "e", "US"]])
     },
     on(
+      ContractSchemas.inspections(handover: true),
+      "a row that was outside of the scope is not brought into it by an update", rule: "semantics 7"
+    ) { bench in
+      try await regions(bench)
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let results = try await device.upload(
+        .update("establishment", ["us"], [("region", "US", "EU")]),
+        .update("inspection", ["i-us"], [("establishment_id", "us", "eu")]), made: 99)
+      try expectRefused(results, [1: .outOfScope, 2: .outOfScope], accepted: 0)
+      try await bench.expectRows("establishment", [["eu", "e", "EU"], ["us", "e", "US"]])
+    },
+    on(
+      ContractSchemas.inspections(handover: true), "handover is for rows that are there: none is made outside of the scope",
+      rule: "semantics 7"
+    ) { bench in
+      try await regions(bench)
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let results = try await device.upload(.insert("establishment", ["id": "n", "name": "e", "region": "US"]))
+      try expectRefused(results, [1: .outOfScope], accepted: 0)
+      try await bench.expectRows("establishment", [["eu", "e", "EU"], ["us", "e", "US"]])
+    },
+    on(
       ContractSchemas.inspections(handover: true), "a row handed over leaves its sender with its descendants",
       rule: "semantics 4"
     ) { bench in

@@ -97,6 +97,27 @@ extension ServerStoreContract {
       try expect(!(try await bench.recovering.demandReset(nobody)), "there is no such remote")
       try expect(!(try await bench.recovering.settleReset(nobody, demand: first)), "there is no such remote")
     },
+
+    recovering(
+      ContractSchemas.notes(), "resets are demanded of all remotes, or of one principal's, at once; deleted ones are left out",
+      rule: "interfaces, salvor remotes reset --all / --principal"
+    ) { bench in
+      let anna = try await bench.device()
+      let ben = RemoteID(from: SystemRandom())
+      let gone = RemoteID(from: SystemRandom())
+      try await bench.store.register(ben, principal: "ben")
+      try await bench.store.register(gone, principal: "ben")
+      _ = try await bench.store.deleteRemote(gone, block: false)
+      func demanded() async throws -> Set<RemoteID> {
+        Set(try await bench.store.remotes().filter(\.isResetDemanded).map(\.id))
+      }
+      try expectEqual(try await bench.recovering.demandResets(of: "nobody"), 0, "remotes of nobody")
+      try expectEqual(try await demanded(), [], "remotes that are to recover")
+      try expectEqual(try await bench.recovering.demandResets(of: "ben"), 1, "remotes of ben")
+      try expectEqual(try await demanded(), [ben], "remotes that are to recover")
+      try expectEqual(try await bench.recovering.demandResets(of: nil), 2, "all remotes")
+      try expectEqual(try await demanded(), [anna.remote, ben], "remotes that are to recover")
+    },
   ]
 
   // MARK: Rows by key

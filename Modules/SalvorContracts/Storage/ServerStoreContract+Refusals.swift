@@ -74,6 +74,19 @@ extension ServerStoreContract {
       try await bench.expectRows("establishment", [["e1", "e", .null]])
       try await bench.expectRows("inspection", [["i1", "e1", "d", .null]])
     },
+    on(
+      ContractSchemas.tree, "a delete never unlinks rows that the client did not see (on delete set null)",
+      rule: "semantics 7"
+    ) { bench in
+      try await bench.write(.insert("node", ["id": "a"]), .insert("leaf", ["id": "seen", "node": "a"]))
+      var device = try await bench.device()
+      try await bench.write(.insert("leaf", ["id": "unseen", "node": "a"]))
+      let results = try await device.upload(
+        .group([.update("leaf", ["seen"], [("node", "a", .null)]), .delete("node", ["a"])]))
+      try expectRefused(results, [1: .conflict], accepted: 0)
+      try await bench.expectRows("node", [["a", .null, .null]])
+      try await bench.expectRows("leaf", [["seen", "a", .null], ["unseen", "a", .null]])
+    },
     on(ContractSchemas.inspections, "a cascade that the client saw goes through as one request", rule: "semantics 7") {
       bench in
       try await bench.write(

@@ -21,6 +21,8 @@ extension ServerEngine {
         try await delete(remote: id, block: queryParameters(request.path)["block"] == "true")
       else { throw notFound(request) }
       return TransportResponse(status: 204, contentLength: 0)
+    case ("POST", "remotes", 3) where parts[2] == "reset":
+      return json(["resetsDemanded": .integer(try await demandResets(of: try chosenRemotes(request)))])
     case ("POST", "remotes", 4) where parts[3] == "reset":
       guard let id = RemoteID(parts[2]), try await demandReset(of: id) else { throw notFound(request) }
       return TransportResponse(status: 204, contentLength: 0)
@@ -30,6 +32,19 @@ extension ServerEngine {
       return json(try await configuration.store.stats().json)
     default: throw notFound(request)
     }
+  }
+
+  /// `?principal=P`, or `?all=true` for everybody's (nil).
+  private func chosenRemotes(_ request: TransportRequest) throws -> String? {
+    let query = queryParameters(request.path)
+    if let principal = query["principal"], !principal.isEmpty, query["all"] == nil { return principal }
+    guard query["all"] == "true", query["principal"] == nil else {
+      throw SalvorError(
+        .usage,
+        "Say whose remotes are to recover: POST /admin/v1/remotes/reset?principal=P, or ?all=true for every one. One remote alone: POST /admin/v1/remotes/ID/reset."
+      )
+    }
+    return nil
   }
 
   /// Who administrates.
@@ -57,12 +72,27 @@ extension ServerEngine {
 
   /// The remote's next begin is answered with `operator-requested`, until it has recovered. False: there is none.
   public func demandReset(of remote: RemoteID) async throws -> Bool {
+    guard try await resettingStore().demandReset(remote) else { return false }
+    configuration.log("An administrator demands a reset of remote ID '\(remote)'.")
+    return true
+  }
+
+  /// The next begin of every remote, or of every remote of a principal, is answered with `operator-requested` until it has
+  /// recovered. A device that stopped for a person goes on by it, too.
+  ///
+  /// - Returns: of how many remotes.
+  public func demandResets(of principal: String?) async throws -> Int64 {
+    let count = try await resettingStore().demandResets(of: principal)
+    configuration.log(
+      "An administrator demands a reset of \(count) remote IDs\(principal == nil ? "" : " of one principal").")
+    return count
+  }
+
+  private func resettingStore() throws -> any RecoveringServerStore {
     guard let store = configuration.store as? any RecoveringServerStore else {
       throw SalvorError(.notFound, "This server's storage module knows no resets. Use the storage \"sqlite\".")
     }
-    guard try await store.demandReset(remote) else { return false }
-    configuration.log("An administrator demands a reset of remote ID '\(remote)'.")
-    return true
+    return store
   }
 
   /// Removes tombstones and log entries that are older than the retention. What fails is logged and tried again later.

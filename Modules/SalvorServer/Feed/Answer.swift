@@ -14,7 +14,7 @@ extension ServerEngine {
     _ session: SessionTable.Session, results: UploadResults?, _ comparison: Comparison?, _ request: TransportRequest
   ) async throws -> TransportResponse {
     var head = PayloadWriter()
-    sessionLine(session.principal, []).write(to: &head)
+    sessionLine(session.principal, [], untold: session.begin.incarnations).write(to: &head)
     head.raw("\n")
     if let results {
       (["results": results.json] as JSONValue).write(to: &head)
@@ -55,14 +55,17 @@ extension ServerEngine {
   }
 
   /// Who the server is, and whom it takes the device for.
-  func sessionLine(_ principal: Principal, _ more: [JSONValue.Member]) -> JSONValue {
-    [
-      "session": .object(
-        [
-          .init("server", .string(identity.server.text)), .init("incarnation", .string(identity.incarnation.text)),
-          .init("principal", .string(principal.name)),
-        ] + more)
+  ///
+  /// - Parameter untold: incarnations that the device does not know.
+  func sessionLine(
+    _ principal: Principal, _ more: [JSONValue.Member], untold: [Incarnation] = []
+  ) -> JSONValue {
+    var members: [JSONValue.Member] = [
+      .init("server", .string(identity.server.text)), .init("incarnation", .string(identity.incarnation.text)),
+      .init("principal", .string(principal.name)),
     ]
+    if !untold.isEmpty { members.append(.init("incarnations", .array(untold.map(\.json)))) }
+    return ["session": .object(members + more)]
   }
 
   /// A body of known length, compressed where that is worth it and the client takes it.

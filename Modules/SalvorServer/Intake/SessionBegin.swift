@@ -10,13 +10,16 @@ struct SessionBegin: Sendable {
   var answersAgain = false
   /// The device's schema differs, additively: the SyncConfig goes with the answer.
   var sendsConfig = false
+  /// Incarnations of this server that the device does not know.
+  var incarnations: [Incarnation] = []
 }
 
 /// What the checks of a begin found that ask about the remote: sequence IDs and history.
 enum BeginVerdict: Sendable, Hashable {
   case accepted(answersAgain: Bool)
   case reset(RecoveryReason)
-  case parted(Commit)
+  /// The device goes back to this commit, which both have made; nil: there is none, and it compares everything.
+  case parted(Commit?)
   /// The device must say what it remembers of this.
   case historyNeeded(String)
 }
@@ -34,6 +37,7 @@ extension ServerEngine {
       metrics.registrations.add(1)
     }
     var begin = SessionBegin(message: message)
+    begin.incarnations = admission.incarnations
     switch try await verdict(on: message, admission) {
     case .accepted(let answersAgain): begin.answersAgain = answersAgain
     case .reset(let reason): throw refusal(reason, message, stored: admission.stored)
@@ -47,15 +51,18 @@ extension ServerEngine {
   /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.
   func admission(of message: BeginMessage, principal: Principal) async throws -> Admission {
     let history = message.history
-    guard max(history?.sequences.count ?? 0, history?.commits.count ?? 0) <= RecoveryLimits.historyMax else {
+    let counts = [history?.sequences.count, history?.commits.count, history?.incarnations.count]
+    guard counts.allSatisfy({ $0 ?? 0 <= RecoveryLimits.historyMax }) else {
       throw SalvorError(
-        .tooLarge, "A begin's history names at most \(RecoveryLimits.historyMax) commits and sequence IDs.")
+        .tooLarge,
+        "A begin's history names at most \(RecoveryLimits.historyMax) commits, sequence IDs and incarnations each.")
     }
     let cursors = message.groups.compactMap(\.cursor)
     var admission = try await configuration.store.admit(
       AdmissionQuery(
         remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
-        olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? []))
+        olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? [],
+        incarnations: history?.incarnations ?? [], incarnation: message.incarnation))
     try checkOwner(admission.remote, principal)
     let groups = message.groups.filter { $0.cursor != nil }
     for (place, group) in groups.enumerated() where admission.cursors[place] == .trimmed {
@@ -94,13 +101,17 @@ extension ServerEngine {
     let answersAgain: Bool
     switch try await checkSequence(message, admission) {
     case .inStep: answersAgain = false
-    case .remoteForgotten:
-      if let loss = forgottenLoss(message, admission) { return loss }
-      answersAgain = false
+    case .remoteForgotten: return forgottenVerdict(message, admission)
     case .answerAgain: answersAgain = true
     case .historyNeeded: return .historyNeeded("sequences")
     case .reset(let reason): return .reset(reason)
     }
+    return historyVerdict(message, admission, answersAgain: answersAgain)
+  }
+
+  private func historyVerdict(
+    _ message: BeginMessage, _ admission: Admission, answersAgain: Bool
+  ) -> BeginVerdict {
     guard configuration.historyCheck else { return .accepted(answersAgain: answersAgain) }
     let canRewind = configuration.store is any RecoveringServerStore
     let history = checkHistory(
@@ -114,16 +125,19 @@ extension ServerEngine {
     }
   }
 
-  /// A remote without S may be one of a server that was restored to before its first upload, and its cursor one from
-  /// before that upload, too: then only the commit of the upload tells. Nil: this server has made every commit that the
-  /// device knows of.
-  private func forgottenLoss(_ message: BeginMessage, _ admission: Admission) -> BeginVerdict? {
-    guard configuration.historyCheck, configuration.store is any RecoveringServerStore else { return nil }
+  /// No S, and the device has P: an administrator deleted the remote ID, or this server is older than the remote's first
+  /// sync. That is accepted, whatever the history check finds (semantics 5): where the device knows of commits that this
+  /// server has not made, or has trimmed, it goes back to the newest one that both have, or to none.
+  ///
+  /// The cursor alone does not tell: it may be older than the device's own upload, whose commit the server lost.
+  private func forgottenVerdict(_ message: BeginMessage, _ admission: Admission) -> BeginVerdict {
+    guard configuration.historyCheck, configuration.store is any RecoveringServerStore else {
+      return historyVerdict(message, admission, answersAgain: false)
+    }
     guard let history = message.history else { return .historyNeeded("commits") }
-    guard let newest = history.commits.max(by: { $0.number < $1.number }), let shared = admission.lastShared,
-      shared.number < newest.number
-    else { return nil }
-    return .parted(shared)
+    let newest = history.commits.map(\.number).max() ?? 0
+    let isInStep = admission.cursors.allSatisfy { $0 == .known } && newest <= admission.lastShared?.number ?? 0
+    return isInStep ? .accepted(answersAgain: false) : .parted(admission.lastShared)
   }
 
   private func checkSequence(_ message: BeginMessage, _ admission: Admission) async throws -> SequenceVerdict {
@@ -187,17 +201,20 @@ extension ServerEngine {
       context: ["reason": reason.rawValue, "remote": message.remote.text])
   }
 
-  /// The server lost commits that the device has seen, and both share an earlier one: no error to a person.
-  private func parting(_ message: BeginMessage, _ admission: Admission, _ shared: Commit) -> SalvorError {
+  /// The server lost commits that the device has seen: no error to a person.
+  private func parting(_ message: BeginMessage, _ admission: Admission, _ shared: Commit?) -> SalvorError {
     metrics.rewinds.add(1)
     configuration.log(
-      "Remote ID '\(message.remote)' has seen commits that this server lost; commit \(shared.number) is the newest that both have (the server's newest: \(admission.head.number)). It rewinds."
-    )
+      "Remote ID '\(message.remote)' has seen commits that this server lost (the server's newest: \(admission.head.number)). "
+        + (shared.map { "It rewinds to commit \($0.number), the newest that both have." }
+          ?? "They share none: it compares everything."))
     return SalvorError(
       .historyParted,
-      "The server lost commits that the device has seen. The device goes back to commit \(shared.number), which both have, and offers what was lost.",
+      "The server lost commits that the device has seen. The device "
+        + (shared.map { "goes back to commit \($0.number), which both have." } ?? "compares everything: they share none."),
       context: [
-        "reason": RecoveryReason.serverRestored.rawValue, "remote": message.remote.text, "shared": "\(shared.number)",
+        "reason": RecoveryReason.serverRestored.rawValue, "remote": message.remote.text,
+        "shared": shared.map { "\($0.number)" } ?? "none",
       ])
   }
 

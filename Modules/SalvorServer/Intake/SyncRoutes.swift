@@ -139,7 +139,7 @@ extension ServerEngine {
         [
           .init("token", .string(session.token)),
           .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
-        ]))
+        ], untold: session.begin.incarnations))
   }
 
   /// The whole body, decompressed. Compressed and decompressed size are both limited.

@@ -264,9 +264,12 @@ public actor MemoryClientStore: ClientStore {
     var state = try read()
     try belong(&state, to: principal)
     state.serverID = server
-    for incarnation in incarnations where !state.incarnations.contains(incarnation) {
+    for incarnation in incarnations {
+      state.incarnations.removeAll { $0.id == incarnation.id || $0.firstCommit == 0 }
       state.incarnations.append(incarnation)
     }
+    state.incarnations.sort { $0.firstCommit < $1.firstCommit }
+    state.incarnations.removeFirst(max(0, state.incarnations.count - Timeline.toldMax))
     database.state = state
   }
 
@@ -323,6 +326,7 @@ public actor MemoryClientStore: ClientStore {
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,
       isOlderThanIdentityFile: (database.identityFile?.stamp ?? 0) > content.identityStamp)
     state.serverInitiated = content.schema.serverInitiated
+    state.incarnation = content.incarnations.last?.id
     return state
   }
 

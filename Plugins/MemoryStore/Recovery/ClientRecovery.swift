@@ -227,6 +227,7 @@ extension ClientContent {
     }
     leaving = leaving.mapValues { min($0, bound) }
     commits.removeAll { $0.number > bound || !isShared }
+    incarnations.removeAll { $0.firstCommit > bound || !isShared }
     baseChanges.removeAll { $0.version > bound || !isShared }
   }
 }

@@ -113,6 +113,8 @@ extension MemoryClientStore: RecoveringClientStore {
 
   public func keepForRehearsal(_ payload: [UInt8]) { database.besides.rehearsal.append(payload) }
 
+  public func forgetRehearsal() { database.besides.rehearsal = [] }
+
   public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     var state = try read()
     state.rehearses = true
@@ -184,7 +186,7 @@ extension MemoryClientStore: RecoveringClientStore {
   private func report(of recovery: ClientRecovery) -> RecoveryReport {
     RecoveryReport(
       id: recovery.order.id, time: clock.now(), reason: recovery.order.reason, strategy: recovery.order.strategy,
-      counts: recovery.counts, backup: recovery.order.keepsBeforeImages ? recovery.order.id : nil)
+      counts: recovery.counts, backup: recovery.order.keepsBeforeImages ? recovery.order.id : recovery.order.copy)
   }
 
   public func recoveries(limit: Int) throws -> [RecoveryReport] {

@@ -81,6 +81,19 @@ extension MemoryServerStore: RecoveringServerStore {
     try setDemand(of: remote) { _ in random.positiveNumber() }
   }
 
+  public func demandResets(of principal: String?) throws -> Int64 {
+    var state = try read()
+    let demand = random.positiveNumber()
+    var count: Int64 = 0
+    for (remote, known) in state.remotes
+    where !known.record.isDeleted && (principal == nil || known.record.principal == principal) {
+      state.remotes[remote]?.record.resetDemand = demand
+      count += 1
+    }
+    write(state)
+    return count
+  }
+
   public func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
     try setDemand(of: remote) { $0 == demand ? nil : $0 }
   }

@@ -23,7 +23,22 @@ extension ClientRecovery {
             after: zip(table.columns, row).map { NamedValue($0.name, $1) }, reason: "parent-gone"))
       }
     }
-    return items
+    return items + givenUp
+  }
+
+  /// What a strategy that makes everything anew does not keep.
+  private var givenUp: [RecoveryItem] {
+    guard order.rebuild == .everything else { return [] }
+    func item(_ table: Table, _ key: Key) -> RecoveryItem {
+      RecoveryItem(
+        fate: .givenUp, request: nil, table: table.name, key: key, operation: nil, before: [], after: [],
+        reason: "client-only")
+    }
+    let client = before.schema.tables.filter { $0.maintained == .client }
+    return client.flatMap { table in
+      before.view.rows(of: table.name).keys.sorted(by: keyPrecedes).map { item(table, $0) }
+    } + client.flatMap { table in before.aside.sortedKeys(of: table.name).map { item(table, $0) } }
+      + before.settings.givenUp
   }
 
   private func item(
@@ -52,13 +67,14 @@ extension ClientRecovery {
       case .kept: counts.kept += 1
       case .merged, .remade: counts.merged += 1
       case .discarded: counts.discarded += 1
-      case .lost, .aside: break
+      case .lost, .aside, .givenUp: break
       }
     }
     for name in content.bases.differences(from: before.bases) {
       if content.bases[name] == nil { counts.deletes += 1 } else { counts.upserts += 1 }
     }
     counts.lost = Int64(lost.count)
+    counts.givenUp = Int64(givenUp.count)
     return counts
   }
 }

@@ -176,3 +176,14 @@ struct ServerState: Sendable {
     unnumbered = []
   }
 }
+
+extension ServerState {
+  /// Without incarnations that ended before they made a commit.
+  var timeline: Timeline {
+    Timeline(
+      incarnations.indices.filter { place in
+        incarnations[place].firstCommit <= head.number
+          && !incarnations[(place + 1)...].contains { $0.firstCommit == incarnations[place].firstCommit }
+      }.map { incarnations[$0] })
+  }
+}

@@ -111,8 +111,17 @@ public actor MemoryServerStore: ServerStore {
       remote: remote?.record,
       previousIsOlder: query.previous.map { previous in remote?.olderSequences[previous] != nil } ?? false,
       cursors: query.cursors.map { finding($0, in: state) },
-      lastShared: query.commits.filter { finding($0, in: state) == .known }.max { $0.number < $1.number },
-      head: state.head)
+      lastShared: lastShared(query, in: state), head: state.head,
+      incarnations: state.timeline.untold(after: query.incarnation))
+  }
+
+  private func lastShared(_ query: AdmissionQuery, in state: ServerState) -> Commit? {
+    let listed = query.commits.filter { finding($0, in: state) == .known }.max { $0.number < $1.number }
+    guard let number = state.timeline.lastShared(with: query.incarnations, head: state.head.number),
+      number > listed?.number ?? 0, number >= state.trimmed,
+      !query.commits.contains(where: { $0.number <= number && finding($0, in: state) == .unknown })
+    else { return listed }
+    return state.commits[Int(number)].commit
   }
 
   /// Of commits that are trimmed the IDs are forgotten, too.

@@ -88,6 +88,7 @@ final class Rebuilding {
     var objects: [String] = []
     var names = context.schema.synchronized.map(\.name)
     if order.rebuild == .everything {
+      try recordGivenUp()
       names += (context.schema.tables + schema.tables).filter { $0.maintained == .client }.map(\.name)
       for name in ["salvor_aside", "salvor_subscription", "salvor_subscribed", "salvor_setting"] {
         try connection.run("DELETE FROM \(name)")
@@ -104,6 +105,34 @@ final class Rebuilding {
     try connection.run("DELETE FROM salvor_group")
     try connection.run("DELETE FROM salvor_leaving")
     return objects
+  }
+
+  /// Client-only rows, subscriptions and settings, each by name: their values are in the copy that was made before.
+  private func recordGivenUp() throws {
+    var count: Int64 = 0
+    func add(_ item: RecoveryItem) throws {
+      try merge.record.givenUp(item)
+      count += 1
+    }
+    func add(_ table: String, _ key: Key) throws {
+      try add(
+        RecoveryItem(
+          fate: .givenUp, request: nil, table: table, key: key, operation: nil, before: [], after: [],
+          reason: "client-only"))
+    }
+    for table in context.schema.tables where table.maintained == .client {
+      guard try connection.tableShape(table.name) != nil else { continue }
+      let key = quotedList(table.primaryKey)
+      try connection.query("SELECT \(key) FROM \(quoted(table.name)) ORDER BY \(key)") { row in
+        try add(table.name, row.values())
+        return true
+      }
+    }
+    for row in try merge.record.rowsAside(after: 0) { try add(row.table, row.key) }
+    for item in try SQLiteClientStore.settings(connection).givenUp { try add(item) }
+    var counts = RecoveryCounts()
+    counts.givenUp = count
+    merge.add(counts)
   }
 
   private func makeTables(_ schema: Schema, _ config: SyncConfig, _ objects: [String]) throws {

@@ -307,6 +307,7 @@ final class RecoveryMerge {
     counts.merged += more.merged
     counts.discarded += more.discarded
     counts.lost += more.lost
+    counts.givenUp += more.givenUp
     counts.upserts += more.upserts
     counts.deletes += more.deletes
   }

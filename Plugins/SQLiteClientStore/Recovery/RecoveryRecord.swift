@@ -7,7 +7,7 @@ import SalvorWire
 /// aside.
 final class RecoveryRecord {
   private enum Part: Int64 {
-    case request, row, aside
+    case request, row, aside, givenUp
   }
 
   let context: StoreContext
@@ -78,22 +78,30 @@ final class RecoveryRecord {
 
   /// Client-only rows that were kept aside after the entry `last` of `salvor_aside`.
   func aside(after last: Int64) throws {
-    for entry in try context.connection.rows(
-      "SELECT name, columns, payload FROM salvor_aside WHERE id > ?1 ORDER BY id", .integer(last))
-    {
+    for row in try rowsAside(after: last) {
+      try add(
+        .aside, 0,
+        RecoveryItem(
+          fate: .aside, request: nil, table: row.table, key: row.key, operation: nil, before: [], after: row.values,
+          reason: "parent-gone"))
+    }
+  }
+
+  func rowsAside(after last: Int64) throws -> [(table: String, key: Key, values: [NamedValue])] {
+    try context.connection.rows(
+      "SELECT name, columns, payload FROM salvor_aside WHERE id > ?1 ORDER BY id", .integer(last)
+    ).map { entry in
       let name = entry[0].string ?? ""
       let columns = try unpayload(entry[1]).compactMap(\.string)
       let row = zip(columns, try unpayload(entry[2])).map { NamedValue($0, $1) }
       let key = (context.schema.table(name)?.primaryKey ?? []).compactMap { column in
         row.first { $0.name.lowercased() == column.lowercased() }?.value
       }
-      try add(
-        .aside, 0,
-        RecoveryItem(
-          fate: .aside, request: nil, table: name, key: key, operation: nil, before: [], after: row,
-          reason: "parent-gone"))
+      return (name, key, row)
     }
   }
+
+  func givenUp(_ item: RecoveryItem) throws { try add(.givenUp, 0, item) }
 
   func write(_ report: RecoveryReport) throws {
     let connection = context.connection

@@ -47,7 +47,7 @@ struct RecoveryRun {
     try record.aside(after: aside)
     let report = RecoveryReport(
       id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts,
-      backup: order.keepsBeforeImages && canKeepBackup ? order.id : nil)
+      backup: order.keepsBeforeImages && canKeepBackup ? order.id : order.copy)
     try record.write(report)
     return report
   }

@@ -92,6 +92,12 @@ extension SQLiteClientStore: RecoveringClientStore {
     try connection.run("INSERT INTO temp.salvor_rehearsal (payload) VALUES (?1)", .text(payload))
   }
 
+  public func forgetRehearsal() throws {
+    let connection = try opened().connection
+    try connection.execute(Self.rehearsal)
+    try connection.execute("DELETE FROM temp.salvor_rehearsal")
+  }
+
   public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     let connection = context.connection
@@ -188,5 +194,15 @@ extension SQLiteClientStore: RecoveringClientStore {
     } else {
       try DurableFile.remove(journalPath, "recovery journal")
     }
+  }
+
+  public func setJournalAside() throws -> String {
+    guard isFile else {
+      journalInMemory = nil
+      return ""
+    }
+    let aside = "\(journalPath).damaged-\(clock.now())"
+    try DurableFile.move(journalPath, to: aside, "recovery journal")
+    return aside
   }
 }

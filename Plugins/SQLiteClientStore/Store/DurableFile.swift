@@ -33,6 +33,11 @@ enum DurableFile {
     syncDirectory(of: path)
   }
 
+  static func move(_ path: String, to other: String, _ what: String) throws {
+    guard rename(path, other) == 0 else { throw failure(what, "be set aside", path) }
+    syncDirectory(of: path)
+  }
+
   /// Nil where there is no file, or none that can be read.
   static func read(_ path: String) -> [UInt8]? {
     let file = open(path, O_RDONLY | O_CLOEXEC)

@@ -6,10 +6,10 @@ import SalvorStorage
 extension SQLiteClientStore {
   public func deviceSettings() throws -> DeviceSettings {
     let connection = try opened().connection
-    return try connection.transaction(.deferred) { try settings(connection) }
+    return try connection.transaction(.deferred) { try Self.settings(connection) }
   }
 
-  private func settings(_ connection: SQLiteConnection) throws -> DeviceSettings {
+  static func settings(_ connection: SQLiteConnection) throws -> DeviceSettings {
     var found = DeviceSettings(
       subscribed: Set(try connection.rows("SELECT target FROM salvor_subscribed").compactMap { $0[0].string }))
     for row in try connection.rows("SELECT name, value FROM salvor_setting") {
@@ -23,7 +23,7 @@ extension SQLiteClientStore {
   }
 
   /// The rows of one target and ID are one subscription, whatever the ID.
-  private func subscriptions(_ connection: SQLiteConnection) throws -> [Subscription] {
+  private static func subscriptions(_ connection: SQLiteConnection) throws -> [Subscription] {
     var found: [Subscription] = []
     var last: [Value] = []
     for row in try connection.rows(
@@ -43,7 +43,7 @@ extension SQLiteClientStore {
   ) throws -> Answer {
     let connection = try opened().connection
     return try connection.transaction {
-      let before = try settings(connection)
+      let before = try Self.settings(connection)
       var after = before
       let answer = try change(&after)
       try write(after.settings, before.settings, connection)

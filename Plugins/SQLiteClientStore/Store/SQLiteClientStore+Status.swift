@@ -9,8 +9,8 @@ extension SQLiteClientStore {
     let connection = try opened().connection
     let owner = try connection.text(.principal) ?? ""
     guard owner.isEmpty || owner == principal else { throw Opening.ofAnother() }
-    let known = Set(try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string })
-    let new = incarnations.filter { !known.contains($0.id.text) }
+    let known = Set(try connection.rows("SELECT id, first_commit FROM salvor_incarnation"))
+    let new = incarnations.filter { !known.contains([.text($0.id.text), .integer($0.firstCommit)]) }
     let isKnown = try connection.text(.server) == server.text
     guard !isKnown || !new.isEmpty || owner != principal else { return }
     try connection.transaction {
@@ -18,8 +18,14 @@ extension SQLiteClientStore {
       try connection.setState(.server, server.text)
       for incarnation in new {
         try connection.run(
-          "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+          "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET first_commit = excluded.first_commit",
           .text(incarnation.id.text), .integer(incarnation.firstCommit))
+      }
+      if !new.isEmpty {
+        // Releases before this one kept each without its first commit.
+        try connection.run(
+          "DELETE FROM salvor_incarnation WHERE first_commit = 0 OR id NOT IN (SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT ?1)",
+          .integer(Int64(Timeline.toldMax)))
       }
     }
   }
@@ -52,21 +58,13 @@ extension SQLiteClientStore {
     let connection = context.connection
     // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
     return try connection.rolledBack {
-      try RequestSorting(context).sort()
-      let changes =
-        try connection.integer(
-          "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
-      let joined =
-        try connection.integer(
-          "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r"
-        ) ?? 0
-      let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
+      let (queued, inError) = try outstanding(context)
       func archived(_ state: RequestState) throws -> Int64 {
         try connection.integer(
           "SELECT count(DISTINCT first) FROM salvor_archive WHERE state = ?1", .text(state.rawValue)) ?? 0
       }
       var status = ClientStatus(
-        state: try state(context), queued: changes - joined - inError, inError: inError,
+        state: try state(context), queued: queued, inError: inError,
         displaced: try archived(.displaced), kept: try archived(.kept))
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
@@ -75,6 +73,30 @@ extension SQLiteClientStore {
       }
       return status
     }
+  }
+
+  /// Asynchronous in name, as `endSession`.
+  public func queued() async throws -> Int64 {
+    let context = try openedEvenPaused()
+    guard try changeCount(context) > 0 else { return 0 }
+    return try context.connection.rolledBack { try outstanding(context).queued }
+  }
+
+  private func changeCount(_ context: StoreContext) throws -> Int64 {
+    try context.connection.integer(
+      "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)") ?? 0
+  }
+
+  /// In a transaction that is rolled back.
+  private func outstanding(_ context: StoreContext) throws -> (queued: Int64, inError: Int64) {
+    let connection = context.connection
+    try RequestSorting(context).sort()
+    let joined =
+      try connection.integer(
+        "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r"
+      ) ?? 0
+    let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
+    return (try changeCount(context) - joined - inError, inError)
   }
 
   func state(_ context: StoreContext) throws -> ClientState {
@@ -92,6 +114,9 @@ extension SQLiteClientStore {
       recoveryMessage: try connection.text(.recoveryMessage),
       isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
     state.serverInitiated = context.schema.serverInitiated
+    state.incarnation = try connection.scalar(
+      "SELECT id FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit DESC LIMIT 1"
+    )?.string.flatMap { IncarnationID($0) }
     return state
   }
 

@@ -8,19 +8,39 @@ struct CommitFinder {
 
   func finding(_ commit: Commit) throws -> CursorFinding {
     let trimmed = try FeedPageMaker.trimmed(connection)
-    let id = try connection.scalar("SELECT id FROM salvor_commit WHERE number = ?1", .integer(commit.number))?.string
+    let id = try id(of: commit.number)
     if let id, id != commit.id.text { return .unknown }
     if commit.number < trimmed { return .trimmed }
     return id == nil ? .unknown : .known
   }
 
-  /// The newest of `commits` that this server made and can still name.
-  func lastShared(_ commits: [Commit]) throws -> Commit? {
-    try commits.filter { commit in
-      try connection.integer(
-        "SELECT EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?1 AND id = ?2)", .integer(commit.number),
-        .text(commit.id.text)) == 1
-    }.max { $0.number < $1.number }
+  /// The newest commit that the device has made, too, and that this server can still name.
+  func lastShared(_ query: AdmissionQuery, head: Commit) throws -> Commit? {
+    let listed = try query.commits.filter { try id(of: $0.number) == $0.id.text }.max { $0.number < $1.number }
+    guard !query.incarnations.isEmpty,
+      let number = try timeline().lastShared(with: query.incarnations, head: head.number),
+      number > listed?.number ?? 0, let id = try id(of: number)
+    else { return listed }
+    // A commit of the device's that was made otherwise here: its incarnations tell of another history.
+    guard try !query.commits.contains(where: { try $0.number <= number && finding($0) == .unknown }) else { return listed }
+    return CommitID(id).map { Commit(number: number, id: $0) }
+  }
+
+  /// What a device does not know yet whose newest known incarnation is this one.
+  func untold(after known: IncarnationID?) throws -> [Incarnation] {
+    let newest = try connection.scalar("SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT 1")?.string
+    return newest == known?.text ? [] : try timeline().untold(after: known)
+  }
+
+  private func timeline() throws -> Timeline {
+    Timeline(
+      try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
+        row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
+      })
+  }
+
+  private func id(of number: Int64) throws -> String? {
+    try connection.scalar("SELECT id FROM salvor_commit WHERE number = ?1", .integer(number))?.string
   }
 }
 

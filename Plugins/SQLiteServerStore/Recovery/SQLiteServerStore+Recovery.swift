@@ -36,6 +36,10 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await writer.demandReset(remote, demand: options.random.positiveNumber())
   }
 
+  public func demandResets(of principal: String?) async throws -> Int64 {
+    try await writer.demandResets(of: principal, demand: options.random.positiveNumber())
+  }
+
   public func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool {
     try await writer.settleReset(remote, demand: demand)
   }

@@ -41,7 +41,8 @@ struct RemoteBook {
     return Admission(
       remote: try remote(query.remote),
       previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
-      cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query.commits), head: head)
+      cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query, head: head),
+      head: head, incarnations: try finder.untold(after: query.incarnation))
   }
 
   func isOlder(_ sequence: SequenceID, of remote: RemoteID) throws -> Bool {
@@ -91,6 +92,14 @@ struct RemoteBook {
     guard let known = try self.remote(remote), !known.isDeleted else { return false }
     try connection.run("UPDATE salvor_remote SET reset = ?2 WHERE id = ?1", .text(remote.text), .integer(demand))
     return true
+  }
+
+  /// Of every remote that is registered, or of a principal's. Answers with how many.
+  func demandResets(of principal: String?, demand: Int64) throws -> Int64 {
+    try connection.run(
+      "UPDATE salvor_remote SET reset = ?2 WHERE deleted = 0 AND (?1 IS NULL OR principal = ?1)",
+      principal.map { .text($0) } ?? .null, .integer(demand))
+    return Int64(connection.changes)
   }
 
   /// False: there is no such remote.

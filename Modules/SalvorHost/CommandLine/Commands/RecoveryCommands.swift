@@ -192,7 +192,10 @@ func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome, on termi
     "\(terminal.green(outcome == .recovered ? "recovered" : "rewound")): \(recovery.reason.rawValue), strategy \(recovery.strategy)\(fell): "
       + "\(grouped(report.counts.kept + report.counts.merged)) requests kept, \(grouped(report.counts.discarded)) in the archive, "
       + "\(grouped(report.counts.upserts)) rows written, \(grouped(report.counts.deletes)) removed, "
-      + "\(grouped(report.counts.lost)) that the server lost; salvor recover --report \(report.id) names each")
+      + "\(grouped(report.counts.lost)) that the server lost"
+      + (report.counts.givenUp > 0
+        ? ", \(grouped(report.counts.givenUp)) client-only rows, subscriptions and settings given up" : "")
+      + "; salvor recover --report \(report.id) names each")
 }
 
 extension Terminal {
@@ -203,6 +206,9 @@ extension Terminal {
     case .comparing(let table, let rows, let all):
       self.progress("comparing \(table)", share: Double(rows) / Double(max(all, 1)))
     case .applying: self.progress("applying")
+    case .waiting(let code, let message, let milliseconds):
+      if milliseconds < 500 { return }
+      say("waiting \(Double(milliseconds / 100) / 10) s, then trying again (\(code.rawValue)): \(message)")
     }
   }
 }

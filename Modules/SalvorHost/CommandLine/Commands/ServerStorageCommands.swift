@@ -4,27 +4,49 @@ import SalvorWire
 
 extension Command {
   static let remotesReset = Command(
-    "remotes reset", "server: demands that a remote database recovers",
+    "remotes reset", "server: demands that a remote database recovers, or all of them, or those of one principal",
     discussion: """
       The device's next sync is refused with the reason operator-requested, and the device recovers by the strategy that its
       own configuration names for that reason. The demand ends when it has recovered, or when the remote ID is deleted.
       The server may be running.
+
+      A person at the server has decided, so the device's guard against mass deletion does not stop this recovery. A device
+      that the guard has stopped already goes on at its next sync: after a restore that takes back most of the rows, this
+      releases the whole fleet at once:
+
+        salvor remotes reset --all
+
+      A device whose configuration says "manual" for the reason still waits for a person at the device.
       """,
-    arguments: ["ID"]
+    arguments: ["[ID]"],
+    options: [
+      Option("all", "every remote database"), Option("principal", value: "P", "every remote database of this principal"),
+    ]
   ) { invocation in
-    guard let id = RemoteID(invocation.arguments[0]) else {
-      throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
+    let choice = try ResetChoice(invocation)
+    guard let store = try await invocation.openServerStore() as? any RecoveringServerStore else {
+      throw unable("resets")
     }
-    let store = try await invocation.openServerStore()
-    let isDemanded = try await (store as? any RecoveringServerStore)?.demandReset(id)
+    let count = try await choice.demand(store)
     await store.close()
-    switch isDemanded {
-    case nil: throw unable("resets")
-    case false?: throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.")
-    case true?: break
+    let terminal = invocation.terminal
+    switch choice {
+    case .one(let id):
+      guard count > 0 else { throw SalvorError(.notFound, "There is no remote ID \(id). salvor remotes lists them.") }
+      terminal.json(["resetDemanded": .string(id.text), "resetsDemanded": .integer(count)])
+      terminal.say("\(id) will be told to recover at its next sync")
+    case .principal(let name):
+      guard count > 0 else {
+        throw SalvorError(.notFound, "There is no remote ID of the principal \(name). salvor remotes lists them.")
+      }
+      terminal.json(["resetsDemanded": .integer(count)])
+      terminal.say("\(remoteCount(count)) of \(name) will be told to recover at the next sync")
+    case .all:
+      terminal.json(["resetsDemanded": .integer(count)])
+      terminal.say(
+        count == 0
+          ? "no remote database has registered yet" : "\(remoteCount(count)) will be told to recover at the next sync")
     }
-    invocation.terminal.json(["resetDemanded": .string(id.text)])
-    invocation.terminal.say("\(id) will be told to recover at its next sync")
     return 0
   }
 
@@ -76,4 +98,39 @@ extension Command {
 
 private func unable(_ what: String) -> SalvorError {
   SalvorError(.usage, "This server's storage module does not support \(what). Use the storage \"sqlite\".")
+}
+
+/// Whose remotes are to recover.
+private enum ResetChoice {
+  case one(RemoteID)
+  case principal(String)
+  case all
+
+  init(_ invocation: Invocation) throws {
+    let principal = invocation.options["principal"]
+    let isAll = invocation.flags.contains("all")
+    switch (invocation.arguments.first, principal, isAll) {
+    case (let text?, nil, false):
+      guard let id = RemoteID(text) else {
+        throw SalvorError(.usage, "A remote ID is 32 hexadecimal digits. salvor remotes lists them.")
+      }
+      self = .one(id)
+    case (nil, let name?, false): self = .principal(name)
+    case (nil, nil, true): self = .all
+    default: throw SalvorError(.usage, "Give one of these: a remote ID, --principal P, or --all.")
+    }
+  }
+
+  /// Answers with how many remotes it was demanded of.
+  func demand(_ store: any RecoveringServerStore) async throws -> Int64 {
+    switch self {
+    case .one(let id): try await store.demandReset(id) ? 1 : 0
+    case .principal(let name): try await store.demandResets(of: name)
+    case .all: try await store.demandResets(of: nil)
+    }
+  }
+}
+
+private func remoteCount(_ count: Int64) -> String {
+  count == 1 ? "1 remote database" : "\(grouped(count)) remote databases"
 }

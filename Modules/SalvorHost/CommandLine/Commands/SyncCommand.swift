@@ -93,6 +93,13 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
     "\(terminal.green("synchronized")): \(grouped(report.uploaded)) sent, \(grouped(report.upserts)) rows received, "
       + "\(grouped(report.deletes)) removed (\(bytes(report.bytesSent)) out, \(bytes(report.bytesReceived)) in, "
       + "\(report.roundTrips) round trip\(report.roundTrips == 1 ? "" : "s"))")
+  if report.queued > 0 {
+    let wait = report.queued == 1 ? "1 request waits" : "\(grouped(report.queued)) requests wait"
+    terminal.say(
+      report.queuedReason == .otherGroups
+        ? "\(wait) still; a sync without --group sends what is of other groups"
+        : "\(wait) still, for the next sync; salvor queue lists what")
+  }
   if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
   if report.displaced > 0 {
     terminal.say(
