@@ -107,7 +107,9 @@ struct CheckTests {
 
   // MARK: - The error
 
-  @Test("-10400, its name and the reason reach the application, also where the strategy is manual; later it is recovery-required")
+  @Test(
+    "-10400, its name and the reason reach the application, also where the strategy is manual; later it is recovery-required"
+  )
   func uploadFailedAtServer() async throws {
     let told = Box<SalvorError>()
     let (fleet, a) = try await restored(recovery: "strategy: \"manual\"") { configuration in
@@ -143,7 +145,8 @@ struct CheckTests {
     let before = try a.rows("site")
     fleet.faults.inject(
       .problem(
-        status: 409, json: #"{"code": "UPLOAD_FAILED_AT_SERVER", "detail": "No.", "reason": "moon-phase", "number": -10400}"#))
+        status: 409,
+        json: #"{"code": "UPLOAD_FAILED_AT_SERVER", "detail": "No.", "reason": "moon-phase", "number": -10400}"#))
     let report = try await a.sync()
     #expect(report.error?.code == .uploadFailedAtServer)
     #expect(report.error?.reason == "moon-phase")
@@ -208,7 +211,9 @@ struct CheckTests {
 
   // MARK: - One sync
 
-  @Test("one sync goes on until nothing that can be sent is left: what was written since a lost acknowledgement goes up, too")
+  @Test(
+    "one sync goes on until nothing that can be sent is left: what was written since a lost acknowledgement goes up, too"
+  )
   func nothingIsLeft() async throws {
     let fleet = try await fleet()
     let a = try fleet.device("a")
@@ -296,7 +301,8 @@ struct CheckTests {
 
   // MARK: - Many devices at once
 
-  @Test("a restore that takes most rows of a table stops every device; one command on the server releases the whole fleet")
+  @Test(
+    "a restore that takes most rows of a table stops every device; one command on the server releases the whole fleet")
   func releasedFleet() async throws {
     let fleet = try await fleet()
     let devices = try ["a", "b", "c"].map { try fleet.device($0) }

@@ -39,8 +39,8 @@ struct RecoveryReportTests {
     let (fleet, a) = try await badDay(recovery: "strategy: \"\(strategy)\"")
     try await a.write(
       "INSERT INTO draft VALUES ('d2', 'own'), ('d1', 'own')",
-      "INSERT INTO salvor_setting VALUES ('inspector', 'anna')")
-    #expect(try await a.open().subscribe("visits"))
+      "INSERT INTO salvor_setting VALUES ('inspector', 'anna')",
+      "INSERT INTO salvor_subscription (target) VALUES ('visits')")
     let report = try await a.sync()
     #expect(report.outcome == .recovered, "\(String(describing: report.error))")
     let recovery = try #require(report.recovery)
@@ -164,7 +164,8 @@ struct RecoveryReportTests {
     #expect(try await a.open().errorArchive().contains { $0.reason == "discarded" && $0.key == ["mine".value] })
   }
 
-  @Test("upload-then-recreate through a second restore at any exchange: it ends in step, and says so", arguments: 0..<24)
+  @Test(
+    "upload-then-recreate through a second restore at any exchange: it ends in step, and says so", arguments: 0..<24)
   func uploadThroughASecondRestore(exchanges: Int) async throws {
     let (fleet, a) = try await badDay(
       recovery: "strategy: \"upload-then-recreate\"",
@@ -198,7 +199,9 @@ struct RecoveryReportTests {
     func plan(for incident: Incident) -> RecoveryDecision { .steps([.fetch(.differences), .apply(.keep, .nothing)]) }
   }
 
-  @Test("of four resets against one history of the server, with no sync between them, the second goes to the fall-back and the fourth to a person")
+  @Test(
+    "of four resets against one history of the server, with no sync between them, the second goes to the fall-back and the fourth to a person"
+  )
   func fourResets() async throws {
     let fleet = try Fleet()
     try await fleet.start()

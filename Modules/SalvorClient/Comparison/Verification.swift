@@ -150,7 +150,9 @@ struct Verification {
   }
 
   private func order(_ state: ClientState) throws -> RecoveryOrder {
-    guard let server = state.serverID else { throw SalvorError(.failed, "The server has not said who it is.") }
+    guard let server = state.serverID else {
+      throw SalvorError(.failed, "This database has not met its server yet. Synchronize first, then verify.")
+    }
     return RecoveryOrder(
       id: hexadecimal(configuration.random.bytes(8)), reason: .operatorRequested, strategy: Self.strategy,
       requests: .keep, rebuild: .nothing, absence: .deleted, starts: [], groups: [], previous: state.previous,

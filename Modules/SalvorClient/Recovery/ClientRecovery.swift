@@ -266,7 +266,7 @@ extension SalvorClient {
     forgetServer()
     report.outcome = .recovered
     report.notices.append(
-      "The file was damaged (\(error.message)) It was set aside as \(backup.path); what it held and had not sent is there."
+      "The file was damaged: \(error.message) It was set aside as \(backup.path). What it had not sent is in it alone."
     )
     report.recovery = RecoverySummary(
       reason: .localCorruption, strategy: name, fellBackFrom: [],

@@ -163,7 +163,9 @@ struct RecoveryRun {
           return try await fallToManual(from: name, error.message, incident)
         } catch let error as SalvorError where error.code == .schemaIncompatible {
           // The device's own tables are in the way: the server has seen no difference.
-          if journal.isByHand, strategy.fallBack == nil { return try await fallToManual(from: name, error.message, incident) }
+          if journal.isByHand, strategy.fallBack == nil {
+            return try await fallToManual(from: name, error.message, incident)
+          }
           noteFall(from: name, error.message)
         }
       }
@@ -412,7 +414,8 @@ struct RecoveryRun {
       previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
-      removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil, keepsBeforeImages: journal.backup == nil,
+      removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil,
+      keepsBeforeImages: journal.backup == nil,
       copy: journal.backup)
   }
 

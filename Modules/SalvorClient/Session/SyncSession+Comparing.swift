@@ -44,7 +44,9 @@ extension SyncSession {
     _ offer: ComparisonOffer, _ before: ComparisonPosition?, _ download: String
   ) async throws -> String {
     guard let recovering else {
-      throw SalvorError(.malformed, "The server wants tables compared, and nobody has asked for it.")
+      throw SalvorError(
+        .malformed,
+        "The server compares tables that this device did not name. Nothing was applied. Update the older of the two.")
     }
     var position = ComparisonPosition(head: offer.head)
     if let before {

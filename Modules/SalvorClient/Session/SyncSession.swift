@@ -337,7 +337,10 @@ struct SyncSession {
           } else if let problem = line["problem"] {
             throw Problem.error(problem, status: 500, asked: "The sync")
           } else {
-            throw SalvorError(.malformed, "The server's answer has a line that is not of the protocol.")
+            throw SalvorError(
+              .malformed,
+              "The server's answer has a line that is not of the protocol. Nothing was applied. Update the older of the two, or look at what answers at this address."
+            )
           }
         }
       }
@@ -393,13 +396,15 @@ struct SyncSession {
     guard met != line else { return }
     try await store.remember(
       server: line.identifier("server"),
-      incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal"))
+      incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal")
+    )
     met = line["token"] == nil ? line : nil
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {
     guard let upload = session.upload else {
-      throw SalvorError(.malformed, "The server answered an upload that was not sent.")
+      throw SalvorError(
+        .malformed, "The server gives results of an upload that was not sent. Nothing was applied. Sync again.")
     }
     let settled = try await store.settle(sequence: upload.sequence, results: results)
     hasUploaded = settled.accepted + settled.refused > 0

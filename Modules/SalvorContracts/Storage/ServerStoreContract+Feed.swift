@@ -68,7 +68,8 @@ extension ServerStoreContract {
       try await bench.expectRows("establishment", [["eu", "e", "EU"], ["us", "e", "US"]])
     },
     on(
-      ContractSchemas.inspections(handover: true), "handover is for rows that are there: none is made outside of the scope",
+      ContractSchemas.inspections(handover: true),
+      "handover is for rows that are there: none is made outside of the scope",
       rule: "semantics 7"
     ) { bench in
       try await regions(bench)

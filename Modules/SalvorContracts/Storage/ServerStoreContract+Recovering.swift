@@ -99,7 +99,8 @@ extension ServerStoreContract {
     },
 
     recovering(
-      ContractSchemas.notes(), "resets are demanded of all remotes, or of one principal's, at once; deleted ones are left out",
+      ContractSchemas.notes(),
+      "resets are demanded of all remotes, or of one principal's, at once; deleted ones are left out",
       rule: "interfaces, salvor remotes reset --all / --principal"
     ) { bench in
       let anna = try await bench.device()

@@ -211,7 +211,8 @@ extension ServerEngine {
     return SalvorError(
       .historyParted,
       "The server lost commits that the device has seen. The device "
-        + (shared.map { "goes back to commit \($0.number), which both have." } ?? "compares everything: they share none."),
+        + (shared.map { "goes back to commit \($0.number), which both have." }
+          ?? "compares everything: they share none."),
       context: [
         "reason": RecoveryReason.serverRestored.rawValue, "remote": message.remote.text,
         "shared": shared.map { "\($0.number)" } ?? "none",

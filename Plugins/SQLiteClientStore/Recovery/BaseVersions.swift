@@ -62,7 +62,8 @@ extension StoreContext {
       shared == nil ? "DELETE FROM salvor_commit WHERE ?1 = 0" : "DELETE FROM salvor_commit WHERE number > ?1", bound)
     // What grew from a lost commit is of another timeline: the server tells of its own with the next begin.
     try connection.run(
-      shared == nil ? "DELETE FROM salvor_incarnation WHERE ?1 = 0" : "DELETE FROM salvor_incarnation WHERE first_commit > ?1",
+      shared == nil
+        ? "DELETE FROM salvor_incarnation WHERE ?1 = 0" : "DELETE FROM salvor_incarnation WHERE first_commit > ?1",
       bound)
     try connection.run(
       shared == nil ? "DELETE FROM salvor_history WHERE ?1 = 0" : "DELETE FROM salvor_history WHERE version > ?1", bound

@@ -22,7 +22,9 @@ struct CommitFinder {
       number > listed?.number ?? 0, let id = try id(of: number)
     else { return listed }
     // A commit of the device's that was made otherwise here: its incarnations tell of another history.
-    guard try !query.commits.contains(where: { try $0.number <= number && finding($0) == .unknown }) else { return listed }
+    guard try !query.commits.contains(where: { try $0.number <= number && finding($0) == .unknown }) else {
+      return listed
+    }
     return CommitID(id).map { Commit(number: number, id: $0) }
   }
 

@@ -107,7 +107,7 @@ private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) asy
     await client.close()
     throw SalvorError(
       .usage,
-      "No recovery waits for a person here, so there is no token for one; nothing was done. salvor sync recovers by itself where it must, salvor recover without --token recovers now."
+      "No recovery waits for a person here, so there is no token for one. Nothing was done. salvor sync recovers by itself where it must; salvor recover without --token recovers now."
     )
   }
   let report = await client.recover(strategy: invocation.options["strategy"], token: token) { progress in

@@ -20,7 +20,8 @@ extension Command {
       """,
     arguments: ["[ID]"],
     options: [
-      Option("all", "every remote database"), Option("principal", value: "P", "every remote database of this principal"),
+      Option("all", "every remote database"),
+      Option("principal", value: "P", "every remote database of this principal"),
     ]
   ) { invocation in
     let choice = try ResetChoice(invocation)

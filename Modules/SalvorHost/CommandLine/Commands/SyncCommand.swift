@@ -100,10 +100,13 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
         ? "\(wait) still; a sync without --group sends what is of other groups"
         : "\(wait) still, for the next sync; salvor queue lists what")
   }
-  if report.conflicts > 0 { terminal.say("\(grouped(report.conflicts)) conflicts were kept on the server") }
+  if report.conflicts > 0 {
+    let were = report.conflicts == 1 ? "1 conflict was" : "\(grouped(report.conflicts)) conflicts were"
+    terminal.say("\(were) found on the server; its operator sees them with salvor conflicts")
+  }
   if report.displaced > 0 {
-    terminal.say(
-      "\(grouped(report.displaced)) requests could not stand on the new rows; salvor errors lists them")
+    let requests = report.displaced == 1 ? "1 request" : "\(grouped(report.displaced)) requests"
+    terminal.say("\(requests) could not stand on the new rows; salvor errors lists them")
   }
   if report.refused > 0 {
     let were = report.refused == 1 ? "1 request was" : "\(grouped(report.refused)) requests were"
