@@ -207,7 +207,8 @@ struct CaptureHistory {
 
   func checkEncoding(_ timeline: RowTimeline, _ key: Key, _ entries: [LogEntry], _ table: CapturedTable) throws {
     var again = timeline
-    guard again.rebase(on: timeline.base) == nil, again == timeline, again.encode(table, key: key) == plain(entries)
+    again.rebase(on: timeline.base)
+    guard again.lost == nil, again == timeline, again.encode(table, key: key) == plain(entries)
     else {
       throw CaptureFault(description: "\(table.name): encoding gives another log")
     }

@@ -30,6 +30,20 @@ extension ClientContent {
     }
   }
 
+  /// A displaced request that was blocked by one that has left is blocked by nothing.
+  mutating func releaseDisplaced() {
+    for index in requests.indices where requests[index].state == .displaced && requests[index].stateBefore == .blocked {
+      let blocker = requests[index].refusal?.blockedBy
+      if blocker == nil || requests.contains(where: { $0.state != .kept && $0.isNamed(blocker) }) { continue }
+      if requests[index].stamp != stamp {
+        requests[index].history.append(requests[index].id)
+        requests[index].stamp = stamp
+      }
+      requests[index].stateBefore = .queued
+      requests[index].refusal = nil
+    }
+  }
+
   /// What depends on a failed request is not sent: it is blocked by the oldest.
   mutating func holdBack() {
     let active = self.active

@@ -43,6 +43,7 @@ extension ClientContent {
     while let returning = returningRequests(constraints) {
       for index in returning { requests[index].state = requests[index].stateBefore ?? .queued }
     }
+    releaseDisplaced()
     showRows(constraints)
     return requests.filter { $0.state == .displaced && !before.contains($0.id) }.map(\.id)
   }

@@ -81,7 +81,9 @@ final class ApplyAhead {
   }
 
   /// After the last page; then commit.
-  func finish(_ groups: Set<String>) throws -> ApplyReport { try apply.finish(groups) }
+  func finish(_ groups: Set<String>) throws -> ApplyReport {
+    try apply.report(context.settle(apply.end(groups)))
+  }
 
   /// Rolls back, and stages what came.
   func giveUp() throws {

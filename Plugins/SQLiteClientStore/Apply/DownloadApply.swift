@@ -3,22 +3,19 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// Applies everything staged in one transaction (semantics 2 and 4): bases change, touched rows are made anew, what
-/// cannot stand is displaced, references are proved.
+/// Takes in what is staged, in one transaction (semantics 2 and 4): clean rows are written as they come, the new bases of the
+/// others are the move that is settled then.
 ///
 /// Tables without triggers of the application's are written with triggers off. Where there are some, they fire, so that
 /// the application's indexes and logs stay right; what was captured meanwhile is what they wrote to synchronized tables,
 /// and it is undone.
 final class DownloadApply {
   private let context: StoreContext
-  private let counter: Int64
   private let full: Set<Int64>
-  private let firing: Set<Int64>
-  let index: LogIndex
-  private let touched: TouchedRows
-  private let proof: ReferenceProof
-  private let remaking: Remaking
-  private let stream: DownloadStream
+  /// The groups that are downloaded.
+  private var groups: Set<String> = []
+  let rows: WorkingRows
+  let stream: DownloadStream
   /// In a recovery: its rules.
   private let recovery: RecoveryMerge?
 
@@ -38,45 +35,34 @@ final class DownloadApply {
   ) throws {
     self.context = context
     self.recovery = recovery
-    let connection = context.connection
-    counter = try connection.lastCounter()
+    let counter = try context.connection.lastCounter()
     try RequestSorting(context).sort()
     let full = try full ?? (ahead ? [] : Self.fullTables(context))
     self.full = full
-    let firing = try Self.firingTables(context)
-    self.firing = firing
-    let prepareWrite: (CapturedTable) -> Void = { table in
-      let fires = firing.contains(table.number)
-      if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
-    }
-    index = try LogIndex(context)
-    touched = try TouchedRows(context)
-    proof = try ReferenceProof(context, touched)
+    rows = try WorkingRows(context, after: counter)
+    let touched = rows.touched
     for table in context.catalog.tables {
-      let isEmpty = try connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
-      if isEmpty, !index.tables.contains(table.number), !firing.contains(table.number),
+      let isEmpty = try context.connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
+      if isEmpty, !rows.index.tables.contains(table.number), !rows.firing.contains(table.number),
         recovery?.mayComeWhole(table) ?? true
       {
         touched.isWhole.insert(table.number)
       }
-      if firing.contains(table.number) || full.contains(table.number) || recovery != nil {
-        touched.recordsWritten.insert(table.number)
-      }
+      if full.contains(table.number) || recovery != nil { touched.recordsWritten.insert(table.number) }
       if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
-    remaking = try Remaking(context, index: index, touched: touched, prepareWrite: prepareWrite)
-    stream = try DownloadStream(context, remaking, touched, ahead: ahead, prepareWrite: prepareWrite)
+    stream = try DownloadStream(context, rows, ahead: ahead)
     for table in context.catalog.tables where !full.contains(table.number) {
       let group = context.group(of: table.number)
       stream.comparedVersions[table.number] = ends.first { $0.name == group }?.cursor?.number
     }
-    try recovery?.begin(remaking)
+    try recovery?.begin(rows)
     stream.watch = recovery?.watch
-    if !firing.isEmpty { try context.holdFlags() }
+    if !rows.firing.isEmpty { try context.holdFlags() }
   }
 
   /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
-  var canGoAhead: Bool { index.tables.isEmpty && firing.isEmpty && !touched.isWhole.isEmpty }
+  var canGoAhead: Bool { rows.index.tables.isEmpty && rows.firing.isEmpty && !rows.touched.isWhole.isEmpty }
 
   /// Reads one chunk of the download.
   func read(_ text: UnsafeRawBufferPointer) throws {
@@ -90,107 +76,93 @@ final class DownloadApply {
     try stream.run()
   }
 
-  /// After everything was read.
+  /// After everything was read: what did not come, and what triggers wrote meanwhile. The bases of rows with requests are in
+  /// `move` then.
   ///
   /// - Parameter groups: those that are downloaded.
-  func finish(_ groups: Set<String>) throws -> ApplyReport {
+  func end(_ groups: Set<String>) throws -> Move {
     defer { connection.triggersEnabled = false }
-    try leaveOutMissing(full, stream, touched, index)
-    if recovery == nil { try stream.removeLeaving(proof) }
+    self.groups = groups
+    try leaveOutMissing()
+    if recovery == nil { try stream.removeLeaving(rows.proof) }
+    _ = try rows.undoTriggers { [context, rows, recovery] tables in
+      try DownloadStream(context, rows, onlyTables: tables, heldBy: recovery?.watch).run()
+    }
+    var move = Move()
+    move.bases = .download(self)
+    move.basesMayBreak = false
+    return move
+  }
+
+  /// The bases that the lines gave to rows in work.
+  func takeBases() throws {
     var before: [RowRef: SlotRow?] = [:]
     for (ref, base) in stream.bases where base.table.deletedFlag != nil {
-      before[ref] = try remaking.load(base.table, ref.key).timeline.base
+      before[ref] = try rows.load(base.table, ref.key).timeline.base
     }
     if let recovery {
-      try recovery.takeBases(stream, remaking)
+      try recovery.takeBases(stream, rows)
     } else {
-      remaking.announce(stream.bases.lazy.map { ($0, $1.row) })
-      for (ref, base) in stream.bases { try remaking.setBase(base.table, ref.key, base.row) }
+      rows.announce(stream.bases.lazy.map { ($0, $1.row) })
+      for (ref, base) in stream.bases { try rows.setBase(base.table, ref.key, base.row) }
     }
     for (ref, base) in stream.bases where base.table.deletedFlag != nil {
-      try remaking.followBase(base.table, ref.key, from: before[ref] ?? nil, to: base.row)
+      try rows.followBase(base.table, ref.key, from: before[ref] ?? nil, to: base.row)
     }
-    try dropStaleChildren(groups)
-    try settle(remaking, proof)
+    try dropStaleChildren()
+  }
 
-    if try wasCaptured(after: counter) {
-      // Downloaded rows of tables with triggers are written once more.
-      try remaking.undoTriggers(after: counter) {
-        let again = try Remaking(context, index: index, touched: touched)
-        try DownloadStream(context, again, touched, onlyTables: firing, prepareWrite: { _ in }).run()
-        try again.write()
-      }
-    }
-    connection.triggersEnabled = false
-    try context.releaseFlags()
-    try remaking.encode()
-    try recovery?.finish(stream, remaking)
-    try DisplacedReturn(context, index).run()
-    try context.noteErrorValues()
-    try context.keepCounter(max(counter, recovery?.lastCounter ?? 0))
+  /// Parents that were made anew, any row of which may be gone.
+  var rebuilt: Set<String> { recovery?.rebuilt ?? [] }
+
+  func report(_ settlement: Settlement) throws -> ApplyReport {
     var report = stream.report
-    report.displaced = try remaking.displaced.filter { range in
-      try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(range.first)) != nil
-    }.sorted { $0.first < $1.first }.map { try context.requestID(first: $0.first) }
-    try touched.clear()
+    report.displaced = try settlement.displaced.map { try context.requestID(first: $0.first) }
     return report
-  }
-
-  /// Triggers wrote to synchronized tables; requests that a recovery made are none of theirs.
-  private func wasCaptured(after counter: Int64) throws -> Bool {
-    let captured = try connection.integer("SELECT count(*) FROM salvor_log WHERE seq > ?1", .integer(counter)) ?? 0
-    return captured > recovery?.remadeParents.count ?? 0
-  }
-
-  private func settle(_ remaking: Remaking, _ proof: ReferenceProof) throws {
-    try remaking.stand(proof, basesMayBreak: false)
-    connection.triggersEnabled = true
-    try proof.settleClientRows(ofParents: recovery?.rebuilt ?? [])
-    try proof.returnAside()
-    connection.triggersEnabled = false
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
   /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
   /// that no subscription covers.
-  private func dropStaleChildren(_ groups: Set<String>) throws {
+  private func dropStaleChildren() throws {
+    var gone = Dictionary(grouping: stream.bases.filter { $1.row == nil }.keys, by: \.table).mapValues { $0.map(\.key) }
     var again = true
     while again {
       again = false
-      for rule in proof.rules {
+      for rule in rows.proof.rules {
         guard let child = rule.capturedChild, let parent = rule.capturedParent, rule.parentColumnsAreKey else {
           continue
         }
         // Those with requests of their own are still there; without a base none of them stands.
-        let gone = stream.bases.compactMap { $0.table == parent.number && $1.row == nil ? $0.key : nil }
+        let parents = gone[parent.number] ?? []
         let isElsewhere =
           try !groups.contains(context.group(of: child.number))
-          && (!gone.isEmpty || proof.touched.hasRemoved(parent))
+          && (!parents.isEmpty || rows.touched.hasRemoved(parent))
         let slots = rule.childColumns.compactMap { name in
           child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
         }
         guard slots.count == rule.childColumns.count else { continue }
         var keys = try stream.leaving.keys(of: child)
         if isElsewhere {
-          keys += try proof.orphans(rule).map(\.key)
-          keys += try rows(of: child, slots, thatReference: gone)
-          try index.eachRow(of: child) { keys.append($0) }
+          keys += try rows.proof.orphans(rule).map(\.key)
+          keys += try self.keys(of: child, slots, thatReference: parents)
+          try rows.index.eachRow(of: child) { keys.append($0) }
         }
         for key in keys {
-          guard let base = try remaking.load(child, key).timeline.base else { continue }
+          guard let base = try rows.load(child, key).timeline.base else { continue }
           let reference = slots.map { base[$0] }
           if reference.contains(.null) { continue }
-          guard try remaking.load(parent, reference).timeline.base == nil else { continue }
+          guard try rows.load(parent, reference).timeline.base == nil else { continue }
           try stream.leaving.forget(child, key)
-          try remaking.setBase(child, key, nil)
+          try rows.setBase(child, key, nil)
+          gone[child.number, default: []].append(key)
           again = true
         }
       }
-      if again { try remaking.write() }
     }
   }
 
-  private func rows(of child: CapturedTable, _ slots: [Int], thatReference parents: [Key]) throws -> [Key] {
+  private func keys(of child: CapturedTable, _ slots: [Int], thatReference parents: [Key]) throws -> [Key] {
     let keys = child.keySlots.map(child.tableColumn).joined(separator: ", ")
     let condition = slots.enumerated().map { "\(child.tableColumn($1)) = ?\($0 + 1)" }.joined(separator: " AND ")
     return try parents.flatMap { parent in
@@ -221,9 +193,8 @@ final class DownloadApply {
   }
 
   /// A row that does not come with its table is not there.
-  private func leaveOutMissing(
-    _ full: Set<Int64>, _ stream: DownloadStream, _ touched: TouchedRows, _ index: LogIndex
-  ) throws {
+  private func leaveOutMissing() throws {
+    let touched = rows.touched
     for number in full {
       guard let table = context.catalog.table(number: number), !touched.isWhole.contains(number) else { continue }
       let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
@@ -231,23 +202,23 @@ final class DownloadApply {
         "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(touched.wasWritten(table))")
       for key in missing { try stream.leaveOut(table, key) }
       // Rows deleted here and gone there: their deletes delete nothing now.
-      try index.eachRow(of: table) { key in
+      try rows.index.eachRow(of: table) { key in
         if try !touched.wasWritten(table, key) { try stream.leaveOut(table, key) }
       }
     }
   }
+}
 
-  // MARK: The application's triggers
-
+extension StoreContext {
   /// Captured tables with triggers of the application's that are to fire.
-  static func firingTables(_ context: StoreContext) throws -> Set<Int64> {
+  func firingTables() throws -> Set<Int64> {
     var firing: Set<Int64> = []
-    for row in try context.connection.rows(
+    for row in try connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
         + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
     {
-      guard let name = row[0].string, let table = context.catalog.table(name) else { continue }
-      if context.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
+      guard let name = row[0].string, let table = catalog.table(name) else { continue }
+      if self.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
     }
     return firing
   }

@@ -7,18 +7,17 @@ import SalvorWire
 /// Streams the staged payload into the tables: values go from the text straight into the statements of the SyncConfig.
 ///
 /// Rows that are clean are written as they come. Rows with outstanding requests, and rows that a constraint refuses, go to
-/// `Remaking`.
+/// `WorkingRows`.
 final class DownloadStream {
   let context: StoreContext
-  let remaking: Remaking
-  let touched: TouchedRows
+  let rows: WorkingRows
+  var touched: TouchedRows { rows.touched }
   var report = ApplyReport()
   /// New bases of rows with outstanding requests; a later line of a row replaces an earlier one.
   private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   private let onlyTables: Set<Int64>?
   private let ahead: Bool
-  private let prepareWrite: (CapturedTable) -> Void
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
   /// By table: the version of rows that come without one.
@@ -27,21 +26,24 @@ final class DownloadStream {
   private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
+  private let heldBy: BaseWatch?
   let leaving: LeavingRows
   private let keyWidth: Int
   private let blobs: StagedBlobs
 
+  /// - Parameters:
+  ///   - onlyTables: those to look at again; nil: the first pass, over all.
+  ///   - heldBy: of a second pass of a recovery: lost rows stay where they are.
   init(
-    _ context: StoreContext, _ remaking: Remaking, _ touched: TouchedRows, onlyTables: Set<Int64>? = nil,
-    ahead: Bool = false, prepareWrite: @escaping (CapturedTable) -> Void
+    _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, heldBy: BaseWatch? = nil,
+    ahead: Bool = false
   ) throws {
     self.context = context
-    self.remaking = remaking
-    self.touched = touched
+    self.rows = rows
+    self.heldBy = heldBy
     self.onlyTables = onlyTables
     self.ahead = ahead
-    self.prepareWrite = prepareWrite
-    leaving = try LeavingRows(context, remaking.index)
+    leaving = try LeavingRows(context, rows.index)
     blobs = StagedBlobs(staging: BlobStaging(context: context), rehearses: context.rehearses)
     additions = context.additions
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
@@ -108,7 +110,7 @@ final class DownloadStream {
             "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
-        isPlain: leaving.isEmpty && table.uniques.isEmpty && !remaking.index.tables.contains(table.number)
+        isPlain: leaving.isEmpty && table.uniques.isEmpty && !rows.index.tables.contains(table.number)
           && onlyTables == nil
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
@@ -177,6 +179,11 @@ final class DownloadStream {
     }
   }
 
+  /// A second pass writes what was meant, whatever triggers made of it.
+  private func prepareWrite(_ table: CapturedTable) {
+    if onlyTables == nil { rows.prepareWrite(table) } else { context.connection.triggersEnabled = false }
+  }
+
   private func mayGoAhead(_ table: CapturedTable) throws {
     if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
   }
@@ -221,8 +228,9 @@ final class DownloadStream {
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
       let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
+      if error.isStrictRefusal { return leaveOut(error, target, try key(of: row, target, places)) }
       guard target.insert != nil else {
-        throw Remaking.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
+        throw WorkingRows.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
       }
       try writeAgain(row, target, places)
     }
@@ -237,8 +245,17 @@ final class DownloadStream {
       try bind(try reader.item(), to: target.upsert, place + 1, row)
     }
     do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
-      throw Remaking.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
+      throw WorkingRows.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
     }
+  }
+
+  /// A STRICT table of the application's own does not take a value of another storage class: that row alone is left out, and
+  /// a person hears of it. Which value it was is not said.
+  private func leaveOut(_ error: SalvorError, _ target: Target, _ key: Key) {
+    if onlyTables != nil { return }
+    report.notices.append(
+      "The row [\(key.map { "\($0)" }.joined(separator: ", "))] of \(target.table.name) was left out: this device's table is STRICT and does not take one of its values (\(error.strictColumn)). Mend the value at the server, or make the table anew without STRICT between salvor capture pause and resume."
+    )
   }
 
   private func key(of row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws -> Key {
@@ -291,18 +308,18 @@ final class DownloadStream {
     if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
     watch?.countLine()
     if onlyTables == nil { try leaving.forget(target.table, key) }
-    if try remaking.index.mayContain(target.table, key) {
+    if try rows.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       try touched.written(target.table, key)
       return
     }
-    if let watch, try !watch.changes(target.table, key, row), !remaking.isPostponed(target.table, key) {
+    if let watch, try !watch.changes(target.table, key, row), !rows.isPostponed(target.table, key) {
       try touched.written(target.table, key)
       return
     }
     // A row that something was in the way of, again: the later line counts.
-    if remaking.isPostponed(target.table, key) {
-      try remaking.postpone(target.table, key, row)
+    if rows.isPostponed(target.table, key) {
+      try rows.postpone(target.table, key, row)
       return
     }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
@@ -310,15 +327,15 @@ final class DownloadStream {
       try target.upsert.run()
       try touched.written(target.table, key)
     } catch let error as SalvorError where error.isConstraintViolation {
-      try remaking.postpone(target.table, key, row)
+      if error.isStrictRefusal { leaveOut(error, target, key) } else { try rows.postpone(target.table, key, row) }
     }
   }
 
   /// What the device has in columns of its own stays as it is.
   private func keepOwn(_ row: inout SlotRow, _ slots: [Int], _ table: CapturedTable, _ key: Key) throws {
     let known =
-      try remaking.index.mayContain(table, key)
-      ? remaking.load(table, key).timeline.base : context.currentRow(table, key)
+      try rows.index.mayContain(table, key)
+      ? rows.load(table, key).timeline.base : context.currentRow(table, key)
     for slot in slots { row[slot] = known?[slot] ?? context.defaultValue(table, slot) }
   }
 
@@ -332,6 +349,7 @@ final class DownloadStream {
     } else if onlyTables == nil {
       try leaving.forget(target.table, key)
     }
+    if let heldBy, try heldBy.isHeld(target.table, key) { return false }
     if let watch, try watch.holds(target.table, key, departure) {
       try touched.written(target.table, key)
       return false
@@ -341,11 +359,11 @@ final class DownloadStream {
 
   private func remove(_ target: Target, _ key: Key) throws -> Bool {
     try touched.written(target.table, key)
-    if try remaking.index.mayContain(target.table, key) {
+    if try rows.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
       return true
     }
-    if remaking.isPostponed(target.table, key) { try remaking.postpone(target.table, key, nil) }
+    if rows.isPostponed(target.table, key) { try rows.postpone(target.table, key, nil) }
     try target.delete.bind(key)
     try target.delete.run()
     guard context.connection.changes > 0 else { return false }
@@ -369,6 +387,12 @@ final class DownloadStream {
 
   /// A row that goes although no line says so: the server has lost it and no request needs it, or nothing keeps it.
   func removeLost(_ table: CapturedTable, _ key: Key) throws {
+    // What its triggers write is undone with what those of the other rows in work do.
+    if rows.firing.contains(table.number), watch != nil {
+      if try context.currentRow(table, key) != nil { report.deletes += 1 }
+      try rows.postpone(table, key, nil)
+      return try touched.written(table, key)
+    }
     let target = try target(table.name)
     prepareWrite(table)
     if try remove(target, key) { report.deletes += 1 }
@@ -382,5 +406,14 @@ final class DownloadStream {
       if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
     }
     try history.run()
+  }
+}
+
+extension SalvorError {
+  /// A STRICT table has refused a value for its storage class.
+  fileprivate var isStrictRefusal: Bool { sqliteCode == SQLITE_CONSTRAINT | 12 << 8 }
+  /// SQLite says `cannot store TEXT value in INTEGER column note.size`: the column.
+  fileprivate var strictColumn: String {
+    sqliteDetail.split(separator: " ").last.map { "column \($0)" } ?? "unknown column"
   }
 }

@@ -41,7 +41,7 @@ struct MarkSpreading {
     return terms.isEmpty ? "0" : "(\(terms.joined(separator: " OR ")))"
   }
 
-  /// Rows that came with a mark while nobody looked are none: they go with the next look (`FlagSweep`).
+  /// Rows that came with a mark while nobody looked are none: they go with the next look (`MarkedRows`).
   ///
   /// - Parameter condition: which rows of the table (alias `x`).
   func noteUnknown(_ table: CapturedTable, where condition: String = "1") throws {

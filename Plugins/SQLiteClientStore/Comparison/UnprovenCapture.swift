@@ -20,6 +20,11 @@ final class UnprovenCapture {
     lines = StagedLines(context: context)
   }
 
+  /// Something of what is staged was compared.
+  func isNeeded() throws -> Bool {
+    try connection.integer("SELECT 1 FROM salvor_staging WHERE compared IS NOT NULL LIMIT 1") != nil
+  }
+
   /// Before what is staged is applied, in its transaction. Throws `mass-deletion`, naming the tables, where more than half
   /// of a table's rows would become deletes.
   ///

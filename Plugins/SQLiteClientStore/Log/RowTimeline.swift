@@ -93,29 +93,24 @@ struct RowTimeline: Sendable, Hashable {
       context: ["table": table.name])
   }
 
-  /// Puts the steps on another base: their changes stay, the rows before and after them are made anew.
-  ///
-  /// Answers the index of the first step that cannot stand, an update of a row that is not there; the timeline is then
-  /// as it was.
-  mutating func rebase(on newBase: SlotRow?) -> Int? {
+  /// Puts the steps on another base: their changes stay, the rows before and after them are others. An update of a row
+  /// that is not there does nothing (`lost`).
+  mutating func rebase(on newBase: SlotRow?) {
     var state = newBase
-    var rebased = steps
-    for index in rebased.indices {
-      rebased[index].before = state
-      switch rebased[index].change {
+    for index in steps.indices {
+      steps[index].before = state
+      switch steps[index].change {
       case .insert(let row): state = row
-      case .update(let news):
-        guard var row = state else { return index }
-        for (slot, value) in news { row[slot] = value }
-        state = row
+      case .update(let news): for (slot, value) in news { state?[slot] = value }
       case .delete: state = nil
       }
-      rebased[index].after = state
+      steps[index].after = state
     }
     base = newBase
-    steps = rebased
-    return nil
   }
+
+  /// The last change that cannot stand: an update of a row that is not there.
+  var lost: Int64? { steps.last { $0.before == nil && $0.change.operation == .update }?.seq }
 
   /// The log entries of the steps. An update keeps all the columns it names, also where the base has the same value
   /// meanwhile.

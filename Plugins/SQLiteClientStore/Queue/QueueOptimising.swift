@@ -9,25 +9,22 @@ struct QueueOptimising {
   private let index: LogIndex
   private let joining: RetryJoining
 
-  init(_ context: StoreContext) throws {
+  init(_ context: StoreContext, _ index: LogIndex) throws {
     self.context = context
-    try RequestSorting(context).sort()
-    index = try LogIndex(context)
+    self.index = index
     joining = try RetryJoining(context, index)
   }
 
   /// How many requests there are less.
   func run() throws -> Int {
-    let counter = try context.connection.lastCounter()
     var count = 0
     for (table, key) in try index.repeatedRows() {
       let requests = try index.entries(table, key).map { try context.range(of: $0.seq) }
       guard requests.count > 1, try requests.allSatisfy({ try isPlain($0) }) else { continue }
       // What depends on one of them could be sent before the new one.
       guard try joining.waitingDependents(of: requests).isEmpty else { continue }
-      count += requests.count - (try joining.join(requests) == nil ? 0 : 1)
+      count += requests.count - (try joining.join(members: requests) == nil ? 0 : 1)
     }
-    try context.keepCounter(counter)
     return count
   }
 

@@ -114,39 +114,24 @@ struct Removal {
   /// Answers the requests displaced by it.
   @discardableResult
   private func takeOut(_ leaving: [Leaving], _ report: inout RemovalReport) throws -> [RequestRange] {
-    let counter = try connection.lastCounter()
-    let inLog = leaving.filter { !$0.isArchived }.map(\.range)
-    var rows = try inLog.flatMap { try context.rows(changedBy: $0) }.map {
+    var move = Move()
+    move.removed = leaving.filter { !$0.isArchived }.map(\.range)
+    move.removedArchived = leaving.filter(\.isArchived).map(\.range)
+    var rows = try move.removed.flatMap { try context.rows(changedBy: $0) }.map {
       RemadeRow(table: $0.table.name, key: $0.key)
     }
-    for entry in leaving where entry.isArchived { try context.deleteArchived(entry.range) }
-    let remaking = try makeAnew(inLog, after: counter)
-    try DisplacedReturn(context, index).run()
-    try context.keepCounter(counter)
-    let displaced = try context.displacedRequests()
-    let before = Set(displacedBefore.map(\.first))
-    let after = Set(displaced.map(\.first))
-    let gone = Set(leaving.map(\.range.first))
-    let returned = displacedBefore.filter { !after.contains($0.first) && !gone.contains($0.first) }
-    let fallen = displaced.filter { !before.contains($0.first) }
-    for range in fallen {
+    let settlement = try context.settle(move)
+    for range in settlement.displaced {
       rows += try context.archived(where: "first = ?1", [.integer(range.first)])
         .map { RemadeRow(table: $0.table.name, key: $0.key) }
     }
-    rows += try returned.flatMap { try context.rows(changedBy: $0) }.map {
+    rows += try settlement.returned.flatMap { try context.rows(changedBy: $0) }.map {
       RemadeRow(table: $0.table.name, key: $0.key)
     }
-    report.returned = try returned.map { try context.requestID(first: $0.first) }
-    report.displaced = try fallen.map { try context.requestID(first: $0.first) }
+    report.returned = try settlement.returned.map { try context.requestID(first: $0.first) }
+    report.displaced = try settlement.displaced.map { try context.requestID(first: $0.first) }
     report.rows = inOrder(Set(rows))
-    try remaking.touched.clear()
-    return fallen
-  }
-
-  /// The rows of requests that go, on their bases and the requests that remain.
-  private func makeAnew(_ inLog: [RequestRange], after counter: Int64) throws -> Remaking {
-    guard !inLog.isEmpty else { return try Remaking(context, index: index, touched: TouchedRows(context)) }
-    return try context.makeAnew(index, after: counter) { try $0.remove(inLog) }
+    return settlement.displaced
   }
 
   private func inOrder(_ rows: Set<RemadeRow>) -> [RemadeRow] {

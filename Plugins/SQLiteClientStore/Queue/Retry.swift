@@ -7,35 +7,24 @@ import SalvorStorage
 struct Retry {
   let context: StoreContext
   private let index: LogIndex
-  private let joining: RetryJoining
 
   init(_ context: StoreContext) throws {
     self.context = context
     try RequestSorting(context).sort()
     index = try LogIndex(context)
-    joining = try RetryJoining(context, index)
   }
 
   /// - Parameter ids: nil: every failed and displaced request.
   func run(_ ids: Set<RequestID>?) throws -> RetryReport {
-    let counter = try context.connection.lastCounter()
     let (failed, displaced) = try wanted(ids)
+    var move = Move()
+    move.joins = .these(failed)
+    let settlement = try context.settle(move)
     var outcomes: [RequestID: RetriedRequest.Outcome] = [:]
-    for request in failed {
-      // It went into an earlier one.
-      guard try context.state(of: request) != nil else { continue }
-      let cluster = try joining.cluster(of: request)
-      try refuseSent(cluster)
-      let members = cluster.members.map(\.range)
-      let old = try members.map { try context.requestID(first: $0.first) }
-      let joined = try joining.join(members)
-      for id in old { outcomes[id] = joined.map { .queued($0) } ?? .nothingLeft }
-    }
-    try DisplacedReturn(context, index).run()
+    for (id, joined) in settlement.joined { outcomes[id] = joined.map { .queued($0) } ?? .nothingLeft }
     for id in displaced {
       outcomes[id] = try context.find(id)?.state == .displaced ? .displaced : .stands
     }
-    try context.keepCounter(counter)
     var report = RetryReport()
     report.requests = outcomes.sorted { $0.key.counter < $1.key.counter }
       .map { RetriedRequest(id: $0.key, outcome: $0.value) }
@@ -62,15 +51,5 @@ struct Retry {
       }
     }
     return (failed.values.sorted { $0.first < $1.first }, displaced)
-  }
-
-  /// What was sent may have been taken in already: nothing is made on its rows until that is known.
-  private func refuseSent(_ cluster: RetryJoining.Cluster) throws {
-    try context.refuseUnderWay(cluster.sent)
-    for (table, key) in cluster.rows {
-      let sent = try context.archived(
-        where: "state_before = 'sent' AND t = ?1 AND key = ?2", [.integer(table.number), .text(payload(key))])
-      try context.refuseUnderWay(sent.map(\.range))
-    }
   }
 }

@@ -16,14 +16,41 @@ final class RetryJoining {
   }
 
   /// Failed requests without a later edit stay as they are. With nothing under way.
-  func run() throws {
+  func joinEdited() throws {
     for failed in try context.failedRequests() {
       // It went into an earlier one.
       guard try context.state(of: failed) != nil else { continue }
       let cluster = try cluster(of: failed)
       if cluster.members.contains(where: { $0.state == .queued && $0.range.first > failed.first }) {
-        try join(cluster.members.map(\.range))
+        try join(members: cluster.members.map(\.range))
       }
+    }
+  }
+
+  /// Failed requests, each with those of its rows. Answers what became of each, by its ID before; nil: there was nothing
+  /// left to send. Throws `outcome-unknown` where one of their rows is under way.
+  func join(_ failed: [RequestRange]) throws -> [RequestID: RequestID?] {
+    var joined: [RequestID: RequestID?] = [:]
+    for request in failed {
+      // It went into an earlier one.
+      guard try context.state(of: request) != nil else { continue }
+      let cluster = try cluster(of: request)
+      try refuseSent(cluster)
+      let members = cluster.members.map(\.range)
+      let old = try members.map { try context.requestID(first: $0.first) }
+      let made: RequestID? = try join(members: members)
+      for id in old { joined.updateValue(made, forKey: id) }
+    }
+    return joined
+  }
+
+  /// What was sent may have been taken in already: nothing is made on its rows until that is known.
+  private func refuseSent(_ cluster: Cluster) throws {
+    try context.refuseUnderWay(cluster.sent)
+    for (table, key) in cluster.rows {
+      let sent = try context.archived(
+        where: "state_before = 'sent' AND t = ?1 AND key = ?2", [.integer(table.number), .text(payload(key))])
+      try context.refuseUnderWay(sent.map(\.range))
     }
   }
 
@@ -72,7 +99,7 @@ final class RetryJoining {
   /// All changes of their rows are those of the members: each row's become one, from its base to what it is now. Nil: there
   /// is nothing left to send.
   @discardableResult
-  func join(_ members: [RequestRange]) throws -> RequestID? {
+  func join(members: [RequestRange]) throws -> RequestID? {
     let connection = context.connection
     var rows: Set<RowRef> = []
     let dependents = try dependence.dependents(of: members).filter { members.holding($0.first) == nil }

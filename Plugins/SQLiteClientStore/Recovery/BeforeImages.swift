@@ -67,7 +67,10 @@ struct BeforeImages {
   /// they were made on goes. In a transaction, with foreign keys and triggers off.
   func putBack(_ descriptions: [BackupFolder.Description]) throws {
     guard let first = descriptions.last else { return }
-    try archiveLater(than: first.counter)
+    var move = Move()
+    move.keptAfter = first.counter
+    move.returnsDisplaced = false
+    try context.settle(move)
     let last = try connection.lastCounter()
     for description in descriptions {
       guard let bytes = DurableFile.read(description.backup.path) else {
@@ -92,26 +95,6 @@ struct BeforeImages {
     try connection.setState(.wentBack, .integer(1))
     for table in ["salvor_staging"] + BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
     for name in [StateName.stagedDownload, .stagedPosition] { try connection.setState(name, Value?.none) }
-  }
-
-  private func archiveLater(than counter: Int64) throws {
-    try RequestSorting(context).sort()
-    let index = try LogIndex(context)
-    let touched = try TouchedRows(context)
-    let remaking = try Remaking(context, index: index, touched: touched)
-    while let seq = try connection.integer(
-      "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
-    { try remaking.displace(seq) }
-    guard !remaking.displaced.isEmpty else { return }
-    try remaking.write()
-    try remaking.encode()
-    try touched.clear()
-    for range in remaking.displaced {
-      try connection.run(
-        "UPDATE salvor_archive SET state = 'kept', reason = 'backup-restored', message = ?2 WHERE first = ?1",
-        .integer(range.first),
-        "A backup was put back that is older than this change. Reapply it, or delete the entry.")
-    }
   }
 
   /// Every waiting change fits its row, and the file is whole.

@@ -45,18 +45,13 @@ final class Rebuilding {
 
   /// All requests leave for the archive; the application's triggers see that its rows are others then.
   private func showBases() throws {
-    let firing = try DownloadApply.firingTables(context)
-    let index = try LogIndex(context)
-    let touched = try TouchedRows(context)
-    let remaking = try Remaking(context, index: index, touched: touched) { [connection] table in
-      connection.triggersEnabled = firing.contains(table.number)
-    }
+    let rows = try WorkingRows(context)
     defer { connection.triggersEnabled = false }
-    try merge.discard(remaking)
-    try remaking.write()
+    try merge.discard(rows)
+    _ = try rows.written()
     connection.triggersEnabled = true
     // What an application's index or log has of them goes with the rows.
-    for table in context.catalog.tables where firing.contains(table.number) {
+    for table in context.catalog.tables where rows.firing.contains(table.number) {
       try saveFiring(table)
       try connection.run("DELETE FROM \(quoted(table.name))")
     }

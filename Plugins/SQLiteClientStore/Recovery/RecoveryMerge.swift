@@ -39,7 +39,7 @@ final class RecoveryMerge {
     order.rebuild != .nothing || !versions.tables.contains(table.number)
   }
 
-  func begin(_ remaking: Remaking) throws {
+  func begin(_ rows: WorkingRows) throws {
     // What is made anew has nothing to watch.
     guard order.rebuild == .nothing else { return }
     if order.removedShareMax != nil {
@@ -47,43 +47,43 @@ final class RecoveryMerge {
         rowsBefore[table.number] = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
       }
     }
-    watch = try BaseWatch(context, order, versions, remaking.index)
-    if order.requests == .discard { try discard(remaking) }
+    watch = try BaseWatch(context, order, versions, rows.index)
+    if order.requests == .discard { try discard(rows) }
   }
 
-  func discard(_ remaking: Remaking) throws {
-    try remaking.discardAll(
+  func discard(_ rows: WorkingRows) throws {
+    try rows.discardAll(
       "discarded", "A recovery discarded this change. Reapply it, or delete the entry.")
   }
 
   // MARK: When all lines are read
 
-  func takeBases(_ stream: DownloadStream, _ remaking: Remaking) throws {
+  func takeBases(_ stream: DownloadStream, _ rows: WorkingRows) throws {
     guard let watch else { return }
-    let changed = try changedBases(stream, remaking, watch)
-    try takeOutIdle(changed, remaking)
+    let changed = try changedBases(stream, rows, watch)
+    try takeOutIdle(changed, rows)
     // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
     // as there until then.
-    remaking.announce(
-      try changed.filter { try $0.fate != .lost || !isMadeAgain($0, remaking) }.map { ($0.ref, $0.new) })
-    for change in changed where change.fate == .row { try remaking.setBase(change.table, change.key, change.new) }
-    for change in changed where change.fate == .deleted { try deletedWins(change, remaking) }
-    for change in changed where change.fate == .left { try remaking.setBase(change.table, change.key, nil) }
+    rows.announce(
+      try changed.filter { try $0.fate != .lost || !isMadeAgain($0, rows) }.map { ($0.ref, $0.new) })
+    for change in changed where change.fate == .row { try rows.setBase(change.table, change.key, change.new) }
+    for change in changed where change.fate == .deleted { try deletedWins(change, rows) }
+    for change in changed where change.fate == .left { try rows.setBase(change.table, change.key, nil) }
     var plain: [Change] = []
     for change in changed where change.fate == .lost {
-      let first = try remaking.load(change.table, change.key).timeline.steps.first
+      let first = try rows.load(change.table, change.key).timeline.steps.first
       if first == nil, try watch.isHeld(change.table, change.key) {
         plain.append(change)
       } else {
-        try takeLoss(change, first, remaking, watch)
+        try takeLoss(change, first, rows, watch)
       }
     }
-    try makeParentsAgain(remaking, watch)
+    try makeParentsAgain(rows, watch)
     for change in plain where try watch.isHeld(change.table, change.key) {
-      try remaking.setBase(change.table, change.key, nil)
+      try rows.setBase(change.table, change.key, nil)
     }
     try watch.each("fate = \(BaseWatch.Fate.lost.rawValue)") { entry in
-      if try !remaking.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
+      if try !rows.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
     }
   }
 
@@ -97,10 +97,10 @@ final class RecoveryMerge {
   }
 
   /// Rows with requests, in a fixed order, whose base is another one now.
-  private func changedBases(_ stream: DownloadStream, _ remaking: Remaking, _ watch: BaseWatch) throws -> [Change] {
+  private func changedBases(_ stream: DownloadStream, _ rows: WorkingRows, _ watch: BaseWatch) throws -> [Change] {
     var changed: [Change] = []
     for (ref, base) in stream.bases.sorted(by: { ($0.key.table, "\($0.key.key)") < ($1.key.table, "\($1.key.key)") }) {
-      let timeline = try remaking.load(base.table, ref.key).timeline
+      let timeline = try rows.load(base.table, ref.key).timeline
       let old = timeline.base
       if old == base.row { continue }
       let fate = base.row != nil ? .row : try watch.fate(of: base.table, ref.key) ?? .left
@@ -114,32 +114,33 @@ final class RecoveryMerge {
   }
 
   /// Rule 2: what was changed here and deleted on the server stays deleted; the change is in the archive.
-  private func deletedWins(_ change: Change, _ remaking: Remaking) throws {
-    let before = remaking.displaced.count
-    try remaking.setBase(change.table, change.key, nil)
-    for range in remaking.displaced[before...] {
-      try connection.run(
-        "UPDATE salvor_archive SET state = 'kept', reason = 'row-deleted', status = NULL, message = ?2, blocked_by = NULL WHERE first = ?1",
-        .integer(range.first), "The row was deleted on the server. Reapply the change, or delete the entry.")
+  private func deletedWins(_ change: Change, _ rows: WorkingRows) throws {
+    try rows.setBase(change.table, change.key, nil)
+    while let lost = rows.rows[change.ref]?.timeline.lost {
+      for range in try rows.displace(lost) {
+        try connection.run(
+          "UPDATE salvor_archive SET state = 'kept', reason = 'row-deleted', status = NULL, message = ?2, blocked_by = NULL WHERE first = ?1",
+          .integer(range.first), "The row was deleted on the server. Reapply the change, or delete the entry.")
+      }
     }
   }
 
-  private func isMadeAgain(_ change: Change, _ remaking: Remaking) throws -> Bool {
+  private func isMadeAgain(_ change: Change, _ rows: WorkingRows) throws -> Bool {
     guard isWritable(change.table),
-      case .update? = try remaking.load(change.table, change.key).timeline.steps.first?.change
+      case .update? = try rows.load(change.table, change.key).timeline.steps.first?.change
     else { return false }
     return true
   }
 
   /// A lost row that requests change: an update makes it again.
   private func takeLoss(
-    _ change: Change, _ first: RowTimeline.Step?, _ remaking: Remaking, _ watch: BaseWatch
+    _ change: Change, _ first: RowTimeline.Step?, _ rows: WorkingRows, _ watch: BaseWatch
   ) throws {
     if case .update? = first?.change, isWritable(change.table) {
       try watch.settle(change.table, change.key)
-      if let first = try remaking.makeAgain(change.table, change.key) { remade.insert(first) }
+      if let first = try rows.makeAgain(change.table, change.key) { remade.insert(first) }
     } else {
-      try remaking.setBase(change.table, change.key, nil)
+      try rows.setBase(change.table, change.key, nil)
     }
   }
 
@@ -147,21 +148,21 @@ final class RecoveryMerge {
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
   /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
-  private func takeOutIdle(_ changes: [Change], _ remaking: Remaking) throws {
+  private func takeOutIdle(_ changes: [Change], _ rows: WorkingRows) throws {
     var gone: Set<RowRef> = []
     var lost: Set<RowRef> = []
     for change in changes where change.old != nil && change.new == nil {
       // A lost row that an update makes again is there for the delete that follows it.
-      if try change.fate == .lost && isMadeAgain(change, remaking) { continue }
+      if try change.fate == .lost && isMadeAgain(change, rows) { continue }
       gone.insert(change.ref)
       if change.fate == .lost { lost.insert(change.ref) }
     }
     guard !gone.isEmpty else { return }
     for change in changes where gone.contains(change.ref) {
-      for step in try remaking.load(change.table, change.key).timeline.steps where step.change == .delete {
+      for step in try rows.load(change.table, change.key).timeline.steps where step.change == .delete {
         let range = try context.range(of: step.seq)
-        guard try isIdle(range, gone, remaking) else { continue }
-        let deletes = try captured(range, remaking)
+        guard try isIdle(range, gone, rows) else { continue }
+        let deletes = try captured(range, rows)
         if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
           for delete in deletes {
             try context.archive(
@@ -172,18 +173,18 @@ final class RecoveryMerge {
           try record.request(range, state: .merged, reason: "row-gone", deletes)
           counts.merged += 1
         }
-        try remaking.takeOutIdle(range)
+        try rows.takeOutIdle(range)
       }
     }
   }
 
-  private func isIdle(_ range: RequestRange, _ gone: Set<RowRef>, _ remaking: Remaking) throws -> Bool {
+  private func isIdle(_ range: RequestRange, _ gone: Set<RowRef>, _ rows: WorkingRows) throws -> Bool {
     let isInError = try connection.integer(
       "SELECT 1 FROM salvor_request_state WHERE first = ?1", .integer(range.first))
     guard isInError == nil else { return false }
     for (table, key, _) in try context.rows(changedBy: range) {
       guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
-      for step in try remaking.load(table, key).timeline.steps where step.seq <= range.last {
+      for step in try rows.load(table, key).timeline.steps where step.seq <= range.last {
         // An insert before it makes the row that it deletes.
         if case .insert = step.change { return false }
         if step.seq >= range.first, step.change != .delete { return false }
@@ -192,10 +193,10 @@ final class RecoveryMerge {
     return true
   }
 
-  private func captured(_ range: RequestRange, _ remaking: Remaking) throws -> [OutstandingRequest.Change] {
+  private func captured(_ range: RequestRange, _ rows: WorkingRows) throws -> [OutstandingRequest.Change] {
     var found: [OutstandingRequest.Change] = []
     for (table, key, _) in try context.rows(changedBy: range) {
-      let work = try remaking.load(table, key)
+      let work = try rows.load(table, key)
       for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
         found.append(OutstandingRequest.Change(table: table, key: key, step: work.captured[step.seq] ?? step))
       }
@@ -204,26 +205,26 @@ final class RecoveryMerge {
   }
 
   /// A lost row that a row with requests references, up to the root: a queued insert of its own.
-  private func makeParentsAgain(_ remaking: Remaking, _ watch: BaseWatch) throws {
+  private func makeParentsAgain(_ rows: WorkingRows, _ watch: BaseWatch) throws {
     let lost = try watch.lostTables()
     let parents = context.schema.tables.compactMap { table in
       context.catalog.table(table.name).map { (captured: $0, definition: table) }
     }.filter { lost.contains($0.captured.number) && $0.definition.maintained == .dual }
     guard !parents.isEmpty else { return }
     for table in context.catalog.tables where !references(of: table, to: parents.map(\.captured)).isEmpty {
-      try remaking.index.eachRow(of: table) { key in
-        guard let row = try shown(table, key, remaking) else { return }
+      try rows.index.eachRow(of: table) { key in
+        guard let row = try shown(table, key, rows) else { return }
         var waiting = [(table, row)]
         while let (child, row) = waiting.popLast() {
           for (slot, parent) in references(of: child, to: parents.map(\.captured)) where row[slot] != .null {
             let key = [row[slot]]
             // One that a request inserted, too, is there already.
-            guard try watch.isHeld(parent, key), try remaking.load(parent, key).timeline.steps.isEmpty,
-              let counter = try remaking.makeAgainAlone(parent, key)
+            guard try watch.isHeld(parent, key), try rows.load(parent, key).timeline.steps.isEmpty,
+              let counter = try rows.makeAgainAlone(parent, key)
             else { continue }
             try watch.settle(parent, key)
             remadeParents.insert(counter)
-            if let made = try shown(parent, key, remaking) { waiting.append((parent, made)) }
+            if let made = try shown(parent, key, rows) { waiting.append((parent, made)) }
           }
         }
       }
@@ -241,19 +242,19 @@ final class RecoveryMerge {
   }
 
   /// The row as it will be; nil where it has no requests any more.
-  private func shown(_ table: CapturedTable, _ key: Key, _ remaking: Remaking) throws -> SlotRow? {
-    let work = try remaking.load(table, key)
+  private func shown(_ table: CapturedTable, _ key: Key, _ rows: WorkingRows) throws -> SlotRow? {
+    let work = try rows.load(table, key)
     return work.timeline.steps.isEmpty ? nil : work.timeline.current
   }
 
   // MARK: When all rows are written
 
-  func finish(_ stream: DownloadStream, _ remaking: Remaking) throws {
+  func finish(_ stream: DownloadStream, _ rows: WorkingRows) throws {
     guard let watch else {
       counts.upserts += stream.report.upserts
       return
     }
-    try guardAgainstMassDeletion(remaking)
+    try guardAgainstMassDeletion(rows)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
     counts.deletes += deletes
@@ -262,7 +263,7 @@ final class RecoveryMerge {
     // What was deleted or left the scope is not lost.
     try watch.each("(typeof(was) = 'text' AND fate IN (0, 3)) OR (was IS NULL AND fate = 0)") { entry in
       let ref = RowRef(table: entry.table.number, key: entry.key)
-      let base = try remaking.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
+      let base = try rows.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
       if let was = entry.was {
         try archive.lost(entry.table, entry.key, was: was, base: base)
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
@@ -271,7 +272,7 @@ final class RecoveryMerge {
     }
     for table in context.catalog.tables {
       try versions.eachDeleted(table) { key, isOwn in
-        if isOwn, try remaking.load(table, key).timeline.base == nil { try archive.gone(table, key) }
+        if isOwn, try rows.load(table, key).timeline.base == nil { try archive.gone(table, key) }
       }
     }
     counts.lost += archive.count
@@ -279,12 +280,12 @@ final class RecoveryMerge {
     try context.keepCounter(lastCounter)
   }
 
-  private func guardAgainstMassDeletion(_ remaking: Remaking) throws {
+  private func guardAgainstMassDeletion(_ rows: WorkingRows) throws {
     guard let share = order.removedShareMax else { return }
     var names: [String] = []
     for table in context.catalog.tables {
       let before = rowsBefore[table.number] ?? 0
-      let gone = try remaking.touched.goneCount(table)
+      let gone = try rows.touched.goneCount(table)
       if before >= RecoveryMerge.guardedRowsMin, Double(gone) > share * Double(before) { names.append(table.name) }
     }
     try Self.refuse(names)

@@ -31,12 +31,12 @@ struct RecoveryRun {
     try rebuilding?.run()
     let apply = try DownloadApply(context, full: full, recovery: merge)
     try apply.readStaged()
-    _ = try apply.finish(Set(order.groups.map(\.name)))
+    try context.settle(try apply.end(Set(order.groups.map(\.name))))
+    try merge.finish(apply.stream, apply.rows)
     try rebuilding?.finish()
     try context.forgetReturned(of: whole, upTo: deletes)
     try moveGroups(whole)
-    try FlagSweep(context).run()
-    return try finish(merge, record, aside, apply.index)
+    return try finish(merge, record, aside, apply.rows.index)
   }
 
   private func finish(

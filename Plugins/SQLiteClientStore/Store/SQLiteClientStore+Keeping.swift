@@ -31,9 +31,7 @@ extension SQLiteClientStore {
   /// An open group is closed and split first, as the next sync would.
   private func removed(_ removal: RequestRemoval, _ context: StoreContext) throws -> RemovalReport {
     _ = try closeOpenGroup(context)
-    let report = try Removal(context).run(removal)
-    try FlagSweep(context).run()
-    return report
+    return try Removal(context).run(removal)
   }
 
   public func retry(_ ids: Set<RequestID>?) throws -> RetryReport {
@@ -41,9 +39,7 @@ extension SQLiteClientStore {
     uploadPlan = nil
     return try context.connection.transaction {
       _ = try closeOpenGroup(context)
-      let report = try Retry(context).run(ids)
-      try FlagSweep(context).run()
-      return report
+      return try Retry(context).run(ids)
     }
   }
 
@@ -63,11 +59,9 @@ extension SQLiteClientStore {
     guard try context.connection.state(.current) == nil else { return 0 }
     return try context.connection.transaction {
       _ = try closeOpenGroup(context)
-      let count = try QueueOptimising(context).run()
-      try FlagSweep(context).removeMarked()
-      try DisplacedReturn(context).run()
-      try FlagSweep(context).setDirty()
-      return count
+      var move = Move()
+      move.joins = .waiting
+      return try context.settle(move).joinedCount
     }
   }
 

@@ -207,58 +207,25 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
-      let counter = try connection.lastCounter()
-      try joinEdited(context)
-      // What cannot stand any more is not sent, and what can again is.
-      try FlagSweep(context).removeMarked()
-      try DisplacedReturn(context).run()
-      try holdBack(context)
-      try returnAside(context)
-      try removeLeaving(context)
-      // Last: whatever displaces requests has done so, and all that was chosen is sent.
+      // Whatever displaces requests has done so when the upload is chosen: all that is chosen is sent.
+      var move = try leavingMove(context)
+      move.joins = .edited
+      move.holding = .choose
+      move.basesMayBreak = true
+      try context.settle(move)
       drawn = try drawUpload(context, groups, blobBytesMax)
-      try FlagSweep(context).setDirty()
-      try context.keepCounter(counter)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(state: try state(context), upload: drawn, notices: notices)
   }
 
-  private func joinEdited(_ context: StoreContext) throws {
-    guard try hasErrors(context) else { return }
-    try RetryJoining(context, LogIndex(context)).run()
-  }
-
-  private func holdBack(_ context: StoreContext) throws {
-    guard try hasErrors(context) else { return }
-    try Holding(context: context).release()
-    if try Holding(context: context).holdBack() {
-      // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
-      try Holding(context: context).release()
-      _ = try Holding(context: context).holdBack()
-    }
-    try context.noteErrorValues()
-  }
-
-  private func hasErrors(_ context: StoreContext) throws -> Bool {
-    try context.connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil
-  }
-
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
-  private func removeLeaving(_ context: StoreContext) throws {
+  private func leavingMove(_ context: StoreContext) throws -> Move {
     guard try context.connection.integer("SELECT 1 FROM salvor_leaving LIMIT 1") != nil,
       try context.connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
-    else { return }
-    _ = try DownloadApply(context, full: []).finish(Set(context.schema.groups.map(\.name)))
-  }
-
-  /// The application may have brought back what a client-only row kept aside referenced.
-  private func returnAside(_ context: StoreContext) throws {
-    guard try context.connection.integer("SELECT 1 FROM salvor_aside LIMIT 1") != nil else { return }
-    let touched = try TouchedRows(context)
-    try context.connection.withTriggers(true) { try ReferenceProof(context, touched).returnAside() }
-    try touched.clear()
+    else { return Move() }
+    return try DownloadApply(context, full: []).end(Set(context.schema.groups.map(\.name)))
   }
 
   private func checkTriggers(_ context: StoreContext) throws -> [String] {
@@ -329,27 +296,12 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.text(.current) == sequence.text else { throw SalvorError.noSuchUpload }
     uploadPlan = nil
     let report = try connection.transaction {
-      try RequestSorting(context).sort()
-      let last = try connection.state(.uploadLast)?.integer ?? 0
-      let counter = try connection.lastCounter()
-      let failures = Int(try connection.state(.uploadFailures)?.integer ?? 0)
-      let report = try UploadSettlement(context: context, last: last, failures: failures).run(results)
-      if let previous = try connection.text(.previous) {
-        try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
-      }
-      try context.keepCounter(counter)
-      try connection.setState(.previous, sequence.text)
-      for name in [StateName.current, .wentBack] { try connection.setState(name, Value?.none) }
-      try connection.forgetUpload()
-      try connection.run(
-        "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
-        .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: random).text))
-      try Holding(context: context).release()
-      try FlagSweep(context).removeMarked()
-      try DisplacedReturn(context).run()
-      try context.noteErrorValues()
-      try FlagSweep(context).setDirty()
-      return report
+      var move = Move()
+      move.outcome = UploadOutcome(
+        sequence: sequence, last: try connection.state(.uploadLast)?.integer ?? 0,
+        failures: Int(try connection.state(.uploadFailures)?.integer ?? 0), results: results)
+      move.holding = .release
+      return try context.settle(move).upload
     }
     try writeIdentity(context)
     return report
@@ -419,19 +371,21 @@ public actor SQLiteClientStore: ClientStore {
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole)
       var report = ApplyReport()
-      try FlagSweep(context).removeMarked()
       if !isEmpty {
         let capture = UnprovenCapture(context)
-        try capture.run(full: full)
+        if try capture.isNeeded() {
+          // A mark that nobody is to hear of is none to capture.
+          try context.settle(Move())
+          try capture.run(full: full)
+        }
         let apply = try DownloadApply(context, full: full, ends: end.groups)
         try apply.readStaged()
-        report = try apply.finish(Set(end.groups.map(\.name)))
+        report = try apply.report(context.settle(apply.end(Set(end.groups.map(\.name)))))
         report.captured = capture.captured
-        report.notices = capture.notices
+        report.notices += capture.notices
       }
       try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
-      try FlagSweep(context).run()
       return report
     }
   }

@@ -2,19 +2,28 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
+/// What became of an upload.
+struct UploadOutcome {
+  var sequence: SequenceID
+  /// The upload's last counter.
+  var last: Int64
+  /// Sessions that ended before the outcome was known.
+  var failures: Int
+  var results: UploadResults
+}
+
 /// Takes in what became of an upload (semantics 7 and 8): accepted requests leave the log, whose older values are the new
 /// bases already; refused ones stay in it and in their rows, as archive entries.
-struct UploadSettlement {
+struct UploadAcceptance {
   let context: StoreContext
-  let last: Int64
-  /// Sessions that ended before the outcome was known.
-  let failures: Int
+  let outcome: UploadOutcome
+  private var last: Int64 { outcome.last }
   private var connection: SQLiteConnection { context.connection }
 
-  /// In a transaction, with foreign keys and triggers off.
-  func run(_ results: UploadResults) throws -> SettleReport {
+  /// - Parameter rows: asked for only where a row has an accepted change after one that stays.
+  func run(_ rows: () throws -> WorkingRows) throws -> SettleReport {
     var report = SettleReport()
-    for refusal in results.refused where refusal.counter <= last {
+    for refusal in outcome.results.refused where refusal.counter <= last {
       if try refuse(refusal) { report.refused += 1 }
     }
     // While later changes of their rows, accepted ones too, are still in the log.
@@ -27,29 +36,45 @@ struct UploadSettlement {
     for gap in accepted {
       report.accepted += try requestCount(gap)
       try context.forgetDigests(ofChanges: gap)
-      try remember(gap, results.commit)
+      try remember(gap, outcome.results.commit)
     }
-    let mixing = try takeBases(mixed, kept)
+    var bases: [(table: CapturedTable, key: Key, row: SlotRow?)] = []
+    for ref in mixed {
+      guard let table = context.catalog.table(number: ref.table) else { continue }
+      let row = try rows().takeAccepted(table, ref.key) { $0 <= last && kept.holding($0) == nil }
+      bases.append((table, ref.key, row))
+    }
     for gap in accepted {
       try context.forgetNotes(from: gap.first, to: gap.last)
       try context.deleteLogRows(
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         [.integer(gap.first), .integer(gap.last)])
     }
-    // Only now: what is accepted is in nobody's way.
-    if let (remaking, proof, bases) = mixing {
-      for base in bases { try remaking.setBase(base.table, base.key, base.row) }
-      try remaking.stand(proof, basesMayBreak: true)
-      try proof.settleClientRows()
-      try proof.returnAside()
-      try remaking.encode()
+    if !bases.isEmpty {
+      // The index of the log is one table for all that look into it.
+      _ = try LogIndex(context)
+      for base in bases { try rows().setBase(base.table, base.key, base.row) }
     }
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
     try forgetTimes()
-    if let commit = results.commit { try connection.rememberCommit(commit) }
+    if let commit = outcome.results.commit { try connection.rememberCommit(commit) }
+    try end()
     return report
+  }
+
+  /// The upload is over: what is captured from here on has a stamp of its own.
+  private func end() throws {
+    if let previous = try connection.text(.previous) {
+      try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(previous))
+    }
+    try connection.setState(.previous, outcome.sequence.text)
+    for name in [StateName.current, .wentBack] { try connection.setState(name, Value?.none) }
+    try connection.forgetUpload()
+    try connection.run(
+      "INSERT OR REPLACE INTO salvor_stamp (first_seq, stamp) VALUES (?1, ?2)",
+      .integer(try connection.lastCounter() + 1), .text(RequestStamp(from: context.random).text))
   }
 
   /// Of requests that have left.
@@ -85,7 +110,7 @@ struct UploadSettlement {
       guard connection.changes > 0 else { return false }
     }
     // A blocked one was not tried.
-    if state == .refused { try context.noteAttempts(1 + failures, of: range.first) }
+    if state == .refused { try context.noteAttempts(1 + outcome.failures, of: range.first) }
     return true
   }
 
@@ -167,24 +192,5 @@ struct UploadSettlement {
       return true
     }
     return mixed
-  }
-
-  /// The bases that the accepted changes of mixed rows make, to be set when these are gone from the log. Nil: there are
-  /// none.
-  private func takeBases(_ mixed: Set<RowRef>, _ kept: [RequestRange]) throws -> (
-    Remaking, ReferenceProof, [(table: CapturedTable, key: Key, row: SlotRow?)]
-  )? {
-    guard !mixed.isEmpty else { return nil }
-    let index = try LogIndex(context)
-    let touched = try TouchedRows(context)
-    let proof = try ReferenceProof(context, touched)
-    let remaking = try Remaking(context, index: index, touched: touched)
-    var bases: [(table: CapturedTable, key: Key, row: SlotRow?)] = []
-    for ref in mixed {
-      guard let table = context.catalog.table(number: ref.table) else { continue }
-      let row = try remaking.takeAccepted(table, ref.key) { $0 <= last && kept.holding($0) == nil }
-      bases.append((table, ref.key, row))
-    }
-    return (remaking, proof, bases)
   }
 }

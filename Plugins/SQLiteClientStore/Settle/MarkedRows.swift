@@ -4,7 +4,7 @@ import SalvorStorage
 
 /// Rows that a request deletes and that are still in their tables, with a deleted mark (semantics 3). Nothing depends on
 /// what they hold: where one is in the way of a row that is there, or its parent is gone, it goes.
-extension Remaking {
+extension WorkingRows {
   /// Takes a marked row out of its table.
   func removeMarked(_ table: CapturedTable, _ key: Key) throws {
     prepareWrite(table)
@@ -60,5 +60,37 @@ extension Remaking {
         }
       }
     }
+  }
+
+  /// Marked rows that no request deletes go physically: the server has accepted their delete, or is not to hear of them.
+  /// Marks of rows that are there are forgotten. True: rows went.
+  @discardableResult
+  func sweepMarks() throws -> Bool {
+    let connection = context.connection
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return false }
+    var isSwept = false
+    for table in context.catalog.tables {
+      let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+      for key in try connection.rows(
+        "SELECT DISTINCT \(keys) FROM salvor_mark WHERE t = ?1 ORDER BY \(keys)", .integer(table.number))
+      {
+        let work = rows[RowRef(table: table.number, key: key)]
+        let isOutstanding = try work.map { !$0.timeline.steps.isEmpty } ?? index.mayContain(table, key)
+        let isMarked = try context.isMarked(table, key)
+        // One that is going to be there again is written over.
+        if isMarked, isOutstanding || work?.timeline.current != nil { continue }
+        // A row that went at once comes back from its delete.
+        if isOutstanding, try context.currentRow(table, key) == nil { continue }
+        if isMarked {
+          try removeMarked(table, key)
+          isSwept = true
+        }
+        try connection.run(
+          "DELETE FROM salvor_mark WHERE t = \(table.number) AND "
+            + table.keySlots.map { "k\($0) = ?\($0 + 1)" }.joined(separator: " AND "), key)
+      }
+    }
+    try connection.run("DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
+    return isSwept
   }
 }

@@ -10,7 +10,9 @@ struct Holding {
 
   /// Blocked requests that nothing holds any more wait for the next upload. What was sent before has a new ID, since the
   /// server has settled the old one; it keeps its place, and what it saw.
-  func release() throws {
+  ///
+  /// - Parameter dependence: where rows are in work that the log does not have yet.
+  func release(_ dependence: DependenceLookup? = nil) throws {
     var blocked: [(range: RequestRange, by: RequestID?)] = []
     for row in try connection.rows(
       "SELECT first, blocked_by FROM salvor_request_state WHERE state = 'blocked' ORDER BY first")
@@ -19,7 +21,7 @@ struct Holding {
       blocked.append((try context.range(of: first), row[1].string.flatMap { RequestID($0) }))
     }
     guard !blocked.isEmpty else { return }
-    let dependence = try DependenceLookup(context)
+    let dependence = try dependence ?? DependenceLookup(context)
     var held: Set<Int64> = []
     var roots = try holders()
     while !roots.isEmpty {
@@ -38,6 +40,24 @@ struct Holding {
     }
   }
 
+  /// A displaced request that was blocked by one that has left is blocked by nothing.
+  func releaseDisplaced() throws {
+    let blocked =
+      "SELECT DISTINCT first, last, tag, blocked_by FROM salvor_archive WHERE state = 'displaced' AND state_before = 'blocked' ORDER BY first"
+    for row in try connection.rows(blocked) {
+      guard let first = row[0].integer, let last = row[1].integer, let id = row[3].string.flatMap({ RequestID($0) })
+      else { continue }
+      let found = try context.find(id)
+      if try found == nil ? successor(of: id) != nil : found?.state != .kept { continue }
+      let range = RequestRange(first: first, last: last, tag: row[2].string)
+      let stamp = try context.stamp(of: try connection.lastCounter() + 1)
+      try context.restamp(range, stamp)
+      try connection.run(
+        "UPDATE salvor_archive SET stamp = ?2, state_before = NULL, reason = NULL, status = NULL, message = NULL, blocked_by = NULL WHERE first = ?1",
+        .integer(first), .text(stamp.text))
+    }
+  }
+
   /// Requests that were refused, and those that are sent again and not accepted yet.
   private func holders() throws -> [RequestRange] {
     try connection.rows(
@@ -52,8 +72,12 @@ struct Holding {
   /// The first counter of the request that has, or had, an ID.
   private func place(of id: RequestID) throws -> Int64? {
     if let found = try context.find(id), !found.isArchived { return found.range.first }
-    return try connection.integer(
-      "SELECT first FROM salvor_request_history WHERE id = ?1 LIMIT 1", .text(id.description))
+    return try successor(of: id)
+  }
+
+  /// The first counter of the request that had an ID.
+  private func successor(of id: RequestID) throws -> Int64? {
+    try connection.integer("SELECT first FROM salvor_request_history WHERE id = ?1 LIMIT 1", .text(id.description))
   }
 
   /// What depends on a failed request is not sent: it is blocked by the oldest. True: some are blocked now.

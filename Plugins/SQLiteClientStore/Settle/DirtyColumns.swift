@@ -2,60 +2,16 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Brings the application's flag columns in line with the requests (semantics 3): a marked row without a request that deletes
-/// it goes, and a row is dirty exactly while it has requests. By the rows that were marked and whose dirty column was
-/// changed, not by the tables.
-struct FlagSweep {
+/// Brings the application's dirty columns in line with the requests (semantics 3): a row is dirty exactly while it has
+/// requests. By the rows that were noted, not by the tables.
+struct DirtyColumns {
   let context: StoreContext
   private var connection: SQLiteConnection { context.connection }
 
   init(_ context: StoreContext) { self.context = context }
 
   /// In a transaction, with foreign keys and triggers off, after the requests have changed.
-  func run() throws {
-    try removeMarked()
-    try setDirty()
-  }
-
-  // MARK: Marked rows
-
-  /// Rows whose delete the server has accepted, or that nobody is to hear of, go physically; marks of rows that are there
-  /// are forgotten.
-  func removeMarked() throws {
-    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
-    let index = try LogIndex(context)
-    var going: [(table: CapturedTable, key: Key)] = []
-    for table in context.catalog.tables {
-      let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
-      for row in try connection.rows(
-        "SELECT DISTINCT \(keys) FROM salvor_mark WHERE t = ?1 ORDER BY \(keys)", .integer(table.number))
-      {
-        let isMarked = try context.isMarked(table, row)
-        let isOutstanding = try index.mayContain(table, row)
-        if isMarked, isOutstanding { continue }
-        // A row that went at once comes back from its delete.
-        if isOutstanding, try connection.rows(context.rowQuery(table), row).isEmpty { continue }
-        if isMarked { going.append((table, row)) }
-        try connection.run(
-          "DELETE FROM salvor_mark WHERE t = \(table.number) AND "
-            + table.keySlots.map { "k\($0) = ?\($0 + 1)" }.joined(separator: " AND "), row)
-      }
-    }
-    try connection.run(
-      "DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
-    guard !going.isEmpty else { return }
-    let counter = try connection.lastCounter()
-    let remaking = try context.makeAnew(index, after: counter) { remaking in
-      for (table, key) in going { try remaking.removeMarked(table, key) }
-    }
-    try context.keepCounter(counter)
-    try remaking.touched.clear()
-  }
-
-  // MARK: Dirty columns
-
-  /// In tables with a dirty column: the rows that were noted.
-  func setDirty() throws {
+  func set() throws {
     guard context.catalog.tables.contains(where: { $0.dirtyFlag != nil }),
       try connection.integer("SELECT 1 FROM salvor_dirty LIMIT 1") != nil
     else { return }
@@ -123,35 +79,4 @@ extension StoreContext {
   /// transaction.
   func holdFlags() throws { try connection.run("INSERT INTO salvor_marking (t) VALUES (0)") }
   func releaseFlags() throws { try connection.run("DELETE FROM salvor_marking WHERE t = 0") }
-
-  /// Makes rows anew apart from a download: what `body` changes is written and proved, the application's triggers fire, and
-  /// what they wrote to synchronized tables is undone.
-  ///
-  /// - Parameter counter: the last one before.
-  func makeAnew(
-    _ index: LogIndex, after counter: Int64, _ body: (Remaking) throws -> Void
-  ) throws -> Remaking {
-    let touched = try TouchedRows(self)
-    let proof = try ReferenceProof(self, touched)
-    let firing = try DownloadApply.firingTables(self)
-    touched.recordsWritten.formUnion(firing)
-    let remaking = try Remaking(self, index: index, touched: touched) { [connection] table in
-      let fires = firing.contains(table.number)
-      if connection.triggersEnabled != fires { connection.triggersEnabled = fires }
-    }
-    defer { connection.triggersEnabled = false }
-    try holdFlags()
-    try body(remaking)
-    try remaking.stand(proof, basesMayBreak: true)
-    connection.triggersEnabled = true
-    try proof.settleClientRows()
-    try proof.returnAside()
-    if try connection.integer("SELECT 1 FROM salvor_log WHERE seq > ?1 LIMIT 1", .integer(counter)) != nil {
-      try remaking.undoTriggers(after: counter)
-    }
-    connection.triggersEnabled = false
-    try releaseFlags()
-    try remaking.encode()
-    return remaking
-  }
 }

@@ -3,7 +3,7 @@ import SalvorModel
 import SalvorStorage
 
 /// What a recovery does to requests (semantics 9, *Merge rules*).
-extension Remaking {
+extension WorkingRows {
   /// The server lost a row that requests change: the first of them, an update, becomes an insert of the whole row, under
   /// its own ID. Answers the first counter of that request.
   func makeAgain(_ table: CapturedTable, _ key: Key) throws -> Int64? {
@@ -33,6 +33,7 @@ extension Remaking {
       "INSERT INTO salvor_log (t, op, \(keys)) VALUES (?1, ?2, \(slots))",
       [.integer(table.number), .integer(LogOperation.insert.rawValue)] + key)
     let counter = context.connection.lastInsertRowID
+    noteAdded(counter)
     try index.add(table, key, seq: counter)
     let step = RowTimeline.Step(seq: counter, change: .insert(row), isJoined: false, before: nil, after: row)
     work.timeline = RowTimeline(base: nil, steps: [step])

@@ -1,0 +1,59 @@
+import SalvorModel
+import SalvorStorage
+
+/// What changes at once: bases, requests that leave, requests that are added. Every entry point of the store that changes
+/// either builds one, and `StoreContext.settle` does what follows from it.
+struct Move {
+  /// The new bases of rows with requests, and of rows that something is in the way of; clean rows were written as they came.
+  enum Bases {
+    case none
+    /// Of a download, or by a recovery's rules.
+    case download(DownloadApply)
+  }
+
+  /// Failed requests that are sent again, each with the waiting ones on its rows, as one.
+  enum Joins {
+    case none
+    /// Those of which a row was edited since.
+    case edited
+    /// These, where they are failed still, and those of their rows.
+    case these([RequestRange])
+    /// Every row's requests that wait, where a person has asked for it.
+    case waiting
+  }
+
+  /// What becomes of requests that wait for others.
+  enum Holding {
+    case none
+    /// Those that nothing holds any more are released.
+    case release
+    /// And what depends on a failed one is blocked: an upload is going to be chosen.
+    case choose
+  }
+
+  var bases = Bases.none
+  /// What became of an upload.
+  var outcome: UploadOutcome?
+  var joins = Joins.none
+  /// Requests that leave for good: of the log, and of the archive. In order.
+  var removed: [RequestRange] = []
+  var removedArchived: [RequestRange] = []
+  /// Changes after this counter are kept in the archive: a backup from before them is put back.
+  var keptAfter: Int64?
+  var holding = Holding.none
+  /// Between an acknowledgement and the download that follows it bases may reference rows that are not there.
+  var basesMayBreak = true
+  /// Displaced requests return where they can.
+  var returnsDisplaced = true
+}
+
+/// What a move has done, net: what was displaced and returned within it is neither.
+struct Settlement {
+  var displaced: [RequestRange] = []
+  var returned: [RequestRange] = []
+  var upload = SettleReport()
+  /// What requests were joined into, by their old IDs; nil: there was nothing left to send.
+  var joined: [RequestID: RequestID?] = [:]
+  /// How many requests there are less by joining.
+  var joinedCount = 0
+}

@@ -1,0 +1,176 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The one function of the store (semantics 2, docs/architecture/settlement.md): what follows when bases change, or requests
+/// leave or come. In a transaction, with foreign keys and triggers off.
+///
+/// 1. *take* the move into values: joined, accepted, removed, bases, kept,
+/// 2. *stand*: displace what is in the way, then bring back what can stand again,
+/// 3. *hold* and release,
+/// 4. what is *derived*: client-only rows, what triggers wrote, dirty columns, the values that views show of errors,
+/// 5. *encode*, and report net.
+///
+/// Steps that have nothing to look at are left out: a plain download and a plain acknowledgement load no row.
+final class Settling {
+  let context: StoreContext
+  let move: Move
+  /// The highest one given before.
+  private let counter: Int64
+  private var opened: WorkingRows?
+  private var report = Settlement()
+
+  private var connection: SQLiteConnection { context.connection }
+
+  init(_ context: StoreContext, _ move: Move) throws {
+    self.context = context
+    self.move = move
+    switch move.bases {
+    case .none:
+      try RequestSorting(context).sort()
+      counter = try context.connection.lastCounter()
+    case .download(let apply):
+      opened = apply.rows
+      counter = apply.rows.counter
+    }
+  }
+
+  /// Made where the first row is needed.
+  private func rows() throws -> WorkingRows {
+    if let opened { return opened }
+    let made = try WorkingRows(context)
+    if !made.firing.isEmpty { try context.holdFlags() }
+    opened = made
+    return made
+  }
+
+  func run() throws -> Settlement {
+    defer { connection.triggersEnabled = false }
+    try take()
+    if move.holding == .release { try release() }
+    if try needsRows() {
+      let rows = try rows()
+      try rows.stand(basesMayBreak: move.basesMayBreak)
+      if move.returnsDisplaced { try rows.returnDisplaced() }
+    }
+    try hold()
+    try derive()
+    try context.keepCounter(max(counter, opened?.given ?? 0))
+    return try net()
+  }
+
+  /// Rows are in work, or a row could change although none was touched.
+  private func needsRows() throws -> Bool {
+    if opened != nil { return true }
+    if move.returnsDisplaced, try context.anyDisplaced() { return true }
+    return try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil
+      || connection.integer("SELECT 1 FROM salvor_aside LIMIT 1") != nil
+  }
+
+  // MARK: Taking
+
+  private func take() throws {
+    try join()
+    if let outcome = move.outcome {
+      report.upload = try UploadAcceptance(context: context, outcome: outcome).run { try rows() }
+    }
+    for range in move.removedArchived { try context.deleteArchived(range) }
+    if !move.removed.isEmpty { try rows().remove(move.removed) }
+    switch move.bases {
+    case .none: break
+    case .download(let apply): try apply.takeBases()
+    }
+    if let start = move.keptAfter { try keep(after: start) }
+  }
+
+  private func join() throws {
+    let last = try connection.lastCounter()
+    // What the move adds, no trigger wrote.
+    defer {
+      if let opened, let end = try? connection.lastCounter() {
+        for seq in last..<max(last, end) { opened.noteAdded(seq + 1) }
+      }
+    }
+    switch move.joins {
+    case .none: break
+    case .edited:
+      guard try context.hasErrors() else { return }
+      try RetryJoining(context, try index()).joinEdited()
+    case .these(let failed):
+      guard !failed.isEmpty else { return }
+      report.joined = try RetryJoining(context, try index()).join(failed)
+    case .waiting: report.joinedCount = try QueueOptimising(context, try index()).run()
+    }
+  }
+
+  private func index() throws -> LogIndex { try opened?.index ?? LogIndex(context) }
+
+  private func keep(after start: Int64) throws {
+    var kept: [RequestRange] = []
+    while let seq = try connection.integer(
+      "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(start))
+    { kept += try rows().displace(seq) }
+    for range in kept {
+      try connection.run(
+        "UPDATE salvor_archive SET state = 'kept', reason = 'backup-restored', message = ?2 WHERE first = ?1",
+        .integer(range.first),
+        "A backup was put back that is older than this change. Reapply it, or delete the entry.")
+    }
+  }
+
+  // MARK: Holding
+
+  /// What an acceptance releases is released before it is looked at whether it can stand.
+  private func release() throws {
+    guard try context.hasErrors() else { return }
+    try Holding(context: context).release(try opened?.dependenceNow())
+  }
+
+  private func hold() throws {
+    if try context.anyDisplaced() { try Holding(context: context).releaseDisplaced() }
+    guard move.holding == .choose, try context.hasErrors() else { return }
+    try Holding(context: context).release()
+    if try Holding(context: context).holdBack() {
+      // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
+      try Holding(context: context).release()
+      _ = try Holding(context: context).holdBack()
+    }
+  }
+
+  // MARK: What follows
+
+  private func derive() throws {
+    if let rows = opened {
+      var rebuilt: Set<String> = []
+      if case .download(let apply) = move.bases { rebuilt = apply.rebuilt }
+      connection.triggersEnabled = true
+      try rows.proof.settleClientRows(ofParents: rebuilt)
+      try rows.proof.returnAside()
+      connection.triggersEnabled = false
+      try rows.settleTriggers()
+      if !rows.firing.isEmpty { try context.releaseFlags() }
+      try rows.encode()
+      try rows.touched.clear()
+    }
+    try context.noteErrorValues()
+    try DirtyColumns(context).set()
+  }
+
+  private func net() throws -> Settlement {
+    guard let rows = opened else { return report }
+    let displaced = Set(try context.displacedRequests().map(\.first))
+    let left = Set(rows.displaced.map(\.first))
+    report.displaced = rows.displaced.filter { displaced.contains($0.first) }.sorted { $0.first < $1.first }
+    report.returned = rows.returned.filter { !displaced.contains($0.first) && !left.contains($0.first) }
+      .sorted { $0.first < $1.first }
+    return report
+  }
+}
+
+extension StoreContext {
+  /// What follows from a move.
+  @discardableResult
+  func settle(_ move: Move) throws -> Settlement { try Settling(self, move).run() }
+
+  func hasErrors() throws -> Bool { try connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil }
+}

@@ -1,0 +1,251 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// The two loops of a settlement (docs/architecture/settlement.md). The first only displaces, so that it ends; the second
+/// only brings back, and nothing leads from it to the first.
+extension WorkingRows {
+  /// Displaces what is in the way, the youngest first with all that depends on it, until every row stands and is written.
+  ///
+  /// - Parameter basesMayBreak: between an acknowledgement and the download that follows it the server may have kept
+  ///   something else beside what it accepted; a reference that no request is to blame for is then left to the download.
+  func stand(basesMayBreak: Bool) throws {
+    try sweepMarks()
+    try doubtReferences()
+    while true {
+      if let culprit = try youngestInTheWay() {
+        try displace(culprit)
+        if try sweepMarks() { try doubtReferences() }
+        continue
+      }
+      let refused = try written()
+      if let culprit = refused?.max() {
+        try displace(culprit)
+        continue
+      }
+      try removeDanglingMarked(proof)
+      let violations = rows.isEmpty ? [] : try proof.violations()
+      guard let culprit = try violations.compactMap({ try self.culprit($0) }).max() else {
+        if !basesMayBreak, let violation = violations.first { throw Self.dangling(violation) }
+        break
+      }
+      try displace(culprit)
+    }
+    doubted = []
+    troubles = [:]
+  }
+
+  /// Rows that were written or removed plainly may have left a reference without its row: whose is known only when the rows
+  /// in work are where they are to be.
+  private func doubtReferences() throws {
+    for violation in try proof.violations() where try !context.isMarked(violation.table, violation.key) {
+      try load(violation.table, violation.key)
+      let ref = RowRef(table: violation.table.number, key: violation.key)
+      doubted.insert(ref)
+      unchecked.insert(ref)
+    }
+  }
+
+  // MARK: Leaving
+
+  /// Takes the request of a change, and those that depend on it, out of the rows and the log, into the archive.
+  @discardableResult
+  func displace(_ counter: Int64) throws -> [RequestRange] {
+    let leaving = try dependenceNow().dependents(of: [context.range(of: counter)])
+    let refs = try loadRows(of: leaving)
+    displaced += leaving
+    // Triggers may capture meanwhile, and take no counter that was given.
+    let last = try context.connection.lastCounter()
+    for ref in refs { try takeOut(leaving, ref) }
+    try context.noteLogChange(isFollowed: true)
+    for range in leaving { try context.closeArchive(of: range) }
+    try context.keepCounter(last)
+    return leaving
+  }
+
+  /// Takes requests out of the rows and the log for good.
+  ///
+  /// - Parameter leaving: in order.
+  func remove(_ leaving: [RequestRange]) throws {
+    guard !leaving.isEmpty else { return }
+    let refs = try loadRows(of: leaving)
+    let last = try context.connection.lastCounter()
+    for range in leaving {
+      try index.deleteChanges(of: range)
+      try context.forget(range)
+    }
+    try context.noteLogChange(isFollowed: true)
+    try context.keepCounter(last)
+    for ref in refs {
+      guard var work = rows[ref] else { continue }
+      for step in work.timeline.steps where leaving.holding(step.seq) != nil {
+        try index.remove(work.table, work.key, seq: step.seq)
+      }
+      work.timeline.steps.removeAll { leaving.holding($0.seq) != nil }
+      work.timeline.rebase(on: work.timeline.base)
+      try put(work, ref)
+    }
+  }
+
+  /// The rows that requests in the log change, loaded.
+  private func loadRows(of requests: [RequestRange]) throws -> [RowRef] {
+    var refs: [RowRef] = []
+    var known: Set<RowRef> = []
+    for range in requests {
+      for (table, key, _) in try context.rows(changedBy: range) {
+        try load(table, key)
+        let ref = RowRef(table: table.number, key: key)
+        if known.insert(ref).inserted { refs.append(ref) }
+      }
+    }
+    return refs
+  }
+
+  /// - Parameter leaving: in order.
+  private func takeOut(_ leaving: [RequestRange], _ ref: RowRef) throws {
+    guard var work = rows[ref] else { return }
+    var staying: [RowTimeline.Step] = []
+    for step in work.timeline.steps {
+      guard let range = leaving.holding(step.seq) else {
+        staying.append(step)
+        continue
+      }
+      try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
+      try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
+      try index.remove(work.table, work.key, seq: step.seq)
+    }
+    work.timeline.steps = staying
+    work.timeline.rebase(on: work.timeline.base)
+    try put(work, ref)
+  }
+
+  // MARK: Coming back
+
+  /// Displaced requests that can stand again return, the oldest first: those that need no other displaced one, or that need
+  /// one another; with what depends on them where they cannot stand without.
+  func returnDisplaced() throws {
+    guard try context.anyDisplaced() else { return }
+    let dependence = try dependenceOfReturning()
+    var waiting = dependence.displacedRequests
+    var firsts = Set(waiting.map(\.first))
+    var isAgain = true
+    // One that returns may make room for another.
+    while isAgain {
+      isAgain = false
+      for request in waiting {
+        let needs = try dependence.directNeeds(of: request).filter { firsts.contains($0.first) }
+        guard let circle = try circle(of: request, needs, dependence, firsts) else { continue }
+        var returning: [RequestRange]? = circle
+        if try !returns(circle) {
+          returning = try together(circle, dependence, firsts)
+          if let more = returning, try !returns(more) { returning = nil }
+        }
+        guard let returning else { continue }
+        for request in returning {
+          try dependence.returned(request)
+          firsts.remove(request.first)
+        }
+        waiting.removeAll { !firsts.contains($0.first) }
+        isAgain = true
+        break
+      }
+    }
+  }
+
+  /// What returns with a request at once: itself, or those that depend on it and it on them. Nil: it depends on a displaced
+  /// one that returns before it. A circle is found at its oldest request, which depends on a later one.
+  private func circle(
+    of request: RequestRange, _ needs: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
+  ) throws -> [RequestRange]? {
+    if needs.isEmpty { return [request] }
+    guard needs.contains(where: { $0.first > request.first }) else { return nil }
+    let circle = try dependence.needs(of: [request]).filter { displaced.contains($0.first) }
+    for other in circle where other.first != request.first {
+      if try dependence.needs(of: [other]).holding(request.first) == nil { return nil }
+    }
+    return circle
+  }
+
+  /// Requests that cannot stand, with all that depends on them and on no other displaced one: what a request made may be
+  /// right only after the next one. Nil: there are none.
+  private func together(
+    _ circle: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
+  ) throws -> [RequestRange]? {
+    var found = try dependence.dependents(of: circle).filter { displaced.contains($0.first) }
+    let needs = try found.map { request in
+      try dependence.directNeeds(of: request).map(\.first).filter { displaced.contains($0) }
+    }
+    let direct = Dictionary(zip(found.map(\.first), needs)) { first, _ in first }
+    while true {
+      let firsts = Set(found.map(\.first))
+      let closed = found.filter { Set(direct[$0.first] ?? []).isSubset(of: firsts) }
+      if closed.count == found.count { break }
+      found = closed
+    }
+    return found.count > circle.count ? found : nil
+  }
+
+  /// Puts requests back where values and the tables take them; false: all is as it was.
+  ///
+  /// - Parameter requests: in order.
+  private func returns(_ requests: [RequestRange]) throws -> Bool {
+    let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
+    var before: [RowRef: Work] = [:]
+    for change in changes.joined() {
+      let ref = RowRef(table: change.table.number, key: change.key)
+      var work = try load(change.table, change.key)
+      if before[ref] == nil { before[ref] = work }
+      let place = work.timeline.steps.firstIndex { $0.seq > change.step.seq } ?? work.timeline.steps.count
+      work.timeline.steps.insert(change.step, at: place)
+      work.captured[change.step.seq] = change.step
+      work.timeline.rebase(on: work.timeline.base)
+      try put(work, ref)
+    }
+    let stands = try youngestInTheWay() == nil && written(isProven: { try self.isProven() }) == nil
+    doubted = []
+    troubles = [:]
+    guard stands else {
+      for (ref, work) in before { try put(work, ref) }
+      unchecked = []
+      return false
+    }
+    for change in changes.joined() { try index.add(change.table, change.key, seq: change.step.seq) }
+    for ref in before.keys { if let work = rows[ref] { try encode(work) } }
+    try context.noteLogChange()
+    for change in changes.compactMap(\.first) { try context.leaveArchive(change) }
+    returned += requests
+    return true
+  }
+
+  /// References that values cannot follow are proved in the tables.
+  private func isProven() throws -> Bool {
+    try removeDanglingMarked(proof)
+    if places.followsAll { return true }
+    return try proof.violations().allSatisfy { try culprit($0) == nil }
+  }
+}
+
+extension StoreContext {
+  func anyDisplaced() throws -> Bool {
+    try connection.integer("SELECT 1 FROM salvor_archive WHERE state = 'displaced' LIMIT 1") != nil
+  }
+
+  /// A displaced request is in the log again, as what it was before.
+  fileprivate func leaveArchive(_ change: ArchivedChange) throws {
+    let first = Value.integer(change.range.first)
+    let last = Value.integer(change.range.last)
+    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", first)
+    if change.stateBefore == .sent { return }
+    if let state = change.stateBefore {
+      try connection.run(
+        "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        first, last, .text(state.rawValue), change.reason.map { .text($0) } ?? .null,
+        change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
+        change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
+    }
+    // It returns to the queue, not to an upload that was chosen without it.
+    if let uploadLast = try connection.state(.uploadLast)?.integer, change.range.first <= uploadLast {
+      try connection.run("INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", first, last)
+    }
+  }
+}

@@ -1,0 +1,145 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import Testing
+
+@testable import SQLiteClientStore
+
+/// What follows from a move (semantics 2, docs/architecture/settlement.md), where it went wrong once.
+@Suite struct SettlementTests {
+  private static let schema = DependenceTests.schema
+
+  private static func refusal(_ id: RequestID) -> Refusal {
+    Refusal(counter: id.counter, stamp: id.stamp, reason: .constraint, message: "no")
+  }
+
+  /// Node 1 has rank 5, and its change to 6 is refused; node 9 takes the 5, and waits for the change since it was sent again.
+  private func waiting() async throws -> (bench: StoreBench, again: RequestID) {
+    var bench = try await StoreBench(Self.schema)
+    _ = try await bench.download([("node", [1, nil, 5])])
+    try bench.write("UPDATE node SET rank = 6 WHERE id = 1")
+    let session = try await bench.store.beginSession(groups: nil)
+    let first = try #require(try await bench.store.requests(in: [.sent], after: nil, limit: 1).first?.id)
+    try await bench.accept(session, refusing: [Self.refusal(first)])
+    try bench.write("INSERT INTO node VALUES (9, NULL, 5)")
+    let report = try await bench.store.retry([first])
+    guard case .queued(let again)? = report.requests.first?.outcome else {
+      throw SalvorError(.usage, "The request was not sent again.")
+    }
+    return (bench, again)
+  }
+
+  @Test("the view has the values of a request that a retry blocks")
+  func valuesOfBlockedRequests() async throws {
+    let (bench, _) = try await waiting()
+    #expect(
+      try bench.read("SELECT state, after FROM salvor_error_archive") == [["blocked", "id = 9, up = NULL, rank = 5"]])
+  }
+
+  @Test("a displaced request is not blocked by one that was withdrawn")
+  func blockedByNothing() async throws {
+    var (bench, again) = try await waiting()
+    // Another row of the server's has the 5 now.
+    _ = try await bench.download([("node", [1, nil, 7]), ("node", [8, nil, 5])])
+    let displaced = try await bench.store.requests(in: [.displaced], after: nil, limit: 10)
+    #expect(displaced.map(\.blockedBy) == [again])
+    _ = try await bench.store.remove(.withdraw(again))
+    let left = try await bench.store.requests(in: [.displaced], after: nil, limit: 10)
+    #expect(left.map(\.key) == [[9]])
+    #expect(left.map(\.blockedBy) == [nil])
+    #expect(left.map(\.reason) == [nil])
+    // It is sent when it can stand again, under an ID that the server has not answered yet.
+    _ = try await bench.download([("node", [8, nil, 55])])
+    let queued = try await bench.store.requests(in: [.queued], after: nil, limit: 10)
+    #expect(queued.map(\.key) == [[9]])
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [8, 55], [9, 5]])
+  }
+
+  /// The table of `node` has no triggers; a trigger of another one writes to it.
+  private static let touching =
+    "CREATE TRIGGER touch AFTER INSERT ON leaf BEGIN UPDATE node SET rank = 99 WHERE id = NEW.node; END"
+
+  @Test("what a trigger writes to a row of the same download is undone")
+  func triggersAndDownloadedRows() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write(Self.touching)
+    _ = try await bench.download([("node", [1, nil, 7]), ("leaf", [1, 1, nil, "a"]), ("node", [2, nil, 8])])
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 8]])
+    #expect(try await bench.store.status().queued == 0)
+    // The row comes after what its trigger wrote to.
+    _ = try await bench.download([("leaf", [2, 1, nil, "b"]), ("node", [2, nil, 9])])
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 9]])
+    #expect(try bench.isWhole())
+  }
+
+  @Test("what a trigger writes to a row with a request is undone, and the request says what it said")
+  func triggersAndRequests() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write(Self.touching)
+    _ = try await bench.download([("node", [1, nil, 7])])
+    try bench.write("UPDATE node SET rank = 70 WHERE id = 1")
+    _ = try await bench.download([("leaf", [1, 1, nil, "a"])])
+    #expect(try bench.read("SELECT rank FROM node") == [[70]])
+    let queued = try await bench.store.requests(in: [.queued], after: nil, limit: 10)
+    #expect(queued.map(\.before) == [[NamedValue("rank", 7)]])
+    #expect(queued.map(\.after) == [[NamedValue("rank", 70)]])
+  }
+
+  @Test("a displaced request that returns fires triggers, and what they write is undone")
+  func triggersAndReturns() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write(Self.touching + "; CREATE TABLE heard (id)")
+    try bench.write("CREATE TRIGGER hear AFTER INSERT ON leaf BEGIN INSERT INTO heard VALUES (NEW.line); END")
+    _ = try await bench.download([("node", [1, nil, 7])])
+    try bench.write("INSERT INTO leaf VALUES (1, 1, NULL, 'a')")
+    _ = try await bench.download([("node", [2, nil, 8]), ("leaf", [2, 1, nil, "a"])])
+    #expect(try await bench.store.status().displaced == 1)
+    let heard = try bench.read("SELECT count(*) FROM heard")
+    _ = try await bench.download([("leaf", [2, 1, nil, "b"])])
+    #expect(try await bench.store.status().displaced == 0)
+    #expect(try bench.read("SELECT node, line, note FROM leaf ORDER BY node") == [[1, 1, "a"], [2, 1, "b"]])
+    #expect(try bench.read("SELECT count(*) FROM heard") != heard)
+    // The application's own insert set it before; the download did not.
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 99], [2, 8]])
+    #expect(try bench.isWhole())
+  }
+
+  @Test("no counter is given twice, though triggers wrote while a row that a recovery made again was displaced")
+  func countersOfARecovery() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write(Self.touching)
+    let nodes: [(String, Row)] = [
+      ("node", [1, nil, 7]), ("node", [2, nil, nil]), ("node", [3, nil, nil]), ("node", [4, nil, nil]),
+    ]
+    _ = try await bench.download([("node", [8, nil, nil])])
+    _ = try await bench.download(nodes)
+    try bench.write("INSERT INTO leaf VALUES (1, 1, NULL, 'x')")
+    // The server has lost nodes 1 to 4, and gave the rank of the first to another.
+    let report = try await bench.recover(
+      [
+        .lost("node", [1]), .lost("node", [2]), .lost("node", [3]), .lost("node", [4]), .row("node", [9, nil, 7]),
+        .row("leaf", [9, 5, nil, nil]), .row("leaf", [8, 6, nil, nil]),
+      ], bench.order(shared: 1))
+    #expect(report.counts.lost == 3)
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[8, nil], [9, 7]])
+    let counters = try bench.read("SELECT count(*), count(DISTINCT seq) FROM salvor_archive")[0]
+    #expect(counters[0] == counters[1])
+    #expect(try bench.isWhole())
+  }
+
+  @Test("a row that a STRICT table does not take is left out and named, and the rest arrives")
+  func strictTables() async throws {
+    let schema = Schema(tables: [
+      Table("size", primaryKey: ["id"], columns: [Column("id", .text), Column("width", .integer, nullable: true)])
+    ])
+    var bench = try await StoreBench(
+      schema, sql: "CREATE TABLE size (id TEXT NOT NULL PRIMARY KEY, width INTEGER) STRICT")
+    let report = try await bench.download([("size", ["a", 1]), ("size", ["b", "wide"]), ("size", ["c", 3])])
+    #expect(try bench.read("SELECT id, width FROM size ORDER BY id") == [["a", 1], ["c", 3]])
+    #expect(report.notices.count == 1)
+    #expect(report.notices[0].contains("The row [b] of size was left out"))
+    #expect(!report.notices[0].contains("wide"))
+    _ = try await bench.download([("size", ["b", 2])])
+    #expect(try bench.read("SELECT id, width FROM size ORDER BY id") == [["a", 1], ["b", 2], ["c", 3]])
+  }
+}
