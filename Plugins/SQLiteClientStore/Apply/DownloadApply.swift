@@ -112,6 +112,8 @@ final class DownloadApply {
     try dropStaleChildren()
   }
 
+  var isRecovery: Bool { recovery != nil }
+
   /// Parents that were made anew, any row of which may be gone.
   var rebuilt: Set<String> { recovery?.rebuilt ?? [] }
 

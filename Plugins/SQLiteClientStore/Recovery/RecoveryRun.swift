@@ -33,6 +33,7 @@ struct RecoveryRun {
     try apply.readStaged()
     try context.settle(try apply.end(Set(order.groups.map(\.name))))
     try merge.finish(apply.stream, apply.rows)
+    try apply.rows.touched.clear()
     try rebuilding?.finish()
     try context.forgetReturned(of: whole, upTo: deletes)
     try moveGroups(whole)

@@ -150,10 +150,16 @@ final class Settling {
       try rows.settleTriggers()
       if !rows.firing.isEmpty { try context.releaseFlags() }
       try rows.encode()
-      try rows.touched.clear()
+      // A recovery looks at what went.
+      if !isRecovery { try rows.touched.clear() }
     }
     try context.noteErrorValues()
     try DirtyColumns(context).set()
+  }
+
+  private var isRecovery: Bool {
+    if case .download(let apply) = move.bases { return apply.isRecovery }
+    return false
   }
 
   private func net() throws -> Settlement {
