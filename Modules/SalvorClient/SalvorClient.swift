@@ -83,7 +83,7 @@ public actor SalvorClient {
   public func synchronize(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    let report = await alone {
+    let report = await alone(telling: progress) {
       var report = await self.run(groups: groups, progress: progress)
       await self.tellNotes(&report)
       return report
@@ -108,7 +108,10 @@ public actor SalvorClient {
   }
 
   /// One call at a time.
-  func alone(_ work: @escaping @Sendable () async -> SyncReport) async -> SyncReport {
+  func alone(
+    telling progress: @escaping @Sendable (SyncProgress) -> Void = { _ in },
+    _ work: @escaping @Sendable () async -> SyncReport
+  ) async -> SyncReport {
     while let running { _ = await running.value }
     let log = configuration.log
     let task = Task {
@@ -116,7 +119,7 @@ public actor SalvorClient {
         let began = ContinuousClock.now
         var report = SyncReport()
         do {
-          try await takeTurn()
+          try await takeTurn(telling: progress)
           report = await work()
           await giveTurn()
         } catch {
@@ -150,13 +153,13 @@ public actor SalvorClient {
   private func giveTurn() async { await (configuration.store as? any TurnTakingClientStore)?.giveTurn() }
 
   /// Where another process or client synchronizes the database: it is waited for as a busy server is.
-  private func takeTurn() async throws {
+  private func takeTurn(telling progress: @Sendable (SyncProgress) -> Void = { _ in }) async throws {
     guard let store = configuration.store as? any TurnTakingClientStore else { return }
     var attempt = 1
     while true {
       do { return try await store.takeTurn() } catch let error as SalvorError where error.code == .sessionInUse {
         guard attempt < configuration.limits.attemptsMax, !Task.isCancelled else { throw error }
-        try await configuration.clock.sleep(milliseconds: delay(attempt, error))
+        try await wait(attempt, error, progress)
         attempt += 1
       }
     }

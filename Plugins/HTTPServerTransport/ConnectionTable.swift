@@ -53,6 +53,8 @@
       var headTimeout: Duration = .seconds(5)
 
       var all: Int { requests + reserve }
+      /// From here on old connections make room for new ones, so that a health check always finds a place.
+      var crowded: Int { all - max(2, reserve / 8) }
       var waitingMax: Int { reserve * 3 / 4 }
     }
 
@@ -101,7 +103,7 @@
               retryAfterSeconds: 5)
           }
         }
-        if state.connections.count > places.requests { makeRoom(&state, places.requests, for: connection) }
+        if state.connections.count > places.crowded { makeRoom(&state, places.requests, for: connection) }
       }
     }
 
@@ -117,10 +119,13 @@
     /// Closes connections without a request: of the address that has most of them those that have waited longest. False:
     /// there is none.
     ///
-    /// - Parameter network: only of this address; nil: of all.
+    /// - Parameters:
+    ///   - network: only of this address; nil: of all.
+    ///   - onlyIdle: only those between two requests, not those in which a head is coming.
     @discardableResult
     private func makeRoom(
-      _ state: inout State, _ count: Int, of network: [UInt8]? = nil, for newest: ClientConnection? = nil
+      _ state: inout State, _ count: Int, of network: [UInt8]? = nil, for newest: ClientConnection? = nil,
+      onlyIdle: Bool = false
     ) -> Bool {
       typealias Candidate = (connection: ClientConnection, share: Int, since: ContinuousClock.Instant)
       var candidates: [Candidate] = []
@@ -128,8 +133,12 @@
         let since: ContinuousClock.Instant
         switch connection.phase {
         case .busy: continue
-        case .head(let head): since = head
-        case .idle(let idle, _): since = idle
+        case .head(let head):
+          if onlyIdle { continue }
+          since = head
+        case .idle(let idle, let received):
+          if onlyIdle, cmicrohttpd_traffic(connection.descriptor).received > received { continue }
+          since = idle
         }
         let own = connection.address?.network
         if let network, own != network { continue }
@@ -192,7 +201,7 @@
         if waits {
           state.waiting.append(exchange)
           // Whoever keeps a connection for later stands in its way.
-          makeRoom(&state, places.requests)
+          makeRoom(&state, places.requests, onlyIdle: true)
           return .waits
         }
         state.requests += 1

@@ -66,7 +66,11 @@
       guard connection?.isOfProxy == true else { return (nil, isOwn && !isForwarded, isOwn || !isClosed) }
       // Each proxy adds its caller at the end. What stands before an address that is no proxy of ours is anybody's word.
       let named = (headers["x-forwarded-for"] ?? "").split(separator: ",").map { PeerAddress($0) }
-      guard let client = named.last(where: { !isProxy($0) }) ?? nil else { return (nil, isOwn && !isForwarded, true) }
+      // Where all are proxies of ours, one of them asks for itself.
+      let others = named.filter { !isProxy($0) }
+      guard let client = (others.isEmpty ? named.first : others.last) ?? nil else {
+        return (nil, isOwn && !isForwarded, true)
+      }
       return (client, client.isLoopback, true)
     }
   }

@@ -27,7 +27,7 @@ import Testing
     try bench.write("UPDATE s SET id = 'c' WHERE id = 'b'")
     let (text, session) = try await bench.uploadText()
     #expect(session.notices == [])
-    #expect(text.contains(#"["c","c"]"#))
+    #expect(text.contains(#","c","c"]"#))
     try await bench.accept(session)
     #expect(try bench.read("SELECT * FROM s ORDER BY id") == [["c", "c"], ["d", "c"]])
     #expect(try bench.read("SELECT count(*) FROM salvor_moving") == [[0]])
@@ -35,7 +35,7 @@ import Testing
     try bench.write("UPDATE s SET id = 'e' WHERE id = 'c'; UPDATE s SET id = 'f' WHERE id = 'e'")
     #expect(try await requests(bench).map(\.operation).contains(.insert))
     let again = try await bench.uploadText()
-    #expect(again.text.contains(#"["f","f"]"#))
+    #expect(again.text.contains(#","f","f"]"#))
   }
 
   @Test("a trigger of a child's that writes to the parent while its key changes is part of the key change")
@@ -56,7 +56,7 @@ import Testing
     try bench.write("UPDATE p SET id = 'b' WHERE id = 'a'")
     let (text, session) = try await bench.uploadText()
     #expect(session.notices == [])
-    #expect(text.contains(#"["b",2]"#))
+    #expect(text.contains(#","b",2]"#))
   }
 
   @Test(

@@ -267,7 +267,15 @@ struct MigrationTests {
   func refused() async throws {
     let bench = try await bench()
     let since = try await bench.store.pauseCapture()
-    try bench.write("ALTER TABLE note ADD COLUMN colour TEXT")
+    // A column of the application's own is allowed, but not one that the server's rows would need a value for.
+    try bench.write(
+      """
+      ALTER TABLE note RENAME TO former;
+      CREATE TABLE note (id TEXT NOT NULL PRIMARY KEY, folder_id TEXT REFERENCES folder (id) ON DELETE CASCADE,
+        title TEXT NOT NULL, body TEXT, colour TEXT NOT NULL);
+      INSERT INTO note SELECT id, folder_id, title, body, 'red' FROM former;
+      DROP TABLE former;
+      """)
     let error = await #expect(throws: SalvorError.self) { try await bench.store.resumeCapture() }
     #expect(error?.code == .schemaRefused)
     #expect(error?.message.contains("note.colour") == true)

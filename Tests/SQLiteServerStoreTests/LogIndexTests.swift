@@ -77,7 +77,8 @@ import Testing
       device, [.update("note", ["n7"], [("body", "a", "mine")]), .update("note", ["n8"], [("body", "a", "mine")])],
       made: head.number)
     #expect(results.acceptedRequests == 2)
-    #expect(results.conflicts == 0)
+    // The client's value of n8 stands, and the one that lost is listed.
+    #expect(results.conflicts == 1)
     #expect(try other.rows("SELECT id, body FROM note WHERE id IN ('n7', 'n8')") == [["n7", "mine"], ["n8", "mine"]])
   }
 

@@ -17,7 +17,7 @@ extension SalvorClient {
     strategy: String? = nil, token: String? = nil,
     progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    await alone { await self.runRecovery(strategy, token, progress) }
+    await alone(telling: progress) { await self.runRecovery(strategy, token, progress) }
   }
 
   /// What `recover` would do. Nothing is written, on either side.

@@ -12,7 +12,22 @@ enum DeliveredStatements {
       for (what, text) in [("rows come", entry.upsertStatement), ("rows go", entry.deleteStatement)] {
         do {
           guard text.utf8.count <= textBytesMax else { throw SalvorError(.tooLarge, "The statement is too long.") }
-          _ = try connection.withAuthorizer(onlyTouch(entry.table.name)) { try connection.prepare(text) }
+          // Without triggers nothing but the statement itself is looked at: what has another source is a view's or a common
+          // table expression's, and could read any table.
+          let touch = onlyTouch(entry.table.name)
+          var writes = false
+          _ = try connection.withTriggers(false) {
+            try connection.withAuthorizer({ access in
+              guard access.source == nil, touch(access) else { return false }
+              switch access.action {
+              case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE: writes = true
+              default: break
+              }
+              return true
+            }) { try connection.prepare(text) }
+          }
+          // Some statements ask for nothing before they run: VACUUM.
+          guard writes else { throw SalvorError(.usage, "The statement writes nothing into its table.") }
         } catch {
           throw SalvorError(
             .schemaIncompatible,

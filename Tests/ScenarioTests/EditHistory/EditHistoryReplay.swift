@@ -122,7 +122,8 @@ final class EditHistoryReplay {
     #expect(report.error == nil, "\(line)")
     #expect(Int(report.uploaded) == verdicts.count - writer.refused.count, "\(line)")
     #expect(Int(report.refused) == writer.refused.count, "\(line)")
-    #expect(Int(report.conflicts) == verdicts.filter { $0.fate == .kept }.count, "\(line)")
+    let settled = verdicts.filter { $0.fate == .accepted && !$0.inConflict.isEmpty }
+    #expect(Int(report.conflicts) == verdicts.filter { $0.fate == .kept }.count + settled.count, "\(line)")
     if writer.refused.isEmpty { idle[writer.principal, default: []].append(writer) }
     return verdicts
   }

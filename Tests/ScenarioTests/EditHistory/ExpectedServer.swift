@@ -48,7 +48,8 @@ extension ExpectedRequest.Change {
   fileprivate func applied(to row: Row?) -> Row? {
     guard operation != .delete else { return nil }
     guard var row else { return new }
-    for (column, value) in zip(columns, new) { row[column] = value }
+    // What an insert leaves NULL it has not set: in a merge it takes nothing from the row that is there.
+    for (column, value) in zip(columns, new) where operation != .insert || value != .null { row[column] = value }
     return row
   }
 }
@@ -174,7 +175,10 @@ struct ExpectedServer {
     switch (change.operation, present) {
     case (.insert, nil): .applies
     // The keys are text: the same key is the same thing, and merged.
-    case (.insert, let present?): present == change.new ? .standsAlready : .conflicts
+    case (.insert, let present?):
+      change.applied(to: present) == present
+        ? .standsAlready
+        : zip(present, change.new).contains { $0 != $1 && $0 != .null && $1 != .null } ? .conflicts : .applies
     case (.update, nil): .rowIsGone
     case (.update, let present?):
       isNewer

@@ -188,7 +188,8 @@ private enum ResetChoice {
       _ = try await server.call("POST", "/admin/v1/remotes/\(id)/reset")
       return 1
     case .principal(let name):
-      return try await server.call("POST", "/admin/v1/remotes/reset?principal=\(percentEncoded(name))")["resetsDemanded"]?
+      return try await server.call("POST", "/admin/v1/remotes/reset?principal=\(percentEncoded(name))")[
+        "resetsDemanded"]?
         .integer ?? 0
     case .all:
       return try await server.call("POST", "/admin/v1/remotes/reset?all=true")["resetsDemanded"]?.integer ?? 0
