@@ -82,7 +82,7 @@
           "This process may have \(allowed) files and connections open: at most \(places.requests) connections are served at one time, not \(limits.connectionsMax) (connectionsMax). Raise its limit (ulimit -n) to \(wanted), or lower connectionsMax."
         )
       }
-      places.perAddress = min(limits.connectionsPerAddressMax, max(32, places.requests / 2))
+      places.perAddress = min(limits.connectionsPerAddressMax, max(64, places.requests / 2))
       return places
     }
 

@@ -202,7 +202,7 @@ struct EvolutionTests {
     fleet.faults.clear()
     try await change(fleet, to: Self.renamed)
     let report = try await a.sync()
-    #expect(report.error.map { "\($0)" } == nil && report.refused == 0)
+    #expect(report.error == nil && report.refused == 0, "\(report.error.map { "\($0)" } ?? "no error")")
     #expect(report.uploaded == 300)
     try fleet.expectEqual(["place"], [a])
     #expect(try fleet.serverRows("place").count == 300)

@@ -70,7 +70,8 @@ struct Devices: Sendable {
   }
 
   private func write(_ device: SalvorClient, _ number: Int, _ written: inout Int, _ count: Int) async throws {
-    if written == 0 { try await device.open() }
+    // Its visits are of sites that it has.
+    if written == 0, let error = await device.synchronize().error { throw error }
     var writes: [ApplicationWrite] = []
     for _ in 0..<count {
       written += 1

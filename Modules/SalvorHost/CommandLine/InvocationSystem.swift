@@ -33,7 +33,7 @@ extension Invocation {
     if token == nil, configuration.servingProblems().isEmpty,
       let database = (try configuration.server?.storage.make() as? any FileDatabase)?.databaseFile
     {
-      token = try AdministrationToken.ofFile(beside: database)
+      token = try AdministrationToken.ofFile(beside: database, log: writer.log)
     }
     let administrationToken = token
     let server = try await Host.makeServer(configuration, log: writer.log) { made in

@@ -65,7 +65,7 @@ public struct LimitSetting: Sendable {
       "connections at one time; fewer where the limit of files (`ulimit -n`) does not allow as many"),
     setting(
       "connectionsPerAddressMax", \.connectionsPerAddressMax, 1...1_000_000,
-      "connections of one address at one time, never more than half of all"),
+      "connections of one address at one time, never more than half of all (64 at least)"),
     setting(
       "headTimeoutMilliseconds", \.headTimeoutMilliseconds, 100...3_600_000, "until the head of a request is there"),
     setting(

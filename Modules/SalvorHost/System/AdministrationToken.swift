@@ -12,9 +12,20 @@ import SalvorStorage
 enum AdministrationToken {
   static func file(of database: String) -> String { database + ".admin-token" }
 
-  /// Errors: `configuration` where the file cannot be read or made, or others than its owner may read it.
-  static func ofFile(beside database: String) throws -> String {
+  /// A file that others than its owner may read, as a copy that was put back without its rights is, is replaced by a new
+  /// token: the server starts, and who has read the old one has nothing.
+  ///
+  /// Errors: `configuration` where the file cannot be read or made.
+  static func ofFile(beside database: String, log: Log) throws -> String {
     let path = file(of: database)
+    var rights = stat()
+    if stat(path, &rights) == 0, rights.st_mode & 0o077 != 0 {
+      guard unlink(path) == 0 else {
+        throw refuse(path, "can be read by others, and cannot be replaced. Take that right away (chmod 600)")
+      }
+      log.warning(
+        "The file of the administration token could be read by others. It holds a new token now.", ["file": path])
+    }
     if !fileExists(path) {
       let token = "salvor_admin_" + hexadecimal(SystemRandom().bytes(32))
       do {
@@ -26,13 +37,8 @@ enum AdministrationToken {
         throw refuse(path, "cannot be made: \((error as? SalvorError)?.message ?? "\(error)")")
       }
     }
-    var found = stat()
-    guard stat(path, &found) == 0, let bytes = try? ConfigurationFile.read(path) else {
+    guard let bytes = try? ConfigurationFile.read(path) else {
       throw refuse(path, "cannot be read. Give this process the right to")
-    }
-    guard found.st_mode & 0o077 == 0 else {
-      throw refuse(
-        path, "can be read by others. Take that right away (chmod 600), or remove the file: a new one is made")
     }
     let token = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
     guard token.utf8.count >= 32 else {

@@ -18,7 +18,6 @@ extension Command {
     let refusal = try await client.lastRefusal(of: status)
     let isAsked = !invocation.flags.contains("offline")
     let unreachable = isAsked ? await client.reach() : nil
-    await client.close()
     let terminal = invocation.terminal
     terminal.json(
       .object(
