@@ -50,12 +50,7 @@ final class TerminationSignals: Sendable {
 
   /// The end to read from.
   private static func openPipe() -> Int32 {
-    var ends: [Int32] = [-1, -1]
-    _ = pipe(&ends)
-    for end in ends {
-      _ = fcntl(end, F_SETFD, FD_CLOEXEC)
-      _ = fcntl(end, F_SETFL, O_NONBLOCK)
-    }
+    let ends = signalPipeEnds()
     signalPipe = ends[1]
     return ends[0]
   }
@@ -68,18 +63,15 @@ final class TerminationSignals: Sendable {
   }
 }
 
-/// SIGHUP: what was renewed is taken into use.
-final class RenewalSignal: Sendable {
-  private let source: any DispatchSourceSignal
-
-  init(_ renew: @escaping @Sendable () async -> Void) {
-    signal(SIGHUP, SIG_IGN)
-    source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
-    source.setEventHandler { Task { await renew() } }
-    source.resume()
+/// A pipe that a handler of a signal may write to: reading end, writing end. It is closed in programs that are started.
+func signalPipeEnds() -> [Int32] {
+  var ends: [Int32] = [-1, -1]
+  _ = pipe(&ends)
+  for end in ends {
+    _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+    _ = fcntl(end, F_SETFL, O_NONBLOCK)
   }
-
-  func end() { source.cancel() }
+  return ends
 }
 
 /// The end that the handlers write to. Set before they are.

@@ -124,7 +124,9 @@ extension EditHistoryReplay {
 
   /// What the server keeps beside its rows for a person.
   private func conflictVersions() throws -> [KeptChange] {
-    try fleet.serverConnection().rows("SELECT \"table\", key, operation, client FROM salvor_conflict WHERE resolution IS NOT 'policy' ORDER BY id").map {
+    try fleet.serverConnection().rows(
+      "SELECT \"table\", key, operation, client FROM salvor_conflict WHERE resolution IS NOT 'policy' ORDER BY id"
+    ).map {
       guard case .text(let key) = $0[1], case .text(let client) = $0[3],
         let operation = $0[2].string.flatMap(SalvorModel.Operation.init(rawValue:))
       else { throw SalvorError(.failed, "a conflict version is not as it should be") }

@@ -49,7 +49,6 @@ extension Command {
       "url": .string(url), "server": .string(opening.serverID.text), "restored": .bool(opening.isRestored),
     ])
     terminal.print("listening on \(url)")
-    let renewals = RenewalSignal { await server.reload() }
     await signals.wait()
     manager.tell("STOPPING=1")
     reloading.cancel()
