@@ -150,7 +150,7 @@ extension SalvorClient {
     if try await journal(of: store, &report).state == .none { try await store.setJournal(nil) }
   }
 
-  /// What a recovery left beside the database. One that cannot be read is set aside and named, and the recovery begins anew:
+  /// What a recovery left beside the database. One that cannot be read is set aside and named, and the recovery starts again:
   /// the next exchange with the server finds the reason again (semantics 9).
   func journal(of store: any RecoveringClientStore, _ report: inout SyncReport) async throws -> RecoveryJournal {
     guard let bytes = try await store.journal() else { return RecoveryJournal() }

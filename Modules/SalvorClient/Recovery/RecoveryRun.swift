@@ -27,7 +27,7 @@ struct RecoveryRun {
   /// What a fetch found, for the apply that follows it.
   private var fetched: (starts: [GroupStart], groups: [GroupState])?
   private var config: SyncConfig?
-  /// The plan is past the step that makes the server forget this remote: it is gone on with, not begun anew.
+  /// The plan is past the step that makes the server forget this remote: it goes on, and does not start again.
   private(set) var hasForgotten = false
 
   /// The name in reports of what happens without a strategy where only others' commits are gone (semantics 6).

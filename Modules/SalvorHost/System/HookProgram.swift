@@ -107,7 +107,7 @@ struct HookProgram: Sendable {
     }
   }
 
-  /// What is there now; what a process that outlives the hook says later is nobody's.
+  /// What is there now; what a process that outlives the hook says later is not read.
   private static func passOn(_ output: Int32, _ tail: inout [UInt8]) {
     var bytes = [UInt8](repeating: 0, count: 1 << 16)
     // At most what a pipe holds: a hook that never stops saying something is ended by its time.

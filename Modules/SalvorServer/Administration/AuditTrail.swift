@@ -47,7 +47,7 @@ public struct AuditRecord: Sendable, Hashable {
   }
 }
 
-/// Where acts are written down for good. The host brings it: beside the database, so that a restored database does not
+/// Where operators' acts are recorded. The host brings it: beside the database, so that a restored database does not
 /// forget them.
 public protocol AuditTrail: Sendable {
   /// Durable when it returns. Throws where it cannot be written; the act is done, and its answer says that it was not written down.
