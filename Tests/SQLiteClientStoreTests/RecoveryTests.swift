@@ -54,6 +54,32 @@ import Testing
     #expect(try await fresh.store.recoveryStarts(shared: fresh.commit(1), trimmed: 0) == [])
   }
 
+  @Test("a row that was made again after its tombstone, by a commit that the server lost, is lost, not deleted")
+  func madeAfterItsTombstone() async throws {
+    let bench = try await synchronized()
+    let report = try await bench.recover(
+      [.row("note", ["a", "1", nil], version: 1), .deleted("note", ["c"], version: 1)], bench.order(shared: 1))
+    #expect(report.counts.lost == 2)
+    #expect(
+      try await bench.requests(Self.everything) == ["kept update a lost-on-server", "kept insert c lost-on-server"])
+    #expect(try bench.read("SELECT id FROM note ORDER BY id") == [["a"]])
+  }
+
+  @Test("what was acknowledged before the first download of its group, and the server has lost, is in the archive")
+  func lostBeforeTheFirstDownload() async throws {
+    let bench = try await StoreBench(Self.notes)
+    try bench.write("INSERT INTO note VALUES ('n', 'mine', NULL); INSERT INTO note VALUES ('m', 'mine', NULL)")
+    try await bench.accept(try await bench.uploadText().session)
+    try bench.write("UPDATE note SET title = 'again' WHERE id = 'm'")
+    var order = bench.order(shared: 1)
+    order.groups = []
+    order.starts = []
+    let report = try await bench.recover([], order)
+    #expect(report.counts.lost == 1)
+    #expect(try await bench.requests(Self.everything) == ["queued insert m", "kept insert n lost-on-server"])
+    #expect(try bench.read("SELECT id, title FROM note") == [["m", "again"]])
+  }
+
   @Test func whatTheServerLostIsKeptAsEntriesAndTheBasesAreTheServers() async throws {
     let bench = try await synchronized()
     let report = try await bench.recover(Self.restored, bench.order(shared: 1))
@@ -210,12 +236,28 @@ import Testing
     #expect(try await bench.requests(Self.everything) == ["kept update a row-deleted", "kept insert n row-deleted"])
   }
 
-  @Test func whatLeftTheScopeDisplacesItsChanges() async throws {
+  @Test func whatLeftTheScopeStaysUntilItsChangesWereSent() async throws {
     let bench = try await synchronized()
     try bench.write("UPDATE note SET title = 'mine' WHERE id = 'a'")
-    _ = try await bench.recover([.left("note", ["a"], version: 40)], bench.order(shared: 3))
-    #expect(try await bench.requests(Self.everything) == ["displaced update a"])
-    #expect(try await bench.items() == ["discarded update note a displaced"])
+    let report = try await bench.recover(
+      [.left("note", ["a"], version: 40), .left("note", ["c"], version: 40)], bench.order(shared: 3))
+    #expect(try await bench.requests(Self.everything) == ["queued update a"])
+    #expect(try await bench.items() == ["kept update note a -"])
+    #expect(report.counts.deletes == 1)
+    #expect(try bench.read("SELECT id, title FROM note") == [["a", "mine"]])
+    // It was made on the newest commit that both have.
+    #expect(try bench.read("SELECT number FROM salvor_leaving") == [[3]])
+    try await bench.accept(try await bench.uploadText().session)
+    _ = try await bench.store.beginSession(groups: nil)
+    #expect(try bench.read("SELECT id FROM note").isEmpty)
+  }
+
+  @Test func whatLeftTheScopeGoesWhereRequestsAreDiscarded() async throws {
+    let bench = try await synchronized()
+    try bench.write("UPDATE note SET title = 'mine' WHERE id = 'a'")
+    _ = try await bench.recover([.left("note", ["a"], version: 40)], bench.order(requests: .discard, shared: 3))
+    #expect(try await bench.requests(Self.everything) == ["kept update a discarded"])
+    #expect(try bench.read("SELECT id FROM note") == [["c"]])
   }
 
   @Test func refusedRequestsStayRefused() async throws {

@@ -47,12 +47,108 @@ import Testing
     let left = try await bench.store.requests(in: [.displaced], after: nil, limit: 10)
     #expect(left.map(\.key) == [[9]])
     #expect(left.map(\.blockedBy) == [nil])
-    #expect(left.map(\.reason) == [nil])
+    #expect(left.map(\.reason) == ["constraint"])
     // It is sent when it can stand again, under an ID that the server has not answered yet.
     _ = try await bench.download([("node", [8, nil, 55])])
     let queued = try await bench.store.requests(in: [.queued], after: nil, limit: 10)
     #expect(queued.map(\.key) == [[9]])
     #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [8, 55], [9, 5]])
+  }
+
+  @Test("an entry of a displaced request says why, and what depends on it says so")
+  func reasonsOfDisplacement() async throws {
+    var bench = try await StoreBench(Self.schema)
+    _ = try await bench.download([("node", [1, nil, 5]), ("node", [2, nil, nil])])
+    try bench.write("UPDATE node SET rank = 7 WHERE id = 1; UPDATE node SET rank = 8 WHERE id = 2")
+    try bench.write("INSERT INTO node VALUES (3, 2, 9); INSERT INTO node VALUES (4, 3, NULL)")
+    // Another row has the 9, and the second is gone.
+    _ = try await bench.download([("node", [5, nil, 9])], deleted: [("node", [2])])
+    let view =
+      "SELECT key, reason, message IS NULL FROM salvor_error_archive WHERE state = 'displaced' ORDER BY counter"
+    #expect(try bench.read(view) == [[2, "row-gone", 0], [3, "constraint", 0], [4, "blocked", 0]])
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [5, 9]])
+  }
+
+  @Test("the view shows a blob of an archived entry as a blob")
+  func blobsInTheArchive() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "scan", primaryKey: ["id"],
+        columns: [Column("id", .blob), Column("name", .text), Column("image", .blob, nullable: true)],
+        unique: [["name"]])
+    ])
+    var bench = try await StoreBench(schema)
+    try bench.write("INSERT INTO scan VALUES (x'0601', 'a', x'FF')")
+    _ = try await bench.download([("scan", [.blob([1]), "a", nil])])
+    #expect(
+      try bench.read("SELECT state, key, after FROM salvor_error_archive") == [
+        ["displaced", .blob([6, 1]), "id = x'0601', name = 'a', image = x'ff'"]
+      ])
+  }
+
+  @Test("what an application left referencing nothing is displaced: references of captured rows are proved")
+  func capturedReferences() async throws {
+    var bench = try await StoreBench(Self.schema)
+    _ = try await bench.download([("node", [1, nil, 5]), ("node", [2, 1, nil]), ("node", [3, nil, nil])])
+    // A connection that has foreign keys off, which is SQLite's default.
+    try SQLiteConnection(bench.path).execute(
+      "PRAGMA foreign_keys = OFF; DELETE FROM node WHERE id = 1; REPLACE INTO node VALUES (3, 77, NULL); UPDATE node SET rank = 6 WHERE id = 2"
+    )
+    #expect(try !bench.isWhole())
+    _ = try await bench.store.beginSession(groups: nil)
+    #expect(try bench.read("SELECT * FROM node ORDER BY id") == [[1, nil, 5], [2, 1, 6], [3, nil, nil]])
+    #expect(try bench.isWhole())
+    let displaced = try await bench.store.requests(in: [.displaced], after: nil, limit: 10)
+    #expect(displaced.map(\.reason) == ["missing-parent", "missing-parent"])
+    #expect(displaced.map(\.key) == [[1], [3]])
+    #expect(try await bench.store.requests(in: [.sent], after: nil, limit: 10).map(\.key) == [[2]])
+    await bench.store.endSession()
+    // With its parent it stands again.
+    _ = try await bench.download([("node", [77, nil, nil])])
+    #expect(try bench.read("SELECT up FROM node WHERE id = 3") == [[77]])
+  }
+
+  @Test("a row that comes down as the device has it is not written again, and no trigger fires")
+  func writtenOnce() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write("CREATE TABLE heard (id, rank)")
+    for event in ["INSERT", "UPDATE"] {
+      try bench.write(
+        "CREATE TRIGGER hear_\(event) AFTER \(event) ON node BEGIN INSERT INTO heard VALUES (NEW.id, NEW.rank); END")
+    }
+    let rows: [(String, Row)] = [("node", [1, nil, 5]), ("node", [2, 1, nil])]
+    _ = try await bench.download(rows)
+    #expect(try bench.read("SELECT count(*) FROM heard") == [[2]])
+    _ = try await bench.download(rows)
+    #expect(try bench.read("SELECT count(*) FROM heard") == [[2]])
+    _ = try await bench.download([("node", [1, nil, 5]), ("node", [2, 1, 6])])
+    #expect(try bench.read("SELECT * FROM heard") == [[1, 5], [2, nil], [2, 6]])
+    #expect(try bench.read("SELECT version, v0 FROM salvor_history WHERE v0 = 1 ORDER BY id DESC LIMIT 1") == [[3, 1]])
+  }
+
+  @Test("two bases that want one unique value wait for the download that says which has it")
+  func uniqueValueOfTwoBases() async throws {
+    var bench = try await StoreBench(Self.schema)
+    _ = try await bench.download([("node", [1, nil, 5])])
+    try bench.write("UPDATE node SET rank = 7 WHERE id = 1")
+    _ = try await bench.download([("node", [1, nil, 6])])
+    try bench.write("INSERT INTO node VALUES (2, NULL, 6)")
+    let session = try await bench.store.beginSession(groups: nil)
+    let first = try #require(try await bench.store.requests(in: [.sent], after: nil, limit: 1).first?.id)
+    // The server has given the first another value itself, and so took the second.
+    try await bench.accept(session, refusing: [Self.refusal(first)])
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 6]])
+    for _ in 0..<2 {
+      let error = await #expect(throws: SalvorError.self) { _ = try await bench.store.remove(.archive(first)) }
+      #expect(error?.code == .cannotStand)
+      #expect(error?.message.contains("synchronize") == true)
+    }
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 6]])
+    _ = try await bench.download([("node", [1, nil, 8])])
+    _ = try await bench.store.remove(.archive(first))
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 8], [2, 6]])
+    #expect(try await bench.store.status().inError == 0)
+    #expect(try bench.isWhole())
   }
 
   /// The table of `node` has no triggers; a trigger of another one writes to it.

@@ -9,20 +9,8 @@ enum KnownFindings {
 
   static let all: [Finding] = [
     Finding(
-      story: "Triggers dropped, a row updated, and the server has changed it, too: the device's value is in no archive",
-      words: ["(written without triggers)", "is neither in the queue, the archive nor on the server"]),
-    Finding(
-      story: "An entry that a recovery displaced has no reason",
-      words: ["an archive entry says displaced, null"]),
-    Finding(
-      story: "A row that a restored server lost goes from a device with the sync, and no archive has it (seed 177)",
-      words: ["which the server lost, went from", "is in no archive"]),
-    Finding(
       story: "salvor verify ends with history-needed, which a sync answers by itself (seeds 20143, 20311)",
-      words: ["history-needed: Begin again with the history that the device remembers"]),
-    Finding(
-      story: "SQLite commits the dangling reference of a REPLACE; references of newly captured rows are not proved",
-      words: ["whose application's REPLACE began it"]),
+      words: ["history-needed: Begin again with the history that the device remembers"])
   ]
 
   /// Nil where one of the messages is of nothing known.

@@ -299,17 +299,21 @@ extension ClientStoreContract {
       try await bench.expectItems(["merged insert infraction [i1, 1]"])
     },
     recovering(
-      ContractSchemas.notes(), "recovery: a row that left the scope is not deleted, its changes are displaced",
-      rule: "semantics 4 and 9"
+      ContractSchemas.notes(),
+      "recovery: a row that left the scope stays with its changes until they were sent, as in any sync",
+      rule: "semantics 9"
     ) { bench in
-      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "mine"]))
-      try await bench.recover(Recovered(shared: 1, departed: [("note", .left, ["n1"])]))
-      try await bench.expectRows("note", [])
-      try expectEqual(try await bench.archived().map(\.state), [.displaced], "the states")
-      try expectEqual(try await bench.archived().map(\.after), [[NamedValue("title", "mine")]], "the values")
-      try await bench.download(rows: [("note", ["n1", "a", .null])])
+      let report = try await bench.recover(
+        Recovered(shared: 1, departed: [("note", .left, ["n1"]), ("note", .left, ["n2"])]))
+      try expectEqual([report.counts.kept, report.counts.discarded], [1, 0], "the requests kept and discarded")
+      try expectEqual(report.counts.deletes, 1, "the rows that went")
       try await bench.expectRows("note", [["n1", "mine", .null]])
+      try expectEqual(try await bench.archived().count, 0, "the archive")
+      try expectChanges(try await bench.commitUpload(), [#"update note ["title"] [n1, a, mine]"#])
+      try await bench.download()
+      try await bench.expectRows("note", [])
     },
     recovering(
       ContractSchemas.notes(unique: [["title"]]), "recovery: where two rows want one unique value, the base stands",

@@ -239,7 +239,8 @@ public struct StoreComparison: Sendable {
       let state = entry.state == .unknownOutcome ? RequestState.sent : entry.state
       func values(_ named: [NamedValue]) -> String { named.map { "\($0.name)=\($0.value)" }.joined(separator: ",") }
       let head = "\(state.rawValue) \(entry.tag ?? "-")"
-      reasons[entry.id] = entry.reason
+      // Why one was displaced that was not in error, the specification does not say.
+      reasons[entry.id] = entry.state == .displaced && entry.status == nil ? nil : entry.reason
       counts[entry.id] =
         "needs \(entry.needs.count), dependents \(entry.dependents.count), attempts \(entry.attempts), history \(entry.history.count)"
       changes[entry.id, default: []].append(

@@ -39,8 +39,10 @@ extension ClientContent {
 
   /// What arrived becomes the bases.
   ///
-  /// - Parameter keepsDropped: what no subscription covers stays as long as something needs it.
-  mutating func takeBases(_ arrivals: Arrivals, keepsDropped: Bool) -> ApplyReport {
+  /// - Parameters:
+  ///   - keepsDropped: what no subscription covers stays as long as something needs it.
+  ///   - leftToo: so does what left the scope.
+  mutating func takeBases(_ arrivals: Arrivals, keepsDropped: Bool, leftToo: Bool = false) -> ApplyReport {
     var report = ApplyReport()
     // A table that comes whole: a row that does not come is not there.
     for table in arrivals.full {
@@ -60,7 +62,7 @@ extension ClientContent {
       leaving[name] = nil
     }
     for (name, departure) in arrivals.departures {
-      if departure == .dropped && keepsDropped {
+      if keepsDropped, departure == .dropped || (leftToo && departure == .left) {
         if (bases[name] != nil || view[name] != nil) && leaving[name] == nil {
           leaving[name] = schema.table(name.table).flatMap { groups[$0.group]?.cursor?.number } ?? 0
         }

@@ -34,8 +34,10 @@ struct ClientRecovery {
     content.takeBackUpload(previous: order.previous)
     if order.rebuild != .nothing { makeAnew() }
     let constraints = try Constraints(content.schema, softForeignKeys: false)
-    let arrivals = try content.arrivals(in: payloads)
-    _ = content.takeBases(arrivals, keepsDropped: false)
+    var arrivals = try content.arrivals(in: payloads)
+    leaveOutUnasked(&arrivals)
+    let keepsRequests = order.rebuild == .nothing && order.requests == .keep
+    _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
     content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)))
     judgeRows(arrivals)
     cut(arrivals)
@@ -108,12 +110,19 @@ struct ClientRecovery {
       case (nil, nil): continue
       case (let old?, nil):
         switch arrivals.departures[name] {
-        case .deleted: fates[name] = .deleted
+        case .deleted:
+          // It was made by a commit after that, which the server has lost.
+          let isOlder = order.shared.map { shared in
+            arrivals.versions.last { $0.row == name }.map { $0.version <= shared } ?? false
+          }
+          fates[name] = isOlder == true && isLost(name) ? .lost : .deleted
+          if fates[name] == .lost { noteLoss(of: name, old) }
         case .left, .dropped: fates[name] = .left
+        case .lost where isUnasked(name): noteLoss(of: name, old)
         case .lost, nil:
           let isStale = order.rebuild == .nothing && !downloaded.contains(table.group)
           fates[name] = isStale ? .left : isLost(name) ? .lost : .deleted
-          if fates[name] == .lost { lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) }) }
+          if fates[name] == .lost { noteLoss(of: name, old) }
         }
       case (nil, let new?):
         fates[name] = .changed
@@ -134,6 +143,25 @@ struct ClientRecovery {
       if content.schema.table(name.table) != nil, isLost(name), wasDeletedHere(name) {
         lost[name] = change(name, .delete, [])
       }
+    }
+  }
+
+  private mutating func noteLoss(of name: RowName, _ old: [NamedValue]) {
+    fates[name] = .lost
+    lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
+  }
+
+  /// A row that this device made or changed by a commit that is lost, of a group that was never synchronized: no line says so.
+  private func isUnasked(_ name: RowName) -> Bool {
+    guard order.rebuild == .nothing, let table = before.schema.table(name.table), isLost(name),
+      !order.groups.contains(where: { $0.name == table.group }), let newest = newestChange(of: name)
+    else { return false }
+    return before.baseChanges.contains { $0.row == name && $0.version == newest.version && $0.isOwn }
+  }
+
+  private func leaveOutUnasked(_ arrivals: inout Arrivals) {
+    for name in Set(before.baseChanges.map(\.row)) where before.bases[name] != nil && isUnasked(name) {
+      arrivals.add(name, .lost, nil)
     }
   }
 

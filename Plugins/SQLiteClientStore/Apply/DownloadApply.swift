@@ -51,7 +51,7 @@ final class DownloadApply {
       if full.contains(table.number) || recovery != nil { touched.recordsWritten.insert(table.number) }
       if recovery != nil { touched.recordsRemoved.insert(table.number) }
     }
-    stream = try DownloadStream(context, rows, ahead: ahead)
+    stream = try DownloadStream(context, rows, recovery: recovery, ahead: ahead)
     for table in context.catalog.tables where !full.contains(table.number) {
       let group = context.group(of: table.number)
       stream.comparedVersions[table.number] = ends.first { $0.name == group }?.cursor?.number
@@ -84,9 +84,10 @@ final class DownloadApply {
     defer { connection.triggersEnabled = false }
     self.groups = groups
     try leaveOutMissing()
-    if recovery == nil { try stream.removeLeaving(rows.proof) }
+    try leaveOutUnasked()
+    try stream.removeLeaving(rows.proof)
     _ = try rows.undoTriggers { [context, rows, recovery] tables in
-      try DownloadStream(context, rows, onlyTables: tables, heldBy: recovery?.watch).run()
+      try DownloadStream(context, rows, onlyTables: tables, recovery: recovery).run()
     }
     var move = Move()
     move.bases = .download(self)
@@ -207,6 +208,16 @@ final class DownloadApply {
       try rows.index.eachRow(of: table) { key in
         if try !touched.wasWritten(table, key) { try stream.leaveOut(table, key) }
       }
+    }
+  }
+}
+
+extension DownloadApply {
+  /// In a recovery: of a group that was never synchronized no line says that the server has lost what it acknowledged.
+  private func leaveOutUnasked() throws {
+    guard let recovery, recovery.order.rebuild == .nothing else { return }
+    for table in context.catalog.tables where !groups.contains(context.group(of: table.number)) {
+      try recovery.versions.eachOwn(table) { try stream.leaveOut(table, $0) }
     }
   }
 }

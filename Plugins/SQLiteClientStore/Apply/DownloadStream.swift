@@ -26,21 +26,23 @@ final class DownloadStream {
   private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
-  private let heldBy: BaseWatch?
+  private let recovery: RecoveryMerge?
+  /// In its second pass: lost rows stay where they are.
+  private var heldBy: BaseWatch? { onlyTables == nil ? nil : recovery?.watch }
   let leaving: LeavingRows
   private let keyWidth: Int
   private let blobs: StagedBlobs
 
   /// - Parameters:
   ///   - onlyTables: those to look at again; nil: the first pass, over all.
-  ///   - heldBy: of a second pass of a recovery: lost rows stay where they are.
+  ///   - recovery: in a recovery: its rules.
   init(
-    _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, heldBy: BaseWatch? = nil,
+    _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, recovery: RecoveryMerge? = nil,
     ahead: Bool = false
   ) throws {
     self.context = context
     self.rows = rows
-    self.heldBy = heldBy
+    self.recovery = recovery
     self.onlyTables = onlyTables
     self.ahead = ahead
     leaving = try LeavingRows(context, rows.index)
@@ -303,6 +305,13 @@ final class DownloadStream {
       try touched.written(target.table, key)
       return
     }
+    // What is there as it came is not written again: the application's triggers have fired for it.
+    if watch == nil, onlyTables == nil, rows.firing.contains(target.table.number),
+      !rows.isPostponed(target.table, key), try context.currentRow(target.table, key) == row
+    {
+      try touched.written(target.table, key)
+      return
+    }
     // A row that something was in the way of, again: the later line counts.
     if rows.isPostponed(target.table, key) {
       try rows.postpone(target.table, key, row)
@@ -329,14 +338,18 @@ final class DownloadStream {
     if onlyTables == nil, let version = version ?? comparedVersions[target.table.number] {
       try remember(target.table, key, version, departure)
     }
-    // In the second pass the first one has decided.
-    if departure == .dropped, watch == nil {
-      if try onlyTables == nil ? leaving.take(target.table, key) : leaving.contains(target.table, key) { return false }
+    // In the second pass the first one has decided. In a recovery nothing was sent before: what left the scope stays, too.
+    if keepsLeaving, departure == .dropped || (departure == .left && recovery != nil) {
+      if try onlyTables == nil
+        ? leaving.take(target.table, key, numberMax: recovery?.sharedMax) : leaving.contains(target.table, key)
+      {
+        return false
+      }
     } else if onlyTables == nil {
       try leaving.forget(target.table, key)
     }
     if let heldBy, try heldBy.isHeld(target.table, key) { return false }
-    if let watch, try watch.holds(target.table, key, departure) {
+    if let watch, try watch.holds(target.table, key, departure, version) {
       try touched.written(target.table, key)
       return false
     }
@@ -360,15 +373,22 @@ final class DownloadStream {
   /// A row that does not come with a table that comes whole.
   func leaveOut(_ table: CapturedTable, _ key: Key) throws {
     // It stays until its changes are sent, whatever else comes.
-    if watch == nil, try leaving.contains(table, key) { return }
+    if keepsLeaving, try leaving.contains(table, key) { return }
     let target = try target(table.name)
     prepareWrite(table)
     if try depart(target, key, .lost, nil) { report.deletes += 1 }
   }
 
+  /// Rows that no subscription covers stay as long as a change needs them.
+  private var keepsLeaving: Bool { recovery?.keepsRequests ?? true }
+
   /// Rows that no subscription covers, and that nothing keeps any more.
   func removeLeaving(_ references: ReferenceProof) throws {
-    try leaving.sweep(references) { try removeLost($0, $1) }
+    guard keepsLeaving else { return }
+    try leaving.sweep(references) { table, key in
+      _ = try watch?.holds(table, key, .left, nil)
+      try removeLost(table, key)
+    }
   }
 
   /// A row that goes although no line says so: the server has lost it and no request needs it, or nothing keeps it.

@@ -37,12 +37,16 @@ final class LeavingRows {
   }
 
   /// False: nothing keeps the row, it may go at once.
-  func take(_ table: CapturedTable, _ key: Key) throws -> Bool {
+  ///
+  /// - Parameter numberMax: the newest commit that the server has of those that the device knows; nil: all.
+  func take(_ table: CapturedTable, _ key: Key, numberMax: Int64? = nil) throws -> Bool {
     guard !index.tables.isEmpty else { return false }
     guard try index.mayContain(table, key) || context.currentRow(table, key) != nil else { return false }
     try bind(insert, table, key)
     // The group's cursor has not moved yet.
-    try insert.bind(3, try context.made(.max, group: context.group(of: table.number)))
+    let cursor = try context.connection.integer(
+      "SELECT number FROM salvor_group WHERE name = ?1", .text(context.group(of: table.number)))
+    try insert.bind(3, min(cursor ?? 0, numberMax ?? .max))
     try insert.run()
     isEmpty = false
     return true

@@ -112,10 +112,11 @@ struct DroppedColumn {
         }
         continue
       }
+      let shown = [before, after].map { context.shown($0, slots, captured) }
       let text = slots.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
       try connection.run(
-        "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4 WHERE seq = ?1", row[0], .text(text),
-        .text(payload(before)), .text(payload(after)))
+        "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4, shown_before = ?5, shown_after = ?6 WHERE seq = ?1",
+        row[0], .text(text), .text(payload(before)), .text(payload(after)), shown[0], shown[1])
     }
   }
 

@@ -27,8 +27,8 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, reason, message, at)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?13)
+      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, reason, message, at, shown_key, shown_before, shown_after)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?13, ?17, ?18, ?19)
       """,
       [
         .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
@@ -36,11 +36,20 @@ extension StoreContext {
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
         .text(payload(before)), .text(payload(after)), .integer(clock.now()),
         .text(state.rawValue), reason.map { .text($0) } ?? .null, message.map { .text($0) } ?? .null,
+        key.allSatisfy(\.isPlainJSON)
+          ? .null : key.count == 1 ? key[0] : .text(key.map { literal($0) }.joined(separator: ", ")),
+        shown(before, slots, table), shown(after, slots, table),
       ])
   }
 
-  /// The request is in the archive as a whole: what it was before goes with it.
-  func closeArchive(of range: RequestRange) throws {
+  /// `name = literal, …`, as the view shows values where JSON has no word for one of them; NULL: the view says them itself.
+  func shown(_ values: [Value], _ slots: [Int], _ table: CapturedTable) -> Value {
+    if values.allSatisfy(\.isPlainJSON) { return .null }
+    return .text(zip(slots, values).map { "\(table.columns[$0].name) = \(literal($1))" }.joined(separator: ", "))
+  }
+
+  /// The request is in the archive as a whole: what it was before goes with it. One that was in error keeps its reason.
+  func closeArchive(of range: RequestRange, _ reason: DisplacementReason) throws {
     try connection.run(
       """
       UPDATE salvor_archive SET (state_before, reason, status, message, blocked_by) =
@@ -48,6 +57,9 @@ extension StoreContext {
       WHERE first = ?1 AND state = 'displaced' AND EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = salvor_archive.first)
       """, .integer(range.first))
     try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(range.first))
+    try connection.run(
+      "UPDATE salvor_archive SET reason = ?2, message = ?3 WHERE first = ?1 AND state = 'displaced' AND reason IS NULL",
+      .integer(range.first), .text(reason.rawValue), .text(reason.message))
     // One that was sent belongs to its upload until that is settled.
     if let last = try connection.state(.uploadLast)?.integer, range.first <= last {
       try connection.run(
@@ -145,6 +157,17 @@ extension StoreContext {
       + table.columns[row.count...].map { column in
         columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
       }
+  }
+}
+
+extension Value {
+  /// It stands in JSON as what it is.
+  fileprivate var isPlainJSON: Bool {
+    switch self {
+    case .blob: false
+    case .real(let number): number.isFinite
+    default: true
+    }
   }
 }
 

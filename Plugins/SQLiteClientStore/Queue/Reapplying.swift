@@ -66,11 +66,14 @@ struct Reapplying {
         continue
       }
       let before = change.left.map { $0 < change.archived.before.count ? change.archived.before[$0] : .null }
+      let after = change.left.map { change.archived.after[$0] }
+      let slots = change.left.map { change.archived.slots[$0] }
+      let table = change.archived.table
       try connection.run(
-        "UPDATE salvor_archive SET op = ?2, slots = ?3, before = ?4, after = ?5 WHERE seq = ?1", seq,
-        .text(Operation.update.rawValue),
-        .text(change.left.map { String(change.archived.slots[$0]) }.joined(separator: ",")),
-        .text(payload(before)), .text(payload(change.left.map { change.archived.after[$0] })))
+        "UPDATE salvor_archive SET op = ?2, slots = ?3, before = ?4, after = ?5, shown_before = ?6, shown_after = ?7 WHERE seq = ?1",
+        seq, .text(Operation.update.rawValue), .text(slots.map(String.init).joined(separator: ",")),
+        .text(payload(before)), .text(payload(after)), context.shown(before, slots, table),
+        context.shown(after, slots, table))
     }
   }
 

@@ -171,6 +171,16 @@ final class BaseVersions {
     }
   }
 
+  /// Calls `body` with the keys of a table's rows that a request of this device made or changed by a commit that is lost.
+  func eachOwn(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
+    guard order.absence == .lost else { return }
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    let found = try context.connection.rows(
+      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 0 AND own = 1 AND version > ?2 ORDER BY \(keys)",
+      [.integer(table.number), .integer(order.shared ?? 0)])
+    for key in found { try body(key) }
+  }
+
   /// The tables are made anew: no row in them has a version.
   func forgetTables() { tables = [] }
 

@@ -66,8 +66,10 @@ final class BaseWatch {
   func countLine() { lines += 1 }
 
   /// A key came. True: the row is clean and lost, and is left where it is for now.
-  func holds(_ table: CapturedTable, _ key: Key, _ departure: Departure) throws -> Bool {
-    let fate = try fate(departure, table, key)
+  ///
+  /// - Parameter version: the commit that the feed tells of; nil: the line answers a question.
+  func holds(_ table: CapturedTable, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
+    let fate = try fate(departure, version, table, key)
     if fate == .lost { isHolding = true }
     if try index.mayContain(table, key) {
       try put(table, key, nil, fate, keeps: false)
@@ -78,9 +80,15 @@ final class BaseWatch {
   }
 
   /// Lost is not deleted: what a commit made that both have, the server has not lost.
-  private func fate(_ departure: Departure, _ table: CapturedTable, _ key: Key) throws -> Fate {
+  /// Nor was a row deleted by a commit from before the one that made it, and that the server has lost.
+  private func fate(_ departure: Departure, _ version: Int64?, _ table: CapturedTable, _ key: Key) throws -> Fate {
     switch departure {
-    case .deleted: .deleted
+    case .deleted:
+      if let version, let shared = order.shared, version <= shared, try versions.isLost(table, key) {
+        .lost
+      } else {
+        .deleted
+      }
     case .left, .dropped: .left
     case .lost: try versions.isLost(table, key) ? .lost : .deleted
     }

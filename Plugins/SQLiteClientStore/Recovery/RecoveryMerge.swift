@@ -39,6 +39,12 @@ final class RecoveryMerge {
     order.rebuild != .nothing || !versions.tables.contains(table.number)
   }
 
+  /// In place, and with the requests that wait: a row that they need stays until they are sent.
+  var keepsRequests: Bool { order.rebuild == .nothing && order.requests == .keep }
+
+  /// The newest commit that both sides have; nil: any that the device knows.
+  var sharedMax: Int64? { order.shared ?? (order.absence == .lost ? 0 : nil) }
+
   func begin(_ rows: WorkingRows) throws {
     // What is made anew has nothing to watch.
     guard order.rebuild == .nothing else { return }
@@ -117,7 +123,7 @@ final class RecoveryMerge {
   private func deletedWins(_ change: Change, _ rows: WorkingRows) throws {
     try rows.setBase(change.table, change.key, nil)
     while let lost = rows.rows[change.ref]?.timeline.lost {
-      for range in try rows.displace(lost) {
+      for range in try rows.displace(lost, .rowGone) {
         try connection.run(
           "UPDATE salvor_archive SET state = 'kept', reason = 'row-deleted', status = NULL, message = ?2, blocked_by = NULL WHERE first = ?1",
           .integer(range.first), "The row was deleted on the server. Reapply the change, or delete the entry.")

@@ -77,7 +77,7 @@ extension WorkingRows {
       WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_request_state)
       """)
     try connection.run(
-      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = coalesce(message, ?2) WHERE state = 'displaced'",
+      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = CASE WHEN state_before IN ('refused', 'blocked') THEN coalesce(message, ?2) ELSE ?2 END WHERE state = 'displaced'",
       .text(reason), .text(message))
     try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
     for name in ["salvor_range", "salvor_request_state", "salvor_seen"] { try connection.run("DELETE FROM \(name)") }

@@ -53,8 +53,9 @@ struct Holding {
       let stamp = try context.stamp(of: try connection.lastCounter() + 1)
       try context.restamp(range, stamp)
       try connection.run(
-        "UPDATE salvor_archive SET stamp = ?2, state_before = NULL, reason = NULL, status = NULL, message = NULL, blocked_by = NULL WHERE first = ?1",
-        .integer(first), .text(stamp.text))
+        "UPDATE salvor_archive SET stamp = ?2, state_before = NULL, reason = ?3, status = NULL, message = ?4, blocked_by = NULL WHERE first = ?1",
+        .integer(first), .text(stamp.text), .text(DisplacementReason.constraint.rawValue),
+        .text(DisplacementReason.constraint.message))
     }
   }
 

@@ -134,6 +134,28 @@ struct ReferenceProof {
       "x.\(quoted(rule.childColumns[0])) IN (SELECT k0 FROM \(touched.removed) WHERE t = \(parent.number)) AND \(rule.isDangling("x"))"
   }
 
+  /// Rows of captured tables that reference a row which is not there, since the log's changes of a range: SQLite lets a REPLACE
+  /// leave such a reference, and a connection with foreign keys off any.
+  func captured(after start: Int64, upTo end: Int64) throws -> [Violation] {
+    var found: [Violation] = []
+    let range = "g.seq > \(start) AND g.seq <= \(end)"
+    for rule in rules {
+      guard let child = rule.capturedChild else { continue }
+      found += try read(
+        rule, child,
+        "FROM salvor_log g CROSS JOIN \(quoted(child.name)) x WHERE \(range) AND g.t = \(child.number) AND g.op IN \(StoreContext.changeOperations) "
+          + "AND \(child.rowAt { "g.v\($0)" }) AND \(rule.isDangling("x"))")
+      guard let parent = rule.capturedParent, rule.parentColumnsAreKey else { continue }
+      let references = rule.childColumns.map { "x.\(quoted($0))" }.joined(separator: ", ")
+      let keys = parent.keySlots.map { "g.v\($0)" }.joined(separator: ", ")
+      found += try read(
+        rule, child,
+        "FROM \(quoted(child.name)) x WHERE (\(references)) IN (SELECT \(keys) FROM salvor_log g WHERE \(range) AND g.t = \(parent.number) AND g.op IN \(StoreContext.deleteOperations)) "
+          + "AND \(rule.isDangling("x"))")
+    }
+    return found
+  }
+
   /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
   ///
   /// - Parameter rebuilt: parents that were made anew, any row of which may be gone.

@@ -50,6 +50,7 @@ final class Settling {
     if move.holding == .release { try release() }
     if try needsRows() {
       let rows = try rows()
+      rows.basesMayBreak = move.basesMayBreak
       try rows.stand(basesMayBreak: move.basesMayBreak)
       if move.returnsDisplaced { try rows.returnDisplaced() }
     }
@@ -81,6 +82,24 @@ final class Settling {
     case .download(let apply): try apply.takeBases()
     }
     if let start = move.keptAfter { try keep(after: start) }
+    try proveCaptured()
+  }
+
+  /// The references of what applications wrote since they were proved last: the rows that reference nothing come into work.
+  private func proveCaptured() throws {
+    let proved = try connection.state(.provedUpTo)?.integer ?? 0
+    guard counter > proved else { return }
+    try connection.setState(.provedUpTo, .integer(counter))
+    let captured = "salvor_log WHERE seq > ?1 AND seq <= ?2 AND op IN \(StoreContext.changeOperations)"
+    guard try connection.integer("SELECT 1 FROM \(captured) LIMIT 1", .integer(proved), .integer(counter)) != nil else {
+      return
+    }
+    let proof = try opened?.proof ?? ReferenceProof(context, TouchedRows(context))
+    for violation in try proof.captured(after: proved, upTo: counter) {
+      let rows = try rows()
+      // Without a change to blame it stands as it does.
+      if try rows.culprit(violation) != nil { try rows.touched.written(violation.table, violation.key) }
+    }
   }
 
   private func join() throws {
@@ -109,7 +128,7 @@ final class Settling {
     var kept: [RequestRange] = []
     while let seq = try connection.integer(
       "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(start))
-    { kept += try rows().displace(seq) }
+    { kept += try rows().displace(seq, .blocked) }
     for range in kept {
       try connection.run(
         "UPDATE salvor_archive SET state = 'kept', reason = 'backup-restored', message = ?2 WHERE first = ?1",

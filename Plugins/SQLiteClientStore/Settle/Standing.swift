@@ -14,13 +14,13 @@ extension WorkingRows {
     try doubtReferences()
     while true {
       if let culprit = try youngestInTheWay() {
-        try displace(culprit)
+        try displace(culprit.seq, culprit.reason)
         if try sweepMarks() { try doubtReferences() }
         continue
       }
       let refused = try written()
       if let culprit = refused?.max() {
-        try displace(culprit)
+        try displace(culprit, .constraint)
         continue
       }
       try removeDanglingMarked(proof)
@@ -29,7 +29,7 @@ extension WorkingRows {
         if !basesMayBreak, let violation = violations.first { throw Self.dangling(violation) }
         break
       }
-      try displace(culprit)
+      try displace(culprit, .missingParent)
     }
     doubted = []
     troubles = [:]
@@ -50,15 +50,16 @@ extension WorkingRows {
 
   /// Takes the request of a change, and those that depend on it, out of the rows and the log, into the archive.
   @discardableResult
-  func displace(_ counter: Int64) throws -> [RequestRange] {
-    let leaving = try dependenceNow().dependents(of: [context.range(of: counter)])
+  func displace(_ counter: Int64, _ reason: DisplacementReason) throws -> [RequestRange] {
+    let culprit = try context.range(of: counter)
+    let leaving = try dependenceNow().dependents(of: [culprit])
     let refs = try loadRows(of: leaving)
     displaced += leaving
     // Triggers may capture meanwhile, and take no counter that was given.
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
     try context.noteLogChange(isFollowed: true)
-    for range in leaving { try context.closeArchive(of: range) }
+    for range in leaving { try context.closeArchive(of: range, range.first == culprit.first ? reason : .blocked) }
     try context.keepCounter(last)
     return leaving
   }

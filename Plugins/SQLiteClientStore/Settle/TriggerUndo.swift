@@ -45,6 +45,6 @@ extension WorkingRows {
     guard try undoTriggers() else { return }
     firesTriggers = false
     defer { firesTriggers = true }
-    if let refused = try written(), let culprit = refused.max() { try displace(culprit) }
+    if let refused = try written(), let culprit = refused.max() { try displace(culprit, .constraint) }
   }
 }

@@ -2,10 +2,37 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
+/// Why a request is displaced: what its entry of the archive says.
+enum DisplacementReason: String {
+  /// An update of a row that is not there.
+  case rowGone = "row-gone"
+  /// A unique value that another row has, or a row that the table does not take.
+  case constraint
+  case missingParent = "missing-parent"
+  /// It depends on one that is displaced.
+  case blocked
+
+  var message: String {
+    switch self {
+    case .rowGone: "The row that it changes is not there."
+    case .constraint: "What the server has is in its way, or the table does not take the row."
+    case .missingParent: "The row that it needs is not there."
+    case .blocked: "It depends on a change that cannot stand beside what the server has."
+    }
+  }
+}
+
 /// Something that keeps a row in work from standing as it is to be.
 struct Trouble {
   /// The change to blame; nil: none is.
   var culprit: Int64?
+  var reason: DisplacementReason
+}
+
+/// A change to blame.
+struct Culprit {
+  var seq: Int64
+  var reason: DisplacementReason
 }
 
 /// What keeps rows from standing (semantics 2), found in values over all rows in work before anything is written: which row a
@@ -18,14 +45,14 @@ struct Trouble {
 /// What only the table knows (a CHECK, a trigger that raises) it says when the row is written: its last change is to blame.
 extension WorkingRows {
   /// The youngest change in the way; nil: everything in work can stand, as far as values say.
-  func youngestInTheWay() throws -> Int64? {
+  func youngestInTheWay() throws -> Culprit? {
     let refs = unchecked.union(troubles.keys)
     unchecked = []
     troubles = [:]
     var going: [RowRef] = []
     for ref in refs {
       guard let work = rows[ref] else { continue }
-      if let lost = work.timeline.lost { note(lost, ref) }
+      if let lost = work.timeline.lost { note(lost, .rowGone, ref) }
       if let row = work.timeline.current {
         try checkUnique(work, ref, row)
         try checkParents(work, ref, row)
@@ -34,10 +61,15 @@ extension WorkingRows {
       }
     }
     try checkChildren(of: going)
-    return troubles.values.flatMap { $0 }.compactMap(\.culprit).max()
+    // Of one that is to blame for several, always the same.
+    return troubles.values.flatMap { $0 }.compactMap { trouble in
+      trouble.culprit.map { Culprit(seq: $0, reason: trouble.reason) }
+    }.max { ($0.seq, $1.reason.rawValue) < ($1.seq, $0.reason.rawValue) }
   }
 
-  private func note(_ culprit: Int64?, _ ref: RowRef) { troubles[ref, default: []].append(Trouble(culprit: culprit)) }
+  private func note(_ culprit: Int64?, _ reason: DisplacementReason, _ ref: RowRef) {
+    troubles[ref, default: []].append(Trouble(culprit: culprit, reason: reason))
+  }
 
   // MARK: Unique values
 
@@ -61,7 +93,7 @@ extension WorkingRows {
       let slots = places.uniqueSlots(work.table)[place] ?? []
       for other in others {
         let last = [work.timeline, rows[other]?.timeline].compactMap { $0.flatMap { lastSetting(slots, $0) } }.max()
-        note(last, ref)
+        note(last, .constraint, ref)
       }
     }
   }
@@ -73,7 +105,7 @@ extension WorkingRows {
       let value = row[reference.slot]
       if value.isNull || (work.shown?[reference.slot] == value && !doubted.contains(ref)) { continue }
       if try isThere(reference, value) { continue }
-      note(try culprit(work, reference, value), ref)
+      note(try culprit(work, reference, value), .missingParent, ref)
     }
   }
 
@@ -133,7 +165,7 @@ extension WorkingRows {
     else { return }
     doubted.insert(ref)
     if try isThere(reference, row[reference.slot]) { return }
-    note(try culprit(work, reference, row[reference.slot]), ref)
+    note(try culprit(work, reference, row[reference.slot]), .missingParent, ref)
   }
 
   // MARK: Who is in the way
@@ -205,6 +237,15 @@ extension WorkingRows {
     return SalvorError(
       .inconsistentDownload,
       "The table \(table) of this device does not take \(row): \(what). A constraint that the schema does not have is this device's own: take it out of the table (salvor capture pause and resume), or give it to the schema. Then sync again.",
+      context: ["table": table])
+  }
+
+  /// Two rows as the server last said them cannot stand side by side: one of them is older than what the server has accepted
+  /// since, and the download that says so did not come yet.
+  static func outdated(_ table: String, _ key: Key, _ what: String) -> SalvorError {
+    SalvorError(
+      .cannotStand,
+      "The row [\(key.map { "\($0)" }.joined(separator: ", "))] of \(table) cannot be shown as the server last said it: \(what). The server has accepted other changes since. Nothing was changed: synchronize, then do it again.",
       context: ["table": table])
   }
 

@@ -49,6 +49,8 @@ final class WorkingRows {
   private var changedTables: Set<Int64> = []
   /// The application's triggers fire where they are to.
   var firesTriggers = true
+  /// Between an acknowledgement and the download that follows it.
+  var basesMayBreak = false
   /// Where the rows in work stand in each other's way.
   let places: RowPlaces
   /// Rows that have changed since they were looked at.
@@ -280,7 +282,10 @@ final class WorkingRows {
         for ref in refused { if let culprit = try culprit(ref, refusals[ref]?.outcome) { culprits.append(culprit) } }
         guard !culprits.isEmpty else {
           let ref = refused[refused.count - 1]
-          throw Self.inconsistent(rows[ref]?.table.name ?? "", ref.key, refusals[ref]?.words ?? "")
+          let words = refusals[ref]?.words ?? ""
+          throw basesMayBreak
+            ? Self.outdated(rows[ref]?.table.name ?? "", ref.key, words)
+            : Self.inconsistent(rows[ref]?.table.name ?? "", ref.key, words)
         }
         throw Refused(culprits: culprits)
       }

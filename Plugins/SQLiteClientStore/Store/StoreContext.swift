@@ -123,4 +123,5 @@ final class StoreContext {
   }
 
   static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"
+  static let deleteOperations = "(3, 6, 8, 9, 10)"
 }

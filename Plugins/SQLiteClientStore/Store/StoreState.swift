@@ -19,6 +19,8 @@ enum StateName: String {
   case watermark
   /// Log rows up to here are sorted into requests.
   case rangesUpTo
+  /// The references of what was captured up to here were proved.
+  case provedUpTo
   /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
   case logGeneration
   case stagedDownload, stagedPosition

@@ -36,7 +36,8 @@ enum StoreTables {
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
-    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
+    -- shown_…: what the view says where JSON has no word for a value (a blob); else NULL.
+    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, shown_key, shown_before TEXT, shown_after TEXT);
     CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
     CREATE INDEX IF NOT EXISTS salvor_archive_displaced ON salvor_archive (first) WHERE state = 'displaced';
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
@@ -113,6 +114,11 @@ enum StoreTables {
     // What a displaced request depends on is looked at anew each time.
     if try connection.tableShape("salvor_archive")?.column("needs") != nil {
       try connection.execute("ALTER TABLE salvor_archive DROP COLUMN needs")
+    }
+    if try connection.tableShape("salvor_archive")?.column("shown_key") == nil {
+      for column in ["shown_key", "shown_before TEXT", "shown_after TEXT"] {
+        try connection.execute("ALTER TABLE salvor_archive ADD COLUMN \(column)")
+      }
     }
   }
 }

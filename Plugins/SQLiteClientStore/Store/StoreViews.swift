@@ -90,7 +90,7 @@ enum StoreViews {
     FROM (\(changes(catalog))) l JOIN salvor_request_state s ON s.first = l.first JOIN salvor_log g ON g.seq = l.seq
     UNION ALL
     SELECT l.stamp || '-' || l.first, coalesce((SELECT name FROM salvor_table WHERE id = l.t), (SELECT name FROM salvor_retired_table WHERE id = l.t)),
-      CASE json_array_length(l.key) WHEN 1 THEN json_extract(l.key, '$[0]') ELSE (SELECT group_concat(quote(value), ', ') FROM json_each(l.key)) END,
+      coalesce(l.shown_key, CASE json_array_length(l.key) WHEN 1 THEN json_extract(l.key, '$[0]') ELSE (SELECT group_concat(quote(value), ', ') FROM json_each(l.key)) END),
       l.op, l.state, l.reason, l.status, l.message, l.blocked_by, l.at, \(archived("before")), \(archived("after")), l.seq, l.tag,
       \(noted)
     FROM salvor_archive l
@@ -128,8 +128,8 @@ enum StoreViews {
   /// The same of an entry that is not in the log: its values are a JSON array, those of its slots.
   private static func archived(_ column: String) -> String {
     """
-    (SELECT group_concat(text, ', ') FROM (SELECT c.name || ' = ' || quote(j.value) AS text FROM json_each(l."\(column)") j
-      JOIN json_each('[' || l.slots || ']') p ON p.key = j.key JOIN salvor_column c ON c.t = l.t AND c.slot = p.value ORDER BY j.key))
+    coalesce(l.shown_\(column), (SELECT group_concat(text, ', ') FROM (SELECT c.name || ' = ' || quote(j.value) AS text FROM json_each(l."\(column)") j
+      JOIN json_each('[' || l.slots || ']') p ON p.key = j.key JOIN salvor_column c ON c.t = l.t AND c.slot = p.value ORDER BY j.key)))
     """
   }
 
