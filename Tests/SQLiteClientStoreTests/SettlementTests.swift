@@ -108,6 +108,17 @@ import Testing
     #expect(try bench.read("SELECT up FROM node WHERE id = 3") == [[77]])
   }
 
+  @Test("a row that Salvor has removed and the application makes again is captured, whatever was ignored before")
+  func madeAgain() async throws {
+    var bench = try await StoreBench(Self.schema)
+    _ = try await bench.download([("node", [1, nil, 5])])
+    try bench.write("INSERT OR IGNORE INTO node VALUES (1, NULL, 5)")
+    _ = try await bench.download(deleted: [("node", [1])])
+    try bench.write("INSERT INTO node VALUES (1, NULL, 5)")
+    #expect(try await bench.store.requests(in: [.queued], after: nil, limit: 10).map(\.key) == [[1]])
+    #expect(try await bench.uploadText().session.upload != nil)
+  }
+
   @Test("a row that comes down as the device has it is not written again, and no trigger fires")
   func writtenOnce() async throws {
     var bench = try await StoreBench(Self.schema)

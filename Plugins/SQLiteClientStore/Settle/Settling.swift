@@ -172,6 +172,7 @@ final class Settling {
       // A recovery looks at what went.
       if !isRecovery { try rows.touched.clear() }
     }
+    try context.forgetCopies()
     try context.noteErrorValues()
     try DirtyColumns(context).set()
   }

@@ -36,7 +36,7 @@ extension WorkingRows {
     try again?(Set(refs.map(\.table)))
     try readShown()
     try context.noteLogChange()
-    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
+    try context.forgetCopies()
     return true
   }
 
@@ -46,5 +46,15 @@ extension WorkingRows {
     firesTriggers = false
     defer { firesTriggers = true }
     if let refused = try written(), let culprit = refused.max() { try displace(culprit, .constraint) }
+  }
+}
+
+extension StoreContext {
+  /// Forgets the copies that statements which are done have left behind (`CaptureTriggers`). Of a row that Salvor removes, with
+  /// triggers off, a copy would make the next insert look as if it replaced the row with itself: it would not be captured.
+  func forgetCopies() throws {
+    for table in catalog.tables where try connection.integer("SELECT 1 FROM \(table.pending) LIMIT 1") != nil {
+      try connection.execute("DELETE FROM \(table.pending)")
+    }
   }
 }
