@@ -9,7 +9,7 @@ import SalvorWire
 /// Tables without triggers of the application's are written with triggers off. Where there are some, they fire, so that
 /// the application's indexes and logs stay right; what was captured meanwhile is what they wrote to synchronized tables,
 /// and it is undone.
-final class DownloadApply {
+final class DownloadApply: NewBases {
   private let context: StoreContext
   private let full: Set<Int64>
   /// The groups that are downloaded.

@@ -229,3 +229,32 @@ extension [RequestRange] {
     return low < count && self[low].first <= counter ? self[low] : nil
   }
 }
+
+/// The requests of several changes, met in order.
+struct RangeCursor {
+  private let statement: SQLiteStatement
+  private var current: RequestRange?
+  private var isDone = false
+
+  init(_ context: StoreContext, after counter: Int64) throws {
+    statement = try context.connection.prepare(
+      "SELECT first, last, tag FROM salvor_range WHERE first > ?1 - (SELECT coalesce(max(last - first), 0) FROM salvor_range) - 1 AND last > ?1 ORDER BY first"
+    )
+    try statement.bind(1, counter)
+  }
+
+  /// The range that holds `counter`; nil for a request of one change.
+  mutating func range(of counter: Int64) throws -> RequestRange? {
+    while !isDone, (current?.last ?? 0) < counter {
+      if try statement.step() {
+        current = RequestRange(
+          first: statement.int64(0), last: statement.int64(1), tag: statement.optionalString(2))
+      } else {
+        isDone = true
+        current = nil
+      }
+    }
+    guard let current, current.first <= counter, counter <= current.last else { return nil }
+    return current
+  }
+}

@@ -124,7 +124,7 @@ final class Rebuilding {
       }
     }
     for row in try merge.record.rowsAside(after: 0) { try add(row.table, row.key) }
-    for item in try SQLiteClientStore.settings(connection).givenUp { try add(item) }
+    for item in try connection.deviceSettings().givenUp { try add(item) }
     var counts = RecoveryCounts()
     counts.givenUp = count
     merge.add(counts)

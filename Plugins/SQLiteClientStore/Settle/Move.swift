@@ -1,14 +1,23 @@
 import SalvorModel
 import SalvorStorage
 
+/// New bases that were read: of a download, or by a recovery's rules.
+protocol NewBases: AnyObject {
+  var rows: WorkingRows { get }
+  var isRecovery: Bool { get }
+  /// Parents that were made anew, any row of which may be gone.
+  var rebuilt: Set<String> { get }
+  /// Gives the rows in work their bases.
+  func takeBases() throws
+}
+
 /// What changes at once: bases, requests that leave, requests that are added. Every entry point of the store that changes
 /// either builds one, and `StoreContext.settle` does what follows from it.
 struct Move {
   /// The new bases of rows with requests, and of rows that something is in the way of; clean rows were written as they came.
   enum Bases {
     case none
-    /// Of a download, or by a recovery's rules.
-    case download(DownloadApply)
+    case download(any NewBases)
   }
 
   /// Failed requests that are sent again, each with the waiting ones on its rows, as one.

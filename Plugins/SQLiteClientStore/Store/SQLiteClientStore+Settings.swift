@@ -6,36 +6,7 @@ import SalvorStorage
 extension SQLiteClientStore {
   public func deviceSettings() throws -> DeviceSettings {
     let connection = try opened().connection
-    return try connection.transaction(.deferred) { try Self.settings(connection) }
-  }
-
-  static func settings(_ connection: SQLiteConnection) throws -> DeviceSettings {
-    var found = DeviceSettings(
-      subscribed: Set(try connection.rows("SELECT target FROM salvor_subscribed").compactMap { $0[0].string }))
-    for row in try connection.rows("SELECT name, value FROM salvor_setting") {
-      if let name = row[0].string { found.settings[name] = row[1] }
-    }
-    for subscription in try subscriptions(connection) {
-      found.subscriptions.insert(subscription)
-      found.subscribed.insert(subscription.target)
-    }
-    return found
-  }
-
-  /// The rows of one target and ID are one subscription, whatever the ID.
-  private static func subscriptions(_ connection: SQLiteConnection) throws -> [Subscription] {
-    var found: [Subscription] = []
-    var last: [Value] = []
-    for row in try connection.rows(
-      "SELECT target, id, parameter, value, setting FROM salvor_subscription ORDER BY target, id, parameter")
-    {
-      guard let target = row[0].string, let parameter = row[2].string else { continue }
-      if Array(row[..<2]) != last { found.append(Subscription(target: target)) }
-      last = Array(row[..<2])
-      if parameter.isEmpty { continue }
-      found[found.count - 1].parameters[parameter] = row[4].string.map { .setting($0) } ?? .value(row[3])
-    }
-    return found
+    return try connection.transaction(.deferred) { try connection.deviceSettings() }
   }
 
   public func changeDeviceSettings<Answer: Sendable>(
@@ -43,7 +14,7 @@ extension SQLiteClientStore {
   ) throws -> Answer {
     let connection = try opened().connection
     return try connection.transaction {
-      let before = try Self.settings(connection)
+      let before = try connection.deviceSettings()
       var after = before
       let answer = try change(&after)
       try write(after.settings, before.settings, connection)

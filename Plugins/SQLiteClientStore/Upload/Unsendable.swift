@@ -2,37 +2,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// What the device's schema has and the server's SyncConfig does not: tables and columns of a later version of the
-/// application (`SyncConfig.schema(own:)`).
-struct LocalAdditions {
-  /// By number.
-  private(set) var tables: Set<Int64> = []
-  /// Of tables that the server knows: the slots that it does not know.
-  private(set) var slots: [Int64: [Int]] = [:]
-
-  var isEmpty: Bool { tables.isEmpty && slots.isEmpty }
-
-  init(_ catalog: CaptureCatalog, _ config: SyncConfig) {
-    for table in catalog.tables {
-      guard let entry = config.entry(table.name) else {
-        tables.insert(table.number)
-        continue
-      }
-      let known = Set(entry.table.travelling.map { $0.name.lowercased() })
-      let unknown = table.columns.indices.filter { !known.contains(table.columns[$0].name.lowercased()) }
-      if !unknown.isEmpty { slots[table.number] = unknown }
-    }
-  }
-}
-
-extension SyncConfig {
-  func entry(_ table: String) -> Entry? { entries.first { $0.table.name.lowercased() == table.lowercased() } }
-}
-
-extension StoreContext {
-  var additions: LocalAdditions { LocalAdditions(catalog, config) }
-}
-
 /// Requests that cannot be said to the server, since it does not know their tables or columns yet, or since their tables
 /// have to be compared first (`UnprovenTables`: a row may have been made while nobody looked): they wait as a whole, and what
 /// depends on them waits, too.
@@ -82,13 +51,5 @@ struct Unsendable {
     let step = try index.timeline(table, entry.key(table)).steps.first { $0.seq == entry.seq }
     guard case .insert(let row)? = step?.change else { return false }
     return slots.contains { row[$0] != context.defaultValue(table, $0) }
-  }
-}
-
-extension StoreContext {
-  /// What a row has in a column that nobody gave a value for.
-  func defaultValue(_ table: CapturedTable, _ slot: Int) -> Value {
-    let name = table.columns[slot].name.lowercased()
-    return self.table(table)?.columns.first { $0.name.lowercased() == name }?.defaultValue ?? .null
   }
 }

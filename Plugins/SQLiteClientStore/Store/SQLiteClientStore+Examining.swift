@@ -1,0 +1,33 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What `salvor verify` asks for, and its repair.
+extension SQLiteClientStore {
+  public func dirtyRows(of table: String) throws -> Int64 {
+    let context = try opened()
+    var count: Int64 = 0
+    try LogIndex(context).eachRow(of: try context.captured(table)) { _ in count += 1 }
+    return count
+  }
+
+  public func examine(repairing order: RecoveryOrder?) throws -> Examination {
+    let context = try opened()
+    let connection = context.connection
+    try connection.execute(Self.rehearsal)
+    defer { try? connection.execute("DELETE FROM temp.salvor_rehearsal") }
+    let rows = RowExamination(context: context, source: "temp.salvor_rehearsal")
+    var examination = Examination(differences: try connection.transaction(.deferred) { try rows.run() })
+    let repairable = examination.differences.filter { !$0.isDirty }
+    guard let order, !repairable.isEmpty else { return examination }
+    try connection.transaction {
+      try clearStaging(context)
+      try rows.stage(repairable)
+    }
+    do { examination.repair = try recover(order) } catch {
+      try? discardStaged()
+      throw error
+    }
+    return examination
+  }
+}
