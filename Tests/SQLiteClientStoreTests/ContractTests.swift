@@ -30,9 +30,19 @@ private let specification = StorePairSubject(client: memoryClient, server: memor
     (environment("SALVOR_FUZZ_SEED") ?? 1) &+ $0
   }
 
-  /// 15 is one of those where the stores differ (docs/internals/README.md, *Deferred foreign keys*); it runs where it is
-  /// asked for.
-  static let deferredSeeds = seeds.filter { $0 != 15 || environment("SALVOR_FUZZ_SEED") != nil }
+  /// What comparisons have found and nobody has mended (docs/internals/README.md, *Deferred foreign keys*), by what it says:
+  /// the same seed differing in another way is a failure.
+  private static let known = [
+    ["the outcome: found accepted 1, conflicts 1, refused 1", "displaced 2, context [], must be", "displaced 0"]
+  ]
+
+  private func unlessKnown(_ compare: () async throws -> Void) async throws {
+    do { try await compare() } catch {
+      let words = "\(error)"
+      guard Self.known.contains(where: { $0.allSatisfy(words.contains) }) else { throw error }
+      withKnownIssue("the stores differ") { Issue.record("\(words)") }
+    }
+  }
 
   @Test("random histories give what the specification gives", arguments: seeds)
   func agreesWithTheSpecification(_ seed: UInt64) async throws {
@@ -58,10 +68,12 @@ private let specification = StorePairSubject(client: memoryClient, server: memor
 
   @Test(
     "random histories with deferred foreign keys give what the specification gives (semantics 7)",
-    arguments: deferredSeeds)
+    arguments: seeds)
   func ordersAsTheSpecification(_ seed: UInt64) async throws {
-    try await StoreComparison(subject: pair, specification: specification, about: .circles).run(seed: seed) { line in
-      if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+    try await unlessKnown {
+      try await StoreComparison(subject: pair, specification: specification, about: .circles).run(seed: seed) { line in
+        if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+      }
     }
   }
 

@@ -139,13 +139,24 @@ struct ReferenceProof {
   func captured(after start: Int64, upTo end: Int64) throws -> [Violation] {
     var found: [Violation] = []
     let range = "g.seq > \(start) AND g.seq <= \(end)"
+    func tables(_ operations: String) throws -> Set<Int64> {
+      Set(
+        try context.connection.rows("SELECT DISTINCT t FROM salvor_log g WHERE \(range) AND g.op IN \(operations)")
+          .compactMap { $0[0].integer })
+    }
+    let changed = try tables(StoreContext.changeOperations)
+    let deleted = try changed.isEmpty ? [] : tables(StoreContext.deleteOperations)
     for rule in rules {
       guard let child = rule.capturedChild else { continue }
-      found += try read(
-        rule, child,
-        "FROM salvor_log g CROSS JOIN \(quoted(child.name)) x WHERE \(range) AND g.t = \(child.number) AND g.op IN \(StoreContext.changeOperations) "
-          + "AND \(child.rowAt { "g.v\($0)" }) AND \(rule.isDangling("x"))")
-      guard let parent = rule.capturedParent, rule.parentColumnsAreKey else { continue }
+      if changed.contains(child.number) {
+        found += try read(
+          rule, child,
+          "FROM salvor_log g CROSS JOIN \(quoted(child.name)) x WHERE \(range) AND g.t = \(child.number) AND g.op IN \(StoreContext.changeOperations) "
+            + "AND \(child.rowAt { "g.v\($0)" }) AND \(rule.isDangling("x"))")
+      }
+      guard let parent = rule.capturedParent, rule.parentColumnsAreKey, deleted.contains(parent.number) else {
+        continue
+      }
       let references = rule.childColumns.map { "x.\(quoted($0))" }.joined(separator: ", ")
       let keys = parent.keySlots.map { "g.v\($0)" }.joined(separator: ", ")
       found += try read(
