@@ -1,4 +1,3 @@
-import Foundation
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorContracts
@@ -7,6 +6,13 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 import Synchronization
+
+// Not Foundation: it would bring its tables of all languages into the executable, 40 MB.
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
 
 /// A module as the command line names it: kind, name, options.
 final class ContractModule: Sendable {
@@ -80,8 +86,15 @@ let contractStores = StorePairSubject(
 
 /// What is left of a device's file is no database.
 @Sendable func overwriteFile(of store: any RecoveringClientStore) throws {
-  for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: store.location + suffix) }
-  try Data(repeating: 0x2E, count: 20_000).write(to: URL(fileURLWithPath: store.location))
+  for suffix in ["-wal", "-shm"] { unlink(store.location + suffix) }
+  guard let file = fopen(store.location, "w") else {
+    throw SalvorError(.storage, "\(store.location) cannot be written: \(String(cString: strerror(errno))).")
+  }
+  defer { fclose(file) }
+  let dots = [UInt8](repeating: 0x2E, count: 20_000)
+  guard fwrite(dots, 1, dots.count, file) == dots.count else {
+    throw SalvorError(.storage, "\(store.location) cannot be written.")
+  }
 }
 
 private func contractServer(_ folder: ScratchFolder) -> SQLiteServerStore {
