@@ -189,7 +189,10 @@ import Testing
     #expect(try damage(copy.path) == [])
     let rights = try FileManager.default.attributesOfItem(atPath: copy.path)[.posixPermissions] as? Int
     #expect(rights.map { $0 & 0o077 } == 0)
-    let here = try await office.place.server.salvor("server", "backups", "--json").json
+    let here = try await salvor(
+      ["server", "backups", "--json"], in: office.place.directory,
+      environment: ["OFFICE_SECRET": "the-office-secret"]
+    ).json
     #expect(here["backups"].items.map(\.["name"].string) == [made[2], made[1]])
     #expect(try await office.ask("GET", "audit").json["acts"].items.filter { $0["act"] == "server.backup" }.count >= 3)
     let none = try await Office()

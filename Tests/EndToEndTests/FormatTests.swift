@@ -87,20 +87,17 @@ import Testing
     #expect(served.code == 2 && served.err.contains("later version of Salvor (format 999"), "\(served.err)")
   }
 
-  /// What a database of before had not: its tables as an earlier layout left them.
-  private static let olderServer = """
-    ALTER TABLE salvor_remote DROP COLUMN reset;
+  /// Columns that earlier layouts did not have.
+  private static let newerColumns: [(side: String, table: String, column: String)] = [
+    ("server", "salvor_remote", "reset"), ("server", "salvor_remote", "staged_sequence"),
+    ("server", "salvor_remote", "staged_bytes"), ("server", "salvor_remote", "staged_chunks"),
+    ("server", "salvor_remote", "staged_time"), ("server", "salvor_settled", "contents"),
+    ("server", "salvor_conflict", "settled"), ("device", "salvor_unproven", "servers"),
+  ]
+  private static let newerObjects = """
     DROP INDEX IF EXISTS salvor_remote_staged;
-    ALTER TABLE salvor_remote DROP COLUMN staged_sequence;
-    ALTER TABLE salvor_remote DROP COLUMN staged_bytes;
-    ALTER TABLE salvor_remote DROP COLUMN staged_chunks;
-    ALTER TABLE salvor_remote DROP COLUMN staged_time;
-    ALTER TABLE salvor_settled DROP COLUMN contents;
-    ALTER TABLE salvor_conflict DROP COLUMN settled;
-    """
-  private static let olderDevice = """
-    ALTER TABLE salvor_unproven DROP COLUMN servers;
-    DROP VIEW salvor_status; DROP VIEW salvor_queue; DROP VIEW salvor_error_archive; DROP VIEW salvor_row_state;
+    DROP VIEW IF EXISTS salvor_status; DROP VIEW IF EXISTS salvor_queue;
+    DROP VIEW IF EXISTS salvor_error_archive; DROP VIEW IF EXISTS salvor_row_state;
     """
 
   @Test(
@@ -114,7 +111,12 @@ import Testing
     let database = isServer ? left.place.server.database : left.database
     let words = isServer ? ["server", "stats", "--json"] : ["status", "--offline", "--json"]
     let connection = try SQLiteConnection(database)
-    try connection.execute(isServer ? Self.olderServer : Self.olderDevice)
+    try connection.execute(Self.newerObjects)
+    for (_, table, column) in Self.newerColumns.filter({ $0.side == side }) {
+      let isThere = try connection.integer(
+        "SELECT count(*) FROM pragma_table_info('\(table)') WHERE name = '\(column)'")
+      if isThere == 1 { try connection.execute("ALTER TABLE \(table) DROP COLUMN \(column)") }
+    }
     try connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     let name = URL(fileURLWithPath: database).lastPathComponent
