@@ -9,7 +9,7 @@ import SalvorWire
 ///
 ///     let client = SalvorClient(configuration)
 ///     try await client.open()
-///     let report = await client.synchronize()
+///     let report = await client.attemptSync()
 ///
 /// The application reads and writes the database with any SQLite library; nothing of it passes through here.
 public actor SalvorClient {
@@ -72,15 +72,27 @@ public actor SalvorClient {
     try? await forgetNotes(notes)
   }
 
-  /// Sends what is queued, fetches what has changed, and applies it in one transaction.
-  ///
-  /// Never throws: what went wrong is the report's `error`, and nothing is lost by it. A call while another one runs
-  /// waits for that one first.
+  /// Sends what is queued, fetches what has changed, and applies it in one transaction. A call while another one runs waits
+  /// for that one first.
   ///
   /// - Parameters:
   ///   - groups: the synchronization groups; nil: all. Groups that their rows reference come along.
   ///   - progress: told after each chunk, for a progress bar.
+  /// - Returns: what was done. Its `outcome` is `synchronized` or `recovered`; `refused` counts requests that the server
+  ///   refused, which are in the error archive.
+  /// - Throws: `SalvorError` where the sync failed or a recovery is required. Nothing is lost by it: what is queued stays
+  ///   queued. `attemptSync` gives the report of a failed one, too.
+  @discardableResult
   public func synchronize(
+    groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
+  ) async throws -> SyncReport {
+    let report = await attemptSync(groups: groups, progress: progress)
+    if let error = report.error { throw error }
+    return report
+  }
+
+  /// `synchronize` for who wants the figures of a failed sync, too. Never throws: what went wrong is the report's `error`.
+  public func attemptSync(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
     let report = await alone(telling: progress) {

@@ -22,7 +22,12 @@ public struct SyncReport: Sendable {
     case nextSync = "next-sync"
   }
 
-  public var outcome: Outcome = .synchronized
+  /// Nil: it failed, and no recovery was done or is required.
+  public var outcome: Outcome? {
+    get { error != nil && reached == .synchronized ? nil : reached }
+    set { reached = newValue ?? .synchronized }
+  }
+  private var reached: Outcome = .synchronized
   /// Requests the server accepted.
   public var uploaded: Int64 = 0
   public var upserts: Int64 = 0
@@ -61,8 +66,7 @@ public struct SyncReport: Sendable {
 
   public var json: JSONValue {
     return [
-      // With an error there is no word for what came of it, unless a recovery was done or is required.
-      "outcome": error != nil && outcome == .synchronized ? .null : .string(outcome.rawValue),
+      "outcome": (outcome?.rawValue).map(JSONValue.string) ?? .null,
       "uploaded": .integer(uploaded),
       "downloaded": ["upserts": .integer(upserts), "deletes": .integer(deletes)],
       "refused": .integer(refused),

@@ -76,11 +76,11 @@ struct BlobEngineTests {
     let a = try await device(), b = try await device()
     let images = [image(1, 40_000), image(1, 40_000), image(2, 100)]
     try await a.store.write(images.enumerated().map { insert("p\($0)", $1) })
-    let up = await a.client.synchronize()
+    let up = await a.client.attemptSync()
     #expect(up.error == nil)
     // The question, three parts of 16 KiB, and the sync.
     #expect(up.roundTrips == 5)
-    let down = await b.client.synchronize()
+    let down = await b.client.attemptSync()
     #expect(down.error == nil)
     #expect(down.roundTrips == 2)
     #expect(try await b.store.rows(of: "photo") == images.enumerated().map { [.text("p\($0)"), $1] })
@@ -93,7 +93,7 @@ struct BlobEngineTests {
     let a = try await device()
     let images = [image(0, 50_000), image(3, 50_000), image(4, 50)]
     try await a.store.write(images.enumerated().map { insert("p\($0)", $1) })
-    let report = await a.client.synchronize()
+    let report = await a.client.attemptSync()
     #expect(report.error == nil)
     #expect(report.refused == 1)
     #expect(rules.images == images)

@@ -73,7 +73,7 @@ struct EngineTests {
     let pair = try await Pair()
     let store = MemoryClientStore()
     let client = pair.client(store)
-    #expect(await client.synchronize().error == nil)
+    #expect(await client.attemptSync().error == nil)
     try await client.write(
       [
         insert("site", ("id", "s1"), ("name", "one")),
@@ -82,7 +82,7 @@ struct EngineTests {
     let queue = try await client.queue()
     #expect(queue.map(\.tag) == ["visit 17", "visit 17"])
     #expect(Set(queue.map(\.id)).count == 1)
-    #expect(await client.synchronize().uploaded == 1)
+    #expect(await client.attemptSync().uploaded == 1)
     #expect(try await pair.serverStore.rows(of: "visit").count == 1)
     await #expect(throws: SalvorError.self) {
       try await client.write([
@@ -104,7 +104,7 @@ struct EngineTests {
     try await store.write([
       insert("site", ("id", "s2"), ("name", "two")), insert("visit", ("id", "v1"), ("site_id", "s2")),
     ])
-    let report = await client.synchronize()
+    let report = await client.attemptSync()
     #expect(report.error == nil)
     #expect(report.uploaded == 2)
     #expect(report.roundTrips == 1)
@@ -112,7 +112,7 @@ struct EngineTests {
       #expect(try await store.rows(of: table) == pair.serverStore.rows(of: table))
     }
     #expect(try await store.rows(of: "site").count == 2)
-    let second = await client.synchronize()
+    let second = await client.attemptSync()
     #expect(second.uploaded == 0 && second.upserts == 0 && second.error == nil)
   }
 
@@ -125,7 +125,7 @@ struct EngineTests {
     try await store.write((0..<500).map { insert("site", ("id", .text("c\($0)")), ("name", .text("client's \($0)"))) })
     try await pair.serverStore.write(
       (0..<500).map { insert("site", ("id", .text("s\($0)")), ("name", .text("server's \($0)"))) })
-    let report = await client.synchronize()
+    let report = await client.attemptSync()
     #expect(report.error == nil)
     #expect(report.uploaded == 500)
     #expect(report.roundTrips > 3)
@@ -198,9 +198,9 @@ struct EngineTests {
     let pair = try await Pair()
     let store = MemoryClientStore()
     let client = pair.client(store)
-    #expect(await client.synchronize().error == nil)
+    #expect(await client.attemptSync().error == nil)
     let other = pair.client(store, principal: "bob")
-    let error = await other.synchronize().error
+    let error = await other.attemptSync().error
     #expect(error?.code == .remoteOfAnother)
     #expect(error?.code.exitCode == 4)
   }
@@ -210,10 +210,10 @@ struct EngineTests {
     let pair = try await Pair()
     let store = MemoryClientStore()
     let client = pair.client(store)
-    #expect(await client.synchronize().error == nil)
+    #expect(await client.attemptSync().error == nil)
     let remote = try await client.status().state.remoteID
     #expect(try await pair.server.delete(remote: remote, block: true))
-    #expect(await client.synchronize().error?.code == .remoteBlocked)
+    #expect(await client.attemptSync().error?.code == .remoteBlocked)
   }
 
   @Test("no server: unreachable, exit code 3, the queue is as it was")
@@ -224,7 +224,7 @@ struct EngineTests {
     try await client.open()
     try await store.write([insert("site", ("id", "s2"), ("name", "two"))])
     await pair.transport.stop(graceMilliseconds: 0)
-    let report = await client.synchronize()
+    let report = await client.attemptSync()
     #expect(report.error?.code == .unreachable)
     #expect(report.exitCode == 3)
     #expect(try await client.status().queued == 1)
@@ -237,7 +237,7 @@ struct EngineTests {
       (0..<300).map { insert("site", ("id", .text("s\($0)")), ("name", "a name")) })
     let told = Mutex<[SyncProgress]>([])
     let client = pair.client(MemoryClientStore())
-    #expect(await client.synchronize(progress: { event in told.withLock { $0.append(event) } }).error == nil)
+    _ = try await client.synchronize(progress: { event in told.withLock { $0.append(event) } })
     let rows = told.withLock { events in
       events.compactMap { event in if case .fetching(let rows, let all) = event { (rows, all) } else { nil } }
     }
@@ -247,7 +247,7 @@ struct EngineTests {
     try await pair.serverStore.write(
       (0..<300).map { insert("site", ("id", .text("t\($0)")), ("name", "a name")) })
     told.withLock { $0 = [] }
-    #expect(await client.synchronize(progress: { event in told.withLock { $0.append(event) } }).error == nil)
+    _ = try await client.synchronize(progress: { event in told.withLock { $0.append(event) } })
     #expect(told.withLock { $0.contains { if case .downloading = $0 { true } else { false } } })
     #expect(!told.withLock { $0.contains { if case .fetching = $0 { true } else { false } } })
   }

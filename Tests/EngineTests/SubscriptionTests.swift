@@ -96,7 +96,7 @@ private struct Device {
 
   /// Upserts and deletes of one sync that goes well.
   func sync(_ groups: Set<String>? = nil) async -> [Int64] {
-    let report = await client.synchronize(groups: groups)
+    let report = await client.attemptSync(groups: groups)
     #expect(report.error == nil)
     #expect(report.refused == 0 && report.displaced == 0)
     return [report.upserts, report.deletes]
@@ -153,7 +153,7 @@ struct SubscriptionTests {
     try await device.client.unsubscribe("site", ["region": .value("EU")])
     let update = ApplicationWrite.update(table: "site", key: ["eu1"], values: [NamedValue("name", "mine")])
     try await device.store.write([update, insert("visit", ["id": "v9", "site_id": "eu2"])])
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     #expect(report.error == nil && report.uploaded == 2 && report.refused == 0 && report.displaced == 0)
     #expect(try await place.server.rows(of: "site").first == ["eu1", "EU", 1, "mine"])
     #expect(try await place.server.rows(of: "visit").count == 5)
@@ -174,7 +174,7 @@ struct SubscriptionTests {
       insert("site", ["id": "us9", "region": "US", "size": 1, "name": "mine"]),
       insert("visit", ["id": "v9", "site_id": "us9"]),
     ])
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     #expect(report.uploaded == 2 && report.deletes == 2)
     #expect(try await device.sites() == ["eu1", "eu2"])
     #expect(try await place.server.rows(of: "site").count == 5)
@@ -201,7 +201,7 @@ struct SubscriptionTests {
   func settings() async throws {
     let device = try await Place().device()
     try await device.client.subscribe("site", ["region": .setting("home"), "size": .setting("size")])
-    let unset = await device.client.synchronize()
+    let unset = await device.client.attemptSync()
     #expect(unset.notices.count == 1 && unset.notices[0].contains("home, size"))
     #expect(try await device.sites() == [])
     func choose(_ region: Value, _ size: Value) async throws {
@@ -225,7 +225,7 @@ struct SubscriptionTests {
   func notAllowed() async throws {
     let device = try await Place().device("limited")
     try await device.client.subscribe("site", ["region": .value("US")])
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     #expect(report.error == nil && report.upserts == 1)
     #expect(report.notices.contains { $0.contains("region") && $0.contains("site") })
     try await device.client.subscribe("site", ["region": .value("EU")])
@@ -299,7 +299,7 @@ struct SubscriptionTests {
     try await device.store.setDeviceSettings(
       DeviceSettings(subscriptions: [Subscription(target: "site", parameters: ["area": .value("EU")])]))
     for deletes in [8, 0] as [Int64] {
-      let report = await device.client.synchronize()
+      let report = await device.client.attemptSync()
       #expect(report.error == nil && report.deletes == deletes)
       #expect(report.notices.contains { $0.contains("site area=EU") })
     }

@@ -121,7 +121,7 @@ struct ValidatorTests {
     try await pair.write("visit", ["id": "v1", "site_id": "s1", "note": "good"])
     try await pair.write("visit", ["id": "v2", "site_id": "s1", "note": "bad"])
     try await pair.clientStore.write([.update(table: "visit", key: ["v2"], values: [NamedValue("note", "better")])])
-    let report = await pair.client.synchronize()
+    let report = await pair.client.attemptSync()
     #expect(report.error == nil)
     #expect(report.uploaded == 2 && report.refused == 2)
     #expect(try await pair.serverStore.rows(of: "visit") == [["v1", "s1", "good"]])
@@ -147,7 +147,7 @@ struct ValidatorTests {
         table: "visit", values: [NamedValue("id", "v1"), NamedValue("site_id", "s1"), NamedValue("note", "bad")]),
       .endRequest,
     ])
-    let report = await pair.client.synchronize()
+    let report = await pair.client.attemptSync()
     #expect(report.error == nil && report.uploaded == 0 && report.refused == 1)
     #expect(try await pair.serverStore.rows(of: "site").isEmpty)
     let request = try #require(pair.rules.batches.first?.requests.first)
@@ -161,7 +161,7 @@ struct ValidatorTests {
     try await pair.write("visit", ["id": "v1", "site_id": "s1", "note": "good"])
     for mood in [NoteRules.Mood.failing, .nonsense] {
       pair.rules.set(mood)
-      let report = await pair.client.synchronize()
+      let report = await pair.client.attemptSync()
       #expect(report.error?.code == .validatorUnavailable)
       #expect(report.error?.context["validator"] == "notes")
       #expect(report.exitCode == 3)
@@ -171,7 +171,7 @@ struct ValidatorTests {
     #expect(pair.logged.all.count { $0.contains("notes") && $0.contains("retry-later") } == 2)
     #expect(pair.server.metrics.validationFailures.value == 2)
     pair.rules.set(.judging)
-    let report = await pair.client.synchronize()
+    let report = await pair.client.attemptSync()
     #expect(report.error == nil && report.uploaded == 2)
   }
 
@@ -181,7 +181,7 @@ struct ValidatorTests {
     pair.rules.set(.failing)
     try await pair.write("site", ["id": "s1", "name": "one"])
     try await pair.write("visit", ["id": "v1", "site_id": "s1", "note": "bad"])
-    let report = await pair.client.synchronize()
+    let report = await pair.client.attemptSync()
     #expect(report.error == nil && report.uploaded == 2)
     #expect(pair.logged.all.contains { $0.contains("notes") && $0.contains("accept") })
   }
@@ -190,13 +190,13 @@ struct ValidatorTests {
   func batches() async throws {
     let pair = try await Pair(batchRequestsMax: 10) { $0.chunkBytesTarget = 200 }
     try await pair.write("site", ["id": "s1", "name": "one"])
-    _ = await pair.client.synchronize()
+    _ = await pair.client.attemptSync()
     #expect(pair.rules.batches.isEmpty)
     for number in 0..<25 {
       try await pair.write(
         "visit", ["id": .text("v\(number)"), "site_id": "s1", "note": number == 17 ? "bad" : "good"])
     }
-    let report = await pair.client.synchronize()
+    let report = await pair.client.attemptSync()
     #expect(report.error == nil && report.uploaded == 24 && report.refused == 1)
     #expect(report.roundTrips > 2, "it was staged")
     let batches = pair.rules.batches

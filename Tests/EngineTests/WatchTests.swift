@@ -246,7 +246,7 @@ struct WatchTests {
     #expect(unknown?.exitCode == 2)
     let store = MemoryClientStore()
     let client = place.client(store)
-    #expect(await client.synchronize().error == nil)
+    #expect(await client.attemptSync().error == nil)
     _ = try await place.store.deleteRemote(try await store.status().state.remoteID, block: true)
     #expect(await client.watch()?.exitCode == 4)
     await place.stop()

@@ -265,7 +265,7 @@ struct CheckTests {
       for _ in 1...20 { fleet.faults.inject(answer) }
       clock.forget()
       let told = Box<ErrorCode>()
-      let report = await (try a.open()).synchronize { progress in
+      let report = await (try a.open()).attemptSync { progress in
         if case .waiting(let code, _, _) = progress { told.append(code) }
       }
       #expect(report.error?.code == .overloaded)
@@ -287,7 +287,7 @@ struct CheckTests {
     defer { fclose(lock) }
     try #require(flock(fileno(lock), LOCK_EX | LOCK_NB) == 0)
     let told = Box<ErrorCode>()
-    let report = await (try a.open()).synchronize { progress in
+    let report = await (try a.open()).attemptSync { progress in
       if case .waiting(let code, _, _) = progress { told.append(code) }
     }
     #expect(report.error?.code == .sessionInUse)

@@ -201,7 +201,7 @@ final class Device {
   /// The client opens its database itself.
   @discardableResult
   func sync(_ groups: Set<String>? = nil) async throws -> SyncReport {
-    await (try made()).synchronize(groups: groups)
+    await (try made()).attemptSync(groups: groups)
   }
 
   /// As a killed process leaves it: nothing in memory goes on.

@@ -48,7 +48,7 @@ struct Devices: Sendable {
         case .small: try await write(device, number, &written, Int.random(in: 1...5, using: &draws))
         case .away: try await write(device, number, &written, 200)
         }
-        let report = await device.synchronize()
+        let report = await device.attemptSync()
         if let error = report.error { throw error }
         figures.add(kind.rawValue, milliseconds: milliseconds(since: start))
       } catch {
@@ -71,7 +71,7 @@ struct Devices: Sendable {
 
   private func write(_ device: SalvorClient, _ number: Int, _ written: inout Int, _ count: Int) async throws {
     // Its visits are of sites that it has.
-    if written == 0, let error = await device.synchronize().error { throw error }
+    if written == 0, let error = await device.attemptSync().error { throw error }
     var writes: [ApplicationWrite] = []
     for _ in 0..<count {
       written += 1

@@ -86,7 +86,7 @@ struct FuzzRun: Sendable {
     let device = try FuzzDevice(server, schema, number: -1)
     for count in [0, 3, 400] {
       try await device.write(count)
-      if let error = await device.client.synchronize().error { throw error }
+      if let error = await device.client.attemptSync().error { throw error }
     }
     var all = device.transport.recorded
     guard let begin = all.first(where: { $0.path == "/v1/sync" }) else { throw Failure("nothing was recorded") }
@@ -192,7 +192,7 @@ struct FuzzRun: Sendable {
       }
       return response
     }
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     device.transport.changeAnswers(nil)
     mutation = shared.withLock { $0 }
     tally.refused[report.error?.code.rawValue ?? "none", default: 0] += 1
@@ -209,7 +209,7 @@ struct FuzzRun: Sendable {
   }
 
   private func honestSync(_ device: FuzzDevice) async throws -> SyncReport.Outcome? {
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     guard let error = report.error else { return report.outcome }
     device.lastError = "\(error)"
     // A lie that was believed (another server ID, another sequence) ends as a recovery, which is a way on.

@@ -196,7 +196,7 @@ extension SalvorClient {
     progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async throws -> VerificationReport {
     let names = try await tablesToVerify(groups, tables)
-    let synced = await synchronize(groups: Set(names.map(\.group)), progress: progress)
+    let synced = await attemptSync(groups: Set(names.map(\.group)), progress: progress)
     if let error = synced.error { throw error }
     let outcome = Outcome()
     let turn = await alone {

@@ -15,7 +15,8 @@ extension Log {
     write(
       report.refused > 0 ? .warning : .info, "sync",
       [
-        "outcome": report.outcome.rawValue, "uploaded": "\(report.uploaded)", "upserts": "\(report.upserts)",
+        "outcome": report.outcome?.rawValue ?? "failed", "uploaded": "\(report.uploaded)",
+        "upserts": "\(report.upserts)",
         "deletes": "\(report.deletes)", "refused": "\(report.refused)", "conflicts": "\(report.conflicts)",
         "out": "\(report.bytesSent)", "in": "\(report.bytesReceived)", "trips": "\(report.roundTrips)",
         "ms": "\(milliseconds)",

@@ -102,7 +102,7 @@ struct Watch {
     }
     let due = dueGroups(now)
     if isFirst || !due.isEmpty {
-      let report = await client.synchronize(groups: isFirst ? asked : due == groups && asked == nil ? nil : due)
+      let report = await client.attemptSync(groups: isFirst ? asked : due == groups && asked == nil ? nil : due)
       if Task.isCancelled { return nil }
       onSync(report)
       if [2, 4, 5].contains(report.exitCode) { return report }

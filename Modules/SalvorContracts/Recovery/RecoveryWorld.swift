@@ -142,7 +142,7 @@ actor RecoveryWorld {
     try await startDevice(Self.recovering(try await openDevice()))
   }
 
-  func sync() async -> SyncReport { await client.synchronize() }
+  func sync() async -> SyncReport { await client.attemptSync() }
 
   func write(_ writes: [ApplicationWrite]) async throws { try await device.write(writes) }
 
@@ -157,7 +157,7 @@ actor RecoveryWorld {
   func settle() async throws -> SyncReport {
     for _ in 0..<8 {
       clock.pass(milliseconds: 60_000)
-      let report = await client.synchronize()
+      let report = await client.attemptSync()
       let status = try await client.status()
       if report.outcome == .recoveryRequired, status.recovery.state == .required { return report }
       if report.outcome == .recoveryRequired, status.recovery.state == .unfinished {

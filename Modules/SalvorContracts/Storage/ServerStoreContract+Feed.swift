@@ -381,11 +381,14 @@ extension ServerStoreContract {
       try replica.apply(pages)
       try expectEqual(replica.rows(of: "note"), Set(try await bench.store.rows(of: "note")), "the rows")
     },
-    on(ContractSchemas.notes(), "a position that the server never gave is malformed", rule: "ServerStore.swift, page") {
+    on(
+      ContractSchemas.notes(), "a position that the server never gave is refused: its download begins again",
+      rule: "ServerStore.swift, page"
+    ) {
       bench in
       let device = try await bench.device()
       let store = bench.store
-      try await expectError(nil, "an invented position") {
+      try await expectError(.inconsistentDownload, "an invented position") {
         _ = try await store.page(
           PageRequest(
             remote: device.remote, principal: device.principal, groups: device.groups, position: "{\"x\":[",

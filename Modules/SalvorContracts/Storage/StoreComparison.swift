@@ -118,8 +118,8 @@ public struct StoreComparison: Sendable {
     for index in found.clients.indices {
       trace("at the end, client \(index)")
       do {
-        try await wanted.expectConverged(index)
-        try await found.expectConverged(index)
+        try await wanted.expectConverged(index) { trace("   specification: \(Outcome($0).trace)") }
+        try await found.expectConverged(index) { trace("   subject: \(Outcome($0).trace)") }
         try await Self.compare(found, wanted)
       } catch {
         try await Self.trace(found, wanted, trace)
@@ -161,18 +161,7 @@ public struct StoreComparison: Sendable {
         return Outcome(summary: "written")
       } catch is SalvorError { return Outcome(summary: "refused by a constraint") }
     case .sync(let client, let groups, let cut):
-      let outcome = try await bench.sync(client, groups: groups, cut: cut)
-      let results = outcome.results.map { results in
-        "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
-          + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked }), "
-          + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map { "\($0.values)" }.sorted() })"
-      }
-      let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
-      return Outcome(
-        summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
-          + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
-        detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)",
-        told: outcome.items.filter { $0.departure != nil }.map { RowKey(table: $0.table, key: $0.values) })
+      return Outcome(try await bench.sync(client, groups: groups, cut: cut))
     case .keeping(let client, let step): return try await perform(step, bench.clients[client].store)
     case .resolve(let choice, let keep):
       let open = try await conflicts(bench.server.store).filter { $0.isOpen }
@@ -184,7 +173,9 @@ public struct StoreComparison: Sendable {
       } catch let error as SalvorError { return Outcome(summary: "\(error.code.rawValue): \(chosen.summary)") }
     case .restartClient(let client): try await bench.restart(client)
     case .restartServer: try await bench.restartServer()
-    case .choose(let client, let settings): try await bench.clients[client].store.setDeviceSettings(settings)
+    case .choose(let client, let settings):
+      try await bench.clients[client].store.setDeviceSettings(settings)
+      bench.clients[client].hasChosen = true
     }
     return Outcome(summary: "done")
   }
@@ -338,4 +329,20 @@ public struct StoreComparison: Sendable {
     Principal(name: "a", parameters: ["region": ["EU"]]), Principal(name: "b", parameters: ["region": ["US"]]),
     Principal(name: "c"),
   ]
+}
+
+extension StoreComparison.Outcome {
+  fileprivate init(_ outcome: SyncOutcome) {
+    let results = outcome.results.map { results in
+      "accepted \(results.acceptedRequests), conflicts \(results.conflicts), refused "
+        + "\(results.refused.count { $0.reason != .blocked }), blocked \(results.refused.count { $0.reason == .blocked }), "
+        + "the server's rows \(results.refused.map { refusal in refusal.serverRows.map { "\($0.values)" }.sorted() })"
+    }
+    let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
+    self.init(
+      summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
+        + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
+      detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)",
+      told: outcome.items.filter { $0.departure != nil }.map { RowKey(table: $0.table, key: $0.values) })
+  }
 }

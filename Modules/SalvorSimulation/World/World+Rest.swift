@@ -58,7 +58,7 @@ extension World {
     }
     oracle.report(
       .stuck,
-      "\(device.name): no recovery by hand ends exit code 5: \(report.error.map { shown($0) } ?? report.outcome.rawValue)"
+      "\(device.name): no recovery by hand ends exit code 5: \(report.error.map { shown($0) } ?? report.outcomeWord)"
     )
     return report
   }

@@ -247,7 +247,7 @@ extension World {
 
   func sync(_ device: SimulatedDevice) async -> SyncReport {
     do {
-      return await keepToken(device, try device.running().synchronize())
+      return await keepToken(device, try device.running().attemptSync())
     } catch {
       oracle.report(.unexpected, "\(device.name): \(shown(error))")
       return SyncReport()
@@ -283,7 +283,7 @@ extension World {
     let other = try device.makeClient()
     let reports = await withTaskGroup(of: SyncReport.self) { group in
       group.addTask { await self.sync(device) }
-      group.addTask { await self.keepToken(device, other.synchronize()) }
+      group.addTask { await self.keepToken(device, other.attemptSync()) }
       var reports: [SyncReport] = []
       for await report in group { reports.append(report) }
       return reports
@@ -298,7 +298,7 @@ extension World {
     let strikes = Strikes()
     strikes.arm(.kill(call))
     let client = try device.makeClient(strikes)
-    let report = await client.synchronize()
+    let report = await client.attemptSync()
     await client.close()
     coverage.meet(strikes.hasStruck ? "crash" : "crash missed")
     trace.add("  \(device.name): \(strikes.hasStruck ? "killed" : "ended") \(shown(report))")
@@ -322,7 +322,7 @@ extension World {
   ) {
     trace.add("  \(device.name): \(shown(report))")
     for notice in report.notices { trace.add("  \(device.name): \(notice.replacingAll(directory, ""))") }
-    coverage.meet("outcome \(report.outcome.rawValue)")
+    coverage.meet("outcome \(report.outcomeWord)")
     if report.refused > 0 { coverage.meet("refused") }
     if report.conflicts > 0 { coverage.meet("conflicts") }
     if report.displaced > 0 { coverage.meet("displaced") }
@@ -339,7 +339,7 @@ extension World {
     let counts = "up \(report.uploaded) down \(report.upserts)/\(report.deletes) refused \(report.refused)"
     let more = "conflicts \(report.conflicts) displaced \(report.displaced) trips \(report.roundTrips)"
     let recovery = report.recovery.map { " \($0.reason.rawValue) by \($0.strategy)" } ?? ""
-    return "\(report.outcome.rawValue) \(counts) \(more)\(recovery)\(report.error.map { " " + shown($0) } ?? "")"
+    return "\(report.outcomeWord) \(counts) \(more)\(recovery)\(report.error.map { " " + shown($0) } ?? "")"
   }
 
   func expecting(
@@ -436,4 +436,8 @@ extension World {
   private func notes(in text: String) -> [String] {
     text.split { !($0.isLetter || $0.isNumber || $0 == ".") }.map(String.init).filter { $0.contains(".") }
   }
+}
+
+extension SyncReport {
+  var outcomeWord: String { outcome?.rawValue ?? "failed" }
 }

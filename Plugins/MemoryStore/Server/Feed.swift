@@ -75,6 +75,12 @@ struct FeedPosition {
   }
 
   init(_ text: String) throws {
+    do {
+      try self.init(reading: text)
+    } catch let error as SalvorError where error.code == .malformed { throw Self.foreign }
+  }
+
+  private init(reading text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
     schema = try json.string("schema")
     start = try json.integer("start")
@@ -86,26 +92,28 @@ struct FeedPosition {
     }
     scan = try json.optionalArray("scan").map { (try Self.index($0, 0), try Self.key($0, 1)) }
     let place = try json.array("fed")
-    guard place.count == 3, let commit = place[0].integer else { throw Self.malformed() }
+    guard place.count == 3, let commit = place[0].integer else { throw Self.foreign }
     fed = (commit, try Self.index(place, 1), try Self.key(place, 2))
     for member in json["floors"]?.members ?? [] { floors[member.key] = member.value.integer }
     whole = Set(try json.array("whole").compactMap(\.string))
     ownUpTo = json["own"]?.integer
   }
 
-  private static func malformed() -> SalvorError {
-    SalvorError(.malformed, "The position of a download is not one this server gave. Start the download again.")
+  private static var foreign: SalvorError {
+    SalvorError(
+      .inconsistentDownload,
+      "This download cannot go on: its position is not from this server. Discard what is staged and begin it again.")
   }
 
   private static func index(_ items: [JSONValue], _ place: Int) throws -> Int {
-    guard items.count > place, let index = items[place].integer, index >= 0 else { throw malformed() }
+    guard items.count > place, let index = items[place].integer, index >= 0 else { throw foreign }
     return Int(index)
   }
 
   private static func key(_ items: [JSONValue], _ place: Int) throws -> Key {
-    guard items.count > place, let values = items[place].array else { throw malformed() }
+    guard items.count > place, let values = items[place].array else { throw foreign }
     return try values.map { value in
-      guard let value = value.rowValue else { throw malformed() }
+      guard let value = value.rowValue else { throw foreign }
       return value
     }
   }

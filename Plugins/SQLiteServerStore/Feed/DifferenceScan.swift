@@ -12,7 +12,7 @@ extension FeedPageMaker {
   /// True: this step of the table is through.
   mutating func scanDifference(_ place: Int, isDropping: Bool, after: Key) throws -> Bool {
     let table = catalog.tables[place]
-    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.malformed }
+    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.foreign }
     guard table.isScoped, let scope = scopes[table.table.group] else { return true }
     let wanted = ScopeFilter(table, scope.wanted, catalog), had = ScopeFilter(table, scope.had, catalog)
     guard let difference = Difference(table, isDropping ? had : wanted, without: isDropping ? wanted : had) else {

@@ -230,7 +230,7 @@ struct FeedPageMaker {
     // The page may be full before the table has a row that may be seen.
     if isFull { return false }
     let table = catalog.tables[place]
-    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.malformed }
+    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.foreign }
     var conditions: [String] = []
     if !after.isEmpty { conditions.append(table.follows("x", after)) }
     let filter = filters[place]

@@ -83,7 +83,15 @@ struct FeedPosition {
     self.fed = fed
   }
 
+  /// Throws `inconsistent-download` where no server gave the position, so that a device that holds one of a server that lied
+  /// discards what is staged and begins again.
   init(_ text: String) throws {
+    do {
+      try self.init(reading: text)
+    } catch let error as SalvorError where error.code == .malformed { throw Self.foreign }
+  }
+
+  private init(reading text: String) throws {
     let json = try JSONValue(parsing: Array(text.utf8))
     // A position of an earlier build has none, and fits no schema.
     schema = try json.optionalString("schema") ?? ""
@@ -94,33 +102,31 @@ struct FeedPosition {
       if entry.array?.count == 4 { throw Self.outdated("the server has been updated since it began") }
       guard let items = entry.array, items.count == 5, let name = items[0].string, let floor = items[1].integer,
         let isScanned = items[2].bool, let digest = items[3].string
-      else { throw Self.malformed }
+      else { throw Self.foreign }
       groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest, had: items[4].string))
     }
     fed = try json.integer("fed")
     for entry in try json.optionalArray("floors") ?? [] {
       guard let items = entry.array, items.count == 3, let name = items[0].string, let sequence = items[1].integer,
         let isScanned = items[2].bool
-      else { throw Self.malformed }
+      else { throw Self.foreign }
       floors[name] = Floor(sequence: sequence, isScanned: isScanned)
     }
     ownUpTo = json["own"]?.integer
     if let place = try json.optionalArray("scan") {
       guard place.count == 2, let step = place[0].integer, step >= 0, let key = place[1].array else {
-        throw Self.malformed
+        throw Self.foreign
       }
       var values: Key = []
       for value in key {
-        guard let value = value.rowValue else { throw Self.malformed }
+        guard let value = value.rowValue else { throw Self.foreign }
         values.append(value)
       }
       scan = (Int(clamping: step), values)
     }
   }
 
-  static var malformed: SalvorError {
-    SalvorError(.malformed, "This download position is not from this server. Begin the download again.")
-  }
+  static var foreign: SalvorError { outdated("its position is not from this server") }
 
   static func outdated(_ why: String) -> SalvorError {
     SalvorError(

@@ -162,6 +162,14 @@ struct Staging {
     if try state(of: remote).sequence == sequence.text { try forget(remote) }
   }
 
+  func forgetAll() throws {
+    try connection.run(
+      """
+      UPDATE salvor_remote SET staged_sequence = NULL, staged_bytes = 0, staged_chunks = 0, staged_time = NULL
+      WHERE staged_sequence IS NOT NULL
+      """)
+  }
+
   /// The remotes whose last chunk came before `milliseconds`.
   func left(before milliseconds: Int64) throws -> [RemoteID] {
     try connection.rows(

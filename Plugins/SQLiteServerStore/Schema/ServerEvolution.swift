@@ -38,7 +38,7 @@ struct ServerEvolution {
     }
     for table in schema.tables { try setAside(table, carried[table.name]) }
     // A half-sent upload has the names of before: its device sends it anew.
-    if hasChanged { try connection.run("DELETE FROM salvor_staging") }
+    if hasChanged { try Staging(connection: connection).forgetAll() }
     return carried
   }
 

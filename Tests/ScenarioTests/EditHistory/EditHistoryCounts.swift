@@ -21,19 +21,19 @@ struct EditHistoryCounts: Sendable {
   private static let first = [
     EditHistoryCounts(
       policy: "client-wins", transactions: [.accepted: 46, nil: 2], archivedChanges: 0, listedChanges: 0,
-      clashes: [.stands: 104, .merged: 38],
-      resolutions: [.flagged: 1], flaggedAtResolutions: 2, partings: [.notMade: 1]),
+      clashes: [.stands: 101, .merged: 41],
+      resolutions: [.unopposed: 1], flaggedAtResolutions: 0, partings: [.notMade: 1]),
     EditHistoryCounts(
       policy: "server-wins",
-      transactions: [.accepted: 40, .refused("conflict"): 2, .refused("blocked"): 4, nil: 2], archivedChanges: 2625,
-      listedChanges: 0, clashes: [.archived: 142],
-      resolutions: [.companion: 1], flaggedAtResolutions: 1, partings: [.archived: 1068]),
+      transactions: [.accepted: 41, .refused("conflict"): 1, .refused("blocked"): 4, nil: 2], archivedChanges: 2623,
+      listedChanges: 0, clashes: [.merged: 2, .archived: 140],
+      resolutions: [.unopposed: 1], flaggedAtResolutions: 0, partings: [.archived: 1067]),
     EditHistoryCounts(
       policy: "keep-versions",
-      transactions: [.accepted: 40, .kept: 3, .refused("row-deleted"): 1, .refused("blocked"): 2, nil: 2],
-      archivedChanges: 1323, listedChanges: 1302, clashes: [.listed: 109, .archived: 33], resolutions: [.flagged: 1],
-      flaggedAtResolutions: 2,
-      partings: [.listed: 485, .archived: 583]),
+      transactions: [.accepted: 41, .kept: 2, .refused("row-deleted"): 1, .refused("blocked"): 2, nil: 2],
+      archivedChanges: 1323, listedChanges: 1300, clashes: [.merged: 2, .listed: 107, .archived: 33], resolutions: [.unopposed: 1],
+      flaggedAtResolutions: 0,
+      partings: [.listed: 484, .archived: 583]),
   ]
 
   /// The whole history: 1,391 changes that clash.

@@ -46,7 +46,7 @@ private func timedSync(_ device: BenchClient) async throws -> [(String, JSONValu
   let sockets = SocketBytes.now()
   let cpu = Measure.cpu()
   let start = Measure.wall()
-  let report = await device.client.synchronize()
+  let report = await device.client.attemptSync()
   let wall = Measure.wall() - start
   let usedCPU = Measure.cpu() - cpu
   if let error = report.error { throw error }
@@ -72,7 +72,7 @@ private func idle(_ device: BenchClient, count: Int) async throws -> [(String, J
   var requests: [Double] = []
   for _ in 0..<count {
     var start = Measure.wall()
-    let report = await device.client.synchronize()
+    let report = await device.client.attemptSync()
     syncs.append(Measure.wall() - start)
     if let error = report.error { throw error }
     start = Measure.wall()

@@ -182,7 +182,7 @@ private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Term
 }
 
 /// What a recovery did, or why it waits, for people.
-func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome, on terminal: Terminal) {
+func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome?, on terminal: Terminal) {
   let fell = recovery.fellBackFrom.isEmpty ? "" : " (fell back from \(recovery.fellBackFrom.joined(separator: ", ")))"
   guard let report = recovery.report else {
     terminal.error("recovery required: \(recovery.reason.rawValue), strategy \(recovery.strategy)\(fell)")

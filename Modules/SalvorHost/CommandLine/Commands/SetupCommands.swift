@@ -81,7 +81,7 @@ extension Command {
     "register", "registers this remote database with the server (the first sync does it otherwise)"
   ) { invocation in
     let client = try await invocation.makeClient()
-    let report = await client.synchronize(groups: [])
+    let report = await client.attemptSync(groups: [])
     let status = try await client.status()
     await client.close()
     if let error = report.error { throw error }

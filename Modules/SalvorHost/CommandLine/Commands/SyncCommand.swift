@@ -30,7 +30,7 @@ extension Command {
       // The synchronization recovers from it, or says what is required.
     }
     if invocation.flags.contains("watch") { return await watch(client, invocation) }
-    let report = await client.synchronize(groups: invocation.options["group"].map { [$0] }) { progress in
+    let report = await client.attemptSync(groups: invocation.options["group"].map { [$0] }) { progress in
       terminal.show(progress)
     }
     await client.close()
