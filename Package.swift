@@ -92,6 +92,8 @@ let package = Package(
       [
         "SalvorModel", "SalvorModuleKit", "SalvorTransport",
         .target(name: "CMicrohttpd", condition: .when(traits: ["HTTPServer"])),
+        // When a certificate ends, for `salvor doctor`.
+        .target(name: "CCrypto", condition: .when(platforms: [.linux], traits: ["HTTPServer"])),
       ]),
     plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),

@@ -357,6 +357,8 @@ public enum SyncProgress: Sendable, Hashable {
   case uploading(changes: Int64)
   /// Body bytes received so far.
   case downloading(bytes: Int64)
+  /// Rows of groups that come for the first time, of those that the server counted when it began.
+  case fetching(rows: Int64, of: Int64)
   /// Rows of a table that were compared, of those that the server has.
   case comparing(table: String, rows: Int64, of: Int64)
   case applying

@@ -41,6 +41,10 @@ public struct ServerConfiguration: Sendable {
   public var audit: (any AuditTrail)?
   /// Of the process, for `/metrics`.
   public var processFacts: (@Sendable () -> ProcessFacts?)?
+  /// Where the spans of requests go; nil: nowhere.
+  public var traces: (any TraceSink)?
+  /// The copies that the host keeps of the database; nil: it keeps none.
+  public var backups: (any ServerBackups)?
   public var clock: any Clock
   public var random: any RandomSource
   /// Called after requests with large bodies, to give memory back to the system.
@@ -109,6 +113,8 @@ public final class ServerEngine: Sendable {
   let compatibleDigests = Mutex<[String: Bool]>([:])
   public let metrics = ServerMetrics()
   private let isStopping = Atomic(false)
+  /// One copy of the database at a time.
+  let isCopying = Atomic(false)
 
   /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
   public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {

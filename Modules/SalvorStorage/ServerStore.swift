@@ -361,6 +361,8 @@ public struct FeedPage: Sendable {
   public var position: String?
   /// On the last page: the groups with the cursors (and scope digests) that the client has after applying.
   public var groups: [GroupState]?
+  /// Rows in `bytes`, those that are gone aside; for a progress bar.
+  public var rows = 0
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
     self.bytes = bytes
     self.position = position

@@ -149,6 +149,9 @@ public protocol Authentication: Sendable {
   /// Whom it lets in without a list of the values that the sync parameter of this name may take, as of now. They may
   /// give it any value (semantics 7); `salvor check` says so.
   func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals
+  /// A principal by its name, with its lists; nil: it is not known by its name alone. For who explains to a person what
+  /// somebody may see; never to let anyone in.
+  func principal(named name: String) -> Principal?
 }
 
 /// For whom the values of a sync parameter are not limited.
@@ -163,4 +166,5 @@ extension Authentication {
   public var isForLocalCallersOnly: Bool { false }
   /// What does not say that it has lists counts as without.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { .everybody }
+  public func principal(named name: String) -> Principal? { nil }
 }

@@ -18,6 +18,13 @@ public protocol ReloadableTransport: Sendable {
   func reload() async throws
 }
 
+/// A server transport with certificates that end.
+public protocol CertifiedTransport: ServerTransport {
+  /// When the first of them ends, in milliseconds since 1970; nil: it has none, or it is not known. Reads files; may be asked
+  /// before `start`. Errors: `configuration`.
+  func certificateEnd() throws -> Int64?
+}
+
 /// Paths of health checks, which a transport answers however many connections there are.
 public let healthCheckPaths: Set<String> = ["/healthz", "/readyz"]
 

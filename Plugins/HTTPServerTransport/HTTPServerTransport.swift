@@ -50,7 +50,7 @@
       case stopping(Task<Void, Never>)
     }
 
-    private let options: HTTPServerOptions
+    let options: HTTPServerOptions
     private let limits: Limits
     private let log: Log
     private let phase = Mutex(Phase.idle)

@@ -80,6 +80,13 @@ actor ServerReader {
     }
   }
 
+  func facts(of table: String, _ key: Key, in scopes: [ReadScope]) throws -> ServerRowFacts {
+    let connection = try opened()
+    return try connection.transaction(.deferred) {
+      try RowInquiry(RowReader(connection: connection, catalog: catalog)).facts(of: table, key, in: scopes)
+    }
+  }
+
   func stats() throws -> ServerStats {
     let connection = try opened()
     return try connection.transaction(.deferred) {

@@ -369,6 +369,13 @@ actor ServerWriter {
     return try transaction(durable: true) { try conflictBook($0).resolve(id, keep: keep, by: by, now: now) }
   }
 
+  func facts(of table: String, _ key: Key, in scopes: [ReadScope]) throws -> ServerRowFacts {
+    let open = try opened()
+    return try open.connection.transaction(.deferred) {
+      try RowInquiry(RowReader(connection: open.connection, catalog: open.catalog)).facts(of: table, key, in: scopes)
+    }
+  }
+
   func book<Answer>(_ question: (RemoteBook) throws -> Answer) throws -> Answer {
     try question(opened().book)
   }

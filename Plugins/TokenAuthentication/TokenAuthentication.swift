@@ -56,6 +56,13 @@ public struct TokenAuthentication: Authentication {
     return .named(names.filter { seen.insert($0).inserted })
   }
 
+  /// Nil also where its tokens have different lists: which of them a device uses is not known.
+  public func principal(named name: String) -> Principal? {
+    let known = file.entries().map(\.principal).filter { $0.name == name }
+    guard let first = known.first, known.allSatisfy({ $0.parameters == first.parameters }) else { return nil }
+    return first
+  }
+
   private static func bearerToken(_ header: String) -> String? {
     let parts = header.split(separator: " ", maxSplits: 1)
     guard parts.count == 2, parts[0].lowercased() == "bearer", isToken(parts[1]) else { return nil }

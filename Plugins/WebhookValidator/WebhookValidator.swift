@@ -85,6 +85,8 @@ public final class WebhookValidator: RequestValidator {
       "content-type": "application/json", "accept": "application/json", "salvor-delivery": message.delivery,
       "salvor-timestamp": timestamp,
     ]
+    // The service's own traces join the sync's.
+    if let context = LogContext.current { headers["traceparent"] = context.trace.child().traceparent }
     if let secret = options.secret {
       headers["salvor-signature"] = "sha256=" + signature(of: message.body, at: timestamp, secret)
     }

@@ -8,10 +8,10 @@ import Testing
     let server: RawHTTP
     private(set) var tokens: [String: String] = [:]
 
-    init() async throws {
+    init(serverOptions: String = "") async throws {
       place = try Workspace(
         authentication: #"{ module: "tokens", file: "tokens.json5" }"#,
-        serverOptions: #"administration: { token: "${OFFICE_SECRET}" },"#)
+        serverOptions: #"administration: { token: "${OFFICE_SECRET}" },"# + serverOptions)
       var entries = ""
       for name in ["anna", "viewer", "operator", "administrator"] {
         let role = name == "anna" ? [] : ["--role", name]
@@ -162,5 +162,52 @@ import Testing
     #expect(try await run(["reset", id], as: "operator").code == 0)
     #expect(try await run(["delete", id], as: "administrator").code == 0)
     #expect(try await run([], as: nil).code == 2)
+  }
+
+  @Test(
+    "Copies are made and listed over HTTP, the newest kept; who may only read makes none; without a folder it is named")
+  func backups() async throws {
+    let office = try await Office(serverOptions: #"backups: { directory: "copies", keep: 2 },"#)
+    _ = try await office.device("one")
+    #expect(try await office.ask("GET", "backups").json["backups"].items == [])
+    #expect(try await office.ask("POST", "backups", as: "viewer").status == 403)
+    var made: [String] = []
+    for _ in 0..<3 {
+      var answer = try await office.ask("POST", "backups", as: "operator")
+      // Names are of a second.
+      while answer.status == 503 {
+        try await Task.sleep(for: .milliseconds(100))
+        answer = try await office.ask("POST", "backups", as: "operator")
+      }
+      #expect(answer.status == 201, "\(answer.text)")
+      made.append(try #require(try answer.json["made"]["name"].string))
+    }
+    let listed = try await office.ask("GET", "backups", as: "viewer").json
+    #expect(listed["backups"].items.map(\.["name"].string) == [made[2], made[1]] && listed["keep"] == 2)
+    #expect(listed["backups"].items.allSatisfy { ($0["bytes"].integer ?? 0) > 0 && ($0["time"].integer ?? 0) > 0 })
+    let copy = office.place.directory.appendingPathComponent("copies/\(made[2])")
+    #expect(try damage(copy.path) == [])
+    let rights = try FileManager.default.attributesOfItem(atPath: copy.path)[.posixPermissions] as? Int
+    #expect(rights.map { $0 & 0o077 } == 0)
+    let here = try await salvor(
+      ["server", "backups", "--json"], in: office.place.directory,
+      environment: ["OFFICE_SECRET": "the-office-secret"]
+    ).json
+    #expect(here["backups"].items.map(\.["name"].string) == [made[2], made[1]])
+    #expect(try await office.ask("GET", "audit").json["acts"].items.filter { $0["act"] == "server.backup" }.count >= 3)
+    let none = try await Office()
+    let refused = try await none.ask("GET", "backups")
+    #expect(refused.status == 404)
+    #expect(try refused.json["detail"].string?.contains("server.backups.directory") == true)
+  }
+
+  @Test("The overview and a remote say which release of Salvor a device has")
+  func releases() async throws {
+    let office = try await Office()
+    let device = try await office.device("one")
+    let id = try #require(try await device.salvor("status", "--json").json["remoteID"].string)
+    let version = try #require(try await device.salvor("--version", "--json").json["salvor"].string)
+    #expect(try await office.ask("GET", "overview").json["releases"][version] == 1)
+    #expect(try await office.ask("GET", "remotes/\(id)").json["seen"]["release"].string == version)
   }
 }

@@ -11,7 +11,7 @@ import Testing
     .enabled(if: programs.allSatisfy(Built.has)),
     arguments: [
       "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
-      "docs/guides/operate.md", "docs/guides/conflicts.md", "docs/guides/schema-evolution.md",
+      "docs/guides/operate.md", "docs/guides/upgrade.md", "docs/guides/conflicts.md", "docs/guides/schema-evolution.md",
       "docs/guides/subscriptions.md",
       "docs/reference/protocol.md",
     ])
@@ -164,6 +164,13 @@ private final class DocumentSession {
 
   func end() {
     for server in servers { server.signal(SIGKILL) }
+    // Those that a page starts by itself, where it did not come to their end.
+    let files = FileManager.default.enumerator(at: directory, includingPropertiesForKeys: nil)
+    for case let file as URL in files ?? .init() where file.lastPathComponent == "server.pid" {
+      if let text = try? String(contentsOf: file, encoding: .utf8), let number = pid_t(text.filter(\.isNumber)) {
+        kill(number, SIGKILL)
+      }
+    }
     try? FileManager.default.removeItem(at: directory)
   }
 
@@ -180,7 +187,15 @@ private final class DocumentSession {
       declare -p | grep -vE '^declare -[a-z]*r|^declare -[-a-z]* (BASH|DIRSTACK|FUNCNAME|GROUPS|PIPESTATUS|_)' > "$state/.variables" || true
       """
     let bin = URL(fileURLWithPath: Built.salvor).deletingLastPathComponent().path
-    let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+    var path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+    if let previous = Built.previous {
+      // The last release, for the page about upgrades.
+      let place = directory.appendingPathComponent(".previous")
+      try? FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+      try? FileManager.default.createSymbolicLink(
+        at: place.appendingPathComponent("salvor-old"), withDestinationURL: URL(fileURLWithPath: previous))
+      path += ":\(place.path)"
+    }
     let child = try ChildProcess(
       "bash", ["-c", block.isServer ? block.serverScript(directory) : script], directory: directory,
       environment: ["PATH": "\(bin):\(path)"])

@@ -303,4 +303,46 @@ import Testing
     #expect(try away.json["server"]["reachable"] == false && away.json["server"]["error"] == "unreachable")
     #expect(try await device.salvor("status", "--offline", "--json").json["server"] == nil)
   }
+
+  @Test(
+    "doctor says when a certificate ends: well before, soon, and past; and whether the server is reached from outside",
+    .enabled(if: Built.has("openssl")))
+  func doctorAndTheOutside() async throws {
+    let place = try place()
+    let path = place.directory.appendingPathComponent("salvor.json5")
+    let text = try String(contentsOf: path, encoding: .utf8)
+    let server = try await start(place)
+    let reached = try await salvor(
+      ["doctor", "--json", "--url", "http://127.0.0.1:\(server.port)"], in: place.directory,
+      environment: ["OPERATE_TOKEN": Self.adminToken])
+    func finding(_ output: Output, _ about: String) throws -> JSON {
+      try #require(
+        try output.json["findings"].items.first { $0["about"].string == about }, "\(output.out)\(output.err)")
+    }
+    #expect(try finding(reached, "outside")["state"] == "good")
+    #expect(try finding(reached, "libraries")["message"].string?.contains("SQLite") == true)
+    _ = try await place.server.stop()
+    let (descriptor, port) = try Socket.listen()
+    close(descriptor)
+    let away = try await salvor(
+      ["doctor", "--json", "--url", "http://127.0.0.1:\(port)"], in: place.directory,
+      environment: ["OPERATE_TOKEN": Self.adminToken])
+    #expect(try away.code == 2 && finding(away, "outside")["way"].string?.contains("proxy") == true)
+    try place.write(
+      text.replacingOccurrences(of: "port: 0", with: "port: 0, tls: { certificate: \"chain.pem\", key: \"key.pem\" }"),
+      to: "salvor.json5")
+    for (days, state) in [(365, "good"), (10, "note"), (1, "bad")] {
+      let made = try await ChildProcess(
+        "openssl",
+        [
+          "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "\(days)",
+          "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "chain.pem",
+        ], directory: place.directory
+      ).output()
+      #expect(made.code == 0, "\(made.err)")
+      let output = try await salvor(
+        ["doctor", "--json"], in: place.directory, environment: ["OPERATE_TOKEN": Self.adminToken])
+      #expect(try finding(output, "certificate")["state"].string == state, "\(days) days: \(output.out)")
+    }
+  }
 }

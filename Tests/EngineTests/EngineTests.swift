@@ -8,6 +8,7 @@ import SalvorServer
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
+import Synchronization
 import Testing
 
 private let schema = Schema(tables: [
@@ -227,5 +228,27 @@ struct EngineTests {
     #expect(report.error?.code == .unreachable)
     #expect(report.exitCode == 3)
     #expect(try await client.status().queued == 1)
+  }
+
+  @Test("A first sync says how many of how many rows have come, as the server counted them; later ones count bytes")
+  func progressOfAFirstSync() async throws {
+    let pair = try await Pair { $0.chunkBytesTarget = 1024 }
+    try await pair.serverStore.write(
+      (0..<300).map { insert("site", ("id", .text("s\($0)")), ("name", "a name")) })
+    let told = Mutex<[SyncProgress]>([])
+    let client = pair.client(MemoryClientStore())
+    _ = try await client.synchronize(progress: { event in told.withLock { $0.append(event) } })
+    let rows = told.withLock { events in
+      events.compactMap { event in if case .fetching(let rows, let all) = event { (rows, all) } else { nil } }
+    }
+    #expect(rows.count > 3 && rows.allSatisfy { $0.1 == 300 })
+    #expect(zip(rows, rows.dropFirst()).allSatisfy { $0.0 < $1.0 }, "\(rows)")
+    #expect(rows.last.map { $0.0 > 200 && $0.0 <= 300 } == true, "\(rows)")
+    try await pair.serverStore.write(
+      (0..<300).map { insert("site", ("id", .text("t\($0)")), ("name", "a name")) })
+    told.withLock { $0 = [] }
+    _ = try await client.synchronize(progress: { event in told.withLock { $0.append(event) } })
+    #expect(told.withLock { $0.contains { if case .downloading = $0 { true } else { false } } })
+    #expect(!told.withLock { $0.contains { if case .fetching = $0 { true } else { false } } })
   }
 }

@@ -66,8 +66,14 @@ struct RecoveryExchange {
 
   /// The recovery is done, and the operator's demand that it met, where there was one, is settled. Throws where the server
   /// may not have heard it.
-  mutating func end(_ facts: RecoveryFacts) async throws {
-    let body: JSONValue = ["demand": facts.demand.map(JSONValue.integer) ?? .null]
+  ///
+  /// - Parameter done: which strategy has run and why, for the operator; nil: it had ended before.
+  mutating func end(_ facts: RecoveryFacts, _ done: (reason: RecoveryReason?, strategy: String)? = nil) async throws {
+    let body: JSONValue = [
+      "demand": facts.demand.map(JSONValue.integer) ?? .null,
+      "reason": done.map { .string($0.reason?.rawValue ?? "by-hand") } ?? .null,
+      "strategy": done.map { .string($0.strategy) } ?? .null,
+    ]
     let response = try await configuration.request(
       "POST", "/v1/recovery/\(facts.token)/end", body.bytes + [0x0A], counting: &report)
     _ = try? await response.body.collect(upTo: configuration.limits.chunkBytesMax)

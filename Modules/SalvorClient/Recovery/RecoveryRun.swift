@@ -265,7 +265,7 @@ struct RecoveryRun {
       throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
     }
     // First the server, then the journal: it remembers a demand until the server is known to have heard that it was met.
-    let isHeard = (try? await exchange.end(incident.facts)) != nil
+    let isHeard = (try? await exchange.end(incident.facts, (journal.reason, journal.strategy))) != nil
     return .recovered(try await finish(done, incarnation: incident.facts.incarnation, isHeard: isHeard))
   }
 

@@ -15,6 +15,8 @@ extension SalvorClient.Configuration {
     var headers = credentials
     var body = body
     headers["content-type"] = isBinary ? "application/octet-stream" : "application/jsonl"
+    // Its operator sees which releases are about.
+    headers["user-agent"] = "salvor/\(salvorVersion)"
     // The server's log has the same trace; each request is a span of its own.
     if let context = LogContext.current { headers["traceparent"] = context.trace.child().traceparent }
     let codings = isBinary ? [] : compressions.map(\.token)

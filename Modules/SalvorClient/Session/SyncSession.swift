@@ -309,6 +309,8 @@ struct SyncSession {
     var position = startPosition ?? (session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : "")
     var end: DownloadEnd?
     var offer: ComparisonOffer?
+    var rows: Int64 = 0
+    var rowsOfAll: Int64?
     do {
       while let event = try await reader.next() {
         switch event {
@@ -323,6 +325,7 @@ struct SyncSession {
           }
         case .control(let line):
           if let session = line["session"] {
+            rowsOfAll = session["rows"]?.integer
             try await meet(session)
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
@@ -334,7 +337,12 @@ struct SyncSession {
             stagedPieces += 1
             hasMadeProgress = true
             page.removeAll(keepingCapacity: true)
-            progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
+            rows += line["rows"]?.integer ?? 0
+            if let all = rowsOfAll, all > 0 {
+              progress(.fetching(rows: min(rows, all), of: all))
+            } else {
+              progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
+            }
           } else if let last = line["end"] {
             if !page.isEmpty {
               try await store.stage(StagedChunk(download: download, bytes: page, position: position))

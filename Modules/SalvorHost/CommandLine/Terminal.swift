@@ -18,6 +18,8 @@ public struct Terminal: Sendable {
   private let width: Int?
   private let showsProgress: Bool
   private let state = TerminalState()
+  /// How fast what is under way goes on.
+  let pace = Pace()
 
   public init(isJSON: Bool, isQuiet: Bool, environment: [String: String]) {
     self.isJSON = isJSON
@@ -76,10 +78,10 @@ public struct Terminal: Sendable {
   }
 
   /// A bar for a share of 0 to 1.
-  public func progress(_ title: String, share: Double) {
+  public func progress(_ title: String, share: Double, rest: String = "") {
     let full = Int((max(0, min(1, share)) * 30).rounded())
     let bar = String(repeating: "█", count: full) + String(repeating: "░", count: 30 - full)
-    progress("\(title) \(bar) \(Int(share * 100)) %")
+    progress("\(title) \(bar) \(Int(share * 100)) %\(rest.isEmpty ? "" : ", \(rest)")")
   }
 
   public func endProgress() {

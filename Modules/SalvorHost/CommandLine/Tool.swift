@@ -27,8 +27,8 @@ public enum Tool {
     .backupsRestore, .backupsDelete, .capturePause, .captureResume, .detach, .remotes, .remotesList, .remotesShow,
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
-    .conflictsResolve, .serverStats, .serverBackup,
-    .serverRestore, .serverAdopt, .doctor, .completions, .manual,
+    .conflictsResolve, .serverStats, .serverBackup, .serverBackups,
+    .serverRestore, .serverAdopt, .explain, .doctor, .completions, .manual,
   ]
 
   static func code(modules: [ModuleFactory], commands more: [Command], arguments: [String]) async -> Int32 {

@@ -80,6 +80,10 @@ public struct ServerSection: Sendable {
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
   public var monitoringNeedsCredential: Bool
   public var log: LogSettings
+  /// The way to the collector of traces; nil: none are exported.
+  public var traces: PreparedModule<any ClientTransport>?
+  /// Where copies are kept; nil: the server makes none.
+  public var backups: BackupSettings?
   public var limits: Limits
 }
 

@@ -175,6 +175,10 @@ struct HostConfigurationDecoder {
       section.finish(child: administration)
     }
     let log = LogSettings.decode(&section, default: LogSettings())
+    let traces =
+      section.has("traces")
+      ? registry.prepare(.clientTransport, under: "traces", of: &section, context, as: (any ClientTransport).self) : nil
+    let backups = decodeBackups(&section)
     reader.finish(child: section)
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
@@ -185,7 +189,15 @@ struct HostConfigurationDecoder {
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,
-      monitoringNeedsCredential: monitoringNeedsCredential, log: log, limits: limits)
+      monitoringNeedsCredential: monitoringNeedsCredential, log: log, traces: traces, backups: backups, limits: limits)
+  }
+
+  private func decodeBackups(_ section: inout OptionReader) -> BackupSettings? {
+    guard section.has("backups"), var reader = section.object("backups") else { return nil }
+    let path = reader.string("directory")
+    let keep = reader.integer("keep", in: 1...10_000, default: 14)
+    section.finish(child: reader)
+    return path.map { BackupSettings(directory: ConfigurationFile.resolve($0, in: directory), keep: Int(keep)) }
   }
 
   /// A list of names; gzip where the file has none and the host has it.

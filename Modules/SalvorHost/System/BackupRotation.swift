@@ -1,4 +1,6 @@
 import SalvorModel
+import SalvorServer
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc
@@ -36,6 +38,22 @@ struct BackupRotation {
     return old.map { "\(directory)/\($0)" }
   }
 
+  /// Newest first.
+  func list() throws -> [ServerBackup] {
+    // The folder is made with the first copy.
+    guard access(directory, F_OK) == 0 else { return [] }
+    return try names().sorted(by: >).map { name in
+      var found = stat()
+      guard stat("\(directory)/\(name)", &found) == 0 else { return ServerBackup(name: name, time: 0, bytes: 0) }
+      #if canImport(Darwin)
+        let time = found.st_mtimespec.tv_sec
+      #else
+        let time = found.st_mtim.tv_sec
+      #endif
+      return ServerBackup(name: name, time: Int64(time) * 1000, bytes: Int64(found.st_size))
+    }
+  }
+
   /// Those that `next` has given; names that sort as their times do.
   private func names() throws -> [String] {
     guard let folder = opendir(directory) else {
@@ -57,4 +75,37 @@ struct BackupRotation {
     return name.utf8.count == form.utf8.count
       && zip(name.utf8, form.utf8).allSatisfy { $1 == 48 ? (48...57).contains($0) : $0 == $1 }
   }
+}
+
+/// `server.backups`: the copies that a running server makes when it is asked to.
+struct BackupDirectory: ServerBackups {
+  let rotation: BackupRotation
+  let store: any RecoveringServerStore
+  let clock: any Clock
+
+  var keep: Int { rotation.keep }
+
+  func list() throws -> [ServerBackup] { try rotation.list() }
+
+  func make() async throws -> (made: ServerBackup, removed: [String]) {
+    let now = clock.now()
+    let path = try rotation.next(now: now)
+    if fileExists(path) {
+      throw SalvorError(
+        .overloaded, "A copy was made in this very second; the names say seconds. Ask again.",
+        retryAfterMilliseconds: 1000)
+    }
+    try await store.backup(to: path)
+    let name = String(path.drop { $0 != "/" }.split(separator: "/").last ?? "")
+    let made = ServerBackup(name: name, time: now, bytes: try fileSize(path))
+    let removed = try rotation.removeOld().map { String($0.split(separator: "/").last ?? "") }
+    return (made, removed)
+  }
+}
+
+/// `server.backups`.
+public struct BackupSettings: Sendable, Hashable {
+  /// Resolved against the configuration's folder.
+  public var directory: String
+  public var keep: Int
 }

@@ -89,9 +89,20 @@ public enum Host {
       reclaimMemory: MemoryReturn().give)
     made.processFacts = { ProcessFacts.ofThisProcess() }
     made.audit = AuditFile(of: made.store)
+    if let backups = section.backups, let store = made.store as? any RecoveringServerStore {
+      made.backups = BackupDirectory(
+        rotation: BackupRotation(directory: backups.directory, keep: backups.keep), store: store, clock: made.clock)
+    }
+    var exporter: TraceExporter?
+    if let traces = section.traces {
+      exporter = TraceExporter(
+        try traces.make(), version: salvorVersion, instance: hexadecimal(made.random.bytes(8)), log: log)
+      made.traces = exporter
+    }
     adjust(&made)
     return try await RunningServer(
-      made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
+      made, traces: exporter, transport: try section.listen.make(),
+      retentionMilliseconds: section.tombstoneRetentionMilliseconds,
       stagingMilliseconds: section.stagingRetentionMilliseconds)
   }
 

@@ -11,7 +11,9 @@ public actor RunningServer {
   private let graceMilliseconds: Int64
   private let retentionMilliseconds: Int64
   private let stagingMilliseconds: Int64
+  private let traces: TraceExporter?
   private var trimming: Task<Void, Never>?
+  private var exporting: Task<Void, Never>?
   private var isStopped = false
 
   /// Opens the store; nothing is listened to yet.
@@ -20,13 +22,15 @@ public actor RunningServer {
   ///   - retentionMilliseconds: how long tombstones and the change log are kept.
   ///   - stagingMilliseconds: how long an upload stays in staging that nobody continues.
   ///   - graceMilliseconds: how long `stop` waits for what is under way before it interrupts it.
+  ///   - traces: sends spans while the server runs, and is closed with it.
   public init(
-    _ configuration: ServerConfiguration, transport: any ServerTransport,
+    _ configuration: ServerConfiguration, traces: TraceExporter? = nil, transport: any ServerTransport,
     retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault,
     stagingMilliseconds: Int64 = HostConfiguration.stagingRetentionDefault, graceMilliseconds: Int64 = 5_000
   ) async throws {
     (engine, opening) = try await ServerEngine.start(configuration)
     self.transport = transport
+    self.traces = traces
     self.retentionMilliseconds = retentionMilliseconds
     self.stagingMilliseconds = stagingMilliseconds
     self.graceMilliseconds = graceMilliseconds
@@ -36,6 +40,7 @@ public actor RunningServer {
   public func start() async throws -> String {
     let engine = engine
     let url = try await transport.start { request in await engine.handle(request) }
+    if let traces { exporting = Task { await traces.run() } }
     let (retention, staging) = (retentionMilliseconds, stagingMilliseconds)
     trimming = Task {
       let pause = min(60_000, max(500, staging / 2))
@@ -81,5 +86,7 @@ public actor RunningServer {
     await transport.stop(graceMilliseconds: graceMilliseconds)
     await engine.stop()
     interruption.cancel()
+    exporting?.cancel()
+    await traces?.close()
   }
 }

@@ -61,6 +61,8 @@ extension ServerEngine {
         "underWay": .integer(Int64(recovering.underWay)), "waiting": .integer(Int64(recovering.waiting)),
         "required": .integer(Int64(activity.recoveryRequired.count)),
       ],
+      "releases": .object(
+        activity.releases.sorted { $0.key < $1.key }.map { JSONValue.Member($0.key, .integer($0.value)) }),
       "writersWaiting": .integer(Int64(turns.count)),
       "uploads": .integer(metrics.uploads.value), "accepted": .integer(metrics.accepted.value),
       "refused": .integer(metrics.refused.value), "loginsRefused": .integer(metrics.loginsRefused.value),

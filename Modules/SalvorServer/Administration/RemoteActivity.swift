@@ -14,7 +14,14 @@ final class RemoteActivity: Sendable {
     /// The oldest cursor of its groups, at its last begin.
     var cursor: Int64?
     var schemaVersion: Int64?
+    /// Of Salvor, on the device.
+    var release: String?
     var groups: [String] = []
+    /// Of those of `groups` that have one.
+    var cursors: [String: Int64] = [:]
+    /// With the lists of its credential.
+    var principal: Principal?
+    var subscriptions: ResolvedSubscriptions?
     var refused: Int64 = 0
     var accepted: Int64 = 0
   }
@@ -38,11 +45,20 @@ final class RemoteActivity: Sendable {
     }
   }
 
-  func noteBegin(_ message: BeginMessage) {
+  func noteBegin(_ message: BeginMessage, _ principal: Principal) {
+    let release = LogContext.current?["release"]
     change(message.remote) { entry, now in
       entry.lastBegin = now
+      entry.release = release
       entry.schemaVersion = message.schemaVersion
       entry.groups = message.groups.map(\.name)
+      entry.cursors = Dictionary(
+        message.groups.compactMap { group in group.cursor.map { (group.name, $0.number) } }, uniquingKeysWith: { $1 })
+      entry.principal = principal
+      entry.subscriptions =
+        message.subscriptions
+        ?? ResolvedSubscriptions(
+          message.groups.reduce(into: [:]) { $0.merge($1.subscriptions.targets) { $0.union($1) } })
       entry.cursor = message.groups.compactMap { $0.cursor?.number }.min()
     }
   }
@@ -65,6 +81,18 @@ final class RemoteActivity: Sendable {
 
   subscript(remote: RemoteID) -> Entry? { entries.withLock { $0[remote] } }
 
+  /// How many devices have begun with each release of Salvor, as far as they said it; at most twenty releases.
+  var releases: [String: Int64] {
+    let all = entries.withLock { entries in
+      entries.values.reduce(into: [String: Int64]()) { counts, entry in
+        if let release = entry.release { counts[release, default: 0] += 1 }
+      }
+    }
+    return Dictionary(
+      uniqueKeysWithValues: all.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(20).map { ($0.key, $0.value) }
+    )
+  }
+
   /// Those whose last begin was refused for a reason to recover.
   var recoveryRequired: [RemoteID] {
     entries.withLock { entries in
@@ -80,6 +108,7 @@ extension RemoteActivity.Entry {
       .init("cursor", cursor.map(JSONValue.integer) ?? .null),
       .init("behind", cursor.map { .integer(max(0, head - $0)) } ?? .null),
       .init("schemaVersion", schemaVersion.map(JSONValue.integer) ?? .null),
+      .init("release", release.map(JSONValue.string) ?? .null),
       .init("groups", .array(groups.map(JSONValue.string))), .init("accepted", .integer(accepted)),
       .init("refused", .integer(refused)),
       .init(

@@ -41,7 +41,7 @@ extension ServerEngine {
     }
   }
 
-  private func noRemote(_ id: String) -> SalvorError {
+  func noRemote(_ id: String) -> SalvorError {
     SalvorError(
       .notFound, "There is no remote ID \(visibleID(id)). GET /admin/v1/remotes lists them.")
   }

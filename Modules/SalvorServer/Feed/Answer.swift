@@ -14,7 +14,10 @@ extension ServerEngine {
     _ session: SessionTable.Session, results: UploadResults?, _ comparison: Comparison?, _ request: TransportRequest
   ) async throws -> TransportResponse {
     var head = PayloadWriter()
-    sessionLine(session.principal, [], untold: session.begin.incarnations).write(to: &head)
+    let count = try await firstRows(session)
+    sessionLine(
+      session.principal, count.map { [.init("rows", .integer($0))] } ?? [], untold: session.begin.incarnations
+    ).write(to: &head)
     head.raw("\n")
     if let results {
       (["results": results.json] as JSONValue).write(to: &head)
@@ -30,6 +33,22 @@ extension ServerEngine {
       return try await respond(head.bytes, request)
     }
     return try await answer(head.bytes, pages(session, comparison?.compared), request)
+  }
+
+  /// How many rows groups have that come for the first time, for a progress bar; nil: there are none, or the download goes on
+  /// where another was cut.
+  private func firstRows(_ session: SessionTable.Session) async throws -> Int64? {
+    let message = session.begin.message
+    let new = message.groups.filter { $0.cursor == nil }
+    guard !new.isEmpty, message.position == nil, let store = configuration.store as? any RecoveringServerStore else {
+      return nil
+    }
+    var rows: Int64 = 0
+    for group in new {
+      let scope = ReadScope(session.principal, message.subscriptions ?? group.subscriptions)
+      rows += try await store.rowCount(of: [group.name], for: scope)
+    }
+    return rows
   }
 
   func pages(_ session: SessionTable.Session, _ compared: ComparedTables?) -> PageSource {
@@ -197,7 +216,7 @@ actor PageSource {
     let line: JSONValue
     if let next = page.position {
       position = next
-      line = ["position": .string(next)]
+      line = ["position": .string(next), "rows": .integer(Int64(page.rows))]
     } else {
       isFinished = true
       var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]

@@ -29,7 +29,7 @@ extension ServerEngine {
   /// been staged, applied or answered by then.
   func check(_ message: BeginMessage, principal: Principal) async throws -> SessionBegin {
     LogContext.current?.set("remote", message.remote.text)
-    activity.noteBegin(message)
+    activity.noteBegin(message, principal)
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
       throw refusal(reason, message, principal, stored: nil)
     }

@@ -91,6 +91,11 @@ extension ServerEngine {
     }
     out.gauge(
       "salvor_restored", "1 where this start found the database restored from a copy", isRestored ? Int64(1) : 0)
+    if let traces = configuration.traces?.counts {
+      out.counter("salvor_trace_spans_exported_total", "Spans that the collector of traces took", traces.exported)
+      out.counter(
+        "salvor_trace_spans_dropped_total", "Spans that it did not take, or that there was no room for", traces.dropped)
+    }
     observeProcess(&out)
     return out.text
   }
@@ -124,6 +129,10 @@ extension ServerEngine {
       "salvor_recoveries_total", "counter", "Recoveries begun, by reason",
       Dictionary(uniqueKeysWithValues: metrics.recoveries.map { (MetricsText.label("reason", $0.key), $0.value) }))
     out.counter("salvor_recoveries_ended_total", "Recoveries that came to their end", metrics.recoveriesEnded.value)
+    out.labelled(
+      "salvor_recoveries_ended_by_strategy_total", "counter",
+      "Recoveries that came to their end, by reason and by the strategy that the device said",
+      metrics.recoveriesByStrategy.values)
     out.counter(
       "salvor_event_rounds_total", "Changes that listeners were told of, all together", events.rounds.value)
     out.labelled(

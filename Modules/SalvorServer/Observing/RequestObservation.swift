@@ -12,6 +12,8 @@ final class RequestObservation: Sendable {
   }
 
   let context: LogContext
+  /// The device's step that this request is a part of.
+  private let parentID: String?
   private let method: String
   private let route: String
   private let peer: String?
@@ -22,14 +24,26 @@ final class RequestObservation: Sendable {
 
   init(_ request: TransportRequest, _ configuration: ServerConfiguration, _ metrics: ServerMetrics) {
     let trace = request.headers["traceparent"].flatMap { TraceContext(traceparent: $0) }
+    parentID = trace?.spanID
     // Another's trace goes on with a span of this server's.
     context = LogContext(trace?.child() ?? TraceContext())
+    if let release = request.headers["user-agent"].flatMap(Self.release) { context.set("release", release) }
     method = Self.methods.contains(request.method) ? request.method : "other"
     route = Self.route(request.path)
     peer = request.peer
     began = .now
     self.configuration = configuration
     self.metrics = metrics
+  }
+
+  /// Of a device of ours: `salvor/0.1.0`.
+  private static func release(_ agent: String) -> String? {
+    guard agent.hasPrefix("salvor/") else { return nil }
+    let version = agent.dropFirst(7).prefix { $0 != " " }
+    let isVersion = version.utf8.allSatisfy { byte in
+      (48...57).contains(byte) || (97...122).contains(byte) || byte == 45 || byte == 46
+    }
+    return (1...32).contains(version.utf8.count) && isVersion ? String(version) : nil
   }
 
   private static let methods: Set = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -55,7 +69,7 @@ final class RequestObservation: Sendable {
 
   private static let administration: Set<Substring> = [
     "remotes", "conflicts", "stats", "overview", "refusals", "recoveries", "configuration", "modules", "schema",
-    "backups", "events", "audit", "log", "restores",
+    "backups", "explain", "events", "audit", "log", "restores",
   ]
 
   /// The request with its body counted.
@@ -131,8 +145,10 @@ final class RequestObservation: Sendable {
       metrics.durations.observe(seconds, label)
       if seconds * 1000 > Double(configuration.slowMilliseconds) { metrics.slow.add(1) }
     }
-    guard configuration.accessLog else { return }
+    // Checks come each few seconds and are part of nothing.
     let isCheck = route == "/healthz" || route == "/readyz" || route == "/metrics"
+    if !isCheck, !isStream { trace(status, received, sent, duration) }
+    guard configuration.accessLog else { return }
     LogContext.$current.withValue(context) {
       configuration.log.write(
         isCheck ? .debug : .info, "request",
@@ -144,12 +160,41 @@ final class RequestObservation: Sendable {
   }
 }
 
+extension RequestObservation {
+  private func trace(_ status: Int, _ received: Int64, _ sent: Int64, _ duration: Duration) {
+    guard let traces = configuration.traces, context.trace.isSampled else { return }
+    var attributes: [String: TraceSpan.Attribute] = [
+      "http.request.method": .text(method), "http.route": .text(route),
+      "http.response.status_code": .integer(Int64(status)), "http.request.body.size": .integer(received),
+      "http.response.body.size": .integer(sent),
+    ]
+    attributes["client.address"] = peer.map { .text($0) }
+    attributes["salvor.remote"] = context["remote"].map { .text($0) }
+    attributes["error.type"] = context["code"].map { .text($0) }
+    traces.take(
+      TraceSpan(
+        context.trace, parentID: parentID, name: "\(method) \(route)", kind: .server,
+        endedMilliseconds: configuration.clock.now(), duration: duration, attributes: attributes,
+        error: status >= 500 ? context["code"] ?? "\(status)" : nil))
+  }
+}
+
 extension ServerEngine {
   /// An upload that was processed: counted by outcome, and a line of the log.
   func observe(_ results: UploadResults, of remote: RemoteID, tookSince began: ContinuousClock.Instant) {
     let duration = ContinuousClock.now - began
     let seconds = Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18
     metrics.processing.observe(seconds)
+    if let traces = configuration.traces, let context = LogContext.current, context.trace.isSampled {
+      traces.take(
+        TraceSpan(
+          context.trace.child(), parentID: context.trace.spanID, name: "process upload", kind: .internal,
+          endedMilliseconds: configuration.clock.now(), duration: duration,
+          attributes: [
+            "salvor.remote": .text(remote.text), "salvor.accepted": .integer(results.acceptedRequests),
+            "salvor.refused": .integer(Int64(results.refused.count)),
+          ]))
+    }
     activity.note(results, of: remote)
     activity.noteSuccess(of: remote)
     var reasons: [String: Int64] = [:]

@@ -14,7 +14,17 @@ public final class ServerMetrics: Sendable {
   /// Counts by labels, written as `name="value",…`.
   public final class LabelledCounter: Sendable {
     private let counts = Mutex<[String: Int64]>([:])
-    func add(_ labels: String, _ more: Int64 = 1) { counts.withLock { $0[labels, default: 0] += more } }
+    private let labelsMax: Int
+
+    init(labelsMax: Int = .max) { self.labelsMax = labelsMax }
+
+    /// - Parameter other: counted in its place where there are too many.
+    func add(_ labels: String, _ more: Int64 = 1, other: String = "") {
+      counts.withLock { counts in
+        counts[counts[labels] == nil && counts.count >= labelsMax ? other : labels, default: 0] += more
+      }
+    }
+
     public var values: [String: Int64] { counts.withLock { $0 } }
   }
 
@@ -36,6 +46,8 @@ public final class ServerMetrics: Sendable {
   /// Begins that were told to rewind.
   public let rewinds = Counter()
   public let recoveriesEnded = Counter()
+  /// Its labels come from devices: at most so many different ones, the rest are `other`.
+  public let recoveriesByStrategy = LabelledCounter(labelsMax: 64)
   /// Answers and transactions that took longer than `slowMilliseconds`.
   public let slow = Counter()
   public let administrationActs = LabelledCounter()

@@ -201,14 +201,31 @@ extension ServerEngine {
     _ store: any RecoveringServerStore
   ) async throws -> TransportResponse {
     // One that the operator has made since stands: the device has not met it.
-    if let demand = try await lines(request, max: 1).first?["demand"]?.integer {
+    let line = try await lines(request, max: 1).first
+    if let demand = line?["demand"]?.integer {
       _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
     recoveries.close(recovery.token)
     metrics.recoveriesEnded.add(1)
+    if let strategy = line?["strategy"]?.string { countEnd(line?["reason"]?.string, strategy) }
     activity.noteSuccess(of: recovery.remote)
     operatorEvents.send("recovered", ["remote": recovery.remote.text])
     deviceLog.say("Remote ID '\(recovery.remote)' has recovered.", about: principal.name)
     return TransportResponse(status: 204, contentLength: 0)
+  }
+
+  /// What a device says is taken as far as it may be the name of a reason and of a strategy.
+  private func countEnd(_ reason: String?, _ strategy: String?) {
+    func label(_ name: String, _ text: String?) -> String {
+      let isName =
+        text.map { text in
+          (1...64).contains(text.utf8.count)
+            && text.utf8.allSatisfy { (97...122).contains($0) || (48...57).contains($0) || $0 == 45 }
+        } ?? false
+      return MetricsText.label(name, isName ? text ?? "" : "other")
+    }
+    metrics.recoveriesByStrategy.add(
+      "\(label("reason", reason)),\(label("strategy", strategy))",
+      other: "\(label("reason", nil)),\(label("strategy", nil))")
   }
 }

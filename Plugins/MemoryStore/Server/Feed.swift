@@ -192,9 +192,12 @@ struct Feed {
     }
     scanRows()
     let isComplete = position.scan == nil ? try feedChanges() : false
-    return FeedPage(
+    let rows = writer.upserts
+    var page = FeedPage(
       bytes: writer.finish(), position: isComplete ? nil : position.text,
       groups: isComplete ? position.groups.map(ended) : nil)
+    page.rows = rows
+    return page
   }
 
   private func ended(_ group: FeedPosition.Group) -> GroupState {

@@ -130,6 +130,13 @@ struct ConflictBook {
     }
   }
 
+  /// Of one row, the newest first.
+  func versions(of table: String, _ key: Key, limit: Int) throws -> [ConflictVersion] {
+    try versions(
+      "WHERE \"table\" = ?1 AND key = ?2 ORDER BY id DESC LIMIT ?3",
+      [.text(table), .text(JSONValue.array(key.map { JSONValue($0) }).text), .integer(Int64(limit))])
+  }
+
   private func versions(_ rest: String, _ values: [Value]) throws -> [ConflictVersion] {
     var found: [ConflictVersion] = []
     try connection.query("SELECT \(Self.columns) FROM salvor_conflict \(rest)", values) {

@@ -188,7 +188,10 @@ struct FeedPageMaker {
         if writer.upserts + writer.deletes == 0 && request.position != nil { return .unsealed(position) }
       }
     }
-    return .page(FeedPage(bytes: writer.finish(), position: position.text, groups: nil), hints: hints)
+    let rows = writer.upserts
+    var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)
+    page.rows = rows
+    return .page(page, hints: hints)
   }
 
   private mutating func lastPage() -> FeedPage {

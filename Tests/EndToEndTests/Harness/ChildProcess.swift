@@ -149,6 +149,11 @@ enum Built {
     return URL(fileURLWithPath: test).deletingLastPathComponent().appendingPathComponent("salvor").path
   }()
 
+  /// The last release's executable, named by SALVOR_PREVIOUS; nil: it is not here.
+  static let previous = ProcessInfo.processInfo.environment["SALVOR_PREVIOUS"].flatMap {
+    FileManager.default.isExecutableFile(atPath: $0) ? $0 : nil
+  }
+
   static func has(_ program: String) -> Bool {
     (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").contains {
       FileManager.default.isExecutableFile(atPath: "\($0)/\(program)")

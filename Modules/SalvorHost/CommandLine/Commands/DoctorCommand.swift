@@ -8,11 +8,16 @@ extension Command {
     "doctor", "what is wrong with this installation, and the way on",
     discussion: """
       Looks at the configuration, the files and their rights, free space, the limits of the system, the clock, and whether
-      the server answers; on a server also at its remotes (the database is opened as by salvor remotes). Exit code 2 where
-      something is wrong, 0 where all is well or could be better. With --reach it asks the server alone (exit code 3 where
-      it does not answer): for health checks of containers.
+      the server answers; on a server also at the end of its certificates, at its remotes (the database is opened as by
+      salvor remotes), and, where the server runs, at the releases that devices have. Exit code 2 where something is wrong,
+      0 where all is well or could be better. With --url it also asks the server under the address that devices use, through
+      whatever proxies there are. With --reach it asks the server alone (exit code 3 where it does not answer): for health
+      checks of containers.
       """,
-    options: [Option("reach", "only whether the server answers")]
+    options: [
+      Option("reach", "only whether the server answers"),
+      Option("url", value: "URL", "the address that devices use: is the server reached there?"),
+    ]
   ) { invocation in
     let terminal = invocation.terminal
     let loaded = invocation.readConfiguration()
@@ -26,8 +31,13 @@ extension Command {
     examination.takeConfiguration(loaded)
     examination.files()
     examination.system()
+    examination.libraries(invocation.registry)
     if loaded.configuration != nil { examination.add(await examination.reach(invocation)) }
-    if loaded.configuration?.server != nil { await examination.fleet(invocation) }
+    if let url = invocation.options["url"] { examination.add(await examination.reach(outside: url, invocation)) }
+    if loaded.configuration?.server != nil {
+      examination.certificates()
+      await examination.fleet(invocation)
+    }
     terminal.json([
       "healthy": .bool(!examination.findings.contains { $0.state == .bad }),
       "findings": .array(examination.findings.map(\.json)),

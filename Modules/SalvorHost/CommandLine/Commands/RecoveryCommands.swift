@@ -204,6 +204,10 @@ extension Terminal {
     switch progress {
     case .uploading(let changes): self.progress("sending: \(grouped(changes)) changes")
     case .downloading(let count): self.progress("receiving: \(bytes(count))")
+    case .fetching(let rows, let all):
+      self.progress(
+        "receiving", share: Double(rows) / Double(max(all, 1)),
+        rest: "\(grouped(rows)) of \(grouped(all)) rows\(pace.timeLeft(rows, of: all).map { ", \($0) left" } ?? "")")
     case .comparing(let table, let rows, let all):
       self.progress("comparing \(table)", share: Double(rows) / Double(max(all, 1)))
     case .applying: self.progress("applying")

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorModuleKit
 import SalvorStorage
 import SalvorWire
 
@@ -67,13 +68,19 @@ extension Command {
       a damaged copy.
 
       With --keep N, FILE is a folder: the copy is a file of its own there, named after the time, and when it is whole,
-      older ones beyond the newest N are removed. Nothing else in the folder is touched.
+      older ones beyond the newest N are removed. Nothing else in the folder is touched. Without FILE the folder and N are
+      those of server.backups in the configuration.
       """,
-    arguments: ["FILE"],
+    arguments: ["[FILE]"],
     options: [Option("keep", value: "N", "FILE is a folder; keep the newest N copies in it")]
   ) { invocation in
-    var file = invocation.arguments[0]
-    let keep = invocation.options["keep"] == nil ? nil : try invocation.wholeNumber("keep", default: 1)
+    var file = invocation.arguments.first ?? ""
+    var keep = invocation.options["keep"] == nil ? nil : try invocation.wholeNumber("keep", default: 1)
+    if file.isEmpty {
+      let settings = try invocation.backupSettings()
+      file = settings.directory
+      keep = keep ?? settings.keep
+    }
     let rotation = keep.map { BackupRotation(directory: file, keep: $0) }
     if let rotation { file = try rotation.next(now: SystemClock().now()) }
     guard let store = try invocation.makeServerStore() as? any RecoveringServerStore else { throw unable("backups") }
@@ -86,6 +93,38 @@ extension Command {
     ])
     invocation.terminal.say("wrote \(file) (\(bytes(size)))")
     for old in removed { invocation.terminal.say("removed \(old)") }
+    return 0
+  }
+
+  static let serverBackups = Command(
+    "server backups", "server: the copies in the configuration's folder, newest first",
+    discussion: """
+      Lists server.backups.directory: what salvor server backup and POST /admin/v1/backups have put there. --url asks a
+      server elsewhere.
+      """, options: [.url]
+  ) { invocation in
+    var list: JSONValue
+    if let elsewhere = try invocation.administration() {
+      list = try await elsewhere.call("GET", "/admin/v1/backups")
+      await elsewhere.close()
+    } else {
+      let settings = try invocation.backupSettings()
+      let found = try BackupRotation(directory: settings.directory, keep: settings.keep).list()
+      list = ["keep": .integer(Int64(settings.keep)), "backups": .array(found.map(\.json))]
+    }
+    invocation.terminal.json(list)
+    let backups = list["backups"]?.array ?? []
+    if backups.isEmpty { invocation.terminal.say("there are no copies yet: salvor server backup makes one") }
+    if !backups.isEmpty {
+      invocation.terminal.table(
+        ["copy", "made", "size"],
+        backups.map { copy in
+          [
+            visible(copy["name"]?.string ?? ""), copy["time"]?.integer.map(timestamp) ?? "-",
+            bytes(copy["bytes"]?.integer ?? 0),
+          ]
+        })
+    }
     return 0
   }
 
@@ -144,6 +183,19 @@ extension Command {
     ])
     terminal.say("\(done.database) has the server ID \(done.now) now; it was \(done.before)")
     return 0
+  }
+}
+
+extension Invocation {
+  /// `server.backups` of the configuration.
+  fileprivate func backupSettings() throws -> BackupSettings {
+    guard let settings = try readConfiguration([.server]).get().server?.backups else {
+      throw SalvorError(
+        .usage,
+        "The configuration names no folder for copies (server.backups.directory). Name one there, or a FILE for this copy."
+      )
+    }
+    return settings
   }
 }
 

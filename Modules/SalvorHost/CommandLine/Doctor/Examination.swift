@@ -2,6 +2,7 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 import SalvorTransport
+import SalvorWire
 
 #if canImport(Glibc)
   import Glibc
@@ -188,11 +189,84 @@ struct Examination {
       url: "http://\(host):\(port)", registry: invocation.registry, environment: environment)
   }
 
+  /// Whether it is reached from outside, through whatever stands before it.
+  func reach(outside url: String, _ invocation: Invocation) async -> Finding {
+    do {
+      let transport = try AdministrationClient.transport(
+        url: url, registry: invocation.registry, environment: environment)
+      let response = try await transport.send(TransportRequest(method: "GET", path: "/healthz", contentLength: 0))
+      let body = try await response.body.collect(upTo: 1 << 20)
+      await transport.close()
+      if response.status == 200, body == Array("ok\n".utf8) {
+        return Finding(state: .good, about: "outside", message: "\(url) reaches it")
+      }
+      return Finding(
+        state: .bad, about: "outside",
+        message: "\(url) answers with status \(response.status), and not as a Salvor server does",
+        way: "look at the proxy's log, and at Packaging/proxies for one that works")
+    } catch {
+      return Finding(
+        state: .bad, about: "outside", message: (error as? SalvorError)?.message ?? "\(error)",
+        way: "look at the name, the firewall and the proxy; the server's own address is under \"server\"")
+    }
+  }
+
+  /// What the modules run on: to be compared with what the libraries' makers have mended.
+  mutating func libraries(_ registry: ModuleRegistry) {
+    let found = ToolVersion(registry).libraries.map { "\($0.name) \($0.version)" }
+    add(.good, "libraries", "salvor \(salvorVersion), " + found.joined(separator: ", "))
+  }
+
+  private static let day: Int64 = 86_400_000
+
+  mutating func certificates() {
+    guard let transport = try? configuration?.server?.listen.make() as? any CertifiedTransport else { return }
+    do {
+      guard let end = try transport.certificateEnd() else { return }
+      let left = end - SystemClock().now()
+      let renew = "renew it; systemctl reload salvor (SIGHUP) takes it into use without a restart"
+      if left <= 0 {
+        add(.bad, "certificate", "it ended at \(timestamp(end)) UTC: no device connects", renew)
+      } else if left < 21 * Self.day {
+        add(
+          left < 3 * Self.day ? .bad : .note, "certificate",
+          "it ends at \(timestamp(end)) UTC, in \(left / Self.day) days", renew)
+      } else {
+        add(.good, "certificate", "until \(timestamp(end)) UTC")
+      }
+    } catch {
+      add(.bad, "certificate", (error as? SalvorError)?.message ?? "\(error)", "correct server.listen.tls")
+    }
+  }
+
+  /// Which releases devices have, as the running server has seen them.
+  private mutating func releases(_ invocation: Invocation, _ database: String) async {
+    let file = AdministrationToken.file(of: database)
+    let ofFile = (try? ConfigurationFile.read(file)).map {
+      String(decoding: $0, as: UTF8.self).filter { !$0.isWhitespace }
+    }
+    guard let token = configuration?.server?.administrationToken ?? ofFile, let transport = try? transport(invocation),
+      let response = try? await transport.send(
+        TransportRequest(
+          method: "GET", path: "/admin/v1/overview", headers: ["authorization": "Bearer \(token)"], contentLength: 0)),
+      response.status == 200, let body = try? await response.body.collect(upTo: 1 << 20),
+      let releases = try? JSONValue(parsing: body)["releases"]?.members, !releases.isEmpty
+    else { return }
+    await transport.close()
+    let text = releases.map { "\(grouped($0.value.integer ?? 0)) with \(visible($0.key))" }.joined(separator: ", ")
+    let others = releases.filter { $0.key != salvorVersion }
+    add(
+      others.isEmpty ? .good : .note, "releases",
+      "devices since the server's start: \(text); the server has \(salvorVersion)",
+      others.isEmpty ? "" : "a server serves devices of the minor version before: bring older ones up")
+  }
+
   mutating func fleet(_ invocation: Invocation) async {
     guard let store = try? configuration?.server?.storage.make(), let file = (store as? any FileDatabase)?.databaseFile,
       fileExists(file)
     else { return }
     do {
+      await releases(invocation, file)
       let store = try await invocation.openServerStore()
       let stats = try await store.stats()
       let month = SystemClock().now() - 30 * 86_400_000

@@ -1,0 +1,149 @@
+import SalvorModel
+import SalvorWire
+
+/// Why a row is on one side, or not: what `salvor explain` says. No value of the row besides its key is in it.
+public struct RowExplanation: Sendable, Hashable {
+  /// One thing that bears on it.
+  public struct Reason: Sendable, Hashable {
+    /// `out-of-scope`, `deleted` …: for programs. The text is for people.
+    public var code: String
+    public var text: String
+    public init(_ code: String, _ text: String) {
+      self.code = code
+      self.text = text
+    }
+  }
+
+  public enum Side: String, Sendable {
+    case device, server
+  }
+
+  public var side: Side
+  public var table: String
+  public var key: Key
+  /// In the table, as an application reads it.
+  public var isThere: Bool
+  /// What decides stands first.
+  public var reasons: [Reason] = []
+  /// More for programs, by name.
+  public var facts: [JSONValue.Member] = []
+
+  public init(side: Side, table: String, key: Key, isThere: Bool) {
+    self.side = side
+    self.table = table
+    self.key = key
+    self.isThere = isThere
+  }
+
+  public mutating func add(_ code: String, _ text: String) { reasons.append(Reason(code, text)) }
+
+  public var json: JSONValue {
+    .object(
+      [
+        .init("side", .string(side.rawValue)), .init("table", .string(table)),
+        .init("key", .array(key.map { JSONValue($0) })), .init("there", .bool(isThere)),
+        .init("reasons", .array(reasons.map { ["code": .string($0.code), "text": .string($0.text)] })),
+      ] + facts)
+  }
+}
+
+extension Table {
+  /// A row's key from what a person writes, a text for each column.
+  public func key(ofTexts texts: [String]) throws(SalvorError) -> Key {
+    let columns = primaryKey.compactMap { name in self.columns.first { $0.name == name } }
+    func refuse(_ what: String) -> SalvorError {
+      let wanted = columns.map { "\($0.name) (\($0.type.rawValue))" }.joined(separator: ", ")
+      return SalvorError(.usage, "\(what) The key of \(name) is \(wanted), a word for each.")
+    }
+    guard texts.count == columns.count else {
+      throw refuse("\(texts.count == 1 ? "One value was" : "\(texts.count) values were") given.")
+    }
+    var key: Key = []
+    for (column, text) in zip(columns, texts) {
+      guard let value = column.type.value(ofText: text) else { throw refuse("\(column.name) cannot be that.") }
+      key.append(value)
+    }
+    return key
+  }
+}
+
+// MARK: The device
+
+/// A device's database that knows where a row comes from. A store without it synchronizes all the same.
+public protocol ExplainingClientStore: ClientStore {
+  /// What is known of a row of a synchronized table, whether it is there or not. Changes nothing.
+  func facts(of table: String, _ key: Key) async throws -> DeviceRowFacts
+}
+
+/// What a device's database knows of one row.
+public struct DeviceRowFacts: Sendable, Hashable {
+  /// What the server last said of a row.
+  public enum Base: Sendable, Hashable {
+    /// It is there.
+    case present
+    case deleted
+    /// It left what this device may see or has subscribed to.
+    case left
+  }
+
+  /// In the table, as an application reads it.
+  public var isThere = false
+  /// Nil: nothing was said of it by itself; a row that is there and has no requests came with its group's first download.
+  public var base: Base?
+  /// The server's commit that the base stands at; nil: not known by itself.
+  public var version: Int64?
+  /// This device's own upload made that version.
+  public var isOwnVersion = false
+  /// No subscription covers it any more; it stays while a change waits.
+  public var isLeaving = false
+  /// Its table waits to be compared with the server's: triggers were away.
+  public var isUnproven = false
+  /// Those that change it, in order, in whatever state.
+  public var requests: [QueuedRequest] = []
+  public init() {}
+}
+
+// MARK: The server
+
+/// A server's database that knows where a row comes from.
+public protocol ExplainingServerStore: ServerStore {
+  /// What is known of a row of a synchronized table, whether it is there or not.
+  ///
+  /// - Parameter scopes: in which of these the row is asked for.
+  func facts(of table: String, _ key: Key, in scopes: [ReadScope]) async throws -> ServerRowFacts
+}
+
+/// What the server's database knows of one row.
+public struct ServerRowFacts: Sendable, Hashable {
+  /// One entry of the change log.
+  public struct Change: Sendable, Hashable {
+    public var operation: Operation
+    /// Nil: not numbered yet.
+    public var commit: Int64?
+    /// Milliseconds since 1970.
+    public var time: Int64?
+    /// Whose upload it was, and of which principal; nil: another program's of the server.
+    public var remote: RemoteID?
+    public var principal: String?
+    public init(
+      operation: Operation, commit: Int64? = nil, time: Int64? = nil, remote: RemoteID? = nil, principal: String? = nil
+    ) {
+      self.operation = operation
+      self.commit = commit
+      self.time = time
+      self.remote = remote
+      self.principal = principal
+    }
+  }
+
+  public var isThere = false
+  /// For each scope asked about, in order; empty where there is no row.
+  public var findings: [ScopeFinding] = []
+  /// Nil: the log has none; older than what is kept, or the row was there before Salvor.
+  public var lastChange: Change?
+  /// The last commit that the log has lost; 0: none.
+  public var trimmed: Int64 = 0
+  /// Its conflict versions, the newest first; a hundred at most.
+  public var conflicts: [ConflictVersion] = []
+  public init() {}
+}
