@@ -23,6 +23,9 @@ struct DeliveredStatementTests {
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) INSERT INTO site (id, name) SELECT i, i FROM n",
       "BEGIN", "no statement", "", "SELECT load_extension(?1) FROM draft",
       "CREATE TRIGGER t AFTER INSERT ON site BEGIN DELETE FROM draft; END", "REINDEX", "ANALYZE",
+      "DELETE FROM site WHERE id = ?1; DELETE FROM draft",
+      "INSERT INTO site (id, name) VALUES (?1, hex(zeroblob(500000000)))",
+      "INSERT INTO site (id, name) VALUES (?1, (SELECT body FROM draft))",
     ])
   func refused(statement: String) async throws {
     let path = Scratch.path()
@@ -47,6 +50,32 @@ struct DeliveredStatementTests {
     #expect(try application.integer("SELECT count(*) FROM salvor_queue") == 1)
     #expect(try application.integer("SELECT count(*) FROM sqlite_master WHERE name IN ('loot', 't')") == 0)
     // The way on: the server's real statements.
+    _ = try await store.adopt(SyncConfig(Self.schema))
+    await store.close()
+  }
+
+  @Test(
+    "A query that reads anything but its own table is not kept for an application to run",
+    arguments: [
+      "SELECT json_group_array(body) FROM draft", "DELETE FROM site", "SELECT 1 FROM site; DROP TABLE draft",
+      "SELECT x.id FROM site x, draft", "SELECT load_extension('/tmp/x') FROM site",
+      "WITH d AS (SELECT body FROM draft) SELECT json_group_array(body) FROM d", "PRAGMA user_version = 7",
+      "SELECT zeroblob(1000000000) FROM site", "SELECT sql FROM sqlite_master", "",
+    ])
+  func queryRefused(query: String) async throws {
+    let path = Scratch.path()
+    let store = SQLiteClientStore(path: path)
+    _ = try await store.open(ClientSetup(schema: Self.schema, principal: "anna"))
+    let application = try SQLiteConnection(path)
+    let kept = try application.rows("SELECT * FROM salvor_sync_config")
+    for isKeyQuery in [true, false] {
+      var config = SyncConfig(Self.schema)
+      if isKeyQuery { config.entries[0].keyQuery = query } else { config.entries[0].dirtyQuery = query }
+      let hostile = config
+      let error = await #expect(throws: SalvorError.self) { try await store.adopt(hostile) }
+      #expect(error?.code == .schemaIncompatible && error?.context["table"] == "site")
+      #expect(try application.rows("SELECT * FROM salvor_sync_config") == kept)
+    }
     _ = try await store.adopt(SyncConfig(Self.schema))
     await store.close()
   }

@@ -89,6 +89,8 @@ public enum Host {
       reclaimMemory: MemoryReturn().give)
     made.processFacts = { ProcessFacts.ofThisProcess() }
     made.audit = AuditFile(of: made.store)
+    made.bodyReading = OwnThread("bodies")
+    made.bodyParsing = OwnThread("messages")
     adjust(&made)
     return try await RunningServer(
       made, transport: try section.listen.make(), retentionMilliseconds: section.tombstoneRetentionMilliseconds,
