@@ -253,12 +253,11 @@ final class HostileServer: Sendable {
   }
 
   @Test(
-    "A SyncConfig with SQL of another kind is refused by name; nothing of it runs or is kept, and nothing waits in vain",
+    "A SyncConfig with SQL of another kind is refused by name; nothing of it runs or is kept, and there is a way on",
     arguments: [
       ("upsertStatement", "DELETE FROM draft"), ("upsertStatement", "ATTACH '/tmp/loot.db' AS loot"),
       ("deleteStatement", "DELETE FROM site WHERE id = ?1; DROP TABLE draft"),
-      ("deleteStatement", "UPDATE salvor_log SET t = 0"), ("dirtyQuery", "SELECT json_group_array(body) FROM draft"),
-      ("keyQuery", "DROP TABLE draft"),
+      ("deleteStatement", "UPDATE salvor_log SET t = 0"),
     ])
   func delivered(member: String, sql: String) async throws {
     let place = try Workspace()
@@ -285,7 +284,10 @@ final class HostileServer: Sendable {
     #expect(try own.rows("SELECT * FROM salvor_sync_config") == kept)
     #expect(try own.rows("SELECT body FROM draft") == [[.text("my own")]])
     #expect(try damage(device.database) == [])
+    // The way on: a person who has found out, and the server that it should have been.
     try device.connect(to: url)
+    let recovery = try await device.salvor("recover", "--json")
+    #expect(recovery.code == 0, "\(recovery.out) \(recovery.err)")
     try await device.sync()
     #expect(try contents(place.server.database, ["site"]) == contents(device.database, ["site"]))
     #expect(try own.integer("SELECT count(*) FROM site WHERE id = 's1'") == 1)
