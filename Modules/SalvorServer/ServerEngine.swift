@@ -47,6 +47,10 @@ public struct ServerConfiguration: Sendable {
   public var backups: (any ServerBackups)?
   public var clock: any Clock
   public var random: any RandomSource
+  /// Where large bodies are unpacked, and where they are parsed; nil: where requests are answered. Those threads stay free
+  /// for others where the host gives some of its own.
+  public var bodyReading: (any TaskExecutor)?
+  public var bodyParsing: (any TaskExecutor)?
   /// Called after requests with large bodies, to give memory back to the system.
   public var reclaimMemory: @Sendable () -> Void
   /// Lines for the operator; no value of a user in them.
@@ -94,9 +98,11 @@ public final class ServerEngine: Sendable {
   let recoveries: RecoveryTable
   let validations: ValidationTable
   let events: EventHub
-  let turns: WriterTurns
+  /// Who writes in the store.
+  let turns: Turns
   let bodies: BodyBudget
-  let parser = MessageParser()
+  /// Who has a large message parsed.
+  let parsing: Turns
   /// How long the SyncConfig is, as text: a device's tables are about as much.
   let configBytes: Int
   let deviceLog: DeviceLog
@@ -154,8 +160,9 @@ public final class ServerEngine: Sendable {
       random: configuration.random)
     events = EventHub(configuration)
     // Before the device's end of the connection gives up.
-    turns = WriterTurns(
-      patienceMilliseconds: configuration.limits.idleTimeoutMilliseconds / 2, clock: configuration.clock)
+    let patience = configuration.limits.idleTimeoutMilliseconds / 2
+    turns = Turns(patienceMilliseconds: patience, clock: configuration.clock)
+    parsing = Turns(patienceMilliseconds: patience, clock: configuration.clock)
   }
 
   /// Ends every stream of events and every request that waits for its turn to write, and begins none any more: a transport
@@ -163,6 +170,7 @@ public final class ServerEngine: Sendable {
   public func endWaiting() {
     isStopping.store(true, ordering: .relaxed)
     turns.stop()
+    parsing.stop()
     events.stop()
     operatorEvents.stop()
   }
@@ -173,6 +181,13 @@ public final class ServerEngine: Sendable {
     endWaiting()
     validations.close()
     configuration.store.interrupt()
+  }
+
+  /// Who asks. What his request needs of what all share is counted as his from here on.
+  func authenticate(_ request: TransportRequest) async throws -> Principal {
+    let principal = try await configuration.authentication.authenticate(request)
+    BodyLease.current?.principal = principal.name
+    return principal
   }
 
   /// Runs what writes in the store for a device, when it is the principal's turn.
@@ -216,7 +231,7 @@ public final class ServerEngine: Sendable {
         response = try await BodyLease.$current.withValue(lease) { try await route(observation.follow(request)) }
       } catch {
         var error = asSalvorError(error)
-        if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = WriterTurns.stopping }
+        if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = Turns.stopping }
         observation.note(error)
         noteProblem(error)
         response = problem(error)

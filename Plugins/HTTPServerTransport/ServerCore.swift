@@ -27,6 +27,8 @@
     let bodyBytesPerSecondMin: Int
     let connections: ConnectionTable
     let proxies: ForwardedFor
+    /// Health is told whatever the threads of all tasks are busy with.
+    let healthChecks = OwnThread("health")
     let log: Log
     private let state = Mutex(State())
 

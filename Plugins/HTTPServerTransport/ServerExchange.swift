@@ -252,8 +252,7 @@
       request.body = body
       let isHead = method == "HEAD"
       core.handlerBegan()
-      // Health is told whatever else there is to do.
-      let task = Task(priority: isHealthCheck ? .userInitiated : nil) { [request] in
+      let task = Task(executorPreference: isHealthCheck ? core.healthChecks : nil) { [self, request] in
         let response = await core.handler(request)
         requestBody.discard()
         await answer(response, isHead: isHead)

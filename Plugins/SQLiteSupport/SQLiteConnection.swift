@@ -58,16 +58,26 @@ public final class SQLiteConnection {
 
   // MARK: Statements
 
-  /// Compiles one statement, which is not kept. `persistent`: it is going to run often.
-  public func prepare(_ sql: String, persistent: Bool = false) throws -> SQLiteStatement {
+  /// Compiles one statement, which is not kept. `persistent`: it is going to run often. `alone`: nothing may follow it.
+  public func prepare(_ sql: String, persistent: Bool = false, alone: Bool = false) throws -> SQLiteStatement {
     guard isOpen else { throw SalvorError(.storage, "The database \(path) is closed: open it again.") }
     var sql = sql
     var handle: OpaquePointer?
     let flags = persistent ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
+    var hasMore = false
     let code = sql.withUTF8 { text in
-      text.withMemoryRebound(to: CChar.self) {
-        sqlite3_prepare_v3(database, $0.baseAddress, Int32($0.count), flags, &handle, nil)
+      text.withMemoryRebound(to: CChar.self) { text in
+        var tail: UnsafePointer<CChar>?
+        let code = sqlite3_prepare_v3(database, text.baseAddress, Int32(text.count), flags, &handle, &tail)
+        if alone, let start = text.baseAddress, let tail {
+          hasMore = text[(tail - start)...].contains { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
+        }
+        return code
       }
+    }
+    guard !hasMore || code != SQLITE_OK else {
+      sqlite3_finalize(handle)
+      throw SalvorError(.storage, "SQLite: something follows the statement.", context: ["sql": sql])
     }
     guard code == SQLITE_OK else { throw SalvorError.sqlite(code, database, sql: sql) }
     guard let handle else { throw SalvorError(.storage, "SQLite: the statement is empty.", context: ["sql": sql]) }

@@ -73,6 +73,11 @@ import Testing
       "malformed"
     ),
     ("an unknown kind of upload", begin(upload: "carrier pigeon"), 400, "malformed"),
+    (
+      "a position that no server gave",
+      begin(upload: "none", more: history + #","position":"{\"fed\":-9223372036854775808}""#)
+        .replacingOccurrences(of: #""groups":[]"#, with: #""groups":[{"name":"visits"}]"#), 400, "inconsistent-download"
+    ),
     ("text that is not UTF-8", "\u{0}\u{1}\u{7F}", 400, "malformed"),
   ]
 

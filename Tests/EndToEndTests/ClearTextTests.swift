@@ -54,6 +54,23 @@ import Testing
     #expect(files["consolidated.db.admin-token"] == 0o600)
   }
 
+  @Test("A proxy of the environment is told nothing in clear text")
+  func proxyOfTheEnvironment() async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    let proxy = try HostileServer(nil) { _ in .bytes(HostileServer.answer([])) }
+    let device = try place.device("anna", url: url)
+    try await device.sync(environment: ["http_proxy": proxy.url, "all_proxy": proxy.url, "no_proxy": ""])
+    let file = device.directory.appendingPathComponent("salvor.json5")
+    let text = try String(contentsOf: file, encoding: .utf8)
+    try text.replacing("\"\(url)\"", with: "\"http://salvor.invalid\", insecure: true").write(
+      to: file, atomically: true, encoding: .utf8)
+    let output = try await device.salvor(
+      "sync", "--json", environment: ["http_proxy": proxy.url, "all_proxy": proxy.url, "no_proxy": ""])
+    #expect(output.code == 3, "\(output.out) \(output.err)")
+    #expect(proxy.count == 0)
+  }
+
   @Test("Monitoring wants the administration credential where that is said; health checks never do")
   func monitoring() async throws {
     let place = try Workspace(serverOptions: "administration: { monitoringNeedsCredential: true },")

@@ -141,6 +141,15 @@ final class HostileServer: Sendable {
           Array(("{\"end\":{\"groups\":[" + String(repeating: "0,", count: 3_000_000) + "0]}}\n").utf8)))
     case "a commit that is far ahead": return changed("\"cursor\":[", "\"cursor\":[9000000000000000")
     case "another server": return changed("\"server\":\"", "\"server\":\"0000")
+    case "more accepted than was sent": return changed("\"accepted\":", "\"accepted\":77")
+    case "a refusal of what was never sent":
+      return changed(
+        "\"refused\":[",
+        "\"refused\":[{\"id\":\"\(String(repeating: "f", count: 32))-77\",\"reason\":\"conflict\",\"status\":409,\"message\":\"no\"}"
+      )
+    case "an upload's commit that is none": return changed("\"commit\":[", "\"commit\":[-9")
+    case "an older cursor": return changed("\"cursor\":[", "\"cursor\":[-")
+    case "results without their upload's end": return changed("\"results\":", "\"nothing\":")
     case "nothing": return .bytes(HostileServer.answer([]))
     case "no JSON": return .bytes(HostileServer.answer(Array("<html>sign in</html>\n".utf8)))
     case "a failure without words": return .bytes(HostileServer.answer(Array("oops".utf8), status: "500 Broken"))
@@ -162,7 +171,8 @@ final class HostileServer: Sendable {
       "a line without an end", "lines without an end", "positions without an end", "a head without an end",
       "a million groups", "many values", "a commit that is far ahead", "another server", "nothing", "no JSON",
       "a failure without words", "a status that is none", "rows of a table of Salvor's",
-      "rows of a table that is the device's alone",
+      "rows of a table that is the device's alone", "more accepted than was sent", "a refusal of what was never sent",
+      "an upload's commit that is none", "an older cursor", "results without their upload's end",
     ])
   func hostile(what: String) async throws {
     let place = try Workspace()
@@ -229,18 +239,77 @@ final class HostileServer: Sendable {
     #expect(peak < 200_000, "\(peak) kB")
   }
 
-  @Test("A redirect is not followed: the token stays with the server that was named")
-  func redirect() async throws {
+  /// A SyncConfig as the honest server delivers it, its entry of the table `site` changed.
+  private static func config(_ url: String, _ change: (inout [String: Any]) -> Void) async throws -> String {
+    let begin = Array(BadInputTests.begin(upload: "none", more: BadInputTests.history).utf8)
+    let answer = try await RawHTTP(url).request("POST", "/v1/sync", body: begin)
+    let line = try #require(answer.text.split(separator: "\n").first { $0.hasPrefix("{\"config\":") })
+    var json = try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: [String: Any]])
+    var tables = try #require(json["config"]?["tables"] as? [[String: Any]])
+    let place = try #require(tables.firstIndex { ($0["definition"] as? [String: Any])?["name"] as? String == "site" })
+    change(&tables[place])
+    json["config"]?["tables"] = tables
+    return String(decoding: try JSONSerialization.data(withJSONObject: json), as: UTF8.self)
+  }
+
+  @Test(
+    "A SyncConfig with SQL of another kind is refused by name; nothing of it runs or is kept, and there is a way on",
+    arguments: [
+      ("upsertStatement", "DELETE FROM draft"), ("upsertStatement", "ATTACH '/tmp/loot.db' AS loot"),
+      ("deleteStatement", "DELETE FROM site WHERE id = ?1; DROP TABLE draft"),
+      ("deleteStatement", "UPDATE salvor_log SET t = 0"),
+    ])
+  func delivered(member: String, sql: String) async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1 }")
+    try await device.sync()
+    let own = try device.sqlite()
+    try own.execute("INSERT INTO site (id, name) VALUES ('s1', 'mine'); INSERT INTO draft VALUES ('d1', 'my own')")
+    let kept = try own.rows("SELECT * FROM salvor_sync_config")
+    let config = try await Self.config(url) { $0[member] = sql }
+    let hostile = try HostileServer(try RawHTTP(url)) { response in
+      var lines = (response?.text ?? "").split(separator: "\n").map(String.init)
+      if let place = lines.lastIndex(where: { $0.hasPrefix("{\"session\"") || $0.hasPrefix("{\"results\"") }) {
+        lines.insert(config, at: place + 1)
+      }
+      return .bytes(HostileServer.answer(Array(lines.map { $0 + "\n" }.joined().utf8)))
+    }
+    try device.connect(to: hostile.url)
+    let output = try await device.salvor("sync", "--json")
+    #expect(output.code != 0 && output.code < 128, "\(output.out)")
+    let error = try output.json["error"]
+    #expect(error["code"].string == "schema-incompatible" || error["reason"].string == "schema-incompatible")
+    #expect(error["message"].string?.contains("table site") == true, "\(output.out)")
+    #expect(try own.rows("SELECT * FROM salvor_sync_config") == kept)
+    #expect(try own.rows("SELECT body FROM draft") == [[.text("my own")]])
+    #expect(try damage(device.database) == [])
+    // The way on: a person who has found out, and the server that it should have been.
+    try device.connect(to: url)
+    let recovery = try await device.salvor("recover", "--json")
+    #expect(recovery.code == 0, "\(recovery.out) \(recovery.err)")
+    try await device.sync()
+    #expect(try contents(place.server.database, ["site"]) == contents(device.database, ["site"]))
+    #expect(try own.integer("SELECT count(*) FROM site WHERE id = 's1'") == 1)
+  }
+
+  @Test(
+    "A redirect is not followed: the token stays with the server that was named, and the queue waits for an honest one",
+    arguments: [
+      "301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect",
+    ])
+  func redirect(status: String) async throws {
     let place = try Workspace()
     let device = try place.device("anna", url: "http://127.0.0.1:1", credentials: #"{ token: "secret" }"#)
     let other = try HostileServer(nil) { _ in .bytes(HostileServer.answer([])) }
     let location = "location: \(other.url)/v1/sync\r\n"
     let hostile = try HostileServer(nil) { _ in
-      .bytes(HostileServer.answer([], status: "307 Temporary Redirect", headers: location))
+      .bytes(HostileServer.answer([], status: status, headers: location))
     }
     try device.connect(to: hostile.url)
     let output = try await device.salvor("sync", "--json")
     #expect(output.code == 1 || output.code == 3, "\(output.out)")
     #expect(hostile.count > 0 && other.count == 0)
+    #expect(!output.out.contains("secret") && !output.err.contains("secret"))
   }
 }

@@ -14,18 +14,22 @@ import Testing
 struct BodyLimitTests: Sendable {
   private let schema = Schema(tables: [Table("site", primaryKey: ["id"], columns: [Column("id", .text)])])
 
-  private func server(_ configure: (inout Limits) -> Void = { _ in }) async throws -> ServerEngine {
+  private func server(
+    _ configure: (inout Limits) -> Void = { _ in }, threads: (any TaskExecutor)? = nil
+  ) async throws -> ServerEngine {
     var limits = Limits()
     configure(&limits)
-    return try await ServerEngine.start(
-      ServerConfiguration(
-        schema: schema, store: MemoryServerStore(), authentication: NoAuthentication(),
-        compressions: [GzipCompression()], limits: limits)
-    ).0
+    var configuration = ServerConfiguration(
+      schema: schema, store: MemoryServerStore(), authentication: NoAuthentication(),
+      compressions: [GzipCompression()], limits: limits)
+    (configuration.bodyReading, configuration.bodyParsing) = (threads, threads)
+    return try await ServerEngine.start(configuration).0
   }
 
-  private func request(_ path: String, _ body: ByteStream, gzip: Bool = false, length: Int? = nil) -> TransportRequest {
-    var headers = ["salvor-principal": "anna"]
+  private func request(
+    _ path: String, _ body: ByteStream, gzip: Bool = false, length: Int? = nil, of principal: String = "anna"
+  ) -> TransportRequest {
+    var headers = ["salvor-principal": principal]
     if gzip { headers["content-encoding"] = "gzip" }
     return TransportRequest(method: "POST", path: path, headers: headers, body: body, contentLength: length)
   }
@@ -81,6 +85,23 @@ struct BodyLimitTests: Sendable {
     }
   }
 
+  /// A body of 3 MiB whose last part comes when `gate` opens.
+  private func large(_ principal: String, _ gate: Gate, _ read: Count, saysLength: Bool = true) -> TransportRequest {
+    let given = Count()
+    let size = 3 << 20
+    let piece = 256 << 10
+    return request(
+      "/v1/sync",
+      ByteStream(next: {
+        let before = given.add(piece)
+        if before == size - piece {
+          _ = read.add(1)
+          await gate.wait()
+        }
+        return before < size ? [UInt8](repeating: 0x20, count: piece) : nil
+      }), length: saysLength ? size : nil, of: principal)
+  }
+
   @Test("Beyond bodiesBytesMax requests wait, small ones go on, and a place that is given back goes to the next")
   func bodiesTogether() async throws {
     // Three quarters are for large bodies: two of them.
@@ -90,28 +111,16 @@ struct BodyLimitTests: Sendable {
     }
     let gate = Gate()
     let read = Count()
-    let size = 3 << 20
-    @Sendable func large() -> TransportRequest {
-      let given = Count()
-      return request(
-        "/v1/sync",
-        ByteStream(next: {
-          let before = given.add(1 << 20)
-          if before == 2 << 20 {
-            _ = read.add(1)
-            await gate.wait()
-          }
-          return before < size ? [UInt8](repeating: 0x20, count: 1 << 20) : nil
-        }), length: size)
-    }
     await withTaskGroup(of: Void.self) { group in
-      for _ in 0..<5 { group.addTask { _ = await server.handle(large()) } }
+      for place in 0..<5 {
+        group.addTask { _ = await server.handle(large(place % 2 == 0 ? "anna" : "ben", gate, read)) }
+      }
       while read.value < 2 || server.bodiesWaiting < 3 { await Task.yield() }
       let small = await server.handle(request("/v1/sync", .bytes([UInt8](repeating: 0x20, count: 100_000))))
       #expect(small.status == 400)
       #expect(read.value == 2)
       // One that is not wanted any more leaves the queue.
-      let left = Task { _ = await server.handle(large()) }
+      let left = Task { _ = await server.handle(large("anna", gate, read)) }
       while server.bodiesWaiting < 4 { await Task.yield() }
       left.cancel()
       await left.value
@@ -120,6 +129,60 @@ struct BodyLimitTests: Sendable {
     }
     #expect(read.value == 5)
     #expect(server.bodiesWaiting == 0)
+  }
+
+  @Test("One principal's large bodies leave room for another's, however many wait: half of the memory is all he gets")
+  func bodiesOfOnePrincipal() async throws {
+    let server = try await server { $0.beginBytesMax = 64 << 20 }
+    let gate = Gate()
+    let other = Gate()
+    let read = Count()
+    await withTaskGroup(of: Void.self) { group in
+      // 48 MiB are for large bodies, and one that does not say its length may become 12. While they are small, each has one
+      // of 32 places.
+      for _ in 0..<20 {
+        group.addTask { _ = await server.handle(large("mallory", gate, read, saysLength: false)) }
+      }
+      while read.value < 2 || server.bodiesWaiting < 18 { await Task.yield() }
+      other.open()
+      let answered = Count()
+      _ = await server.handle(large("anna", other, answered, saysLength: false))
+      #expect(answered.value == 1)
+      let small = await server.handle(request("/v1/sync", .bytes([UInt8](repeating: 0x20, count: 100_000))))
+      #expect(small.status == 400)
+      #expect(read.value == 2)
+      gate.open()
+    }
+    #expect(read.value == 20)
+    #expect(server.bodiesWaiting == 0)
+  }
+
+  @Test("Large bodies are read and parsed on threads of their own, one principal after the other; small ones are not")
+  func ownThreads() async throws {
+    let threads = CountingExecutor()
+    let server = try await server(threads: threads)
+    let small = await server.handle(request("/v1/blobs/missing", .bytes(Array(#"{"blobs":[]}"#.utf8))))
+    #expect(small.status == 200)
+    #expect(threads.jobs.value == 0)
+    let long = Array((#"{"blobs":[]"# + String(repeating: " ", count: 200_000) + "}").utf8)
+    for gzip in [false, true] {
+      let before = threads.jobs.value
+      let bytes = gzip ? try await ByteStream.bytes(long).compressed(by: GzipCompression()).collect(upTo: .max) : long
+      let response = await server.handle(request("/v1/blobs/missing", .bytes(bytes), gzip: gzip))
+      #expect(response.status == 200)
+      #expect(threads.jobs.value > before)
+    }
+  }
+}
+
+/// Counts what is run on it.
+private final class CountingExecutor: TaskExecutor {
+  let jobs = Count()
+  private let thread = OwnThread("test")
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    _ = jobs.add(1)
+    thread.enqueue(job)
   }
 }
 

@@ -23,6 +23,9 @@ struct DeliveredStatementTests {
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) INSERT INTO site (id, name) SELECT i, i FROM n",
       "BEGIN", "no statement", "", "SELECT load_extension(?1) FROM draft",
       "CREATE TRIGGER t AFTER INSERT ON site BEGIN DELETE FROM draft; END", "REINDEX", "ANALYZE",
+      "DELETE FROM site WHERE id = ?1; DELETE FROM draft",
+      "INSERT INTO site (id, name) VALUES (?1, hex(zeroblob(500000000)))",
+      "INSERT INTO site (id, name) VALUES (?1, (SELECT body FROM draft))",
     ])
   func refused(statement: String) async throws {
     let path = Scratch.path()

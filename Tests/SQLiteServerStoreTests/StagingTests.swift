@@ -1,10 +1,12 @@
+import CSQLite
 import MemoryStore
-import SQLiteServerStore
-import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import Synchronization
 import Testing
+
+@testable import SQLiteServerStore
+@testable import SQLiteSupport
 
 /// What is staged is counted beside its remote, ends by itself, and gives its space back.
 @Suite("Staging") struct StagingTests {
@@ -140,6 +142,33 @@ import Testing
     #expect(try await store.stats().stagedBytes == 3)
     try await stage(store, 0, bytes: 5)
     #expect(try await store.staged(remote, sequence: sequence).bytes == 5)
+  }
+
+  @Test("a chunk costs the same whatever came before it")
+  func cost() async throws {
+    let path = try freshDatabase()
+    let store = try await open(.sqlite, path)
+    let known = try await store.admit(AdmissionQuery(remote: remote, previous: nil, current: nil, cursors: []))
+    let record = try #require(known.remote)
+    let connection = try SQLiteConnection(path)
+    let staging = Staging(connection: connection)
+    // What SQLite does, instruction by instruction.
+    let steps = UnsafeMutablePointer<Int>.allocate(capacity: 1)
+    defer { steps.deallocate() }
+    var costs: [Int] = []
+    for index in 0..<400 {
+      steps.pointee = 0
+      sqlite3_progress_handler(
+        connection.database, 1,
+        { counted in
+          counted?.assumingMemoryBound(to: Int.self).pointee += 1
+          return 0
+        }, steps)
+      try staging.stage(chunk(index, bytes: 100), index: index, record, sequence, Limits(), now: 1)
+      sqlite3_progress_handler(connection.database, 0, nil, nil)
+      costs.append(steps.pointee)
+    }
+    #expect(costs[399] > 0 && costs[399] <= costs[3] + 10, "\(costs[3]), then \(costs[399])")
   }
 
   @Test("a new database gives the space back that staging took")

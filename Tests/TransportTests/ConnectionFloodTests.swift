@@ -153,6 +153,41 @@
       }
     }
 
+    @Test("A health check is answered while every thread that tasks share is busy")
+    func busyThreads() async throws {
+      let cores = ProcessInfo.processInfo.activeProcessorCount
+      let arrived = DispatchSemaphore(value: 0)
+      let end = DispatchSemaphore(value: 0)
+      try await serving(limits: Limits()) { request in
+        if request.path == "/healthz" { return .text("well") }
+        // What takes long and never waits: from here on the thread is of no use to others.
+        block(arrived, end)
+        return .text("done")
+      } _: { port in
+        // Nothing of this runs on such a thread.
+        let answer: Result<String?, any Error> = await withCheckedContinuation { continuation in
+          Thread.detachNewThread {
+            defer { for _ in 0..<cores { end.signal() } }
+            continuation.resume(
+              returning: Result {
+                var busy: [RawSocket] = []
+                for _ in 0..<cores {
+                  let socket = try RawSocket(port: port)
+                  socket.send(Self.get)
+                  busy.append(socket)
+                }
+                for _ in 0..<cores { arrived.wait() }
+                let health = try RawSocket(port: port)
+                health.send("GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                return health.receiveNow()
+              })
+          }
+        }
+        let text = try answer.get()
+        #expect(text?.hasPrefix("HTTP/1.1 200") == true)
+      }
+    }
+
     @Test(
       "A client that has left is noticed whatever its connection does: no head, a part of one, between two requests")
     func leftConnections() async throws {
@@ -334,5 +369,10 @@
     static func text(_ text: String) -> TransportResponse {
       TransportResponse(status: 200, body: .bytes(Array(text.utf8)), contentLength: text.utf8.count)
     }
+  }
+
+  private func block(_ arrived: DispatchSemaphore, _ end: DispatchSemaphore) {
+    arrived.signal()
+    end.wait()
   }
 #endif

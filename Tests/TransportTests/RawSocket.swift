@@ -54,18 +54,21 @@ final class RawSocket: Sendable {
   /// Reads until `end` was seen, or the other end closed. Nil where it reset the connection or said nothing for long.
   func receive(until end: String? = nil) async -> String? {
     await withCheckedContinuation { continuation in
-      Thread.detachNewThread { [descriptor] in
-        var text = ""
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while end.map({ !text.contains($0) }) ?? true {
-          let count = read(descriptor, &buffer, buffer.count)
-          if count < 0 { return continuation.resume(returning: nil) }
-          if count == 0 { break }
-          text += String(decoding: buffer[0..<count], as: UTF8.self)
-        }
-        continuation.resume(returning: text)
-      }
+      Thread.detachNewThread { [self] in continuation.resume(returning: receiveNow(until: end)) }
     }
+  }
+
+  /// The same, on this thread.
+  func receiveNow(until end: String? = nil) -> String? {
+    var text = ""
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while end.map({ !text.contains($0) }) ?? true {
+      let count = read(descriptor, &buffer, buffer.count)
+      if count < 0 { return nil }
+      if count == 0 { break }
+      text += String(decoding: buffer[0..<count], as: UTF8.self)
+    }
+    return text
   }
 }
 

@@ -3,7 +3,7 @@ import GzipCompression
 import SalvorTransport
 import Synchronization
 
-/// What somebody does who means harm, on threads of its own, until `stop`.
+/// What somebody does who means harm, on threads of its own, from `begin` to `stop`.
 final class Attack: Sendable {
   let kind: AttackKind
   private let port: UInt16
@@ -22,6 +22,7 @@ final class Attack: Sendable {
     bombs = kind == .bomb ? try await Self.makeBombs() : []
   }
 
+  func begin() { isStopped.withLock { $0 = false } }
   func stop() { isStopped.withLock { $0 = true } }
   private var goesOn: Bool { !isStopped.withLock { $0 } }
 

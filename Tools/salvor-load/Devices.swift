@@ -5,6 +5,26 @@ import SalvorClient
 import SalvorModel
 import SalvorStorage
 import SalvorTransport
+import Synchronization
+
+/// When devices are looked at.
+enum LoadPhase: String, Sendable {
+  /// Before anybody attacks.
+  case before
+  case measured = ""
+  /// While the server is told to end.
+  case ending
+
+  /// A kind's name in the figures.
+  func name(_ kind: DeviceKind) -> String { self == .measured ? kind.rawValue : "\(kind.rawValue) \(rawValue)" }
+}
+
+/// Rows that a server has acknowledged.
+final class Acknowledged: Sendable {
+  private let rows = Mutex<[String]>([])
+  func add(_ rows: [String]) { self.rows.withLock { $0 += rows } }
+  var all: [String] { rows.withLock { $0 } }
+}
 
 /// Devices in one process: each has the real engine and a store in memory, and speaks over the transports that all share.
 struct Devices: Sendable {
@@ -12,19 +32,27 @@ struct Devices: Sendable {
   let schema: Schema
   let transports: [HTTPClientTransport]
   let figures: Figures
+  let acknowledged: Acknowledged
+  let phase: LoadPhase
   /// Nothing begins after it.
   let end: ContinuousClock.Instant
 
-  init(_ options: LoadOptions, schema: Schema, url: String, figures: Figures, end: ContinuousClock.Instant) throws {
+  init(
+    _ options: LoadOptions, schema: Schema, url: String, figures: Figures, acknowledged: Acknowledged,
+    phase: LoadPhase = .measured, seconds: Double
+  ) throws {
     self.options = options
     self.schema = schema
     self.figures = figures
-    self.end = end
+    self.acknowledged = acknowledged
+    self.phase = phase
+    end = ContinuousClock.now + .seconds(seconds)
     let count = min(8, max(1, options.devices / 16))
     transports = try (0..<count).map { _ in try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url))) }
   }
 
   func run() async {
+    if options.devices == 0 { try? await Task.sleep(until: end, clock: .continuous) }
     await withTaskGroup(of: Void.self) { group in
       for number in 0..<options.devices { group.addTask { await live(number) } }
     }
@@ -37,7 +65,8 @@ struct Devices: Sendable {
     // All devices together come to the rate.
     let pause = Double(options.devices) / options.rate
     var device = make(number)
-    var written = 0
+    var written: [String] = []
+    var told = 0
     try? await Task.sleep(for: .seconds(Double.random(in: 0..<max(0.001, pause), using: &draws)))
     while ContinuousClock.now < end {
       let start = ContinuousClock.now
@@ -50,9 +79,12 @@ struct Devices: Sendable {
         }
         let report = await device.attemptSync()
         if let error = report.error { throw error }
-        figures.add(kind.rawValue, milliseconds: milliseconds(since: start))
+        guard report.refused == 0 else { throw Failure("\(report.refused) refused") }
+        acknowledged.add(Array(written[told...]))
+        told = written.count
+        figures.add(phase.name(kind), milliseconds: milliseconds(since: start))
       } catch {
-        figures.fail(kind.rawValue, (error as? SalvorError)?.code.rawValue ?? "\(error)")
+        figures.fail(phase.name(kind), (error as? SalvorError)?.code.rawValue ?? "\(error)")
       }
       let share = Double.random(in: 0.5..<1.5, using: &draws)
       let wake = start + .seconds(pause * share * (kind == .away ? 4 : 1))
@@ -69,21 +101,24 @@ struct Devices: Sendable {
         uploadCompression: GzipCompression()))
   }
 
-  private func write(_ device: SalvorClient, _ number: Int, _ written: inout Int, _ count: Int) async throws {
+  private func write(_ device: SalvorClient, _ number: Int, _ written: inout [String], _ count: Int) async throws {
     // Its visits are of sites that it has.
-    if written == 0, let error = await device.attemptSync().error { throw error }
+    if written.isEmpty, let error = await device.attemptSync().error { throw error }
     var writes: [ApplicationWrite] = []
-    for _ in 0..<count {
-      written += 1
+    var rows: [String] = []
+    for place in written.count..<written.count + count {
+      let id = "\(phase.rawValue)d\(number)-\(place)"
+      rows.append(id)
       writes.append(
         .insert(
           table: "visit",
           values: [
-            NamedValue("id", .text("d\(number)-\(written)")),
-            NamedValue("site_id", .text("s\(1 + written % ServerUnderTest.sites)")),
-            NamedValue("note", .text("Visit \(written) of device \(number)")),
+            NamedValue("id", .text(id)),
+            NamedValue("site_id", .text("s\(1 + place % ServerUnderTest.sites)")),
+            NamedValue("note", .text("Visit \(place) of device \(number)")),
           ]))
     }
     try await device.write(writes)
+    written += rows
   }
 }

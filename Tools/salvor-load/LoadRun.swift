@@ -8,31 +8,30 @@ struct LoadRun: Sendable {
   let options: LoadOptions
   init(_ options: LoadOptions) { self.options = options }
 
-  /// True: the server lived, health was answered, honest devices were served, the database is healthy.
+  /// How long devices are measured before an attack begins, and how long both go on before the server is told to end.
+  private var secondsBefore: Double { min(30, max(2, options.seconds / 2)) }
+  private static let secondsBeforeTheEnd = 2.0
+
+  /// True: the server lived, health was answered, honest devices were served, what was acknowledged is there, the database is
+  /// healthy.
   func run() async throws -> Bool {
     let server = try ServerUnderTest(options.salvor, files: options.files)
     let schema = try Host.load(server.configuration, modules: StandardModules.all, environment: [:]).schema
     let figures = Figures()
-    let end = ContinuousClock.now + .seconds(options.seconds)
-    let devices = try Devices(options, schema: schema, url: server.url, figures: figures, end: end)
+    let acknowledged = Acknowledged()
+    let watch = Watch(server, figures)
+    @Sendable func devices(_ phase: LoadPhase, _ seconds: Double) async throws {
+      try await Devices(
+        options, schema: schema, url: server.url, figures: figures, acknowledged: acknowledged, phase: phase,
+        seconds: seconds
+      ).run()
+    }
+    if !options.attacks.isEmpty { try await devices(.before, secondsBefore) }
     var made: [Attack] = []
     for kind in options.attacks { made.append(try await Attack(kind, port: server.port, figures: figures)) }
     let attacks = made
-    let watch = Watch(server, figures)
     let watching = Task { await watch.run() }
-    await withTaskGroup(of: Void.self) { group in
-      for attack in attacks { group.addTask { await attack.run() } }
-      group.addTask {
-        await devices.run()
-        for attack in attacks { attack.stop() }
-      }
-      if options.devices == 0 {
-        group.addTask {
-          try? await Task.sleep(until: end, clock: .continuous)
-          for attack in attacks { attack.stop() }
-        }
-      }
-    }
+    try await during(attacks) { try await devices(.measured, options.seconds) }
     // All clear: what is left of the attack is gone.
     let clear = await watch.secondsUntilClear()
     watching.cancel()
@@ -41,24 +40,59 @@ struct LoadRun: Sendable {
     let peak = server.kilobytes("VmHWM")
     let resident = server.kilobytes("VmRSS")
     let cpu = server.seconds
-    let stop = server.stop()
+    // It is told to end in the middle of all this.
+    let stop = try await during(attacks) {
+      async let others: Void = devices(.ending, Self.secondsBeforeTheEnd + 1)
+      try await Task.sleep(for: .seconds(Self.secondsBeforeTheEnd))
+      let stop = await onThread { server.stop() }
+      try await others
+      return stop
+    }
     let damage = try server.damage()
+    let lost = try server.missing(acknowledged.all)
     let health = figures["health"]
     let unserved = options.honest.map { figures[$0.rawValue].failures.values.reduce(0, +) }.reduce(0, +)
     let served = options.honest.map { figures[$0.rawValue].milliseconds.count }.reduce(0, +)
     let isWell =
-      isAlive && damage.isEmpty && stop.isClean && health.failures.isEmpty && !health.milliseconds.isEmpty
+      isAlive && damage.isEmpty && lost.isEmpty && stop.isClean && health.failures.isEmpty
+      && !health.milliseconds.isEmpty
       && unserved * 100 <= served && (options.devices == 0 || served > 0)
     report(
       figures,
       [
-        ("alive", isAlive ? "yes" : "no"), ("database", damage.isEmpty ? "healthy" : "damaged: \(damage.prefix(3))"),
+        ("alive", isAlive ? "yes" : "no"),
+        ("acknowledged rows", "\(acknowledged.all.count)" + (lost.isEmpty ? "" : ", lost: \(lost.prefix(3))")),
+        ("database", damage.isEmpty ? "healthy" : "damaged: \(damage.prefix(3))"),
         ("memory peak", "\(peak / 1024) MB"), ("memory after", "\(resident / 1024) MB"),
         ("processor", "\(String(format: "%.1f", cpu)) s"),
         ("clear after", clear.map { String(format: "%.1f s", $0) } ?? "not within 10 s"),
+        ("slower than before", options.attacks.isEmpty ? "" : slower(figures)),
         ("SIGTERM to end", String(format: "%.1f s, exit code %@", stop.seconds, stop.isClean ? "0" : "not 0")),
-      ], isWell: isWell)
+      ].filter { !$0.1.isEmpty }, isWell: isWell)
     return isWell
+  }
+
+  /// Runs `body` while the attackers do what they do.
+  private func during<Result: Sendable>(
+    _ attacks: [Attack], _ body: @Sendable () async throws -> Result
+  ) async throws -> Result {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for attack in attacks {
+        attack.begin()
+        group.addTask { await attack.run() }
+      }
+      defer { for attack in attacks { attack.stop() } }
+      return try await body()
+    }
+  }
+
+  /// What an attack made of the devices' times: medians.
+  private func slower(_ figures: Figures) -> String {
+    options.honest.compactMap { kind in
+      let (before, now) = (figures[LoadPhase.before.name(kind)], figures[kind.rawValue])
+      guard before.p50 > 0, now.p50 > 0 else { return nil }
+      return "\(kind.rawValue) " + String(format: "%.1fx", now.p50 / before.p50)
+    }.joined(separator: ", ")
   }
 
   private func report(_ figures: Figures, _ facts: [(String, String)], isWell: Bool) {

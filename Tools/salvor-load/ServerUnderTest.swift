@@ -128,6 +128,13 @@ final class ServerUnderTest: @unchecked Sendable {
     ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd")) ?? []).count
   }
 
+  /// Those of these visits that are not there.
+  func missing(_ visits: [String]) throws -> [String] {
+    let connection = try SQLiteConnection(database, mode: .readWrite, busyTimeoutMilliseconds: 20_000)
+    let there = Set(try connection.rows("SELECT id FROM visit").compactMap { $0[0].string })
+    return visits.filter { !there.contains($0) }
+  }
+
   /// What SQLite finds wrong with the database; empty: nothing.
   func damage() throws -> [String] {
     let connection = try SQLiteConnection(database, mode: .readWrite, busyTimeoutMilliseconds: 20_000)

@@ -99,6 +99,8 @@ public enum Host {
         try traces.make(), version: salvorVersion, instance: hexadecimal(made.random.bytes(8)), log: log)
       made.traces = exporter
     }
+    made.bodyReading = OwnThread("bodies")
+    made.bodyParsing = OwnThread("messages")
     adjust(&made)
     return try await RunningServer(
       made, traces: exporter, transport: try section.listen.make(),

@@ -51,7 +51,7 @@ extension ServerEngine {
         return Administrator(name: "administrator", role: .administrator, from: from)
       }
     }
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     guard let role = principal.role else {
       throw SalvorError(
         .forbidden,

@@ -7,7 +7,7 @@ import SalvorWire
 /// has sent it, or may read a row that holds it.
 extension ServerEngine {
   func blobs(_ request: TransportRequest, _ name: String) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     if request.method == "POST", name == "missing" { return try await missingBlobs(request, principal) }
     // The key of a row may be longer than an address: then its place stands in the body.
     var body: JSONValue?

@@ -7,7 +7,7 @@ extension ServerEngine {
   /// `GET /v1/events?groups=A,B&since=COMMIT[,COMMIT]&remote=ID`: a stream of server-sent events that says which groups
   /// have changed, and nothing of their rows.
   func events(_ request: TransportRequest) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     // A group's name may hold a comma: the list is taken apart before its names are decoded.
     let raw = queryParameters(request.path)
     let groups = try eventGroups(raw["groups"])

@@ -72,7 +72,7 @@ extension ServerEngine {
     guard let store = configuration.store as? any RecoveringServerStore else {
       throw SalvorError(.notFound, "This server's storage module cannot compare. Use the storage \"sqlite\".")
     }
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     let session = try sessions.find(token, principal: principal)
     let scopes = GroupScopes(session.begin.message, in: configuration.schema)
     let scope: @Sendable (String) -> ReadScope = { scopes.scope(ofTable: $0, for: principal) }

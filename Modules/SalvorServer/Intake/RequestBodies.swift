@@ -9,6 +9,8 @@ final class BodyLease: Sendable {
   @TaskLocal static var current: BodyLease?
 
   private struct Holding {
+    /// Whose request it is; "" until its credential was looked at.
+    var principal = ""
     var isSmall = false
     var large = 0
   }
@@ -18,6 +20,11 @@ final class BodyLease: Sendable {
 
   init(_ budget: BodyBudget) { self.budget = budget }
 
+  var principal: String {
+    get { holding.withLock { $0.principal } }
+    set { holding.withLock { $0.principal = newValue } }
+  }
+
   /// A body has grown to `count` bytes, and may grow to `limit`. Waits until there is room.
   func grow(to count: Int, limit: Int) async throws {
     guard count > BodyBudget.freeBytes else { return }
@@ -25,30 +32,35 @@ final class BodyLease: Sendable {
     guard held.large < count else { return }
     if count <= BodyBudget.smallBytes {
       if held.isSmall { return }
-      try await budget.acquireSmall()
+      try await budget.acquireSmall(for: held.principal)
       holding.withLock { $0.isSmall = true }
       return
     }
     // All that it can become, at once: two that each wait for a little more would wait for one another.
-    let share = try await budget.acquire(max(count, limit) - held.large)
-    holding.withLock { $0.large += share }
+    let share = try await budget.acquire(max(count, limit) - held.large, for: held.principal)
+    holding.withLock {
+      $0.large += share
+      $0.isSmall = false
+    }
+    if held.isSmall { budget.releaseSmall(of: held.principal) }
   }
 
   /// Everything back; how many bytes that were.
   @discardableResult
   func release() -> Int {
     let held = holding.withLock { holding in
-      defer { holding = Holding() }
+      defer { (holding.isSmall, holding.large) = (false, 0) }
       return holding
     }
-    if held.isSmall { budget.releaseSmall() }
-    if held.large > 0 { budget.release(held.large) }
+    if held.isSmall { budget.releaseSmall(of: held.principal) }
+    if held.large > 0 { budget.release(held.large, of: held.principal) }
     return held.large
   }
 }
 
 /// The memory that the bodies of all requests together may take (`bodiesBytesMax`). A request that needs more than there is
-/// waits, first come, first served. A quarter is kept for bodies that are small, so that they never wait for large ones.
+/// waits. A quarter is kept for bodies that are small, so that they do not wait for large ones; and who has a body there already
+/// gets no more than half of either part, so that one who sends all that he may keeps nobody else waiting.
 final class BodyBudget: Sendable {
   /// Up to this size a body is not counted: there are never more of them than connections.
   static let freeBytes = 16 << 10
@@ -57,23 +69,61 @@ final class BodyBudget: Sendable {
 
   private struct Waiter {
     var number: Int
+    var principal: String
     var amount: Int
     var continuation: CheckedContinuation<Void, any Error>
   }
 
   private struct Pool {
+    let size: Int
     var left: Int
+    var held: [String: Int] = [:]
+    /// In the order in which they came.
     var waiters: [Waiter] = []
 
-    /// Those whose turn it is.
+    init(_ size: Int) { (self.size, left) = (size, size) }
+
+    private func mayHave(_ principal: String, _ amount: Int) -> Bool {
+      let own = held[principal] ?? 0
+      return amount <= left && (own == 0 || own + amount <= size / 2)
+    }
+
+    /// Takes it, where nobody waits who could have it.
+    mutating func take(_ amount: Int, for principal: String) -> Bool {
+      guard mayHave(principal, amount), !waiters.contains(where: { $0.principal == principal }) else { return false }
+      left -= amount
+      held[principal, default: 0] += amount
+      return true
+    }
+
+    mutating func give(_ amount: Int, of principal: String) {
+      left += amount
+      let rest = (held[principal] ?? 0) - amount
+      held[principal] = rest > 0 ? rest : nil
+    }
+
+    /// Those whose turn it is: of the principal who has least, who came first.
     mutating func admit() -> [CheckedContinuation<Void, any Error>] {
       var admitted: [CheckedContinuation<Void, any Error>] = []
-      while let first = waiters.first, first.amount <= left {
-        left -= first.amount
-        admitted.append(first.continuation)
-        waiters.removeFirst()
+      while let place = next() {
+        let waiter = waiters.remove(at: place)
+        left -= waiter.amount
+        held[waiter.principal, default: 0] += waiter.amount
+        admitted.append(waiter.continuation)
       }
       return admitted
+    }
+
+    private func next() -> Int? {
+      var best: (place: Int, held: Int)?
+      var seen: Set<String> = []
+      for (place, waiter) in waiters.enumerated() where seen.insert(waiter.principal).inserted {
+        let own = held[waiter.principal] ?? 0
+        // One who may have no more now is not waited for.
+        if own > 0, own + waiter.amount > size / 2 { continue }
+        if own < best?.held ?? Int.max { best = (place, own) }
+      }
+      return best.flatMap { mayHave(waiters[$0.place].principal, waiters[$0.place].amount) ? $0.place : nil }
     }
   }
 
@@ -87,9 +137,8 @@ final class BodyBudget: Sendable {
   private let state: Mutex<State>
 
   init(bytesMax: Int) {
-    let small = max(1, bytesMax / 4 / Self.smallBytes)
     largeMax = max(1, bytesMax - bytesMax / 4)
-    state = Mutex(State(small: Pool(left: small), large: Pool(left: largeMax)))
+    state = Mutex(State(small: Pool(max(1, bytesMax / 4 / Self.smallBytes)), large: Pool(largeMax)))
   }
 
   /// Requests that wait for room.
@@ -97,18 +146,22 @@ final class BodyBudget: Sendable {
   /// Bytes that requests hold.
   var heldBytes: Int { state.withLock { largeMax - $0.large.left } }
 
-  fileprivate func acquireSmall() async throws { try await acquire(1, from: \.small) }
-  fileprivate func releaseSmall() { giveBack(1, to: \.small) }
-  fileprivate func release(_ amount: Int) { giveBack(amount, to: \.large) }
+  fileprivate func acquireSmall(for principal: String) async throws {
+    try await acquire(1, for: principal, from: \.small)
+  }
+  fileprivate func releaseSmall(of principal: String) { giveBack(1, of: principal, to: \.small) }
+  fileprivate func release(_ amount: Int, of principal: String) { giveBack(amount, of: principal, to: \.large) }
 
   /// Returns what was taken: never more than there is in all.
-  fileprivate func acquire(_ amount: Int) async throws -> Int {
+  fileprivate func acquire(_ amount: Int, for principal: String) async throws -> Int {
     let amount = min(amount, largeMax)
-    try await acquire(amount, from: \.large)
+    try await acquire(amount, for: principal, from: \.large)
     return amount
   }
 
-  private func acquire(_ amount: Int, from pool: any WritableKeyPath<State, Pool> & Sendable) async throws {
+  private func acquire(
+    _ amount: Int, for principal: String, from pool: any WritableKeyPath<State, Pool> & Sendable
+  ) async throws {
     let number = state.withLock { state in
       state.lastNumber += 1
       return state.lastNumber
@@ -117,11 +170,9 @@ final class BodyBudget: Sendable {
       try await withCheckedThrowingContinuation { continuation in
         let isReady = state.withLock { state -> Bool? in
           if Task.isCancelled { return nil }
-          if state[keyPath: pool].waiters.isEmpty, state[keyPath: pool].left >= amount {
-            state[keyPath: pool].left -= amount
-            return true
-          }
-          state[keyPath: pool].waiters.append(Waiter(number: number, amount: amount, continuation: continuation))
+          if state[keyPath: pool].take(amount, for: principal) { return true }
+          state[keyPath: pool].waiters.append(
+            Waiter(number: number, principal: principal, amount: amount, continuation: continuation))
           return false
         }
         switch isReady {
@@ -142,18 +193,52 @@ final class BodyBudget: Sendable {
     }
   }
 
-  private func giveBack(_ amount: Int, to pool: WritableKeyPath<State, Pool>) {
+  private func giveBack(_ amount: Int, of principal: String, to pool: WritableKeyPath<State, Pool>) {
     let admitted = state.withLock { state in
-      state[keyPath: pool].left += amount
+      state[keyPath: pool].give(amount, of: principal)
       return state[keyPath: pool].admit()
     }
     for next in admitted { next.resume() }
   }
 }
 
-/// Large messages are parsed here, one at a time: the threads that answer other requests stay free.
-actor MessageParser {
-  func run<Result: Sendable>(_ work: @Sendable () throws -> Result) rethrows -> Result { try work() }
+/// A body that comes piece by piece.
+private struct Collected: Sendable {
+  var bytes: [UInt8] = []
+  let limit: Int
+  /// The body is as long as `limit`.
+  let isExact: Bool
+  /// Of the first line; nil: it has none of its own.
+  let headLimit: Int?
+  private var isInHead: Bool
+
+  init(limit: Int, isExact: Bool, headLimit: Int?) {
+    (self.limit, self.isExact, self.headLimit) = (limit, isExact, headLimit)
+    isInHead = headLimit != nil
+  }
+
+  /// False: that was the end.
+  mutating func takePiece(of stream: ByteStream) async throws -> Bool {
+    guard let piece = try await stream.next() else { return false }
+    guard bytes.count + piece.count <= limit else { throw Self.tooLarge(limit) }
+    if isInHead, let headLimit {
+      let end = piece.firstIndex(of: 0x0A)
+      guard bytes.count + (end ?? piece.count) <= headLimit else {
+        throw SalvorError(
+          .tooLarge, "The body's first line is longer than \(headLimit) bytes (beginBytesMax). Send a shorter one.",
+          context: ["limit": "\(headLimit)"])
+      }
+      isInHead = end == nil
+    }
+    try await BodyLease.current?.grow(to: isExact ? limit : bytes.count + piece.count, limit: limit)
+    bytes += piece
+    return true
+  }
+
+  static func tooLarge(_ limit: Int) -> SalvorError {
+    SalvorError(
+      .tooLarge, "A body is larger than \(limit) bytes. Send it in smaller parts.", context: ["limit": "\(limit)"])
+  }
 }
 
 extension ServerEngine {
@@ -171,6 +256,7 @@ extension ServerEngine {
     }
     var stream = request.body
     var limit = limit
+    var isExact = false
     if token != "identity" {
       guard let compression = configuration.compressions.first(where: { $0.token == token }) else {
         throw SalvorError(
@@ -180,37 +266,29 @@ extension ServerEngine {
       }
       stream = try stream.decompressed(by: compression, limit: limit)
     } else if let length = request.contentLength {
-      guard length <= limit else { throw tooLarge(limit) }
-      limit = length
+      guard length <= limit else { throw Collected.tooLarge(limit) }
+      (limit, isExact) = (length, true)
     }
-    var all: [UInt8] = []
-    var isInHead = headLimit != nil
+    var collected = Collected(limit: limit, isExact: isExact, headLimit: headLimit)
     do {
-      while let piece = try await stream.next() {
-        guard all.count + piece.count <= limit else { throw tooLarge(limit) }
-        if isInHead, let headLimit {
-          let end = piece.firstIndex(of: 0x0A)
-          guard all.count + (end ?? piece.count) <= headLimit else {
-            throw SalvorError(
-              .tooLarge, "The body's first line is longer than \(headLimit) bytes (beginBytesMax). Send a shorter one.",
-              context: ["limit": "\(headLimit)"])
-          }
-          isInHead = end == nil
+      var goesOn = true
+      while goesOn, collected.bytes.count <= BodyBudget.freeBytes {
+        goesOn = try await collected.takePiece(of: stream)
+      }
+      if goesOn {
+        // What is large is unpacked where it keeps nobody from an answer, piece by piece in turns with others.
+        collected = try await withTaskExecutorPreference(configuration.bodyReading) { [collected, stream] in
+          var collected = collected
+          repeat { await Task.yield() } while try await collected.takePiece(of: stream)
+          return collected
         }
-        try await BodyLease.current?.grow(to: all.count + piece.count, limit: limit)
-        all += piece
       }
     } catch {
       await stream.close()
       throw error
     }
     await stream.close()
-    return all
-  }
-
-  private func tooLarge(_ limit: Int) -> SalvorError {
-    SalvorError(
-      .tooLarge, "A body is larger than \(limit) bytes. Send it in smaller parts.", context: ["limit": "\(limit)"])
+    return collected.bytes
   }
 
   /// A begin's line: `beginBytesMax`, and what a history can have that the server asks for.
@@ -227,9 +305,19 @@ extension ServerEngine {
     }
   }
 
-  /// What `work` makes of a message of this size.
-  func parsed<Result: Sendable>(_ count: Int, _ work: @Sendable () throws -> Result) async throws -> Result {
-    count <= BodyBudget.freeBytes ? try work() : try await parser.run(work)
+  /// What `work` makes of a message of this size. Large ones are parsed one at a time, where that keeps nobody from an
+  /// answer; principals take turns.
+  func parsed<Result: Sendable>(
+    _ count: Int, _ work: @Sendable () throws -> Result
+  ) async throws -> Result {
+    if count <= BodyBudget.freeBytes { return try work() }
+    return try await parsing.run(for: BodyLease.current?.principal ?? "") {
+      try await withTaskExecutorPreference(configuration.bodyParsing) {
+        // The task goes there before anything is done.
+        await Task.yield()
+        return try work()
+      }
+    }
   }
 
   /// A body that becomes one JSON value.

@@ -6,7 +6,7 @@ import SalvorWire
 extension ServerEngine {
   /// `POST /v1/sync`: begin, with the upload in the same body where it is small, and the answer with the download.
   func sync(_ request: TransportRequest) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     let body = try await decodedBody(request, limit: chunkLimit, headLimit: beginLimit)
     let head = body.prefix { $0 != 0x0A }
     let message = try await parsedBegin(Array(head)).following(configuration.schema)
@@ -35,7 +35,7 @@ extension ServerEngine {
   /// `PUT /v1/sync/TOKEN/chunks/INDEX?first=F&last=L`, with `&final=true` on the last one: one chunk of a large upload.
   /// The same again replaces itself.
   func receiveChunk(_ request: TransportRequest, token: String, index: String) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     let session = try sessions.find(token, principal: principal)
     let query = queryParameters(request.path)
     guard let index = Int(index), index >= 0, let first = query["first"].flatMap({ Int64($0) }),
@@ -67,7 +67,7 @@ extension ServerEngine {
 
   /// `POST /v1/sync/TOKEN/process`: the staged upload is applied; the answer is that of `POST /v1/sync`.
   func processStaged(_ request: TransportRequest, token: String) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     let session = try sessions.find(token, principal: principal)
     _ = try await decodedBody(request, limit: BodyBudget.freeBytes)
     do {
@@ -84,7 +84,7 @@ extension ServerEngine {
 
   /// `DELETE /v1/sync/TOKEN`: the device takes its upload back; it is not processed any more, and the session ends.
   func giveUp(_ request: TransportRequest, token: String) async throws -> TransportResponse {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     let session = try sessions.find(token, principal: principal)
     guard let sequence = session.current else {
       throw SalvorError(.malformed, "There is no upload under way in this session.")

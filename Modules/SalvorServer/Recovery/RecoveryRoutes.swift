@@ -12,7 +12,7 @@ extension ServerEngine {
       throw SalvorError(
         .notFound, "This server's storage module cannot help a device to recover. Use the storage \"sqlite\".")
     }
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await authenticate(request)
     if request.method == "POST" && parts.isEmpty { return try await beginRecovery(request, principal, store) }
     guard (1...2).contains(parts.count) else { throw noRecoveryRoute }
     let recovery = try recoveries.find(parts[0], principal: principal)

@@ -89,6 +89,8 @@ final class World: @unchecked Sendable {
       adjust: { made in
         made.clock = clock
         made.random = serverRandom
+        // Every job is the schedule's.
+        (made.bodyReading, made.bodyParsing) = (nil, nil)
         made.store = mutant?.mutated(made.store) ?? made.store
         made.accessLog = false
         store = made.store

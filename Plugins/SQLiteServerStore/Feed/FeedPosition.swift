@@ -83,8 +83,11 @@ struct FeedPosition {
     self.fed = fed
   }
 
-  /// Throws `inconsistent-download` where no server gave the position, so that a device that holds one of a server that lied
-  /// discards what is staged and begins again.
+  /// More than the groups and tables of any begin need.
+  private static let valuesMax = 50_000
+
+  /// Of a device: anything may stand there. Throws `inconsistent-download` where no server gave the position, so that a
+  /// device that holds one of a server that lied discards what is staged and begins again.
   init(_ text: String) throws {
     do {
       try self.init(reading: text)
@@ -92,7 +95,7 @@ struct FeedPosition {
   }
 
   private init(reading text: String) throws {
-    let json = try JSONValue(parsing: Array(text.utf8))
+    let json = try JSONValue(parsing: Array(text.utf8), valuesMax: Self.valuesMax)
     // A position of an earlier build has none, and fits no schema.
     schema = try json.optionalString("schema") ?? ""
     start = Commit(number: try json.integer("start"), id: try json.identifier("id"))
@@ -101,14 +104,15 @@ struct FeedPosition {
       // One of a server from before subscriptions.
       if entry.array?.count == 4 { throw Self.outdated("the server has been updated since it began") }
       guard let items = entry.array, items.count == 5, let name = items[0].string, let floor = items[1].integer,
-        let isScanned = items[2].bool, let digest = items[3].string
+        let isScanned = items[2].bool, let digest = items[3].string, floor >= 0
       else { throw Self.foreign }
       groups.append(Group(name: name, floor: floor, isScanned: isScanned, digest: digest, had: items[4].string))
     }
     fed = try json.integer("fed")
+    guard fed >= 0 else { throw Self.foreign }
     for entry in try json.optionalArray("floors") ?? [] {
       guard let items = entry.array, items.count == 3, let name = items[0].string, let sequence = items[1].integer,
-        let isScanned = items[2].bool
+        let isScanned = items[2].bool, sequence >= 0
       else { throw Self.foreign }
       floors[name] = Floor(sequence: sequence, isScanned: isScanned)
     }

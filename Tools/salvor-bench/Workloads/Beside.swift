@@ -1,7 +1,5 @@
-import Dispatch
 import SQLiteSupport
 import SalvorModel
-import Synchronization
 
 /// Small syncs of one device while others keep the server busy: four first syncs, and a large upload. The limit: the same
 /// alone, in the same run.
@@ -99,22 +97,5 @@ struct Beside {
       for other in work { try other.check() }
       return walls
     }
-  }
-
-  /// Something that goes on while this thread does something else.
-  private final class Background: @unchecked Sendable {
-    private let result = Mutex<Result<Void, any Error>?>(nil)
-    private let work: () throws -> Void
-
-    init(_ work: @escaping () throws -> Void) {
-      self.work = work
-      DispatchQueue.global().async {
-        let result = Result { try self.work() }
-        self.result.withLock { $0 = result }
-      }
-    }
-
-    var isDone: Bool { result.withLock { $0 != nil } }
-    func check() throws { try result.withLock { try $0?.get() } }
   }
 }

@@ -86,6 +86,11 @@ struct Workload: Sendable {
     {
       try Beside(rows: $0.scaled(1_000_000), changes: $0.scaled(100_000)).run($0)
     },
+    Workload(
+      name: "own-writes", summary: "an application's own writes on a device beside a first sync of 1,000,000 rows"
+    ) {
+      try OwnWrites(rows: $0.scaled(1_000_000), changes: $0.scaled(100_000)).run($0)
+    },
     Workload(name: "blobs-796", summary: "796 images from a device over the server to another") {
       try Images(name: "blobs-796", count: 796).run($0)
     },

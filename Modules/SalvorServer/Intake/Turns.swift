@@ -1,12 +1,12 @@
 import SalvorModel
 import Synchronization
 
-/// Whose turn it is to write: one at a time, and fair by principal.
+/// Whose turn it is to do what one does at a time (write in the store, parse a large message), fair by principal.
 ///
-/// The store has one writer. Who waits for it waits here, in a list for each principal, and the principals take turns: one
-/// with a thousand devices does not keep another one's single device waiting longer than for one of them. Whoever waits and
-/// leaves is taken out of the list; nothing of his request has begun then.
-final class WriterTurns: Sendable {
+/// Who waits waits here, in a list for each principal, and the principals take turns: one with a thousand devices does not
+/// keep another one's single device waiting longer than for one of them. Whoever waits and leaves is taken out of the list;
+/// nothing of his request has begun then.
+final class Turns: Sendable {
   private struct Waiter {
     var id: Int
     var since: Int64
@@ -175,7 +175,7 @@ final class WriterTurns: Sendable {
 
   private static func busy(_ delay: Int64) -> SalvorError {
     SalvorError(
-      .overloaded, "The server is busy with other uploads. Try again after the time named; nothing is lost.",
+      .overloaded, "The server is busy with other requests. Try again after the time named; nothing is lost.",
       retryAfterMilliseconds: delay)
   }
 

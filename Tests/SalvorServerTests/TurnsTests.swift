@@ -5,7 +5,7 @@ import Testing
 @testable import SalvorServer
 
 /// One writer, and many who wait for it.
-@Suite("Turns to write") struct WriterTurnsTests {
+@Suite("Turns") struct TurnsTests {
   private final class SetClock: Clock {
     private let time = Mutex<Int64>(1_000_000)
     func now() -> Int64 { time.withLock { $0 } }
@@ -28,7 +28,7 @@ import Testing
     let task: Task<Void, any Error>
     private let end: AsyncStream<Void>.Continuation
 
-    init(_ turns: WriterTurns) async {
+    init(_ turns: Turns) async {
       let (ends, end) = AsyncStream.makeStream(of: Void.self)
       let (begins, begin) = AsyncStream.makeStream(of: Void.self)
       self.end = end
@@ -47,13 +47,13 @@ import Testing
   private let clock = SetClock()
   private let notes = Notes()
 
-  private func turns() -> WriterTurns { WriterTurns(patienceMilliseconds: 30_000, clock: clock) }
+  private func turns() -> Turns { Turns(patienceMilliseconds: 30_000, clock: clock) }
 
-  private func wait(_ turns: WriterTurns, until count: Int) async {
+  private func wait(_ turns: Turns, until count: Int) async {
     while turns.count != count { await Task.yield() }
   }
 
-  private func ask(_ turns: WriterTurns, _ principal: String, _ note: String) -> Task<Void, any Error> {
+  private func ask(_ turns: Turns, _ principal: String, _ note: String) -> Task<Void, any Error> {
     Task { [notes] in try await turns.run(for: principal) { notes.add(note) } }
   }
 
