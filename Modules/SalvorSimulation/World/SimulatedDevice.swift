@@ -18,6 +18,8 @@ final class SimulatedDevice: @unchecked Sendable {
   let clock: VirtualClock
   let random: SeededRandom
   let settings: History.Device
+  /// Nil: it never fails.
+  let disk: MachineDisk?
   var schema: DrawnSchema
   var copies: [Int: Copy] = [:]
   /// The application's own statement left a reference to nothing: SQLite takes some forms of REPLACE that do.
@@ -28,7 +30,10 @@ final class SimulatedDevice: @unchecked Sendable {
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
 
-  init(_ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom) {
+  init(
+    _ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom,
+    diskGenerator: SeededGenerator?
+  ) {
     self.number = number
     self.world = world
     self.settings = settings
@@ -36,6 +41,9 @@ final class SimulatedDevice: @unchecked Sendable {
     self.random = random
     path = "\(world.directory)/d\(number).db"
     clock = VirtualClock(world.schedule)
+    let path = path
+    disk = diskGenerator.map { MachineDisk(path, $0) }
+    disk.map(SimulatedDisks.add)
   }
 
   var name: String { "d\(number)" }
@@ -55,6 +63,9 @@ final class SimulatedDevice: @unchecked Sendable {
 
   /// A process of Salvor's on this device. Throws what a wrong configuration throws.
   func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
+    if !hasDatabase {
+      for sql in schema.applicationTables() { try database().execute(sql) }
+    }
     try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
     let file = "\(world.directory)/\(name).json5"
     try Files.write(configurationText, to: file)

@@ -28,6 +28,8 @@ final class World: @unchecked Sendable {
   var backups: Set<Int> = []
   var oracle: Oracle
   var coverage = Coverage()
+  /// Nil: this history's disks never fail.
+  let serverDisk: MachineDisk?
   private let serverRandom: SeededRandom
   /// The step's own choices.
   var generator: SeededGenerator
@@ -47,15 +49,22 @@ final class World: @unchecked Sendable {
     modules = platform.modules + [SimulatedNetwork.listenFactory]
     serverSchema = history.schema
     oracle = Oracle(schema: history.schema, devices: history.devices.count)
+    let hasDisks = history.swarm.has(.powerCuts) || history.swarm.has(.diskFaults)
+    serverDisk = hasDisks ? MachineDisk(directory + "/server.db", generator.derived(99)) : nil
+    serverDisk.map(SimulatedDisks.add)
     for (number, settings) in history.devices.enumerated() {
       devices.append(
         SimulatedDevice(
           number, self, settings: settings, schema: history.schema,
-          random: SeededRandom(generator.derived(100 + number))))
+          random: SeededRandom(generator.derived(100 + number)),
+          diskGenerator: hasDisks ? generator.derived(200 + number) : nil))
     }
   }
 
-  deinit { Files.removeDirectory(directory) }
+  deinit {
+    for disk in devices.map(\.disk) + [serverDisk] { disk.map(SimulatedDisks.remove) }
+    Files.removeDirectory(directory)
+  }
 
   func registry(device: String) throws -> ModuleRegistry {
     if let known = registries[device] { return known }
@@ -185,6 +194,10 @@ final class World: @unchecked Sendable {
   /// The whole history, and then quiet.
   func run() async -> [Violation] {
     network.onExchange { [weak self] name in self?.look(at: name) }
+    network.isCut { [weak self] name in
+      guard let self else { return false }
+      return serverDisk?.isDead == true || devices.first { $0.name == name }?.disk?.isDead == true
+    }
     do {
       try await startServer()
       for step in history.steps where oracle.violations.isEmpty {

@@ -149,6 +149,7 @@ final class Settling {
       connection.triggersEnabled = false
       try rows.settleTriggers()
       if !rows.firing.isEmpty { try context.releaseFlags() }
+      try context.forgetCopies()
       try rows.encode()
       // A recovery looks at what went.
       if !isRecovery { try rows.touched.clear() }

@@ -36,7 +36,7 @@ extension WorkingRows {
     try again?(Set(refs.map(\.table)))
     try readShown()
     try context.noteLogChange()
-    for table in context.catalog.tables { try connection.execute("DELETE FROM \(table.pending)") }
+    try context.forgetCopies()
     return true
   }
 
@@ -46,5 +46,15 @@ extension WorkingRows {
     firesTriggers = false
     defer { firesTriggers = true }
     if let refused = try written(), let culprit = refused.max() { try displace(culprit) }
+  }
+}
+
+extension StoreContext {
+  /// Copies of rows in the way that statements without an effect left behind (OR IGNORE, OR FAIL, an upsert). Where such a row
+  /// goes without triggers, an insert under its key would be taken for an update of it.
+  func forgetCopies() throws {
+    // With a WHERE an empty table is not written to.
+    for table in catalog.tables { try connection.run("DELETE FROM \(table.pending) WHERE 1") }
+    try connection.run("DELETE FROM salvor_moving WHERE 1")
   }
 }
