@@ -18,9 +18,6 @@ enum KnownFindings {
       story: "A row that a restored server lost goes from a device with the sync, and no archive has it (seed 177)",
       words: ["which the server lost, went from", "is in no archive"]),
     Finding(
-      story: "salvor verify ends with history-needed, which a sync answers by itself (seeds 20143, 20311)",
-      words: ["history-needed: Begin again with the history that the device remembers"]),
-    Finding(
       story: "SQLite commits the dangling reference of a REPLACE; references of newly captured rows are not proved",
       words: ["whose application's REPLACE began it"]),
   ]

@@ -28,7 +28,7 @@ enum DiskVFS {
       let path = String(cString: name)
       if let disk = SimulatedDisks.machine(of: path) {
         guard disk.ask(.delete, life: disk.life) == .done else { return Failure.delete }
-        disk.synced(path)
+        disk.removed(path)
       }
       return system.pointee.xDelete(system, name, syncsFolder)
     }

@@ -56,8 +56,12 @@ public final class MachineDisk: Sendable {
   public let path: String
   private let state: Mutex<State>
 
-  init(_ path: String, _ generator: SeededGenerator) {
+  /// Says that it has synced, and has not: as if the store did not ask for it.
+  private let forgetsSyncs: Bool
+
+  init(_ path: String, _ generator: SeededGenerator, forgetsSyncs: Bool = false) {
     self.path = path
+    self.forgetsSyncs = forgetsSyncs
     state = Mutex(State(generator: generator))
   }
 
@@ -145,7 +149,13 @@ public final class MachineDisk: Sendable {
   }
 
   /// What was written to the file is there for good.
-  public func synced(_ file: String) { state.withLock { $0.files[file] = nil } }
+  public func synced(_ file: String) {
+    guard !forgetsSyncs else { return }
+    state.withLock { $0.files[file] = nil }
+  }
+
+  /// The file is no more.
+  public func removed(_ file: String) { state.withLock { $0.files[file] = nil } }
 
   // MARK: The power cut
 

@@ -137,9 +137,12 @@ private struct StepDrawing {
     case .clockJump: return .clockJump(device: device, hours: own.below(2000) - 1000)
     case .verify: return .verify(device)
     case .powerCut:
-      let call = 1 + own.below(own.pick([6, 25, 100]) ?? 25)
-      return .disk(device: device, atServer: own.chance(40), plan: .init(fault: .powerCut, call: call, times: 1))
-    case .diskFault: return .disk(device: device, atServer: own.chance(40), plan: diskFault(&own))
+      let atServer = own.chance(50)
+      return .disk(
+        device: device, atServer: atServer, plan: .init(fault: .powerCut, call: call(atServer, &own), times: 1))
+    case .diskFault:
+      let atServer = own.chance(50)
+      return .disk(device: device, atServer: atServer, plan: diskFault(atServer, &own))
     case .migrate:
       let table = own.pick(schema.tables)?.name ?? "area"
       let statement =
@@ -164,9 +167,14 @@ private struct StepDrawing {
     return list
   }
 
-  private func diskFault(_ generator: inout SeededGenerator) -> MachineDisk.Plan {
+  /// The call that a disk fails at. A server that has nothing to write makes few.
+  private func call(_ atServer: Bool, _ generator: inout SeededGenerator) -> Int {
+    1 + generator.below(generator.pick(atServer ? [2, 6, 30] : [6, 25, 100]) ?? 6)
+  }
+
+  private func diskFault(_ atServer: Bool, _ generator: inout SeededGenerator) -> MachineDisk.Plan {
     let fault = generator.pick([MachineDisk.Fault.full, .writeError, .readError, .locked]) ?? .full
-    let call = 1 + generator.below(generator.pick([6, 25, 100]) ?? 25)
+    let call = call(atServer, &generator)
     let times =
       switch fault {
       // Longer than anybody waits, or not.

@@ -55,6 +55,18 @@ public struct Step: Sendable, Hashable {
   public var action: Action
 }
 
+extension Step {
+  /// After it a change that waits still stands on the row that it was made on.
+  var leavesOrigins: Bool {
+    switch action {
+    case .write, .program, .sync, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump, .wait,
+      .look:
+      true
+    default: false
+    }
+  }
+}
+
 extension Step: CustomStringConvertible {
   /// The action's name, e.g. `write`.
   public var name: String {

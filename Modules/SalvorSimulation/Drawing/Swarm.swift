@@ -57,8 +57,11 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case applicationCode = "application-code"
   case migrations
   case looks
+  case validators
 
-  static let later: Set<Feature> = [.powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks]
+  static let later: Set<Feature> = [
+    .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
+  ]
 }
 
 /// Which features a seed's history has, and how large it is.
@@ -78,8 +81,10 @@ public struct Swarm: Sendable, Hashable {
       .serverRestore, .sideFileLost, .serverReplaced, .trim, .strategies, .recoverByHand, .remotesDeleted,
     ]),
     "devices": plain.union([.deviceRestore, .clones, .crashes, .missingTriggers, .strategies, .clockJumps]),
-    "archive": plain.union([.archiveCommands, .policies, .conflictsResolved]),
-    "disks": plain.union([.powerCuts, .diskFaults, .serverRestore, .strategies, .archiveCommands, .crashes]),
+    "archive": plain.union([.archiveCommands, .policies, .conflictsResolved, .validators]),
+    "disks": plain.union([
+      .powerCuts, .diskFaults, .validators, .serverRestore, .strategies, .archiveCommands, .crashes,
+    ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
   ]
 

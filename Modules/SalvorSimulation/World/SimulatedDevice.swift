@@ -42,7 +42,8 @@ final class SimulatedDevice: @unchecked Sendable {
     path = "\(world.directory)/d\(number).db"
     clock = VirtualClock(world.schedule)
     let path = path
-    disk = diskGenerator.map { MachineDisk(path, $0) }
+    let forgetsSyncs = world.mutant == .unsyncedDevices
+    disk = diskGenerator.map { MachineDisk(path, $0, forgetsSyncs: forgetsSyncs) }
     disk.map(SimulatedDisks.add)
   }
 
@@ -63,7 +64,7 @@ final class SimulatedDevice: @unchecked Sendable {
 
   /// A process of Salvor's on this device. Throws what a wrong configuration throws.
   func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
-    if !hasDatabase {
+    if try !hasDatabase || database().rows("SELECT 1 FROM sqlite_schema").isEmpty {
       for sql in schema.applicationTables() { try database().execute(sql) }
     }
     try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
@@ -109,6 +110,12 @@ final class SimulatedDevice: @unchecked Sendable {
   }
 
   var hasDatabase: Bool { Files.exists(path) }
+
+  /// False where the file is an empty one, as a disk that fails during the first contact leaves it.
+  func isMade() throws -> Bool {
+    guard hasDatabase else { return false }
+    return try database().rows("SELECT 1 FROM sqlite_schema WHERE name = 'salvor_row_state'").count == 1
+  }
 
   func contents() throws -> Contents {
     hasDatabase ? try world.contents(try database(), schema, isServer: false) : [:]

@@ -140,7 +140,8 @@ extension World {
 
   /// An application's transaction: what a SELECT shows before and after it is what was captured.
   func write(_ device: SimulatedDevice, _ statements: [String]) async throws {
-    if !device.hasDatabase { try await open(device) }
+    if try !device.isMade() { try await open(device) }
+    guard try device.isMade() else { return }
     let database = try device.database()
     for sql in device.schema.applicationTriggers() { try database.execute(sql) }
     let before = try device.contents()
@@ -263,6 +264,7 @@ extension World {
 
   private func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
     if let recovery = report.recovery {
+      oracle.forgetOrigins()
       coverage.meet("recovery \(recovery.reason.rawValue) by \(recovery.strategy)")
       device.token = recovery.token
     }

@@ -46,11 +46,14 @@ final class World: @unchecked Sendable {
     serverRandom = SeededRandom(generator.derived(3))
     self.generator = generator.derived(4)
     directory = try Files.makeDirectory(in: platform.directory)
-    modules = platform.modules + [SimulatedNetwork.listenFactory]
+    modules = platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory]
     serverSchema = history.schema
-    oracle = Oracle(schema: history.schema, devices: history.devices.count)
+    oracle = Oracle(
+      schema: history.schema, devices: history.devices.count, hasValidator: history.swarm.has(.validators))
     let hasDisks = history.swarm.has(.powerCuts) || history.swarm.has(.diskFaults)
-    serverDisk = hasDisks ? MachineDisk(directory + "/server.db", generator.derived(99)) : nil
+    serverDisk =
+      hasDisks
+      ? MachineDisk(directory + "/server.db", generator.derived(99), forgetsSyncs: mutant == .unsyncedServer) : nil
     serverDisk.map(SimulatedDisks.add)
     for (number, settings) in history.devices.enumerated() {
       devices.append(
@@ -85,6 +88,7 @@ final class World: @unchecked Sendable {
       { schema: "schema.json5",
         server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
                   authentication: { module: "none" }, compression: ["gzip"],
+                  validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
                   recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) } } }
       """, to: file)
     let configuration = try HostConfiguration.load(
@@ -205,6 +209,7 @@ final class World: @unchecked Sendable {
         trace.add("\(step.id): \(step)")
         generator = SeededGenerator(seed: history.seed).derived(1000 + step.id)
         coverage.meet(step.name)
+        if !step.leavesOrigins { oracle.forgetOrigins() }
         try await perform(step)
         try lookAtServer()
         for device in devices { try await audit(device) }
