@@ -77,6 +77,7 @@ public final class MachineDisk: Sendable {
 
   /// How often the plan has struck.
   var struck: Int { state.withLock { $0.struck } }
+  var isArmed: Bool { state.withLock { $0.plan != nil } }
   var isDead: Bool { state.withLock { $0.isDead } }
 
   /// The machine starts again with what the power cut has left. Nothing of before runs any more.

@@ -62,11 +62,16 @@ final class SimulatedDevice: @unchecked Sendable {
       """
   }
 
+  /// The tables that the application makes in a new file, before Salvor sees it.
+  func prepare() throws {
+    let tables = schema.applicationTables()
+    guard !tables.isEmpty, try !hasDatabase || database().rows("SELECT 1 FROM sqlite_schema").isEmpty else { return }
+    for sql in tables { try database().execute(sql) }
+  }
+
   /// A process of Salvor's on this device. Throws what a wrong configuration throws.
   func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
-    if try !hasDatabase || database().rows("SELECT 1 FROM sqlite_schema").isEmpty {
-      for sql in schema.applicationTables() { try database().execute(sql) }
-    }
+    if disk?.isArmed != true { try prepare() }
     try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
     let file = "\(world.directory)/\(name).json5"
     try Files.write(configurationText, to: file)

@@ -7,6 +7,7 @@ extension World {
   func failDisk(_ device: SimulatedDevice, atServer: Bool, _ plan: MachineDisk.Plan) async throws {
     guard let disk = atServer ? serverDisk : device.disk else { return }
     await device.endProcess()
+    try device.prepare()
     device.closeApplication()
     let token = device.token
     disk.arm(plan)
