@@ -132,7 +132,8 @@ let package = Package(
     .executableTarget(
       name: "salvor-simulate",
       dependencies: [
-        "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorSimulation", "StandardModules", "SQLiteSupport", "CSQLite",
+        "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorSimulation", "StandardModules", "SQLiteSupport",
+        "CSQLite",
       ],
       path: "Tools/salvor-simulate"),
     .executableTarget(
