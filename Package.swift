@@ -135,6 +135,7 @@ let package = Package(
       name: "salvor-simulate",
       dependencies: [
         "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorSimulation", "StandardModules", "SQLiteSupport",
+        "CSQLite",
       ],
       path: "Tools/salvor-simulate"),
     .executableTarget(

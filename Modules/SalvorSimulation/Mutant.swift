@@ -8,11 +8,16 @@ import SalvorStorage
 public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   case device(BrokenClientStore.Fault)
   case server(BrokenServerStore.Fault)
+  /// The databases of the devices, or of the server, are never synced.
+  case unsyncedDevices
+  case unsyncedServer
 
   public var description: String {
     switch self {
     case .device(let fault): "device-\(fault.rawValue)"
     case .server(let fault): "server-\(fault.rawValue)"
+    case .unsyncedDevices: "device-syncs-no-file"
+    case .unsyncedServer: "server-syncs-no-file"
     }
   }
 
@@ -26,7 +31,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     .device(.dropsDependents), .device(.losesCursors), .device(.ignoresDepartures), .device(.forgetsGroups),
     .device(.archivesNoLostRows), .device(.takesLostForDeleted), .device(.keepsCurrent), .device(.discardsWhatWaits),
     .device(.keepsItsRemoteID), .device(.keepsLostCommits), .device(.retriesNothing), .device(.hidesArchive),
-    .device(.keepsSessionsOpen), .device(.losesLastChunk),
+    .device(.keepsSessionsOpen), .device(.losesLastChunk), .unsyncedDevices, .unsyncedServer,
   ]
 
   /// The five that the test of the whole runs: those that are found soonest.

@@ -42,7 +42,8 @@ extension SalvorError {
 private func classification(of primary: Int32) -> (ErrorCode, String) {
   switch primary {
   case SQLITE_FULL: (.storageFull, " The disk is full: free some space and try again; nothing was lost.")
-  case SQLITE_BUSY, SQLITE_LOCKED:
+  // PROTOCOL: a lock of the write-ahead log that stayed with another connection for all of SQLite's tries.
+  case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL:
     (.storageBusy, " Another connection holds the database: try again, or end its transaction.")
   case SQLITE_CORRUPT, SQLITE_NOTADB:
     (.storageCorrupt, " The file is damaged or not a SQLite database: restore it from a copy, or recover.")

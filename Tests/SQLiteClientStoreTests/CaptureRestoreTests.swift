@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import Testing
@@ -38,5 +39,27 @@ import Testing
     await bench.store.endSession()
     try bench.write("INSERT OR REPLACE INTO seat VALUES ('a', 1, 'again')")
     #expect(try await bench.store.requests(in: [.queued], after: nil, limit: 10).map(\.operation) == [.update])
+  }
+
+  @Test(
+    "a row that the server deletes and the application makes again is an insert, whatever was tried on it before",
+    arguments: [
+      "INSERT OR IGNORE INTO seat VALUES ('a', 1, 'x')",
+      "INSERT OR FAIL INTO seat VALUES ('a', 1, 'x')",
+      "INSERT INTO seat VALUES ('a', 1, NULL) ON CONFLICT DO NOTHING",
+      "INSERT INTO seat VALUES ('a', 1, NULL) ON CONFLICT (id) DO UPDATE SET note = note",
+    ])
+  func copiesGoWithTheirRows(sql: String) async throws {
+    var bench = try await StoreBench(ApplyTests.seats)
+    _ = try await bench.download([("seat", ["a", 1, nil])])
+    let application = try SQLiteConnection(bench.path)
+    try application.execute("BEGIN")
+    // What OR FAIL has done before it fails stays.
+    try? application.execute(sql)
+    try application.execute("COMMIT")
+    _ = try await bench.download([], deleted: [("seat", ["a"])])
+    try bench.write("INSERT INTO seat VALUES ('a', 1, NULL)")
+    let requests = try await bench.store.requests(in: [.queued], after: nil, limit: 10).filter { $0.key == ["a"] }
+    #expect(requests.map(\.operation) == [.insert])
   }
 }

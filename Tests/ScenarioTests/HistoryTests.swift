@@ -61,6 +61,16 @@ struct HistoryTests {
     try fleet.expectEqual(tables, [a])
   }
 
+  @Test("a server that has forgotten the remote ID is told the history by verify, too")
+  func verifyAfterRemoteDeleted() async throws {
+    let (fleet, a) = try await fleet()
+    try await a.write("UPDATE site SET seats = 41 WHERE id = 's1'")
+    try await a.sync()
+    let remote = try await a.open().status().state.remoteID
+    #expect(try await fleet.server?.engine.delete(remote: remote) == true)
+    for _ in 0..<2 { #expect(try await a.open().verify().differences.isEmpty) }
+  }
+
   @Test("a device takes no larger answer than downloadBytesMax, also where it is not compressed")
   func downloadLimit() async throws {
     let fleet = try Fleet()

@@ -1,8 +1,9 @@
 import Foundation
 import SalvorModel
-import SalvorSimulation
 import SalvorWire
 import Testing
+
+@testable import SalvorSimulation
 
 /// How many histories the tests run: `Tools/test` runs a thousand in release, a plain `swift test` some.
 private let seeds = ProcessInfo.processInfo.environment["SALVOR_SIMULATION_SEEDS"].flatMap(Int.init) ?? 40
@@ -25,6 +26,10 @@ struct SimulationTests {
   func histories() throws {
     let report = try SimulateProcess.run("--seeds", "1-\(seeds)", "--json").json
     #expect(report["histories"]?.integer == Int64(seeds))
+    expectKnown(report)
+  }
+
+  private func expectKnown(_ report: JSONValue) {
     for violation in report["violations"]?.array ?? [] {
       let seed = UInt64(violation["seed"]?.integer ?? 0)
       let messages = (violation["messages"]?.array ?? []).compactMap(\.string)
@@ -34,6 +39,14 @@ struct SimulationTests {
         Issue.record("seed \(seed): \(messages)")
       }
     }
+  }
+
+  @Test("no power cut and no disk that fails breaks a rule (semantics 5 and 9)")
+  func disks() throws {
+    let report = try SimulateProcess.run("--swarm", "disks", "--seeds", "1-\(seeds)", "--json").json
+    #expect((report["met"]?["disk power-cut"]?.integer ?? 0) > 0)
+    #expect((report["met"]?["disk power-cut of the server"]?.integer ?? 0) > 0)
+    expectKnown(report)
   }
 
   @Test("a fault that is put into the product on purpose is found", arguments: Mutant.quick.map(\.description))
@@ -126,6 +139,79 @@ struct SimulationPartTests {
         }
       }
     }
+  }
+}
+
+@Suite("Disks that fail")
+struct DiskTests {
+  private func file(_ bytes: [UInt8]) throws -> String {
+    let path = FileManager.default.temporaryDirectory.appendingPathComponent("disk-\(UUID().uuidString).db").path
+    try Data(bytes).write(to: URL(fileURLWithPath: path))
+    return path
+  }
+
+  /// Writes over a whole file of `count` sectors, syncs it or not, and cuts the power.
+  private func cut(_ seed: UInt64, count: Int, grownBy more: Int = 0, syncs: Bool) throws -> [UInt8] {
+    let path = try file([UInt8](repeating: 1, count: count * MachineDisk.sector))
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    let disk = MachineDisk(path, SeededGenerator(seed: seed))
+    let size = count * MachineDisk.sector
+    let whole = (count + more) * MachineDisk.sector
+    let sectors = try #require(disk.unknownSectors(path, 0..<whole))
+    disk.willWrite(path, sectors, content: [UInt8](repeating: 1, count: size), size: size)
+    try Data([UInt8](repeating: 2, count: whole)).write(to: URL(fileURLWithPath: path))
+    if syncs { disk.synced(path) }
+    disk.arm(.init(fault: .powerCut, call: 1, times: 1))
+    let life = disk.life
+    #expect(disk.ask(.write, life: life) == .dead)
+    #expect(disk.ask(.read, life: life) == .dead)
+    // What a dead process wrote afterwards was never written.
+    try Data([9]).write(to: URL(fileURLWithPath: path))
+    try disk.revive()
+    #expect(disk.ask(.read, life: life) == .dead)
+    #expect(disk.ask(.read, life: disk.life) == .done)
+    return Array(try Data(contentsOf: URL(fileURLWithPath: path)))
+  }
+
+  @Test("a power cut takes any of the sectors that were not synced, each as a whole")
+  func unsynced() throws {
+    var found: Set<UInt8> = []
+    for seed: UInt64 in 1...20 {
+      let bytes = try cut(seed, count: 8, syncs: false)
+      #expect(bytes.count == 8 * MachineDisk.sector)
+      for sector in 0..<8 {
+        let part = Set(bytes[sector * MachineDisk.sector..<(sector + 1) * MachineDisk.sector])
+        #expect(part.count == 1)
+        found.formUnion(part)
+      }
+    }
+    #expect(found == [1, 2])
+  }
+
+  @Test("a power cut takes nothing that was synced, and a file that grew may end anywhere")
+  func synced() throws {
+    var lengths: Set<Int> = []
+    for seed: UInt64 in 1...20 {
+      #expect(try cut(seed, count: 4, syncs: true) == [UInt8](repeating: 2, count: 4 * MachineDisk.sector))
+      lengths.insert(try cut(seed, count: 2, grownBy: 6, syncs: false).count / MachineDisk.sector)
+    }
+    #expect(lengths.isSubset(of: Set(2...8)) && lengths.count > 2)
+  }
+
+  @Test("each fault strikes the calls that it can strike, as often as it should")
+  func plans() throws {
+    let disk = MachineDisk("/nowhere/x.db", SeededGenerator(seed: 1))
+    func answers(_ fault: MachineDisk.Fault, _ call: MachineDisk.Call) -> [MachineDisk.Answer] {
+      disk.arm(.init(fault: fault, call: 2, times: 2))
+      return (0..<4).map { _ in disk.ask(call, life: disk.life) }
+    }
+    #expect(answers(.full, .write) == [.done, .full, .full, .done])
+    #expect(answers(.full, .read) == [.done, .done, .done, .done])
+    #expect(answers(.readError, .read) == [.done, .failed, .failed, .done])
+    #expect(answers(.writeError, .sync) == [.done, .failed, .failed, .done])
+    #expect(answers(.locked, .lock) == [.done, .locked, .locked, .done])
+    disk.arm(nil)
+    #expect(disk.ask(.write, life: disk.life) == .done)
   }
 }
 

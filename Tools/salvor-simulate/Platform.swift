@@ -6,7 +6,8 @@ import StandardModules
 extension SimulationPlatform {
   /// The built-in modules on real SQLite files in `directory`.
   static func sqlite(in directory: String) -> SimulationPlatform {
-    SimulationPlatform(
+    DiskVFS.install()
+    return SimulationPlatform(
       modules: StandardModules.all, directory: directory,
       connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0)) },
       onSchedule: { schedule, body in

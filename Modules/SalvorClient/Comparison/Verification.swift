@@ -130,13 +130,18 @@ struct Verification {
     _ digests: [TableDigest], _ tables: [Table], _ state: ClientState
   ) async throws -> ComparisonOffer {
     let groups = Set(tables.map(\.group))
-    let message = BeginMessage(
+    var message = BeginMessage(
       remote: state.remoteID, server: state.serverID, previous: state.previous, current: nil,
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
       groups: state.groups.filter { groups.contains($0.name) }.map { BeginMessage.Group($0) }, upload: .none,
       position: nil, history: nil, compare: digests)
-    let response = try await configuration.request(
-      "POST", "/v1/sync", message.json.bytes + [0x0A], counting: &report.sync)
+    let response: TransportResponse
+    do {
+      response = try await send(message)
+    } catch let error as SalvorError where error.code == .historyNeeded {
+      message.history = try await store.beginHistory()
+      response = try await send(message)
+    }
     var reader = ResponseReader(response, configuration)
     var offer: ComparisonOffer?
     while let event = try await reader.next() {
@@ -147,6 +152,10 @@ struct Verification {
       throw SalvorError(.notFound, "The server's storage module cannot compare. Use the storage \"sqlite\" there.")
     }
     return offer
+  }
+
+  private mutating func send(_ message: BeginMessage) async throws -> TransportResponse {
+    try await configuration.request("POST", "/v1/sync", message.json.bytes + [0x0A], counting: &report.sync)
   }
 
   private func order(_ state: ClientState) throws -> RecoveryOrder {

@@ -175,7 +175,7 @@ struct SyncSession {
     do {
       response = try await send(message, inline)
     } catch let error as SalvorError where error.code == .historyNeeded && !error.needsAdoption {
-      message.history = try await history()
+      message.history = try await store.beginHistory()
       response = try await send(message, inline)
     }
     if let inline { progress(.uploading(changes: Int64(inline.changeCount))) }
@@ -202,7 +202,7 @@ struct SyncSession {
     message.position = nil
     if !downloads { message.server = nil }
     // The server has just compared the tables, but may have been started anew since.
-    message.history = try await history()
+    message.history = try await store.beginHistory()
     var reader = ResponseReader(try await send(message, nil), configuration)
     defer { report.bytesReceived += reader.bytesReceived }
     while let event = try await reader.next() {
@@ -210,13 +210,6 @@ struct SyncSession {
       if let session = line["session"] { try await meet(session) }
       if let config = line["config"] { try await take(try SyncConfig(config), session) }
     }
-  }
-
-  private func history() async throws -> BeginMessage.History {
-    let history = try await store.history()
-    return BeginMessage.History(
-      sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
-      tables: .array(history.tables.map(TableDefinition.json)))
   }
 
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
@@ -433,6 +426,16 @@ struct SyncSession {
 
   mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
     try await configuration.request("POST", path, body, counting: &report)
+  }
+}
+
+extension ClientStore {
+  /// What a begin tells where the server does not know enough of this device to answer it.
+  func beginHistory() async throws -> BeginMessage.History {
+    let history = try await history()
+    return BeginMessage.History(
+      sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
+      tables: .array(history.tables.map(TableDefinition.json)))
   }
 }
 

@@ -4,6 +4,13 @@ import SalvorModel
 public struct DrawnTable: Sendable, Hashable {
   public enum KeyKind: String, Sendable, Hashable { case text, integer, blob, composite }
 
+  /// What stands at the end of CREATE TABLE.
+  public enum Adoption: String, Sendable, Hashable {
+    case strict = " STRICT"
+    case withoutRowid = " WITHOUT ROWID"
+    case plain = ""
+  }
+
   public struct Reference: Sendable, Hashable {
     public var column: String
     public var table: String
@@ -27,6 +34,10 @@ public struct DrawnTable: Sendable, Hashable {
   /// Only rows with `open = 1` reach devices.
   public var hasOpen = false
   public var applicationTriggersOff = false
+  /// The application of a device made the table before Salvor did, so.
+  public var adoption: Adoption?
+  /// The application of a device has a trigger that writes to the parent of each new row.
+  public var touchesParent = false
   /// A column of a later version of the schema.
   public var hasExtra = false
 
@@ -142,6 +153,7 @@ public struct DrawnSchema: Sendable, Hashable {
       schema.tables.append(table)
     }
     if swarm.has(.clientTables) { schema.tables.append(DrawnTable(name: "draft", maintained: "client")) }
+    schema.drawApplication(generator.derived(2), swarm)
     return schema
   }
 
@@ -165,5 +177,57 @@ extension DrawnTable {
       Reference(
         column: column, table: parent.name,
         onDelete: DrawnSchema.action(&generator, swarm, isNullable: isNullable), isNullable: isNullable))
+  }
+}
+
+extension DrawnSchema {
+  /// What the application of each device has besides.
+  fileprivate mutating func drawApplication(_ generator: SeededGenerator, _ swarm: Swarm) {
+    var generator = generator
+    for place in tables.indices {
+      let adoption = generator.pick([DrawnTable.Adoption.strict, .withoutRowid, .plain])
+      if swarm.has(.adoptedTables), generator.chance(50) { tables[place].adoption = adoption }
+      let parents = tables[place].references.compactMap { table($0.table) }
+      let touches = generator.chance(50)
+      if swarm.has(.applicationCode), parents.contains(where: { $0.maintained == "dual" }) {
+        tables[place].touchesParent = touches
+      }
+    }
+  }
+
+  /// What the application makes in a new file, before Salvor has seen it.
+  func applicationTables() -> [String] {
+    tables.compactMap { table in
+      guard let adoption = table.adoption else { return nil }
+      var parts = table.columnList(self).map { "\($0.name) \(sql($0.declaration))" }
+      parts.append("PRIMARY KEY (\(table.keyColumns.joined(separator: ", ")))")
+      if table.hasUnique { parts.append("UNIQUE (u)") }
+      if table.hasCheck { parts.append("CHECK (n < 90)") }
+      parts += table.references.map {
+        "FOREIGN KEY (\($0.column)) REFERENCES \($0.table) (id)\($0.onDelete == "no action" ? "" : " ON DELETE \($0.onDelete)")"
+      }
+      return "CREATE TABLE \(table.name) (\(parts.joined(separator: ", ")))\(adoption.rawValue)"
+    }
+  }
+
+  /// The application's triggers, for tables that are there.
+  func applicationTriggers() -> [String] {
+    tables.filter(\.touchesParent).flatMap { child in
+      child.references.filter { table($0.table)?.maintained == "dual" && $0.table != child.name }.map {
+        """
+        CREATE TRIGGER IF NOT EXISTS own_\(child.name)_\($0.column) AFTER INSERT ON \(child.name)
+        BEGIN UPDATE \($0.table) SET n = 11 WHERE id = NEW.\($0.column); END
+        """
+      }
+    }
+  }
+
+  /// A column's declaration as SQL: `text?`, `integer = 0`.
+  private func sql(_ declaration: String) -> String {
+    let parts = declaration.split(separator: " ")
+    let type = parts.first.map { $0.hasSuffix("?") ? $0.dropLast() : $0 } ?? "text"
+    let name = type == "boolean" ? "INTEGER" : type.uppercased()
+    let isNullable = parts.first?.hasSuffix("?") ?? false
+    return name + (isNullable ? "" : " NOT NULL") + (parts.count == 3 ? " DEFAULT \(parts[2])" : "")
   }
 }

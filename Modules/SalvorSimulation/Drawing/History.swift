@@ -66,7 +66,8 @@ private struct StepDrawing {
   private enum Kind {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
-      demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait
+      demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
+      powerCut, diskFault, migrate, look
   }
 
   private func weights(_ id: Int) -> [(Int, Kind)] {
@@ -83,7 +84,8 @@ private struct StepDrawing {
       (when(.recoverByHand, 3), .recover), (when(.remotesDeleted, 2), .deleteRemote),
       (when(.remotesDeleted, 1), .demandReset), (when(.conflictsResolved, 3), .resolve),
       (when(.evolution, 1), .evolveServer), (when(.evolution, 3), .evolveDevice), (when(.clockJumps, 2), .clockJump),
-      (1, .verify), (1, .wait),
+      (1, .verify), (1, .wait), (when(.powerCuts, 6), .powerCut), (when(.diskFaults, 5), .diskFault),
+      (when(.migrations, 2), .migrate), (when(.looks, 4), .look),
     ]
   }
 
@@ -134,6 +136,20 @@ private struct StepDrawing {
     case .evolveDevice: return .evolveDevice(device)
     case .clockJump: return .clockJump(device: device, hours: own.below(2000) - 1000)
     case .verify: return .verify(device)
+    case .powerCut:
+      let atServer = own.chance(50)
+      return .disk(
+        device: device, atServer: atServer, plan: .init(fault: .powerCut, call: call(atServer, &own), times: 1))
+    case .diskFault:
+      let atServer = own.chance(50)
+      return .disk(device: device, atServer: atServer, plan: diskFault(atServer, &own))
+    case .migrate:
+      let table = own.pick(schema.tables)?.name ?? "area"
+      let statement =
+        own.chance(50)
+        ? "ALTER TABLE \(table) ADD COLUMN own\(id) TEXT" : "CREATE INDEX IF NOT EXISTS own_\(table) ON \(table) (note)"
+      return .migrate(device: device, statement: statement, pauses: own.chance(70))
+    case .look: return .look(device)
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
   }
@@ -149,6 +165,24 @@ private struct StepDrawing {
     }
     if swarm.has(.rollbacks), generator.chance(8) { list.append("ROLLBACK") }
     return list
+  }
+
+  /// The call that a disk fails at. A server that has nothing to write makes few.
+  private func call(_ atServer: Bool, _ generator: inout SeededGenerator) -> Int {
+    1 + generator.below(generator.pick(atServer ? [2, 6, 30] : [6, 25, 100]) ?? 6)
+  }
+
+  private func diskFault(_ atServer: Bool, _ generator: inout SeededGenerator) -> MachineDisk.Plan {
+    let fault = generator.pick([MachineDisk.Fault.full, .writeError, .readError, .locked]) ?? .full
+    let call = call(atServer, &generator)
+    let times =
+      switch fault {
+      // Longer than anybody waits, or not.
+      case .locked: generator.pick([1, 3, 500]) ?? 1
+      case .full: generator.pick([1, 5, 1000]) ?? 1
+      default: 1 + generator.below(3)
+      }
+    return MachineDisk.Plan(fault: fault, call: call, times: times)
   }
 
   private func faults(_ generator: inout SeededGenerator) -> NetworkFaults {

@@ -100,7 +100,10 @@ struct StatementDrawing {
     var chosen = generator.chance(80) ? ["note"] : []
     chosen += others.filter { _ in generator.chance(25) }
     if chosen.isEmpty { chosen = ["note"] }
-    return chosen.map { "\($0) = \(value($0, table, &generator))" }.joined(separator: ", ")
+    return chosen.map { column in
+      // Rows leave a scope by an update.
+      "\(column) = \(column == "open" ? "\(generator.below(2))" : value(column, table, &generator))"
+    }.joined(separator: ", ")
   }
 
   private func row(_ table: DrawnTable, _ generator: inout SeededGenerator) -> String {

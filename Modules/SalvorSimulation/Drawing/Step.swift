@@ -40,6 +40,12 @@ public struct Step: Sendable, Hashable {
     case evolveDevice(Int)
     case clockJump(device: Int, hours: Int)
     case verify(Int)
+    /// A device synchronizes, and its disk or the server's fails.
+    case disk(device: Int, atServer: Bool, plan: MachineDisk.Plan)
+    /// The application changes its own tables; `pauses`: as it should.
+    case migrate(device: Int, statement: String, pauses: Bool)
+    /// Everything that only shows something is asked.
+    case look(Int)
     /// Nothing happens for so many hours.
     case wait(hours: Int)
   }
@@ -47,6 +53,18 @@ public struct Step: Sendable, Hashable {
   /// Its place in the whole history: what it draws while it runs follows from this.
   public var id: Int
   public var action: Action
+}
+
+extension Step {
+  /// After it a change that waits still stands on the row that it was made on.
+  var leavesOrigins: Bool {
+    switch action {
+    case .write, .program, .sync, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump, .wait,
+      .look:
+      true
+    default: false
+    }
+  }
 }
 
 extension Step: CustomStringConvertible {
@@ -104,6 +122,14 @@ extension Step: CustomStringConvertible {
     case .evolveDevice(let number): return "# \(device(number)) gets the server's schema"
     case .clockJump(let number, let hours): return "# the clock of \(device(number)) jumps by \(hours) h"
     case .verify(let number): return "salvor verify --config \(device(number)).json5"
+    case .disk(let number, let atServer, let plan):
+      let times = plan.times == 1 ? "" : ", \(plan.times) times"
+      return
+        "salvor sync --config \(device(number)).json5   # \(plan.fault.rawValue) \(atServer ? "of the server" : "") at call \(plan.call)\(times)"
+    case .migrate(let number, let statement, let pauses):
+      let sql = "sqlite3 \(device(number)).db \"\(statement)\""
+      return pauses ? "salvor capture pause; \(sql); salvor capture resume   # \(device(number))" : sql
+    case .look(let number): return "salvor status --config \(device(number)).json5   # and queue, errors, backups"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

@@ -50,6 +50,18 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case clockJumps = "clock-jumps"
   case strategies
   case gzip
+  // Those that came later: what a seed draws of the others does not move with them.
+  case powerCuts = "power-cuts"
+  case diskFaults = "disk-faults"
+  case adoptedTables = "adopted-tables"
+  case applicationCode = "application-code"
+  case migrations
+  case looks
+  case validators
+
+  static let later: Set<Feature> = [
+    .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
+  ]
 }
 
 /// Which features a seed's history has, and how large it is.
@@ -69,7 +81,11 @@ public struct Swarm: Sendable, Hashable {
       .serverRestore, .sideFileLost, .serverReplaced, .trim, .strategies, .recoverByHand, .remotesDeleted,
     ]),
     "devices": plain.union([.deviceRestore, .clones, .crashes, .missingTriggers, .strategies, .clockJumps]),
-    "archive": plain.union([.archiveCommands, .policies, .conflictsResolved]),
+    "archive": plain.union([.archiveCommands, .policies, .conflictsResolved, .validators]),
+    "disks": plain.union([
+      .powerCuts, .diskFaults, .validators, .serverRestore, .strategies, .archiveCommands, .crashes,
+    ]),
+    "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
   ]
 
   private static let plain: Set<Feature> = [
@@ -82,11 +98,15 @@ public struct Swarm: Sendable, Hashable {
   /// all of them and others nearly none.
   public static func draw(_ generator: inout SeededGenerator, named: Set<Feature>, steps: Int) -> Swarm {
     let percent = generator.pick([15, 35, 35, 55, 80]) ?? 35
-    let chosen = Feature.allCases.filter { feature in
-      let isChosen = generator.chance(percent)
-      return isChosen && named.contains(feature)
+    func chosen(_ later: Bool, _ generator: inout SeededGenerator) -> [Feature] {
+      Feature.allCases.filter { Feature.later.contains($0) == later }.filter { feature in
+        let isChosen = generator.chance(percent)
+        return isChosen && named.contains(feature)
+      }
     }
+    let features = chosen(false, &generator)
     let devices = generator.pick([1, 2, 2, 2, 3, 3, 4, 6]) ?? 2
-    return Swarm(features: Set(chosen), steps: steps, devices: devices)
+    var own = generator.derived(1)
+    return Swarm(features: Set(features + chosen(true, &own)), steps: steps, devices: devices)
   }
 }

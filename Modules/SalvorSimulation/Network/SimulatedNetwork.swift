@@ -33,6 +33,7 @@ public final class SimulatedNetwork: Sendable {
     var faults: [String: NetworkFaults] = [:]
     var exchanges = 0
     var onExchange: (@Sendable (String) -> Void)?
+    var isCut: (@Sendable (String) -> Bool)?
     var struck: [String: Int] = [:]
   }
 
@@ -59,6 +60,9 @@ public final class SimulatedNetwork: Sendable {
 
   /// Called with the device's name while an exchange of its is under way, e.g. for a reader to look at its database then.
   public func onExchange(_ look: (@Sendable (String) -> Void)?) { state.withLock { $0.onExchange = look } }
+
+  /// Asked before and after each exchange of a device: whether one of its two machines has no power.
+  public func isCut(_ ask: (@Sendable (String) -> Bool)?) { state.withLock { $0.isCut = ask } }
 
   /// How often each kind of fault has struck.
   public var struck: [String: Int] { state.withLock { $0.struck } }
@@ -111,7 +115,8 @@ public final class SimulatedNetwork: Sendable {
     state.withLock { $0.onExchange }?(device)
     trace.add("  \(device): \(request.method) \(shown(request.path)) \(fate == .sound ? "" : fate.rawValue)")
     let lost = SalvorError(.unreachable, "The simulated network lost a message.")
-    guard let handler, fate != .loseRequest else {
+    let isCut = state.withLock { $0.isCut }
+    guard let handler, fate != .loseRequest, isCut?(device) != true else {
       await request.body.close()
       throw lost
     }
@@ -141,6 +146,10 @@ public final class SimulatedNetwork: Sendable {
     }
     sent.peerIsLocal = true
     var answer = await handler(sent)
+    if isCut?(device) == true {
+      await answer.body.close()
+      throw lost
+    }
     trace.add("  \(device): \(answer.status)")
     switch fate {
     case .loseAnswer:

@@ -52,8 +52,16 @@ struct Oracle {
   private let synchronized: Set<String>
   /// Every note that a statement holds which somebody ran.
   private var drawn: Set<String> = []
+  /// Of a note that a device wrote over another one: which one that was.
+  private var madeOn: [String: String] = [:]
+  /// Tables in which the server's newer row stands.
+  private let serverStands: Set<String>
+  private let hasValidator: Bool
 
-  init(schema: DrawnSchema, devices: Int) {
+  init(schema: DrawnSchema, devices: Int, hasValidator: Bool = false) {
+    self.hasValidator = hasValidator
+    serverStands = Set(
+      schema.tables.filter { $0.policy == "server-wins" || $0.policy == "keep-versions" }.map(\.name))
     pending = Array(repeating: [:], count: devices)
     synchronized = Set(schema.synchronized.map(\.name))
     notePlaces = Dictionary(uniqueKeysWithValues: schema.tables.map { ($0.name, $0.keyColumns.count) })
@@ -95,6 +103,8 @@ struct Oracle {
   mutating func captured(_ device: Int, _ before: Contents, _ after: Contents) {
     for (name, row) in after where before[name] != row && synchronized.contains(name.table) {
       guard let note = note(row, name), self.note(before[name], name) != note else { continue }
+      // An edit of a row with an edit that was refused is made on what came with the refusal.
+      madeOn[note] = pending[device][name] == nil ? self.note(before[name], name) : nil
       pending[device][name] = Pending(
         note: note, step: step ?? -1, isUncaptured: withoutTriggers.contains(device))
     }
@@ -102,6 +112,9 @@ struct Oracle {
   }
 
   mutating func lostTriggers(_ device: Int) { withoutTriggers.insert(device) }
+
+  /// Something was done after which a change may stand on another row than the one that it was made on: a retry, a recovery.
+  mutating func forgetOrigins() { madeOn = [:] }
 
   /// A sync without an error: triggers are back, and what was written without them was found.
   mutating func synchronized(_ device: Int) { withoutTriggers.remove(device) }
@@ -130,6 +143,7 @@ struct Oracle {
   mutating func watched(_ events: [(RowName, String)], _ now: Contents) {
     for (name, note) in events where note.contains(".") {
       seen[name, default: []].insert(note)
+      judgeRefusal(name, note)
       if course[name]?.last == note { continue }
       course[name, default: []].append(note)
       let times = course[name, default: []].count { $0 == note }
@@ -148,9 +162,27 @@ struct Oracle {
     server = now
   }
 
+  /// What should have been refused.
+  private mutating func judgeRefusal(_ name: RowName, _ note: String) {
+    let writer = note.prefix { $0 != "." }
+    guard writer.hasPrefix("d") else { return }
+    if hasValidator, SimulatedValidator.refuses(note) {
+      report(.notRefused, "the validator refuses the note \(note), and the server's row \(name) has it")
+    }
+    guard serverStands.contains(name.table), let origin = madeOn[note], let course = course[name],
+      let last = course.last, last != note, last != origin, last.prefix(while: { $0 != "." }) != writer,
+      let place = course.lastIndex(of: origin), !course[place...].contains(note)
+    else { return }
+    report(
+      .notRefused,
+      "the note \(note), made on \(origin), went over \(last) in the server's row \(name), where the server's row has to stand"
+    )
+  }
+
   /// The server's files were put back or replaced.
   mutating func serverWentBack(to now: Contents) {
     course = [:]
+    forgetOrigins()
     server = now
     for (name, row) in now {
       if let note = note(row, name) { course[name] = [note] }

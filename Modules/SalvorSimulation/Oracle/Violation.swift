@@ -16,6 +16,8 @@ public struct Violation: Error, Sendable, Hashable, CustomStringConvertible {
     case halfApplied = "never-6-half-applied"
     /// 7: an error has no name, no row or no way on.
     case nameless = "never-7-nameless"
+    /// What has to be refused is on the server: a validator's, or a conflict under a policy that does not let it pass.
+    case notRefused = "not-refused"
     /// An error that nothing in the history is a reason for.
     case unexpected = "unexpected-error"
     /// A device does not come to rest, or its way out does not lead out.

@@ -37,6 +37,47 @@ enum Files {
 
   static func remove(_ path: String) { unlink(path) }
 
+  /// Nil where it cannot be read.
+  static func read(_ path: String) -> [UInt8]? {
+    guard let input = fopen(path, "r") else { return nil }
+    defer { fclose(input) }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 1 << 16)
+    while case let count = fread(&buffer, 1, buffer.count, input), count > 0 { bytes += buffer.prefix(count) }
+    return bytes
+  }
+
+  /// A file that is there stays the same file.
+  static func overwrite(_ path: String, _ bytes: [UInt8]) throws {
+    guard let output = fopen(path, "w") else { throw SalvorError(.storage, "\(path) cannot be written.") }
+    defer { fclose(output) }
+    fwrite(bytes, 1, bytes.count, output)
+  }
+
+  /// The files whose paths begin with `prefix`, those of folders, too.
+  static func all(beginning prefix: String) -> [String] {
+    let folder = prefix.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
+    return (entries(of: folder) ?? []).flatMap { name -> [String] in
+      let path = folder + "/" + name
+      guard path.hasPrefix(prefix) else { return [] }
+      return entries(of: path) == nil ? [path] : all(beginning: path + "/")
+    }
+  }
+
+  /// Nil where it is no folder.
+  private static func entries(of path: String) -> [String]? {
+    guard let directory = opendir(path) else { return nil }
+    defer { closedir(directory) }
+    var names: [String] = []
+    while let entry = readdir(directory) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != "." && name != ".." { names.append(name) }
+    }
+    return names
+  }
+
   static func removeDirectory(_ path: String) {
     guard let directory = opendir(path) else { return }
     while let entry = readdir(directory) {

@@ -18,6 +18,8 @@ final class SimulatedDevice: @unchecked Sendable {
   let clock: VirtualClock
   let random: SeededRandom
   let settings: History.Device
+  /// Nil: it never fails.
+  let disk: MachineDisk?
   var schema: DrawnSchema
   var copies: [Int: Copy] = [:]
   /// The application's own statement left a reference to nothing: SQLite takes some forms of REPLACE that do.
@@ -28,7 +30,10 @@ final class SimulatedDevice: @unchecked Sendable {
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
 
-  init(_ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom) {
+  init(
+    _ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom,
+    diskGenerator: SeededGenerator?
+  ) {
     self.number = number
     self.world = world
     self.settings = settings
@@ -36,6 +41,10 @@ final class SimulatedDevice: @unchecked Sendable {
     self.random = random
     path = "\(world.directory)/d\(number).db"
     clock = VirtualClock(world.schedule)
+    let path = path
+    let forgetsSyncs = world.mutant == .unsyncedDevices
+    disk = diskGenerator.map { MachineDisk(path, $0, forgetsSyncs: forgetsSyncs) }
+    disk.map(SimulatedDisks.add)
   }
 
   var name: String { "d\(number)" }
@@ -53,8 +62,16 @@ final class SimulatedDevice: @unchecked Sendable {
       """
   }
 
+  /// The tables that the application makes in a new file, before Salvor sees it.
+  func prepare() throws {
+    let tables = schema.applicationTables()
+    guard !tables.isEmpty, try !hasDatabase || database().rows("SELECT 1 FROM sqlite_schema").isEmpty else { return }
+    for sql in tables { try database().execute(sql) }
+  }
+
   /// A process of Salvor's on this device. Throws what a wrong configuration throws.
   func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
+    if disk?.isArmed != true { try prepare() }
     try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
     let file = "\(world.directory)/\(name).json5"
     try Files.write(configurationText, to: file)
@@ -98,6 +115,12 @@ final class SimulatedDevice: @unchecked Sendable {
   }
 
   var hasDatabase: Bool { Files.exists(path) }
+
+  /// False where the file is an empty one, as a disk that fails during the first contact leaves it.
+  func isMade() throws -> Bool {
+    guard hasDatabase else { return false }
+    return try database().rows("SELECT 1 FROM sqlite_schema WHERE name = 'salvor_row_state'").count == 1
+  }
 
   func contents() throws -> Contents {
     hasDatabase ? try world.contents(try database(), schema, isServer: false) : [:]

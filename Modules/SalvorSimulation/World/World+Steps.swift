@@ -32,6 +32,7 @@ extension World {
     case .replaceServer:
       await stopServer()
       DatabaseFiles.remove(serverPath, others: [DatabaseFiles.side])
+      serverDisk?.forget()
       try await startServer()
       oracle.serverWentBack(to: try serverContents())
     case .trim: await server?.engine.trim(retentionMilliseconds: 0)
@@ -86,6 +87,11 @@ extension World {
       try await expecting(devices[number], allowing: [.usage, .recoveryRequired]) {
         _ = try await $0.verify()
       }
+    case .disk(let number, let atServer, let plan):
+      try await failDisk(devices[number], atServer: atServer, plan)
+    case .migrate(let number, let statement, let pauses):
+      try await migrate(devices[number], statement, pauses: pauses)
+    case .look(let number): try await look(devices[number])
     default: try await performOnQueue(step)
     }
   }
@@ -134,8 +140,10 @@ extension World {
 
   /// An application's transaction: what a SELECT shows before and after it is what was captured.
   func write(_ device: SimulatedDevice, _ statements: [String]) async throws {
-    if !device.hasDatabase { try await open(device) }
+    if try !device.isMade() { try await open(device) }
+    guard try device.isMade() else { return }
     let database = try device.database()
+    for sql in device.schema.applicationTriggers() { try database.execute(sql) }
     let before = try device.contents()
     try transact(database, statements, device.name) { try device.contents() }
     if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
@@ -256,6 +264,7 @@ extension World {
 
   private func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
     if let recovery = report.recovery {
+      oracle.forgetOrigins()
       coverage.meet("recovery \(recovery.reason.rawValue) by \(recovery.strategy)")
       device.token = recovery.token
     }
@@ -394,6 +403,7 @@ extension World {
     guard backups.contains(slot) else { return }
     await stopServer()
     DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
+    serverDisk?.forget()
     try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
     try await startServer()
     oracle.serverWentBack(to: try serverContents())
@@ -405,6 +415,7 @@ extension World {
   ) async {
     await device.endProcess()
     device.closeApplication()
+    device.disk?.forget()
     DatabaseFiles.remove(device.path, others: [DatabaseFiles.journal] + (identity ? [] : [DatabaseFiles.identity]))
     try? DatabaseFiles.copy(path, to: device.path, others: [DatabaseFiles.journal])
     device.token = nil

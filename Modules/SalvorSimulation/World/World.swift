@@ -28,6 +28,8 @@ final class World: @unchecked Sendable {
   var backups: Set<Int> = []
   var oracle: Oracle
   var coverage = Coverage()
+  /// Nil: this history's disks never fail.
+  let serverDisk: MachineDisk?
   private let serverRandom: SeededRandom
   /// The step's own choices.
   var generator: SeededGenerator
@@ -44,18 +46,28 @@ final class World: @unchecked Sendable {
     serverRandom = SeededRandom(generator.derived(3))
     self.generator = generator.derived(4)
     directory = try Files.makeDirectory(in: platform.directory)
-    modules = platform.modules + [SimulatedNetwork.listenFactory]
+    modules = platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory]
     serverSchema = history.schema
-    oracle = Oracle(schema: history.schema, devices: history.devices.count)
+    oracle = Oracle(
+      schema: history.schema, devices: history.devices.count, hasValidator: history.swarm.has(.validators))
+    let hasDisks = history.swarm.has(.powerCuts) || history.swarm.has(.diskFaults)
+    serverDisk =
+      hasDisks
+      ? MachineDisk(directory + "/server.db", generator.derived(99), forgetsSyncs: mutant == .unsyncedServer) : nil
+    serverDisk.map(SimulatedDisks.add)
     for (number, settings) in history.devices.enumerated() {
       devices.append(
         SimulatedDevice(
           number, self, settings: settings, schema: history.schema,
-          random: SeededRandom(generator.derived(100 + number))))
+          random: SeededRandom(generator.derived(100 + number)),
+          diskGenerator: hasDisks ? generator.derived(200 + number) : nil))
     }
   }
 
-  deinit { Files.removeDirectory(directory) }
+  deinit {
+    for disk in devices.map(\.disk) + [serverDisk] { disk.map(SimulatedDisks.remove) }
+    Files.removeDirectory(directory)
+  }
 
   func registry(device: String) throws -> ModuleRegistry {
     if let known = registries[device] { return known }
@@ -76,6 +88,7 @@ final class World: @unchecked Sendable {
       { schema: "schema.json5",
         server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
                   authentication: { module: "none" }, compression: ["gzip"],
+                  validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
                   recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) } } }
       """, to: file)
     let configuration = try HostConfiguration.load(
@@ -187,6 +200,10 @@ final class World: @unchecked Sendable {
   /// The whole history, and then quiet.
   func run() async -> [Violation] {
     network.onExchange { [weak self] name in self?.look(at: name) }
+    network.isCut { [weak self] name in
+      guard let self else { return false }
+      return serverDisk?.isDead == true || devices.first { $0.name == name }?.disk?.isDead == true
+    }
     do {
       try await startServer()
       for step in history.steps where oracle.violations.isEmpty {
@@ -194,6 +211,7 @@ final class World: @unchecked Sendable {
         trace.add("\(step.id): \(step)")
         generator = SeededGenerator(seed: history.seed).derived(1000 + step.id)
         coverage.meet(step.name)
+        if !step.leavesOrigins { oracle.forgetOrigins() }
         try await perform(step)
         try lookAtServer()
         for device in devices { try await audit(device) }

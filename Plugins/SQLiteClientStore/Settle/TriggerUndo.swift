@@ -56,5 +56,8 @@ extension StoreContext {
     for table in catalog.tables where try connection.integer("SELECT 1 FROM \(table.pending) LIMIT 1") != nil {
       try connection.execute("DELETE FROM \(table.pending)")
     }
+    if try connection.integer("SELECT 1 FROM salvor_moving LIMIT 1") != nil {
+      try connection.execute("DELETE FROM salvor_moving")
+    }
   }
 }

@@ -31,7 +31,8 @@ struct EditHistoryCounts: Sendable {
     EditHistoryCounts(
       policy: "keep-versions",
       transactions: [.accepted: 41, .kept: 2, .refused("row-deleted"): 1, .refused("blocked"): 2, nil: 2],
-      archivedChanges: 1323, listedChanges: 1300, clashes: [.merged: 2, .listed: 107, .archived: 33], resolutions: [.unopposed: 1],
+      archivedChanges: 1323, listedChanges: 1300, clashes: [.merged: 2, .listed: 107, .archived: 33],
+      resolutions: [.unopposed: 1],
       flaggedAtResolutions: 0,
       partings: [.listed: 484, .archived: 583]),
   ]
@@ -41,9 +42,9 @@ struct EditHistoryCounts: Sendable {
     EditHistoryCounts(
       policy: "client-wins",
       transactions: [.accepted: 1360, .refused("row-deleted"): 4, .refused("blocked"): 2, nil: 50],
-      archivedChanges: 1840, listedChanges: 0, clashes: [.stands: 199, .merged: 124, .archived: 1064, .notMade: 4],
-      resolutions: [.flagged: 76, .companion: 2, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 149,
-      partings: [.archived: 158, .notMade: 160],
+      archivedChanges: 1840, listedChanges: 0, clashes: [.stands: 145, .merged: 178, .archived: 1064, .notMade: 4],
+      resolutions: [.flagged: 8, .companion: 2, .unopposed: 70, .untouched: 65], flaggedAtResolutions: 77,
+      partings: [.archived: 158, .notMade: 129],
       tablesAsTheSource: ["leadership_role", "committee", "committee_member"]),
     EditHistoryCounts(
       policy: "server-wins",

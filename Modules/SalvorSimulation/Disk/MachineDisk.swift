@@ -1,0 +1,211 @@
+import Synchronization
+
+/// The disk of one machine of a simulation: what was written to its databases and not synced, and what is going to fail.
+///
+/// Files are real ones. For each sector that was written since its file was last synced, the disk remembers what was there
+/// before: a power cut leaves any of them as it was. Whoever stands between SQLite and the system (a VFS) tells it of
+/// each call, before the call is made.
+public final class MachineDisk: Sendable {
+  /// What goes wrong.
+  public enum Fault: String, Sendable, Hashable, CaseIterable {
+    /// The machine loses its power: nothing that it asks for is done any more, and what was not synced may be gone.
+    case powerCut = "power-cut"
+    case full
+    case writeError = "write-error"
+    case readError = "read-error"
+    /// Another process holds a lock.
+    case locked
+  }
+
+  /// Strikes at the `call`-th call that it can strike, and at `times - 1` more of them.
+  public struct Plan: Sendable, Hashable {
+    public var fault: Fault
+    public var call: Int
+    public var times: Int
+  }
+
+  /// What SQLite asks of a file.
+  public enum Call: Sendable { case make, read, write, truncate, sync, delete, lock }
+
+  /// What becomes of a call.
+  public enum Answer: Sendable, Hashable { case done, dead, full, failed, locked }
+
+  /// A file between two syncs.
+  fileprivate struct Unsynced {
+    /// By sector: what a power cut can bring back; shorter where the file ended within it.
+    var sectors: [Int: [UInt8]] = [:]
+    var size = 0
+  }
+
+  fileprivate struct State {
+    var generator: SeededGenerator
+    var plan: Plan?
+    var calls = 0
+    var struck = 0
+    /// Grows with each power cut: a connection from before is dead for ever.
+    var life = 0
+    var isDead = false
+    var files: [String: Unsynced] = [:]
+    /// The files as the power cut leaves them.
+    var image: [String: [UInt8]] = [:]
+  }
+
+  public static let sector = 512
+
+  /// Of the machine's database; all of its files begin with it.
+  public let path: String
+  private let state: Mutex<State>
+
+  /// Says that it has synced, and has not: as if the store did not ask for it.
+  private let forgetsSyncs: Bool
+
+  init(_ path: String, _ generator: SeededGenerator, forgetsSyncs: Bool = false) {
+    self.path = path
+    self.forgetsSyncs = forgetsSyncs
+    state = Mutex(State(generator: generator))
+  }
+
+  // MARK: For the world
+
+  /// What happens from now on; nil: nothing.
+  func arm(_ plan: Plan?) {
+    state.withLock { state in
+      state.plan = plan
+      (state.calls, state.struck) = (0, 0)
+    }
+  }
+
+  /// How often the plan has struck.
+  var struck: Int { state.withLock { $0.struck } }
+  var isArmed: Bool { state.withLock { $0.plan != nil } }
+  var isDead: Bool { state.withLock { $0.isDead } }
+
+  /// The machine starts again with what the power cut has left. Nothing of before runs any more.
+  func revive() throws {
+    let image: [String: [UInt8]]? = state.withLock { state in
+      guard state.isDead else { return nil }
+      defer {
+        (state.isDead, state.image, state.files) = (false, [:], [:])
+      }
+      return state.image
+    }
+    guard let image else { return }
+    for file in Files.all(beginning: path) where image[file] == nil { Files.remove(file) }
+    for (file, bytes) in image { try Files.overwrite(file, bytes) }
+  }
+
+  /// The files were put there by somebody else: nothing of them is unsynced.
+  func forget() { state.withLock { $0.files = [:] } }
+
+  // MARK: For the VFS
+
+  /// Files whose pages are followed. What else the machine has is synced by whoever writes it, past SQLite.
+  public func follows(_ file: String) -> Bool { file == path || file == path + "-wal" || file == path + "-journal" }
+
+  /// The life in which a file is opened.
+  public var life: Int { state.withLock { $0.life } }
+
+  /// What becomes of a call of a file that was opened in `life`.
+  public func ask(_ call: Call, life: Int) -> Answer {
+    let (answer, isCut): (Answer, Bool) = state.withLock { state in
+      if state.isDead || life != state.life { return (.dead, false) }
+      guard let plan = state.plan, plan.fault.strikes(call) else { return (.done, false) }
+      state.calls += 1
+      guard state.calls >= plan.call, state.calls < plan.call + plan.times else { return (.done, false) }
+      state.struck += 1
+      switch plan.fault {
+      case .powerCut: return (.dead, true)
+      case .full: return (.full, false)
+      case .writeError, .readError: return (.failed, false)
+      case .locked: return (.locked, false)
+      }
+    }
+    if isCut { cut() }
+    return answer
+  }
+
+  /// The sectors of a write that have to be known first, as they are on the disk; none where all are.
+  public func unknownSectors(_ file: String, _ range: Range<Int>) -> Range<Int>? {
+    guard !range.isEmpty else { return nil }
+    let sectors = range.lowerBound / Self.sector..<(range.upperBound - 1) / Self.sector + 1
+    return state.withLock { state in
+      guard let known = state.files[file]?.sectors else { return sectors }
+      return sectors.allSatisfy { known[$0] != nil } ? nil : sectors
+    }
+  }
+
+  /// - Parameters:
+  ///   - content: what the file has from the first sector on; it ends where the file ends.
+  ///   - size: the file's.
+  public func willWrite(_ file: String, _ sectors: Range<Int>, content: [UInt8], size: Int) {
+    state.withLock { state in
+      var unsynced = state.files[file] ?? Unsynced(size: size)
+      for sector in sectors where unsynced.sectors[sector] == nil {
+        let start = (sector - sectors.lowerBound) * Self.sector
+        let end = min(start + Self.sector, content.count)
+        unsynced.sectors[sector] = start < end ? Array(content[start..<end]) : []
+      }
+      state.files[file] = unsynced
+    }
+  }
+
+  /// What was written to the file is there for good.
+  public func synced(_ file: String) {
+    guard !forgetsSyncs else { return }
+    state.withLock { $0.files[file] = nil }
+  }
+
+  /// The file is no more.
+  public func removed(_ file: String) { state.withLock { $0.files[file] = nil } }
+
+  // MARK: The power cut
+
+  private func cut() {
+    let found = Files.all(beginning: path).sorted()
+    state.withLock { state in
+      state.isDead = true
+      state.life += 1
+      state.image = [:]
+      for file in found where !file.hasSuffix("-shm") {
+        guard var bytes = Files.read(file) else { continue }
+        if let unsynced = state.files[file] { state.lose(unsynced, of: &bytes) }
+        state.image[file] = bytes
+      }
+    }
+  }
+}
+
+extension MachineDisk.State {
+  /// Any of the sectors is as it was when the file was last synced.
+  fileprivate mutating func lose(_ unsynced: MachineDisk.Unsynced, of bytes: inout [UInt8]) {
+    let percent = generator.pick([0, 25, 50, 75, 100]) ?? 50
+    let now = bytes.count
+    var size = unsynced.size
+    let longest = max(now, size)
+    bytes += [UInt8](repeating: 0, count: longest - now)
+    for (sector, old) in unsynced.sectors.sorted(by: { $0.key < $1.key }) {
+      let place = sector * MachineDisk.sector..<min((sector + 1) * MachineDisk.sector, longest)
+      guard !place.isEmpty else { continue }
+      if generator.chance(percent) {
+        for (offset, index) in place.enumerated() { bytes[index] = offset < old.count ? old[offset] : 0 }
+      } else if place.upperBound <= now {
+        size = max(size, place.upperBound)
+      }
+    }
+    // A file that was cut shorter is so for good, or not at all.
+    if now < unsynced.size, generator.chance(50) { size = now }
+    bytes.removeLast(longest - min(size, longest))
+  }
+}
+
+extension MachineDisk.Fault {
+  fileprivate func strikes(_ call: MachineDisk.Call) -> Bool {
+    switch self {
+    case .powerCut: [.make, .write, .truncate, .sync, .delete].contains(call)
+    case .full: call == .write
+    case .writeError: [.write, .truncate, .sync].contains(call)
+    case .readError: call == .read
+    case .locked: call == .lock
+    }
+  }
+}

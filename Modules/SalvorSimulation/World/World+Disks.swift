@@ -1,0 +1,66 @@
+import SalvorClient
+import SalvorModel
+
+/// Disks that fail, and what an application does with its own tables.
+extension World {
+  /// A device synchronizes, and a disk does what was planned for it.
+  func failDisk(_ device: SimulatedDevice, atServer: Bool, _ plan: MachineDisk.Plan) async throws {
+    guard let disk = atServer ? serverDisk : device.disk else { return }
+    await device.endProcess()
+    try device.prepare()
+    device.closeApplication()
+    let token = device.token
+    disk.arm(plan)
+    let report = await sync(device)
+    let struck = disk.struck
+    disk.arm(nil)
+    coverage.meet("disk \(plan.fault.rawValue)\(atServer ? " of the server" : "")\(struck == 0 ? " missed" : "")")
+    let storage: Set<ErrorCode> = [.storage, .storageFull, .storageBusy]
+    guard disk.isDead else {
+      return judge(report, device, isFaulty: atServer, allowing: struck == 0 ? [] : storage)
+    }
+    if atServer {
+      await stopServer()
+      try disk.revive()
+      try await startServer()
+      judge(report, device, isFaulty: true, allowing: storage)
+      return
+    }
+    trace.add("  \(device.name): no power")
+    await device.endProcess()
+    device.closeApplication()
+    device.token = token
+    try disk.revive()
+    try await open(device)
+    // What was not synced may have been the triggers.
+    let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'salvor%'"
+    if try device.database().rows(triggers) == [[.integer(0)]] { oracle.lostTriggers(device.number) }
+  }
+
+  func migrate(_ device: SimulatedDevice, _ statement: String, pauses: Bool) async throws {
+    guard device.hasDatabase else { return }
+    try await expecting(device, allowing: [.usage, .recoveryRequired]) { client in
+      if pauses { _ = try await client.pauseCapture() }
+      do {
+        try device.database().execute(statement)
+      } catch {
+        self.trace.add("  \(device.name): \(self.shown(error))")
+      }
+      if pauses { _ = try await client.resumeCapture() }
+    }
+  }
+
+  /// What shows something and changes nothing.
+  func look(_ device: SimulatedDevice) async throws {
+    try await expecting(device, allowing: []) { client in
+      let status = try await client.status()
+      self.trace.add("  \(device.name): \(status.queued) queued")
+      for entry in try await client.queue() + client.errorArchive() where entry.table.isEmpty {
+        self.oracle.report(.nameless, "\(device.name): a request names no table")
+      }
+      for recovery in try await client.recoveries() { _ = try await client.recoveryItems(recovery.id) }
+      _ = try await client.backups()
+      _ = try await client.notes()
+    }
+  }
+}
