@@ -143,7 +143,8 @@ let package = Package(
       dependencies: [
         "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules",
         "MemoryStore",
-        "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression",
+        "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "ManualRecovery",
+        "RecoverUnsyncedChangesRecovery",
       ], path: "Tools/salvor-load"),
     .executableTarget(
       name: "salvor-bench",

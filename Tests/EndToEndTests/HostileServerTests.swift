@@ -213,6 +213,58 @@ final class HostileServer: Sendable {
     #expect(try own.integer("SELECT count(*) FROM site WHERE id = 's1'") == 1)
   }
 
+  @Test(
+    "Digests that are wrong, and ranges and rows that nobody asked for, end a comparison and change nothing",
+    arguments: [
+      "other digests", "ranges without an end", "ranges backwards", "rows of others", "no answer to the last",
+    ])
+  func comparison(what: String) async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    try place.server.sqlite().execute(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO site SELECT 's' || i, 'site ' || i, i FROM n"
+    )
+    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1 }")
+    try await device.sync()
+    do {
+      // Something to look for.
+      let connection = try device.sqlite()
+      connection.triggersEnabled = false
+      try connection.execute("UPDATE site SET name = 'altered' WHERE id = 's1000'")
+    }
+    let before = try contents(device.database)
+    let hostile = try HostileServer(try RawHTTP(url)) { response in
+      let text = response?.text ?? ""
+      let isRanges = text.contains("\"ranges\":[[")
+      let isRows = text.contains("\"rows\":[[")
+      var changed = text
+      switch what {
+      case "other digests" where isRanges:
+        changed = text.replacing(/"[0-9a-f]{15}([0-9a-f])"/) { "\"0123456789abcde\($0.output.1)\"" }
+      case "ranges without an end" where isRanges:
+        changed = text.replacingOccurrences(of: "\"last\":true", with: "\"last\":false")
+      case "ranges backwards" where isRanges:
+        changed = text.replacingOccurrences(of: "\"ranges\":[[", with: "\"ranges\":[[1,\"0123456789abcdef\",[\"a\"]],[")
+      case "rows of others" where isRows:
+        changed = text.replacingOccurrences(of: "\"rows\":[[", with: "\"rows\":[[\"zz\",\"not asked for\",1],[")
+      case "no answer to the last" where isRanges:
+        changed = ""
+      default: break
+      }
+      return .bytes(HostileServer.answer(Array(changed.utf8)))
+    }
+    try device.connect(to: hostile.url)
+    let output = try await device.salvor("verify", "--json")
+    #expect(output.code < 128, "\(output.err)")
+    #expect(hostile.count < 100, "\(hostile.count) questions")
+    #expect(try contents(device.database) == before && damage(device.database) == [])
+    // The way on.
+    try device.connect(to: url)
+    let honest = try await device.salvor("verify", "--repair", "--json")
+    #expect(try honest.json["differences"].items.count == 1, "\(honest.out) \(honest.err)")
+    #expect(try contents(device.database, ["site"]) == contents(place.server.database, ["site"]))
+  }
+
   @Test("A bomb in gzip ends at the limit of a line, with little memory")
   func bomb() async throws {
     let place = try Workspace()

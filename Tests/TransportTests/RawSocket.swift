@@ -3,9 +3,11 @@ import Foundation
 #if canImport(Glibc)
   import Glibc
   private let streamSocket = Int32(SOCK_STREAM.rawValue)
+  private let noSignal = Int32(MSG_NOSIGNAL)
 #elseif canImport(Darwin)
   import Darwin
   private let streamSocket = SOCK_STREAM
+  private let noSignal: Int32 = 0
 #endif
 
 /// A connection that says exactly what a test wants said. Every call has a limit of ten seconds.
@@ -46,7 +48,8 @@ final class RawSocket: Sendable {
 
   func send(_ text: String) {
     let bytes = Array(text.utf8)
-    _ = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+    // Without a signal: the other end may have closed already.
+    _ = bytes.withUnsafeBytes { cSend(descriptor, $0.baseAddress, $0.count, noSignal) }
   }
 
   func finishSending() { cShutdown(descriptor) }
@@ -75,6 +78,9 @@ final class RawSocket: Sendable {
 struct RawSocketError: Error {}
 
 private func cShutdown(_ descriptor: Int32) { _ = shutdown(descriptor, 1) }
+private func cSend(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int, _ flags: Int32) -> Int {
+  send(descriptor, bytes, count, flags)
+}
 
 /// A server that says exactly what a test wants said, to each connection that comes.
 final class RawServer: Sendable {

@@ -1,6 +1,8 @@
 import Foundation
 import GzipCompression
 import HTTPClientTransport
+import ManualRecovery
+import RecoverUnsyncedChangesRecovery
 import SQLiteClientStore
 import SQLiteSupport
 import SalvorClient
@@ -260,7 +262,9 @@ final class FuzzDevice: @unchecked Sendable {
     client = SalvorClient(
       SalvorClient.Configuration(
         schema: schema, principal: "device", store: SQLiteClientStore(path: database), transport: transport,
-        credentials: credentialHeaders(["principal": "device"]), limits: limits))
+        credentials: credentialHeaders(["principal": "device"]), limits: limits,
+        recovery: RecoveryConfiguration(
+          strategies: [RecoverUnsyncedChangesRecovery(), ManualRecovery()], strategy: "recover-unsynced-changes")))
   }
 
   func write(_ count: Int) async throws {

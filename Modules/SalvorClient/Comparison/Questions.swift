@@ -78,7 +78,7 @@ struct Questions {
     return batches
   }
 
-  /// Answers in the order of the questions.
+  /// Answers in the order of the questions. Each goes on in the order of keys, and does not end before its last key.
   mutating func ranges(_ questions: [RangeQuestion]) async throws -> [RangePage] {
     var reader = try await post("ranges", questions.map(\.json))
     var pages: [RangePage] = []
@@ -87,7 +87,8 @@ struct Questions {
       pages.append(try RangePage(line))
     }
     report.bytesReceived += reader.bytesReceived
-    guard pages.count == questions.count else { throw Self.unexpected }
+    guard pages.count == questions.count, zip(questions, pages).allSatisfy({ $1.goesOn(after: $0.range.after) })
+    else { throw Self.unexpected }
     return pages
   }
 
@@ -152,5 +153,19 @@ struct Questions {
       return Problem.error(problem, status: 500, asked: "A question")
     }
     return unexpected
+  }
+}
+
+extension RangePage {
+  /// False: who asked on after this page could ask for ever.
+  fileprivate func goesOn(after key: Key?) -> Bool {
+    var before = key
+    for range in ranges {
+      // A range without a last key is the table's end.
+      guard let last = range.last else { return isLast && range == ranges.last }
+      if let before, !keyPrecedes(before, last) { return false }
+      before = last
+    }
+    return isLast || !ranges.isEmpty
   }
 }

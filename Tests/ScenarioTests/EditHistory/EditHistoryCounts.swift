@@ -49,11 +49,11 @@ struct EditHistoryCounts: Sendable {
     EditHistoryCounts(
       policy: "server-wins",
       transactions: [
-        .accepted: 1290, .refused("conflict"): 17, .refused("row-deleted"): 3, .refused("blocked"): 21, nil: 85,
+        .accepted: 1303, .refused("conflict"): 13, .refused("row-deleted"): 3, .refused("blocked"): 12, nil: 85,
       ],
-      archivedChanges: 11472, listedChanges: 0, clashes: [.merged: 46, .archived: 1320, .notMade: 25],
-      resolutions: [.flagged: 5, .companion: 73, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 14,
-      partings: [.archived: 1248, .notMade: 123], tablesAsTheSource: ["leadership_role"]),
+      archivedChanges: 11408, listedChanges: 0, clashes: [.merged: 63, .archived: 1303, .notMade: 25],
+      resolutions: [.flagged: 2, .companion: 55, .unopposed: 23, .untouched: 65], flaggedAtResolutions: 10,
+      partings: [.archived: 1246, .notMade: 126], tablesAsTheSource: ["leadership_role"]),
     EditHistoryCounts(
       policy: "keep-versions",
       transactions: [.accepted: 1302, .kept: 20, .refused("row-deleted"): 5, .refused("blocked"): 4, nil: 85],
