@@ -56,9 +56,9 @@ struct EditHistoryCounts: Sendable {
       partings: [.archived: 1246, .notMade: 126], tablesAsTheSource: ["leadership_role"]),
     EditHistoryCounts(
       policy: "keep-versions",
-      transactions: [.accepted: 1302, .kept: 20, .refused("row-deleted"): 5, .refused("blocked"): 4, nil: 85],
-      archivedChanges: 3145, listedChanges: 8190, clashes: [.listed: 231, .archived: 1082, .merged: 53, .notMade: 25],
-      resolutions: [.flagged: 75, .companion: 3, .unopposed: 2, .untouched: 65], flaggedAtResolutions: 116,
-      partings: [.listed: 795, .archived: 453, .notMade: 123], tablesAsTheSource: ["leadership_role"]),
+      transactions: [.accepted: 1323, .kept: 17, .refused("row-deleted"): 5, .refused("blocked"): 4, nil: 67],
+      archivedChanges: 3156, listedChanges: 6371, clashes: [.listed: 219, .archived: 1090, .merged: 68, .notMade: 14],
+      resolutions: [.flagged: 7, .companion: 50, .unopposed: 23, .untouched: 65], flaggedAtResolutions: 65,
+      partings: [.listed: 796, .archived: 390, .notMade: 128], tablesAsTheSource: ["leadership_role"]),
   ]
 }

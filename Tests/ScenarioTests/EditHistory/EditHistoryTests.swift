@@ -19,12 +19,8 @@ private let isWhole = ProcessInfo.processInfo.environment["SALVOR_LONG_TESTS"] =
 /// compared after every sync (accepted, refused, kept), and at the end: the server's rows, every device's rows, every
 /// archive, every conflict version, each value for value.
 ///
-/// **What the source's `resolve` transactions are** against what `keep-versions` flags. 75 of their 145 changes are of rows
-/// that it flags in the very landing. 3 are of rows that were in no conflict themselves, in a request that was kept or
-/// refused as a whole. The other 67 are not of a meeting of two writers: 65 are of rows that no merged transaction changed
-/// (59 ids that somebody filled in while merging, five rows of a landing that the merge undid, one put back), two of rows
-/// that merged transactions changed with nothing in their way. The other way round, `keep-versions` flags 116 rows in these
-/// landings: 41 times the person let the later value stand.
+/// **What the source's `resolve` transactions are** against what `keep-versions` flags: docs/internals/edit-history.md, *What a
+/// person put right by hand*.
 @Suite("The legislators' edit history, replayed through real clients with its true staleness", .serialized)
 struct EditHistoryTests {
   @Test("client-wins: every side is equal to each other, and every clash is settled by the policy, or archived")
