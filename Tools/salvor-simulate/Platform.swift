@@ -11,9 +11,15 @@ extension SimulationPlatform {
       modules: StandardModules.all, directory: directory,
       connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0)) },
       onSchedule: { schedule, body in
-        await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
+        await withLanes(of: schedule, body)
       })
   }
+}
+
+/// Not optimised: Swift 6.3 passes `withValue` a wrong type for a closure as the value, once it is inlined, and crashes.
+@_optimize(none)
+private func withLanes(of schedule: SimulationSchedule, _ body: () async -> Void) async {
+  await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
 }
 
 private struct Lane: SQLiteQueue.Lane {

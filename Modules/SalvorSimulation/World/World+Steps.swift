@@ -84,7 +84,8 @@ extension World {
       devices[number].schema = serverSchema
       try await open(devices[number])
     case .verify(let number):
-      try await expecting(devices[number], allowing: [.usage, .recoveryRequired]) {
+      let parted: Set<ErrorCode> = [.recoveryRequired, .uploadFailedAtServer, .schemaIncompatible, .massDeletion]
+      try await expecting(devices[number], allowing: parted.union([.usage])) {
         _ = try await $0.verify()
       }
     case .disk(let number, let atServer, let plan):
