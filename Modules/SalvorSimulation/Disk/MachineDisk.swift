@@ -149,7 +149,7 @@ public final class MachineDisk: Sendable {
     }
   }
 
-  /// What was written to the file is there for good.
+  /// The file was synced. A power cut keeps everything that was written to it.
   public func synced(_ file: String) {
     guard !forgetsSyncs else { return }
     state.withLock { $0.files[file] = nil }
@@ -192,7 +192,7 @@ extension MachineDisk.State {
         size = max(size, place.upperBound)
       }
     }
-    // A file that was cut shorter is so for good, or not at all.
+    // A power cut keeps a truncation, or undoes it.
     if now < unsynced.size, generator.chance(50) { size = now }
     bytes.removeLast(longest - min(size, longest))
   }

@@ -115,7 +115,7 @@ final class DownloadApply: NewBases {
 
   var isRecovery: Bool { recovery != nil }
 
-  /// Parents that were made anew, any row of which may be gone.
+  /// Tables that a recovery rebuilt. Any of their rows may be missing now, as a parent of other rows.
   var rebuilt: Set<String> { recovery?.rebuilt ?? [] }
 
   func report(_ settlement: Settlement) throws -> ApplyReport {

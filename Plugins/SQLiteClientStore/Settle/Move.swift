@@ -5,7 +5,7 @@ import SalvorStorage
 protocol NewBases: AnyObject {
   var rows: WorkingRows { get }
   var isRecovery: Bool { get }
-  /// Parents that were made anew, any row of which may be gone.
+  /// Tables that a recovery rebuilt. Any of their rows may be missing now, as a parent of other rows.
   var rebuilt: Set<String> { get }
   /// Gives the rows in work their bases.
   func takeBases() throws
