@@ -184,6 +184,13 @@ struct HostConfigurationTests {
         == "salvor.json5:1: has neither a server nor a client section; give one of them, or both")
   }
 
+  @Test("a wrong key is answered with every key that is one, those that nobody gave, too")
+  func allowedKeys() throws {
+    let told = try report("{\(schema), \(server.dropLast()), retentoin: 1 }, \(client.dropLast()), lgo: 1 }}")
+    #expect(told.contains("retention, messages, administration, log, traces, backups; did you mean"), "\(told)")
+    #expect(told.contains("errorArchive, queue, log; did you mean"), "\(told)")
+  }
+
   @Test("loading opens nothing but the two files, and makes nothing")
   func touchesNothing() throws {
     let before = try directory.contents() + ["salvor.json5"]

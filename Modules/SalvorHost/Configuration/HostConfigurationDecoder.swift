@@ -176,7 +176,7 @@ struct HostConfigurationDecoder {
     }
     let log = LogSettings.decode(&section, default: LogSettings())
     let traces =
-      section.has("traces")
+      section.object("traces") != nil
       ? registry.prepare(.clientTransport, under: "traces", of: &section, context, as: (any ClientTransport).self) : nil
     let backups = decodeBackups(&section)
     reader.finish(child: section)
@@ -193,7 +193,7 @@ struct HostConfigurationDecoder {
   }
 
   private func decodeBackups(_ section: inout OptionReader) -> BackupSettings? {
-    guard section.has("backups"), var reader = section.object("backups") else { return nil }
+    guard var reader = section.object("backups") else { return nil }
     let path = reader.string("directory")
     let keep = reader.integer("keep", in: 1...10_000, default: 14)
     section.finish(child: reader)
@@ -261,7 +261,7 @@ struct HostConfigurationDecoder {
       optimisesQueue = queue.boolean("optimise", default: false)
       section.finish(child: queue)
     }
-    let log = section.has("log") ? LogSettings.decode(&section, default: LogSettings()) : nil
+    let log = section.object("log") != nil ? LogSettings.decode(&section, default: LogSettings()) : nil
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
