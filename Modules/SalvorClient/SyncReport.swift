@@ -34,6 +34,8 @@ public struct SyncReport: Sendable {
   public var deletes: Int64 = 0
   /// Requests the server refused, the blocked ones included.
   public var refused: Int64 = 0
+  /// Their first counters, as long as the archive has them: one that is sent again with a later edit is not counted twice.
+  var refusedCounters: Set<Int64> = []
   public var conflicts: Int64 = 0
   /// Requests that still wait, and why; nil: none does.
   public var queued: Int64 = 0

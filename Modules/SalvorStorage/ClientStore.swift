@@ -228,10 +228,14 @@ public struct ClientSession: Sendable {
   public var upload: PendingUpload?
   /// Triggers put back, groups closed; for the report.
   public var notices: [String]
-  public init(state: ClientState, upload: PendingUpload? = nil, notices: [String] = []) {
+  /// The first counters of requests in error that are sent again, each as a part of a new one (semantics 8, *Fix and retry*):
+  /// the archive does not have them any more.
+  public var joined: Set<Int64>
+  public init(state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = []) {
     self.state = state
     self.upload = upload
     self.notices = notices
+    self.joined = joined
   }
 }
 

@@ -42,6 +42,24 @@ import Testing
     #expect(try bench.isWhole())
   }
 
+  @Test("what was written while triggers were away is in the archive of the tables made anew (never 3)")
+  func writtenWithoutTriggers() async throws {
+    var bench = try await StoreBench(Self.notes)
+    _ = try await bench.download([("note", ["a", "1", nil]), ("note", ["b", "1", nil])])
+    for trigger in try bench.read("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'note'") {
+      try bench.write("DROP TRIGGER \(trigger[0].string ?? "")")
+    }
+    try bench.write("INSERT INTO note VALUES ('n', 'new', 'unseen'); UPDATE note SET body = 'unseen' WHERE id = 'a'")
+    _ = try await bench.uploadText()
+    await bench.store.endSession()
+    _ = try await bench.recover(
+      [.full(["note"]), .row("note", ["a", "1", nil]), .row("note", ["b", "1", nil])],
+      order(bench, .synchronizedTables, shared: 1))
+    #expect(try await bench.requests(RecoveryTests.everything) == ["kept update a unproven", "kept insert n unproven"])
+    #expect(try bench.read("SELECT * FROM note ORDER BY id") == [["a", "1", nil], ["b", "1", nil]])
+    #expect(try bench.isWhole())
+  }
+
   @Test func theApplicationsIndexesAndTriggersComeBackAndSeeWhatGoes() async throws {
     var bench = try await StoreBench(
       Self.notes,

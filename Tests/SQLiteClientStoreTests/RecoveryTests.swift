@@ -65,6 +65,42 @@ import Testing
     #expect(try bench.read("SELECT id FROM note ORDER BY id") == [["a"]])
   }
 
+  @Test(
+    "what was written while triggers were away, and a recovery takes, is in the archive (semantics 3, never 3)",
+    arguments: [(RecoveryOrder.Absence.deleted, nil), (.lost, Int64(1))])
+  func writtenWithoutTriggers(absence: RecoveryOrder.Absence, shared: Int64?) async throws {
+    var bench = try await StoreBench(Self.notes)
+    _ = try await bench.download([
+      ("note", ["a", "1", nil]), ("note", ["b", "1", nil]), ("note", ["c", "1", nil]), ("note", ["d", "1", nil]),
+    ])
+    try bench.write("UPDATE note SET title = 'waits' WHERE id = 'd'")
+    for trigger in try bench.read("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'note'") {
+      try bench.write("DROP TRIGGER \(trigger[0].string ?? "")")
+    }
+    try bench.write(
+      """
+      INSERT INTO note VALUES ('n', 'new', 'unseen'); UPDATE note SET body = 'unseen' WHERE id IN ('a', 'b', 'd');
+      """)
+    _ = try await bench.uploadText()
+    await bench.store.endSession()
+    let report = try await bench.recover(
+      [
+        .row("note", ["a", "2", nil]), .deleted("note", ["b"]), .row("note", ["d", "2", nil]), .lost("note", ["n"]),
+      ], bench.order(absence: absence, shared: shared))
+    #expect(
+      try await bench.requests(Self.everything) == [
+        "queued update d", "kept update a unproven", "kept insert b unproven", "kept update d unproven",
+        "kept insert n unproven",
+      ])
+    let kept = try await bench.store.requests(in: [.kept], after: nil, limit: 10)
+    #expect(kept.map { $0.after.last?.value } == ["unseen", "unseen", "unseen", "unseen"])
+    #expect(
+      try bench.read("SELECT * FROM note ORDER BY id") == [["a", "2", nil], ["c", "1", nil], ["d", "waits", nil]])
+    #expect(report.counts.lost == 0)
+    #expect(try await bench.items().filter { $0.hasSuffix("unproven") }.count == 4)
+    #expect(try bench.isWhole())
+  }
+
   @Test("what was acknowledged before the first download of its group, and the server has lost, is in the archive")
   func lostBeforeTheFirstDownload() async throws {
     let bench = try await StoreBench(Self.notes)

@@ -236,6 +236,27 @@ struct CheckTests {
     try fleet.expectEqual(tables, [a])
   }
 
+  @Test("a request that one sync sees refused, and sends again with a later edit, is counted as the archive has it")
+  func refusedIsCountedNet() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    try await a.sync()
+    try fleet.serverConnection().execute(
+      "CREATE TRIGGER no BEFORE UPDATE ON site WHEN NEW.seats > 90 BEGIN SELECT RAISE(ABORT, 'too many'); END")
+    for (seats, refused) in [(91, Int64(1)), (41, 0)] {
+      try await a.write("UPDATE site SET seats = 99 WHERE id = 's1'")
+      fleet.faults.inject(.loseAnswer, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+      #expect(try await a.sync().error?.code == .unreachable)
+      fleet.faults.clear()
+      await a.close()
+      try await a.write("UPDATE site SET seats = \(seats) WHERE id = 's1'")
+      let report = try await a.sync()
+      #expect(report.error == nil)
+      #expect(report.refused == refused)
+      #expect(try await a.open().status().inError == refused)
+    }
+  }
+
   @Test("what waits after a sync of one group is counted, and said why")
   func queuedOfOtherGroups() async throws {
     let fleet = try await fleet()

@@ -179,6 +179,7 @@ extension SalvorClient {
       report.bytesReceived = run.exchange.report.bytesReceived
       report.uploaded = run.exchange.report.uploaded
       report.refused = run.exchange.report.refused
+      report.refusedCounters = run.exchange.report.refusedCounters
       report.conflicts = run.exchange.report.conflicts
       report.notices += run.notices
     }

@@ -80,6 +80,10 @@ struct SyncSession {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
     var session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
     LogContext.current?.set("remote", session.state.remoteID.text)
+    // What this sync saw refused and now sends again with a later edit is not in the archive any more.
+    let again = report.refusedCounters.intersection(session.joined)
+    report.refusedCounters.subtract(again)
+    report.refused -= Int64(again.count)
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if onlyUploads, session.upload == nil { return }
@@ -420,6 +424,7 @@ struct SyncSession {
     hasUploaded = settled.accepted + settled.refused > 0
     report.uploaded += settled.accepted
     report.refused += settled.refused
+    report.refusedCounters.formUnion(results.refused.map(\.counter))
     report.conflicts += results.conflicts
     if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
   }

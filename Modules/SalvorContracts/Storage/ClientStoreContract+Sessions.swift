@@ -199,7 +199,12 @@ extension ClientStoreContract {
       let first = try await bench.upload { _ in .constraint }
       try await bench.write(.update("note", ["n1"], ["title": "good"]))
       try expectEqual(try await bench.queued().map(\.operation), [.update], "the edit is a request of its own")
-      let second = try await bench.upload()
+      let begun = try await bench.begin()
+      try expectEqual(
+        begun.session.joined.isSuperset(of: [first[0].request]), true, "the session names what was joined")
+      try expectEqual(begun.session.joined.contains(first[1].request), false, "and not what stays")
+      try await bench.settle(begun)
+      let second = begun.changes
       try expectChanges(second, [#"insert note ["id", "title", "body"] [n1, good, null]"#])
       try expect(!first.map(\.id).contains(second[0].id), "the ID must be new")
       try await bench.expectRows("note", [["n1", "good", .null], ["n2", "bad", .null]])

@@ -159,12 +159,12 @@ public actor MemoryClientStore: ClientStore {
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
-    let outgoing = try state.chooseOutgoing(
+    let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
     state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
       database.state = state
-      return ClientSession(state: self.state(of: state), notices: notices)
+      return ClientSession(state: self.state(of: state), notices: notices, joined: joined)
     }
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
@@ -173,7 +173,7 @@ public actor MemoryClientStore: ClientStore {
     writeIdentity(&state)
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
-    return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
+    return ClientSession(state: self.state(of: state), upload: upload, notices: notices, joined: joined)
   }
 
   public func endSession() { database.endSession(ObjectIdentifier(self)) }

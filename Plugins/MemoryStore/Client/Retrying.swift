@@ -4,13 +4,18 @@ import SalvorStorage
 /// Failed requests that are sent again (semantics 8, *Fix and retry*).
 extension ClientContent {
   /// A failed request and the later edits of its rows become one. Failed requests without a later edit stay as they are.
-  mutating func joinEdited() {
+  /// Answers with the counters of those that are in another one now.
+  mutating func joinEdited() -> Set<Int64> {
+    var joined: Set<Int64> = []
     let failed = requests.filter { $0.state == .refused || $0.state == .blocked }.map(\.id)
     for id in failed {
       guard let start = requests.firstIndex(where: { $0.id == id }) else { continue }
       let cluster = cluster(of: start)
-      if cluster.contains(where: { requests[$0].state == .queued && $0 > start }) { join(cluster) }
+      guard cluster.contains(where: { requests[$0].state == .queued && $0 > start }) else { continue }
+      joined.formUnion(cluster.map { requests[$0].id.counter })
+      join(cluster)
     }
+    return joined
   }
 
   mutating func retry(

@@ -4,11 +4,11 @@ import SalvorStorage
 /// The upload's two ends: choosing what is sent, and taking in what became of it (semantics 4, 7 and 8).
 extension ClientContent {
   /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on. Not what cannot stand any
-  /// more, such as a row below a marked one that goes now.
+  /// more, such as a row below a marked one that goes now. Besides, the failed ones that were joined into others.
   mutating func chooseOutgoing(
     _ groups: Set<String>?, _ budget: BlobBudget, _ constraints: Constraints
-  ) throws -> [Request] {
-    joinEdited()
+  ) throws -> (requests: [Request], joined: Set<Int64>) {
+    let joined = joinEdited()
     try remake(constraints)
     release()
     holdBack()
@@ -26,7 +26,7 @@ extension ClientContent {
     }
     let chosen = budget.fitting(wanted, waiting.map { requests[$0] }, dependence).sorted().map { waiting[$0] }
     for index in chosen { requests[index].state = .sent }
-    return chosen.map { known(requests[$0]) }
+    return (chosen.map { known(requests[$0]) }, joined)
   }
 
   /// Accepted requests leave the queue and the bases take their effect; refused ones stay in their rows as archive

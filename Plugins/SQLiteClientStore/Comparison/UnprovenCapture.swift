@@ -231,22 +231,11 @@ final class UnprovenCapture {
       guard line.version != nil, numbers.contains(line.table.number), line.departure != .dropped,
         let row = try context.currentRow(line.table, line.key), try !index.mayContain(line.table, line.key)
       else { return }
-      var step = RowTimeline.Step(seq: 0, change: .insert(row), isJoined: false, before: nil, after: row)
-      if let server = line.row {
-        var news: [Int: Value] = [:]
-        for slot in line.table.otherSlots where row[slot] != server[slot] { news[slot] = row[slot] }
-        if news.isEmpty { return }
-        step.change = .update(news)
-        step.before = server
-      }
-      guard try seen.insert(line.table, line.key) else { return }
+      guard let step = LossArchive.step(line.table, was: row, now: line.row),
+        try seen.insert(line.table, line.key)
+      else { return }
       counter += 1
-      step.seq = counter
-      try context.archive(
-        step, of: RequestRange(first: counter, last: counter), line.table, line.key, state: .kept, reason: "unproven",
-        message:
-          "The server has changed this row, and it may have been written here while the triggers of Salvor were away. Reapply what was here, or delete the entry."
-      )
+      try context.keepUnproven(step, line.table, line.key, counter: counter)
       counts[line.table.number, default: 0] += 1
     }
     try context.keepCounter(counter)

@@ -15,27 +15,31 @@ final class RetryJoining {
     dependence = try DependenceLookup(context, index)
   }
 
-  /// Failed requests without a later edit stay as they are. With nothing under way.
-  func joinEdited() throws {
-    for failed in try context.failedRequests() {
-      // It went into an earlier one.
-      guard try context.state(of: failed) != nil else { continue }
-      let cluster = try cluster(of: failed)
-      if cluster.members.contains(where: { $0.state == .queued && $0.range.first > failed.first }) {
-        try join(members: cluster.members.map(\.range))
-      }
+  /// Failed requests without a later edit stay as they are. With nothing under way. Answers as `join`.
+  func joinEdited() throws -> [RequestID: RequestID?] {
+    try join(try context.failedRequests()) { failed, cluster in
+      cluster.members.contains { $0.state == .queued && $0.range.first > failed.first }
     }
   }
 
   /// Failed requests, each with those of its rows. Answers what became of each, by its ID before; nil: there was nothing
   /// left to send. Throws `outcome-unknown` where one of their rows is under way.
   func join(_ failed: [RequestRange]) throws -> [RequestID: RequestID?] {
+    try join(failed) { _, cluster in
+      try refuseSent(cluster)
+      return true
+    }
+  }
+
+  private func join(
+    _ failed: [RequestRange], where isMeant: (RequestRange, Cluster) throws -> Bool
+  ) throws -> [RequestID: RequestID?] {
     var joined: [RequestID: RequestID?] = [:]
     for request in failed {
       // It went into an earlier one.
       guard try context.state(of: request) != nil else { continue }
       let cluster = try cluster(of: request)
-      try refuseSent(cluster)
+      guard try isMeant(request, cluster) else { continue }
       let members = cluster.members.map(\.range)
       let old = try members.map { try context.requestID(first: $0.first) }
       let made: RequestID? = try join(members: members)

@@ -67,13 +67,16 @@ final class Rebuilding {
 
   private func saveLost(_ table: CapturedTable) throws -> String? { try saved[table.number] ?? copyLost(table) }
 
-  /// The rows whose versions are commits that the server never made, by slot.
+  /// The rows whose versions are commits that the server never made, and those that may have been written while triggers
+  /// were away, by slot; behind the last one whether it is the former.
   private func copyLost(_ table: CapturedTable) throws -> String? {
-    guard let condition = merge.versions.lostCondition(table) else { return nil }
+    let lost = merge.versions.lostCondition(table)
+    let isUnproven = merge.versions.unproven.contains(table.number)
+    guard lost != nil || isUnproven else { return nil }
     let name = "temp.salvor_lost_\(table.number)"
     let columns = table.columns.indices.map { "\(table.tableColumn($0)) AS v\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(condition)\(table.andHasKey(table.tableColumn))\(table.andUnmarked())"
+      "DROP TABLE IF EXISTS \(name); CREATE TABLE \(name) AS SELECT \(columns), (\(lost ?? "0")) AS is_lost FROM \(quoted(table.name)) x WHERE \(isUnproven ? "1" : lost ?? "0")\(table.andHasKey(table.tableColumn))\(table.andUnmarked())"
     )
     return name
   }
@@ -208,12 +211,17 @@ final class Rebuilding {
       if let lost = entry.lost {
         let columns = entry.table.columns.indices.map { "v\($0)" }.joined(separator: ", ")
         let keys = entry.table.keySlots.map { "v\($0)" }.joined(separator: ", ")
-        try connection.query("SELECT \(columns) FROM \(lost) ORDER BY \(keys)") { row in
-          let was = row.values()
+        try connection.query("SELECT is_lost, \(columns) FROM \(lost) ORDER BY \(keys)") { row in
+          let was = row.values(from: 1, count: entry.table.columns.count)
           let key = Array(was.prefix(entry.table.keyCount))
           // A table with other columns has no row of this kind.
           let base = try table.flatMap { try context.currentRow($0, key) }
-          try archive.lost(table ?? entry.table, key, was: padded(was, base), base: base)
+          let (captured, padded) = (table ?? entry.table, padded(was, base))
+          if row.int64(0) == 1 {
+            try archive.lost(captured, key, was: padded, base: base)
+          } else {
+            try archive.unproven(captured, key, was: padded, base: base)
+          }
           return true
         }
       }

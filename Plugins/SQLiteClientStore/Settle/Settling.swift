@@ -114,7 +114,7 @@ final class Settling {
     case .none: break
     case .edited:
       guard try context.hasErrors() else { return }
-      try RetryJoining(context, try index()).joinEdited()
+      report.joined = try RetryJoining(context, try index()).joinEdited()
     case .these(let failed):
       guard !failed.isEmpty else { return }
       report.joined = try RetryJoining(context, try index()).join(failed)

@@ -226,6 +226,7 @@ public actor SQLiteClientStore: ClientStore {
     defer { _ = try? connection.pragma("synchronous", "NORMAL") }
     var notices: [String] = []
     var drawn: PendingUpload?
+    var joined: Set<Int64> = []
     try connection.transaction {
       notices += try checkTriggers(context)
       if let notice = try closeOpenGroup(context) { notices.append(notice) }
@@ -243,12 +244,12 @@ public actor SQLiteClientStore: ClientStore {
       move.joins = .edited
       move.holding = .choose
       move.basesMayBreak = true
-      try context.settle(move)
+      joined = Set(try context.settle(move).joined.keys.map(\.counter))
       drawn = try drawUpload(context, groups, blobBytesMax)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
-    return ClientSession(state: try state(context), upload: drawn, notices: notices)
+    return ClientSession(state: try state(context), upload: drawn, notices: notices, joined: joined)
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.

@@ -100,6 +100,8 @@ final class BaseVersions {
   private let find: SQLiteStatement
   /// Tables whose rows without a version of their own came with a commit that is not shared.
   private var cameLater: Set<Int64> = []
+  /// Tables whose triggers were away: what their rows were may have been written here, and is in no log.
+  let unproven: Set<Int64>
   /// Tables with rows that have a version of their own.
   private(set) var tables: Set<Int64> = []
 
@@ -108,6 +110,7 @@ final class BaseVersions {
     self.context = context
     self.order = order
     let connection = context.connection
+    unproven = try UnprovenTables(context).changedHere()
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")

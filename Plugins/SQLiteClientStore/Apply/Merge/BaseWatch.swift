@@ -3,7 +3,8 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// The rows whose bases a recovery changes, with what they were where the server lost that: a temporary table.
+/// The rows whose bases a recovery changes, with what they were where the server lost that, or where
+/// triggers were away: a temporary table.
 ///
 /// Clean rows that the server has lost stay in their tables until all lines are read: a request may need them.
 final class BaseWatch {
@@ -98,7 +99,10 @@ final class BaseWatch {
     try note.bind(1, table.number)
     for place in 0..<keyWidth { try note.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
     var kept: Value = .null
-    if let was { kept = try keeps && versions.isLost(table, key) ? .text(payload(was)) : .integer(0) }
+    if let was {
+      let isKept = try keeps && (versions.unproven.contains(table.number) || versions.isLost(table, key))
+      kept = isKept ? .text(payload(was)) : .integer(0)
+    }
     try note.bind(keyWidth + 2, kept)
     try note.bind(keyWidth + 3, fate.rawValue)
     try note.run()

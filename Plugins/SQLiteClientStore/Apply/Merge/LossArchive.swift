@@ -21,18 +21,29 @@ final class LossArchive {
   ///   - was: the device's base; nil: it was deleted.
   ///   - base: the server's row.
   func lost(_ table: CapturedTable, _ key: Key, was: SlotRow?, base: SlotRow?) throws {
-    let step: RowTimeline.Step
-    switch (was, base) {
-    case (nil, nil): return
-    case (let was?, nil): step = .init(seq: 0, change: .insert(was), isJoined: false, before: nil, after: was)
-    case (nil, let base?): step = .init(seq: 0, change: .delete, isJoined: false, before: base, after: nil)
-    case (let was?, let base?):
-      var news: [Int: Value] = [:]
-      for slot in table.otherSlots where was[slot] != base[slot] { news[slot] = was[slot] }
-      if news.isEmpty { return }
-      step = .init(seq: 0, change: .update(news), isJoined: false, before: base, after: was)
-    }
+    guard let step = Self.step(table, was: was, now: base) else { return }
     try add(step, table, key)
+  }
+
+  /// A row of a table whose triggers were away: what it was may be what somebody wrote here.
+  func unproven(_ table: CapturedTable, _ key: Key, was: SlotRow, base: SlotRow?) throws {
+    guard let step = Self.step(table, was: was, now: base) else { return }
+    counter += 1
+    try context.keepUnproven(step, table, key, counter: counter)
+  }
+
+  /// The change that makes a row what it was out of what it is now; nil: it is the same.
+  static func step(_ table: CapturedTable, was: SlotRow?, now: SlotRow?) -> RowTimeline.Step? {
+    switch (was, now) {
+    case (nil, nil): return nil
+    case (let was?, nil): return .init(seq: 0, change: .insert(was), isJoined: false, before: nil, after: was)
+    case (nil, let now?): return .init(seq: 0, change: .delete, isJoined: false, before: now, after: nil)
+    case (let was?, let now?):
+      var news: [Int: Value] = [:]
+      for slot in table.otherSlots where was[slot] != now[slot] { news[slot] = was[slot] }
+      if news.isEmpty { return nil }
+      return .init(seq: 0, change: .update(news), isJoined: false, before: now, after: was)
+    }
   }
 
   /// A row that this device deleted and that the server has forgotten, with the delete: a newer copy of the server may bring
@@ -51,5 +62,18 @@ final class LossArchive {
       entry, of: range, table, key, state: .kept, reason: "lost-on-server",
       message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
+  }
+}
+
+extension StoreContext {
+  /// Keeps in the archive what a row was that nobody knows the writer of: the triggers were away.
+  func keepUnproven(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, counter: Int64) throws {
+    var entry = step
+    entry.seq = counter
+    try archive(
+      entry, of: RequestRange(first: counter, last: counter), table, key, state: .kept, reason: "unproven",
+      message:
+        "The server has changed this row, and it may have been written here while the triggers of Salvor were away. Reapply what was here, or delete the entry."
+    )
   }
 }

@@ -266,12 +266,17 @@ final class RecoveryMerge {
     counts.deletes += deletes
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
-    // What was deleted or left the scope is not lost.
-    try watch.each("(typeof(was) = 'text' AND fate IN (0, 3)) OR (was IS NULL AND fate = 0)") { entry in
+    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0)") { entry in
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try rows.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
+      // What was deleted or left the scope is not lost.
+      let mayBeLost = entry.fate == .row || entry.fate == .lost
       if let was = entry.was {
-        try archive.lost(entry.table, entry.key, was: was, base: base)
+        if try mayBeLost && versions.isLost(entry.table, entry.key) {
+          try archive.lost(entry.table, entry.key, was: was, base: base)
+        } else if versions.unproven.contains(entry.table.number) {
+          try archive.unproven(entry.table, entry.key, was: was, base: base)
+        }
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
       }
