@@ -15,3 +15,5 @@ static inline int csqlite_config_defensive(sqlite3 *db, int on) {
 static inline int csqlite_double_quoted_text(sqlite3 *db, int on) {
   return sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, on, (int *)0);
 }
+// Of the whole process, before its first connection: SQLite counts no memory, and takes no lock for it.
+static inline int csqlite_count_no_memory(void) { return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }

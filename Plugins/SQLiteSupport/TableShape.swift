@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import Synchronization
 
 /// A table as the database has it.
 public struct TableShape: Sendable, Hashable {
@@ -82,6 +83,11 @@ public enum Affinity: String, Sendable, Hashable {
   }
 }
 
+/// What a table is follows from the SQL of the table and of its indexes: the shapes that were asked for, by that. Asking takes
+/// a handful of PRAGMAs, each compiled anew, and each step of a store wants to know.
+private let knownShapes = Mutex<[String: TableShape]>([:])
+private let knownShapesMax = 1000
+
 extension SQLiteConnection {
   /// The names of the ordinary tables, without SQLite's own.
   public func tableNames() throws -> [String] {
@@ -93,15 +99,35 @@ extension SQLiteConnection {
 
   /// The table's shape; nil where there is no such table. Names compare as SQLite compares them, without case.
   public func tableShape(_ name: String) throws -> TableShape? {
-    guard
-      let found = try scalar(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?1 COLLATE NOCASE", .text(name))?.string
-    else { return nil }
+    var (text, found): (String, String?) = ("", nil)
+    try query(
+      "SELECT type, name, sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', 'index')",
+      [.text(name)]
+    ) { row in
+      if row.string(0) == "table" { found = row.string(1) }
+      text += "\(row.string(1))\u{0}\(row.string(2))\u{0}"
+      return true
+    }
+    guard let found else { return nil }
+    if let known = knownShapes.withLock({ $0[text] }) { return known }
+    let shape = try askedShape(found)
+    knownShapes.withLock { shapes in
+      if shapes.count >= knownShapesMax { shapes.removeAll() }
+      shapes[text] = shape
+    }
+    return shape
+  }
+
+  private func askedShape(_ found: String) throws -> TableShape {
     var shape = TableShape(
       name: found, columns: [], generated: [], uniqueIndexes: [], foreignKeys: [], withoutRowid: false)
-    // schema, name, type, ncol, wr, strict; a SQLite without STRICT tables has no such pragma.
-    let isStrict = try pragmaRows("table_list", found).contains { $0.count > 5 && $0[5].integer == 1 }
-    for row in try pragmaRows("table_xinfo", found) {
+    let columns = try pragmaRows("table_xinfo", found)
+    // schema, name, type, ncol, wr, strict; a SQLite without STRICT tables has no such pragma. It looks at every view, so
+    // it is asked only where it matters.
+    let isStrict =
+      try columns.contains { $0[2].string?.uppercased() == "ANY" }
+      && pragmaRows("table_list", found).contains { $0.count > 5 && $0[5].integer == 1 }
+    for row in columns {
       // cid, name, type, notnull, dflt_value, pk, hidden
       let name = row[1].string ?? ""
       switch row[6].integer ?? 0 {

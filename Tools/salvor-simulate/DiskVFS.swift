@@ -14,6 +14,7 @@ enum DiskVFS {
   static func install() { _ = isInstalled }
 
   private static let isInstalled: Bool = {
+    _ = csqlite_count_no_memory()
     guard let system = sqlite3_vfs_find(nil) else { return false }
     systemVFS = system
     placeOfHandle = (Int(system.pointee.szOsFile) + 15) & ~15

@@ -2,7 +2,18 @@ import SalvorModel
 
 /// A table as a simulation draws it: what its statements are made of, and what the oracle knows of it.
 public struct DrawnTable: Sendable, Hashable {
-  public enum KeyKind: String, Sendable, Hashable { case text, integer, blob, composite }
+  public enum KeyKind: String, Sendable, Hashable {
+    case text, integer, blob, composite
+
+    /// Of a column that names such a key.
+    var type: String {
+      switch self {
+      case .integer: "integer"
+      case .blob: "blob"
+      default: "text"
+      }
+    }
+  }
 
   /// What stands at the end of CREATE TABLE.
   public enum Adoption: String, Sendable, Hashable {
@@ -33,6 +44,16 @@ public struct DrawnTable: Sendable, Hashable {
   public var hasOwner = false
   /// Only rows with `open = 1` reach devices.
   public var hasOpen = false
+  /// Rows reach those whose credential lists their region.
+  public var hasRegion = false
+  /// Rows reach those whom a row of `member` names.
+  public var isJoined = false
+  /// Of `member`: devices write it, too.
+  public var isOpenMembership = false
+  /// The application's own dirty and deleted columns.
+  public var hasFlags = false
+  /// A blob, which may be large enough to travel beside the payload.
+  public var hasPhoto = false
   public var applicationTriggersOff = false
   /// The application of a device made the table before Salvor did, so.
   public var adoption: Adoption?
@@ -40,6 +61,15 @@ public struct DrawnTable: Sendable, Hashable {
   public var touchesParent = false
   /// A column of a later version of the schema.
   public var hasExtra = false
+  /// Of `member`: the type of the keys that it names.
+  public var memberType: String?
+
+  static let dirtyFlag = "changed"
+  static let deletedFlag = "gone"
+  static let member = "member"
+
+  /// Only some rows of it reach a device.
+  var hasScope: Bool { hasOwner || hasOpen || hasRegion || isJoined }
 
   public var keyColumns: [String] { keyKind == .composite ? ["id", "line"] : ["id"] }
 
@@ -57,20 +87,24 @@ public struct DrawnTable: Sendable, Hashable {
     if hasUnique { columns.append(("u", "text?")) }
     if hasOwner { columns.append(("owner", "text")) }
     if hasOpen { columns.append(("open", "boolean = 1")) }
+    if hasRegion { columns.append(("region", "text")) }
+    if let memberType { columns.append(("subject", memberType)) }
+    if hasPhoto { columns.append(("photo", "blob?")) }
     if hasExtra { columns.append(("extra", "text?")) }
     return columns
   }
 
+  /// With the columns that never travel.
+  func allColumns(_ schema: DrawnSchema) -> [(name: String, declaration: String)] {
+    let flags = [(Self.dirtyFlag, "boolean = 0"), (Self.deletedFlag, "boolean = 0")]
+    return columnList(schema) + (hasFlags ? flags : [])
+  }
+
+  /// The columns that both sides have.
   func columnList(_ schema: DrawnSchema) -> [(name: String, declaration: String)] {
     columns
       + references.map { reference in
-        let kind = schema.table(reference.table)?.keyKind ?? .text
-        let type =
-          switch kind {
-          case .integer: "integer"
-          case .blob: "blob"
-          default: "text"
-          }
+        let type = (schema.table(reference.table)?.keyKind ?? .text).type
         return (reference.column, reference.isNullable ? type + "?" : type)
       }
   }
@@ -87,13 +121,14 @@ public struct DrawnSchema: Sendable, Hashable {
 
   /// The text of `schema.json5`.
   public var text: String {
-    var lines = ["{ version: \(version), tables: {"]
+    let parameters = tables.contains(where: \.hasRegion) ? " parameters: { region: \"text\" }," : ""
+    var lines = ["{ version: \(version),\(parameters) tables: {"]
     for table in tables {
       var members: [String] = ["maintained: \"\(table.maintained)\""]
       if let group = table.group { members.append("group: \"\(group)\"") }
       let keys = table.keyColumns.map { "\"\($0)\"" }.joined(separator: ", ")
       members.append("primaryKey: [\(keys)]")
-      let columns = table.columnList(self).map { "\($0.name): \"\($0.declaration)\"" }
+      let columns = table.allColumns(self).map { "\($0.name): \"\($0.declaration)\"" }
       members.append("columns: { \(columns.joined(separator: ", ")) }")
       if !table.references.isEmpty {
         let references = table.references.map {
@@ -108,6 +143,12 @@ public struct DrawnSchema: Sendable, Hashable {
       if table.isKeySet { members.append("download: \"key-set\"") }
       if table.hasOwner { members.append("scope: { owner: \"principal\" }") }
       if table.hasOpen { members.append("scope: { open: { value: 1 } }") }
+      if table.hasRegion { members.append("scope: { region: \"parameter:region\" }") }
+      if table.isJoined { members.append("scope: { id: \"via:\(DrawnTable.member).subject\" }") }
+      if table.isOpenMembership { members.append("membership: \"devices\"") }
+      if table.hasFlags {
+        members.append("flags: { dirty: \"\(DrawnTable.dirtyFlag)\", deleted: \"\(DrawnTable.deletedFlag)\" }")
+      }
       if table.applicationTriggersOff { members.append("applicationTriggers: \"off\"") }
       lines.append("  \(table.name): { \(members.joined(separator: ", ")) },")
     }
@@ -154,6 +195,8 @@ public struct DrawnSchema: Sendable, Hashable {
     }
     if swarm.has(.clientTables) { schema.tables.append(DrawnTable(name: "draft", maintained: "client")) }
     schema.drawApplication(generator.derived(2), swarm)
+    schema.drawScopes(generator.derived(3), swarm)
+    schema.drawColumns(generator.derived(4), swarm)
     return schema
   }
 
@@ -195,11 +238,40 @@ extension DrawnSchema {
     }
   }
 
+  /// Scopes by what a credential lists, and by a join table. Whoever gets a row must get the rows it needs: a table with a
+  /// scope is referenced by none.
+  fileprivate mutating func drawScopes(_ generator: SeededGenerator, _ swarm: Swarm) {
+    var generator = generator
+    let referenced = Set(tables.flatMap { $0.references.map(\.table) })
+    for place in tables.indices {
+      let (isByRegion, isByMember, isOpen) = (generator.chance(60), generator.chance(70), generator.chance(30))
+      let table = tables[place]
+      guard table.maintained != "client", !table.hasScope, !referenced.contains(table.name) else { continue }
+      if swarm.has(.parameterScopes) && isByRegion || swarm.has(.subscriptions) {
+        tables[place].hasRegion = true
+      } else if swarm.has(.joinScopes), isByMember, table.keyKind != .composite, self.table(DrawnTable.member) == nil {
+        tables[place].isJoined = true
+        var member = DrawnTable(name: DrawnTable.member, maintained: isOpen ? "dual" : "server", group: table.group)
+        (member.hasOwner, member.isOpenMembership, member.memberType) = (true, isOpen, table.keyKind.type)
+        tables.append(member)
+      }
+    }
+  }
+
+  fileprivate mutating func drawColumns(_ generator: SeededGenerator, _ swarm: Swarm) {
+    var generator = generator
+    for place in tables.indices {
+      let (hasFlags, hasPhoto) = (generator.chance(70), generator.chance(50))
+      tables[place].hasFlags = swarm.has(.flags) && hasFlags && tables[place].maintained == "dual"
+      tables[place].hasPhoto = swarm.has(.blobs) && hasPhoto
+    }
+  }
+
   /// What the application makes in a new file, before Salvor has seen it.
   func applicationTables() -> [String] {
     tables.compactMap { table in
       guard let adoption = table.adoption else { return nil }
-      var parts = table.columnList(self).map { "\($0.name) \(sql($0.declaration))" }
+      var parts = table.allColumns(self).map { "\($0.name) \(sql($0.declaration))" }
       parts.append("PRIMARY KEY (\(table.keyColumns.joined(separator: ", ")))")
       if table.hasUnique { parts.append("UNIQUE (u)") }
       if table.hasCheck { parts.append("CHECK (n < 90)") }

@@ -49,8 +49,15 @@ extension History.Device {
     let strategies = swarm.has(.strategies) ? History.strategies : ["recover-unsynced-changes"]
     let strategy = generator.pick(strategies) ?? "recover-unsynced-changes"
     let replaced = generator.chance(50) ? generator.pick(History.strategies) : nil
+    // Older seeds draw it where it is the only scope that there is.
+    var own = generator.derived(7)
+    let principal =
+      swarm.has(.scopes)
+      ? generator.pick(History.principals) ?? "anna"
+      : swarm.has(.parameterScopes) || swarm.has(.joinScopes) || swarm.has(.subscriptions)
+        ? own.pick(History.principals) ?? "anna" : "anna"
     return History.Device(
-      principal: swarm.has(.scopes) ? generator.pick(History.principals) ?? "anna" : "anna",
+      principal: principal,
       strategy: strategy, replacedStrategy: swarm.has(.strategies) ? replaced : nil,
       individualDeletion: generator.chance(40), optimises: generator.chance(20),
       gzip: swarm.has(.gzip) && generator.chance(50))
@@ -67,8 +74,11 @@ private struct StepDrawing {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
-      powerCut, diskFault, migrate, look
+      powerCut, diskFault, migrate, look, subscribe, unsubscribe
   }
+
+  /// The tables that a device can choose rows of.
+  private var byRegion: [String] { schema.tables.filter(\.hasRegion).map(\.name) }
 
   private func weights(_ id: Int) -> [(Int, Kind)] {
     func when(_ feature: Feature, _ weight: Int) -> Int { swarm.has(feature) ? weight : 0 }
@@ -86,6 +96,8 @@ private struct StepDrawing {
       (when(.evolution, 1), .evolveServer), (when(.evolution, 3), .evolveDevice), (when(.clockJumps, 2), .clockJump),
       (1, .verify), (1, .wait), (when(.powerCuts, 6), .powerCut), (when(.diskFaults, 5), .diskFault),
       (when(.migrations, 2), .migrate), (when(.looks, 4), .look),
+      (byRegion.isEmpty ? 0 : when(.subscriptions, 7), .subscribe),
+      (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe),
     ]
   }
 
@@ -150,6 +162,8 @@ private struct StepDrawing {
         ? "ALTER TABLE \(table) ADD COLUMN own\(id) TEXT" : "CREATE INDEX IF NOT EXISTS own_\(table) ON \(table) (note)"
       return .migrate(device: device, statement: statement, pauses: own.chance(70))
     case .look: return .look(device)
+    case .subscribe: return .subscribe(device, table: own.pick(byRegion) ?? "", region: region(10, &own))
+    case .unsubscribe: return .unsubscribe(device, table: own.pick(byRegion) ?? "", region: region(30, &own))
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
   }
@@ -165,6 +179,10 @@ private struct StepDrawing {
     }
     if swarm.has(.rollbacks), generator.chance(8) { list.append("ROLLBACK") }
     return list
+  }
+
+  private func region(_ percentOfNone: Int, _ generator: inout SeededGenerator) -> String? {
+    generator.chance(percentOfNone) ? nil : generator.pick(["north", "south", "west"])
   }
 
   /// The call that a disk fails at. A server that has nothing to write makes few.

@@ -37,12 +37,14 @@ struct StatementDrawing {
   }
 
   private mutating func statement(_ table: DrawnTable, _ generator: inout SeededGenerator) -> [String] {
-    enum Form { case insert, upsert, replace, update, updateMany, keyChange, delete, deleteMany, swap, savepoint }
+    enum Form {
+      case insert, upsert, replace, update, updateMany, keyChange, delete, deleteMany, swap, savepoint, mark
+    }
     let form = generator.pick(weighted: [
       (30, Form.insert), (swarm.has(.upserts) ? 10 : 0, .upsert), (swarm.has(.replaces) ? 8 : 0, .replace),
       (30, .update), (swarm.has(.wholeTable) ? 6 : 0, .updateMany), (swarm.has(.keyChanges) ? 8 : 0, .keyChange),
       (12, .delete), (swarm.has(.wholeTable) ? 2 : 0, .deleteMany), (swarm.has(.swaps) ? 4 : 0, .swap),
-      (swarm.has(.rollbacks) ? 4 : 0, .savepoint),
+      (swarm.has(.rollbacks) ? 4 : 0, .savepoint), (table.hasFlags && !isProgram ? 16 : 0, .mark),
     ])
     let or = swarm.has(.replaces) ? generator.pick(["", "", "", " OR IGNORE", " OR REPLACE", " OR FAIL"]) ?? "" : ""
     switch form {
@@ -66,6 +68,10 @@ struct StatementDrawing {
     case .delete: return ["DELETE FROM \(table.name) WHERE \(row(table, &generator))"]
     case .deleteMany:
       return ["DELETE FROM \(table.name)\(generator.chance(30) ? "" : " WHERE n > \(generator.below(9))")"]
+    case .mark:
+      // Set, mostly; taken back, also where it never was set.
+      let mark = "\(DrawnTable.deletedFlag) = \(generator.chance(65) ? 1 : 0)"
+      return ["UPDATE \(table.name) SET \(mark) WHERE \(row(table, &generator))"]
     case .swap:
       guard table.hasUnique else { return [] }
       // Two rows exchange their unique values: three updates, the row in the middle without one.
@@ -123,6 +129,18 @@ struct StatementDrawing {
     case "note", "extra": return note()
     case "n": return "\(generator.below(generator.chance(5) ? 120 : 12))"
     case "u": return generator.chance(20) ? "NULL" : "'u\(generator.below(5))'"
+    case "region":
+      let regions = principals.compactMap { SimulatedAuthentication.regions[$0] }
+      return "'\(generator.pick(generator.chance(85) ? regions[0] : regions.flatMap { $0 }) ?? "north")'"
+    case "subject":
+      return key(schema.tables.first(where: \.isJoined)?.keyKind ?? .text, &generator)
+    case "photo":
+      count += 1
+      // Some of them travel beside the payload, and no two are the same.
+      let size = generator.pick([3, 40, World.blobReferenceBytesMin, 3 * World.blobReferenceBytesMin]) ?? 3
+      return generator.chance(20)
+        ? "NULL"
+        : "CAST(substr(replace(hex(zeroblob(\(size))), '00', '\(writer)-\(step)-\(count) '), 1, \(size)) AS BLOB)"
     case "owner":
       // Mostly the writer's own: others' rows are refused.
       return "'\(generator.chance(85) ? principals[0] : generator.pick(principals) ?? principals[0])'"

@@ -46,6 +46,10 @@ public struct Step: Sendable, Hashable {
     case migrate(device: Int, statement: String, pauses: Bool)
     /// Everything that only shows something is asked.
     case look(Int)
+    /// The device chooses rows of a table by their region; nil: all of them.
+    case subscribe(Int, table: String, region: String?)
+    /// Nil: every choice is taken back.
+    case unsubscribe(Int, table: String, region: String?)
     /// Nothing happens for so many hours.
     case wait(hours: Int)
   }
@@ -60,7 +64,7 @@ extension Step {
   var leavesOrigins: Bool {
     switch action {
     case .write, .program, .sync, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump, .wait,
-      .look:
+      .look, .subscribe, .unsubscribe:
       true
     default: false
     }
@@ -130,6 +134,10 @@ extension Step: CustomStringConvertible {
       let sql = "sqlite3 \(device(number)).db \"\(statement)\""
       return pauses ? "salvor capture pause; \(sql); salvor capture resume   # \(device(number))" : sql
     case .look(let number): return "salvor status --config \(device(number)).json5   # and queue, errors, backups"
+    case .subscribe(let number, let table, let region):
+      return "salvor subscribe \(table)\(region.map { " region=\($0)" } ?? "") --config \(device(number)).json5"
+    case .unsubscribe(let number, let table, let region):
+      return "salvor unsubscribe \(table) \(region.map { "region=\($0)" } ?? "--all") --config \(device(number)).json5"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

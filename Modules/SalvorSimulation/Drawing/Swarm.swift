@@ -58,10 +58,18 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case migrations
   case looks
   case validators
+  case parameterScopes = "parameter-scopes"
+  case joinScopes = "join-scopes"
+  case subscriptions
+  case flags
+  case blobs
 
-  static let later: Set<Feature> = [
+  static let later: Set<Feature> = newest.union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
-  ]
+  ])
+
+  /// Those that came last.
+  static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
 }
 
 /// Which features a seed's history has, and how large it is.
@@ -75,6 +83,7 @@ public struct Swarm: Sendable, Hashable {
   /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.
   public static let names: [String: Set<Feature>] = [
     "all": Set(Feature.allCases),
+    "earlier": Set(Feature.allCases).subtracting(Feature.newest),
     "plain": plain,
     "network": plain.union([.messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip]),
     "restores": plain.union([
@@ -86,6 +95,8 @@ public struct Swarm: Sendable, Hashable {
       .powerCuts, .diskFaults, .validators, .serverRestore, .strategies, .archiveCommands, .crashes,
     ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
+    "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
+    "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]
 
   private static let plain: Set<Feature> = [

@@ -276,5 +276,7 @@ struct Oracle {
     }
   }
 
-  private func shown(_ row: [Value]) -> String { "(" + row.map(\.description).joined(separator: ", ") + ")" }
+  private func shown(_ row: [Value]) -> String {
+    "(" + row.map { String($0.description.prefix(40)) }.joined(separator: ", ") + ")"
+  }
 }

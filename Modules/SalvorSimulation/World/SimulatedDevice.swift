@@ -29,6 +29,7 @@ final class SimulatedDevice: @unchecked Sendable {
   private let world: World
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
+  private var loaded: (texts: [String], configuration: HostConfiguration)?
 
   init(
     _ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom,
@@ -58,7 +59,7 @@ final class SimulatedDevice: @unchecked Sendable {
                   transport: { module: "simulated"\(settings.gzip ? ", compression: \"gzip\"" : "") },
                   credentials: { principal: "\(settings.principal)" },
                   recovery: { \(recovery) }, errorArchive: { individualDeletion: \(settings.individualDeletion) },
-                  queue: { optimise: \(settings.optimises) } } }
+                  queue: { optimise: \(settings.optimises) }\(world.limits) } }
       """
   }
 
@@ -72,19 +73,27 @@ final class SimulatedDevice: @unchecked Sendable {
   /// A process of Salvor's on this device. Throws what a wrong configuration throws.
   func makeClient(_ strikes: Strikes? = nil) throws -> SalvorClient {
     if disk?.isArmed != true { try prepare() }
-    try Files.write(schema.text, to: "\(world.directory)/schema-\(name).json5")
-    let file = "\(world.directory)/\(name).json5"
-    try Files.write(configurationText, to: file)
-    let configuration = try HostConfiguration.load(
-      path: file, registry: world.registry(device: name), environment: [:],
-      template: ModuleContext(random: random, clock: clock)
-    ).get()
-    return try Host.makeClient(configuration) { made in
+    return try Host.makeClient(try configuration()) { made in
       made.clock = clock
       made.random = random
       made.store = world.mutant?.mutated(made.store) ?? made.store
       if let strikes, let store = made.store as? any RecoveringClientStore { made.store = StruckStore(store, strikes) }
     }
+  }
+
+  /// A file that says the same is not read again.
+  private func configuration() throws -> HostConfiguration {
+    let texts = [schema.text, configurationText]
+    if let loaded, loaded.texts == texts { return loaded.configuration }
+    try Files.write(texts[0], to: "\(world.directory)/schema-\(name).json5")
+    let file = "\(world.directory)/\(name).json5"
+    try Files.write(texts[1], to: file)
+    let configuration = try HostConfiguration.load(
+      path: file, registry: world.registry(device: name), environment: [:],
+      template: ModuleContext(random: random, clock: clock)
+    ).get()
+    loaded = (texts, configuration)
+    return configuration
   }
 
   /// The process that runs.
@@ -133,6 +142,26 @@ final class SimulatedDevice: @unchecked Sendable {
       try database().rows("SELECT \"table\", key FROM salvor_row_state WHERE dirty OR in_error").map {
         world.rowName($0[0].description, $0[1])
       })
+  }
+
+  /// The regions of a table that the device asks for; nil: all that it may have.
+  func subscribedRegions(_ table: String) throws -> [Value]? {
+    let target = literal(.text(table))
+    guard try !database().rows("SELECT 1 FROM salvor_subscribed WHERE target = \(target)").isEmpty else { return nil }
+    let rows = try database().rows("SELECT parameter, value FROM salvor_subscription WHERE target = \(target)")
+    return rows.contains { $0[0] == "" } ? nil : rows.map { $0[1] }
+  }
+
+  /// The rows of a table whose dirty column is set, and all rows.
+  func flagged(_ table: DrawnTable) throws -> (flagged: Set<RowName>, all: Set<RowName>) {
+    let keys = table.keyColumns.joined(separator: ", ")
+    var (flagged, all): (Set<RowName>, Set<RowName>) = ([], [])
+    for row in try database().rows("SELECT coalesce(\(DrawnTable.dirtyFlag), 0) <> 0, \(keys) FROM \(table.name)") {
+      let name = RowName(table: table.name, key: row.dropFirst().map(literal).joined(separator: ", "))
+      all.insert(name)
+      if row[0] == 1 { flagged.insert(name) }
+    }
+    return (flagged, all)
   }
 
   /// What the archive says to people, all of it.

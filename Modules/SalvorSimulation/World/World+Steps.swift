@@ -93,6 +93,15 @@ extension World {
     case .migrate(let number, let statement, let pauses):
       try await migrate(devices[number], statement, pauses: pauses)
     case .look(let number): try await look(devices[number])
+    case .subscribe(let number, let table, let region):
+      try await expecting(devices[number], allowing: []) { client in
+        _ = try await client.subscribe(table, region.map { ["region": .value(.text($0))] } ?? [:])
+      }
+    case .unsubscribe(let number, let table, let region):
+      try await expecting(devices[number], allowing: [.notFound]) { client in
+        guard let region else { return _ = try await client.unsubscribe(allOf: table) }
+        try await client.unsubscribe(table, ["region": .value(.text(region))])
+      }
     default: try await performOnQueue(step)
     }
   }

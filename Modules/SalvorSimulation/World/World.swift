@@ -24,6 +24,7 @@ final class World: @unchecked Sendable {
   private(set) var server: RunningServer?
   private(set) var serverStore: (any ServerStore)?
   private var program: (any SimulatedDatabase)?
+  private var loaded: (texts: [String], configuration: HostConfiguration)?
   var serverSchema: DrawnSchema
   var backups: Set<Int> = []
   var oracle: Oracle
@@ -46,7 +47,8 @@ final class World: @unchecked Sendable {
     serverRandom = SeededRandom(generator.derived(3))
     self.generator = generator.derived(4)
     directory = try Files.makeDirectory(in: platform.directory)
-    modules = platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory]
+    modules =
+      platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory, SimulatedAuthentication.factory]
     serverSchema = history.schema
     oracle = Oracle(
       schema: history.schema, devices: history.devices.count, hasValidator: history.swarm.has(.validators))
@@ -80,21 +82,40 @@ final class World: @unchecked Sendable {
 
   var serverPath: String { directory + "/server.db" }
 
-  func startServer() async throws {
-    try Files.write(serverSchema.text, to: directory + "/schema.json5")
-    let file = directory + "/server.json5"
-    try Files.write(
+  /// A blob from this size on travels beside the payload.
+  static let blobReferenceBytesMin = 1024
+
+  /// Of the configuration files of either side.
+  var limits: String {
+    history.swarm.has(.blobs) ? ", limits: { blobReferenceBytesMin: \(Self.blobReferenceBytesMin) }" : ""
+  }
+
+  /// A file that says the same is not read again.
+  private func serverConfiguration() throws -> HostConfiguration {
+    let texts = [
+      serverSchema.text,
       """
       { schema: "schema.json5",
         server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
-                  authentication: { module: "none" }, compression: ["gzip"],
+                  authentication: { module: "simulated" }, compression: ["gzip"],
                   validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
-                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) } } }
-      """, to: file)
+                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) }\(limits) } }
+      """,
+    ]
+    if let loaded, loaded.texts == texts { return loaded.configuration }
+    try Files.write(texts[0], to: directory + "/schema.json5")
+    let file = directory + "/server.json5"
+    try Files.write(texts[1], to: file)
     let configuration = try HostConfiguration.load(
       path: file, registry: registry(device: ""), environment: [:],
       template: ModuleContext(random: serverRandom, clock: clock)
     ).get()
+    loaded = (texts, configuration)
+    return configuration
+  }
+
+  func startServer() async throws {
+    let configuration = try serverConfiguration()
     var store: (any ServerStore)?
     let made = try await Host.makeServer(
       configuration,
@@ -167,7 +188,9 @@ final class World: @unchecked Sendable {
     var contents: Contents = [:]
     for table in schema.tables where !isServer || table.maintained != "client" {
       let columns = table.columnList(schema).map(\.name)
-      for row in try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)") {
+      // A row with the mark is deleted, as far as the application goes.
+      let condition = table.hasFlags && !isServer ? " WHERE coalesce(\(DrawnTable.deletedFlag), 0) = 0" : ""
+      for row in try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)\(condition)") {
         let key = row.prefix(table.keyColumns.count).map(literal).joined(separator: ", ")
         contents[RowName(table: table.name, key: key)] = row
       }
@@ -183,14 +206,28 @@ final class World: @unchecked Sendable {
 
   /// The rows of the server that a device should have.
   func expected(_ device: SimulatedDevice) throws -> Contents {
-    let schema = device.schema
-    return try contents(serverDatabase(), schema, isServer: true).filter { name, row in
+    let (schema, principal) = (device.schema, Value.text(device.settings.principal))
+    let regions = (SimulatedAuthentication.regions[device.settings.principal] ?? []).map(Value.text)
+    var reach: [String: [Value]] = [:]
+    for table in schema.tables where table.hasRegion {
+      let subscribed = try device.subscribedRegions(table.name)
+      reach[table.name] = subscribed.map { subscribed in regions.filter(subscribed.contains) } ?? regions
+    }
+    let all = try contents(serverDatabase(), schema, isServer: true)
+    func value(_ column: String, _ name: RowName, _ row: [Value]) -> Value? {
+      let columns = schema.table(name.table)?.columnList(schema).map(\.name) ?? []
+      return columns.firstIndex(of: column).map { row[$0] }
+    }
+    let members = all.filter { $0.key.table == DrawnTable.member && value("owner", $0.key, $0.value) == principal }
+    let joined = members.compactMap { value("subject", $0.key, $0.value) }
+    return all.filter { name, row in
       guard let table = schema.table(name.table) else { return false }
-      let columns = table.columnList(schema).map(\.name)
-      if table.hasOwner, let place = columns.firstIndex(of: "owner") {
-        return row[place] == .text(device.settings.principal)
+      if table.hasOwner, value("owner", name, row) != principal { return false }
+      if table.hasOpen, value("open", name, row) != 1 { return false }
+      if table.hasRegion, let region = value("region", name, row), reach[table.name]?.contains(region) != true {
+        return false
       }
-      if table.hasOpen, let place = columns.firstIndex(of: "open") { return row[place] == .integer(1) }
+      if table.isJoined, !joined.contains(row[0]) { return false }
       return true
     }
   }
