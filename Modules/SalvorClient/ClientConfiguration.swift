@@ -25,6 +25,8 @@ extension SalvorClient {
     public var log: Log
     public var clock: any Clock
     public var random: any RandomSource
+    /// No server's word makes a device wait for longer before it tries again. Tests alone set it.
+    package var waitMillisecondsMax: Int64 = 60_000
 
     public init(
       schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,

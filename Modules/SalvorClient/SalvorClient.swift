@@ -314,7 +314,9 @@ public actor SalvorClient {
     let random = configuration.random.bytes(2)
     let jitter = (Int64(random[0]) << 8 | Int64(random[1])) * ceiling / 65536
     // An overloaded server spreads its devices by what it asks for (semantics 9): that is waited for, up to a minute.
-    let asked = error.retryAfterMilliseconds.map { min($0, error.code == .overloaded ? waitMillisecondsMax : 2_000) }
+    let asked = error.retryAfterMilliseconds.map {
+      min($0, error.code == .overloaded ? configuration.waitMillisecondsMax : 2_000)
+    }
     return max(asked ?? 0, jitter)
   }
 }
@@ -347,9 +349,6 @@ private struct Rounds {
 
 /// Recoveries within one synchronization: each is against a history of the server's, and the journal guards against cycles.
 private let recoveriesMax = 4
-
-/// No server's word makes a device wait for longer before it tries again.
-private let waitMillisecondsMax: Int64 = 60_000
 
 /// How far a synchronization is.
 public enum SyncProgress: Sendable, Hashable {

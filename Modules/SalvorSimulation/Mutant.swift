@@ -11,6 +11,10 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   /// The databases of the devices, or of the server, are never synced.
   case unsyncedDevices
   case unsyncedServer
+  /// Devices forget what was deleted on the server.
+  case forgottenDeletes
+  /// A device waits for as long as a busy server asks for.
+  case endlessWaits
 
   public var description: String {
     switch self {
@@ -18,6 +22,8 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     case .server(let fault): "server-\(fault.rawValue)"
     case .unsyncedDevices: "device-syncs-no-file"
     case .unsyncedServer: "server-syncs-no-file"
+    case .forgottenDeletes: "device-forgets-deletes"
+    case .endlessWaits: "device-waits-for-ever"
     }
   }
 
@@ -32,6 +38,11 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     .device(.archivesNoLostRows), .device(.takesLostForDeleted), .device(.keepsCurrent), .device(.discardsWhatWaits),
     .device(.keepsItsRemoteID), .device(.keepsLostCommits), .device(.retriesNothing), .device(.hidesArchive),
     .device(.keepsSessionsOpen), .device(.losesLastChunk), .unsyncedDevices, .unsyncedServer,
+    .forgottenDeletes, .endlessWaits, .server(.forgetsSubscriptions), .server(.dropsNothing),
+    .server(.forgetsWhatWasSubscribed), .server(.answersOutOfScope), .server(.forgetsLostKeys),
+    .server(.endsRangesEarly), .server(.digestsCounts), .server(.losesCursors), .device(.dropsNothing),
+    .device(.forgetsSubscriptions), .device(.ignoresFull), .device(.sendsTheNewestBlob), .device(.splitsRequests),
+    .device(.trustsTrimmedCursors), .device(.keepsOldStaging), .device(.carriesTheNewestCommit),
   ]
 
   /// The five that the test of the whole runs: those that are found soonest.

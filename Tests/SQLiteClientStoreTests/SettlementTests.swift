@@ -211,6 +211,22 @@ import Testing
     #expect(try bench.isWhole())
   }
 
+  @Test("a removal brings back at once what nothing is in the way of any more")
+  func removalsReturn() async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write("INSERT INTO node VALUES (1, NULL, 7)")
+    _ = try await bench.download([("node", [2, nil, 7])])
+    #expect(try await bench.store.status().displaced == 1)
+    try bench.write("UPDATE node SET rank = 8 WHERE id = 2")
+    try bench.write("INSERT INTO node VALUES (3, NULL, 9)")
+    let last = try await bench.store.requests(in: [.queued], after: nil, limit: 10).last
+    let report = try await bench.store.remove(.withdraw(try #require(last).id))
+    #expect(report.returned.count == 1)
+    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 8]])
+    #expect(try await bench.store.status().displaced == 0)
+    #expect(try bench.isWhole())
+  }
+
   @Test("no counter is given twice, though triggers wrote while a row that a recovery made again was displaced")
   func countersOfARecovery() async throws {
     var bench = try await StoreBench(Self.schema)

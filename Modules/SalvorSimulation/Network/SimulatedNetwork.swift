@@ -64,6 +64,11 @@ public final class SimulatedNetwork: Sendable {
   /// Asked before and after each exchange of a device: whether one of its two machines has no power.
   public func isCut(_ ask: (@Sendable (String) -> Bool)?) { state.withLock { $0.isCut = ask } }
 
+  /// How many exchanges there were, and how many of them were answered with 503.
+  var counts: (exchanges: Int64, busy: Int64) {
+    state.withLock { (Int64($0.exchanges), Int64($0.struck[Fate.busy.rawValue] ?? 0)) }
+  }
+
   /// How often each kind of fault has struck.
   public var struck: [String: Int] { state.withLock { $0.struck } }
 
@@ -125,7 +130,9 @@ public final class SimulatedNetwork: Sendable {
       await request.body.close()
       let problem = Array("{\"type\":\"about:blank\",\"status\":503,\"code\":\"overloaded\",\"detail\":\"busy\"}".utf8)
       return TransportResponse(
-        status: 503, headers: ["retry-after": "1", "content-type": "application/problem+json"], body: .bytes(problem),
+        status: 503,
+        headers: ["retry-after": ["1", "1", "20", "7200"][place % 4], "content-type": "application/problem+json"],
+        body: .bytes(problem),
         contentLength: problem.count)
     case .delayed: try await clock.sleep(milliseconds: Int64(100 + place % 20_000))
     default: break

@@ -25,6 +25,15 @@ struct Oracle {
     var isUncaptured = false
   }
 
+  /// A note that came into a row of the server.
+  struct Event: Sendable {
+    var name: RowName
+    var note: String
+    /// Of the row then; nil: its table has none.
+    var owner: String?
+    var region: String?
+  }
+
   /// What a device's file has to account for.
   struct Account: Sendable {
     var pending: [RowName: Pending]
@@ -57,12 +66,18 @@ struct Oracle {
   /// Tables in which the server's newer row stands.
   private let serverStands: Set<String>
   private let hasValidator: Bool
+  private let principals: [String]
+  /// Notes that a person has put into rows by resolving a conflict.
+  private var resolved: Set<String> = []
+  var deletes: LostDeletes
 
-  init(schema: DrawnSchema, devices: Int, hasValidator: Bool = false) {
+  init(schema: DrawnSchema, principals: [String], hasValidator: Bool = false) {
     self.hasValidator = hasValidator
+    self.principals = principals
+    deletes = LostDeletes(schema: schema, devices: principals.count)
     serverStands = Set(
       schema.tables.filter { $0.policy == "server-wins" || $0.policy == "keep-versions" }.map(\.name))
-    pending = Array(repeating: [:], count: devices)
+    pending = Array(repeating: [:], count: principals.count)
     synchronized = Set(schema.synchronized.map(\.name))
     notePlaces = Dictionary(uniqueKeysWithValues: schema.tables.map { ($0.name, $0.keyColumns.count) })
   }
@@ -122,6 +137,12 @@ struct Oracle {
   /// A person asked for this note to be sent again.
   mutating func reapplied(_ name: RowName, _ note: String) { writes[name, default: [:]][note, default: 0] += 1 }
 
+  /// A person let a conflict version of the client's stand.
+  mutating func resolved(_ name: RowName, _ note: String) {
+    reapplied(name, note)
+    resolved.insert(note)
+  }
+
   /// A person took these notes out of the queue or the archive of a device.
   mutating func withdrawn(_ device: Int, _ text: String) {
     pending[device] = pending[device].filter { !text.contains("'\($0.value.note)'") }
@@ -130,6 +151,7 @@ struct Oracle {
   /// A device's file is what it was; so is what it has to account for.
   mutating func wentBack(_ device: Int, to account: Account) {
     pending[device] = account.pending
+    deletes.forget(device)
     if account.isWithoutTriggers { withoutTriggers.insert(device) } else { withoutTriggers.remove(device) }
   }
 
@@ -140,11 +162,13 @@ struct Oracle {
   // MARK: The server
 
   /// What the rows of the server went through, in order, and what they are now.
-  mutating func watched(_ events: [(RowName, String)], _ now: Contents) {
-    for (name, note) in events where note.contains(".") {
+  mutating func watched(_ events: [Event], _ now: Contents) {
+    for event in events where event.note.contains(".") {
+      let (name, note) = (event.name, event.note)
       seen[name, default: []].insert(note)
       judgeRefusal(name, note)
       if course[name]?.last == note { continue }
+      judgeScope(event)
       course[name, default: []].append(note)
       let times = course[name, default: []].count { $0 == note }
       let written = writes[name]?[note] ?? 0
@@ -179,9 +203,26 @@ struct Oracle {
     )
   }
 
+  /// Nobody writes outside of his scope, and no write hands a row to another one.
+  private mutating func judgeScope(_ event: Event) {
+    guard event.note.hasPrefix("d"), !resolved.contains(event.note),
+      let number = Int(event.note.dropFirst().prefix { $0 != "." }), principals.indices.contains(number)
+    else { return }
+    let principal = principals[number]
+    let isOutside =
+      event.owner.map { $0 != principal } == true
+      || event.region.map { SimulatedAuthentication.regions[principal]?.contains($0) != true } == true
+    guard isOutside else { return }
+    report(
+      .notRefused,
+      "the note \(event.note) of \(principal) came into the server's row \(event.name), which is \(event.owner ?? event.region ?? "")'s"
+    )
+  }
+
   /// The server's files were put back or replaced.
   mutating func serverWentBack(to now: Contents) {
     course = [:]
+    deletes.serverWentBack(to: now)
     forgetOrigins()
     server = now
     for (name, row) in now {
@@ -191,6 +232,23 @@ struct Oracle {
 
   func serverHasSeen(_ name: RowName, _ note: String) -> Bool { seen[name]?.contains(note) == true }
   func wasDeleted(_ name: RowName) -> Bool { deleted.contains(name) }
+
+  /// A device has synchronized without an error; `before`: what it showed then.
+  ///
+  /// - Parameters:
+  ///   - recovered: by a strategy that keeps account, since the server had lost commits.
+  ///   - archived: the rows whose deletes are in the archive.
+  mutating func deletesAfterSync(
+    _ device: Int, _ before: Contents, _ after: Contents, recovered: Bool, archived: () -> Set<RowName>
+  ) {
+    if recovered {
+      let archived = archived()
+      for name in deletes.returned(device, before, after, server) where !archived.contains(name) {
+        report(.disappeared, "the delete of row \(name), which the server lost, is in no archive of d\(device)")
+      }
+    }
+    deletes.synchronized(device, after, server) { [deleted] in deleted.contains($0) }
+  }
 
   // MARK: The account
 

@@ -76,6 +76,7 @@ final class SimulatedDevice: @unchecked Sendable {
     return try Host.makeClient(try configuration()) { made in
       made.clock = clock
       made.random = random
+      if world.mutant == .endlessWaits { made.waitMillisecondsMax = .max }
       made.store = world.mutant?.mutated(made.store) ?? made.store
       if let strikes, let store = made.store as? any RecoveringClientStore { made.store = StruckStore(store, strikes) }
     }
@@ -169,6 +170,12 @@ final class SimulatedDevice: @unchecked Sendable {
     guard hasDatabase else { return "" }
     return try database().rows("SELECT coalesce(before, '') || ' ' || coalesce(after, '') FROM salvor_error_archive")
       .map(\.[0].description).joined(separator: "\n")
+  }
+
+  /// The rows whose deletes are in the archive.
+  func archivedDeletes() throws -> Set<RowName> {
+    let query = "SELECT \"table\", key FROM salvor_error_archive WHERE operation = 'delete'"
+    return Set(try database().rows(query).map { world.rowName($0[0].description, $0[1]) })
   }
 
   /// The requests of the archive, but for what a recovery kept.

@@ -219,6 +219,7 @@ extension World {
     network.setFaults(faults, of: device.name, generator.derived(1))
     let report: SyncReport
     let before = try? Before(device)
+    let (start, counted) = (schedule.now, network.counts)
     if meanwhile.isEmpty {
       report = await sync(device)
     } else {
@@ -236,6 +237,12 @@ extension World {
       }
     }
     network.setFaults(nil, of: device.name)
+    // Each exchange may take its time, and a server that is busy is waited for a minute at most (semantics 4).
+    let counts = network.counts
+    let most = 60_000 + (counts.exchanges - counted.exchanges) * 25_000 + (counts.busy - counted.busy) * 61_000
+    if schedule.now - start > most {
+      oracle.report(.stuck, "\(device.name) synchronizes for \((schedule.now - start) / 1000) s")
+    }
     judge(report, device, isFaulty: !faults.isSound)
     if let before, meanwhile.isEmpty { judgeReport(report, device, before) }
   }
@@ -253,19 +260,31 @@ extension World {
 
   /// What the report says is what a person finds.
   private func judgeReport(_ report: SyncReport, _ device: SimulatedDevice, _ before: Before) {
+    // What this very sync sent is there, also where its row left the device at once.
+    try? lookAtServer()
     guard report.error == nil, let after = try? device.archived() else { return }
     // What is refused may be displaced at once, by what came down with the refusal; it is in the archive all the same.
     let count = after.subtracting(before.archived).count
     if report.recovery == nil, report.refused > count {
       oracle.report(.report, "\(device.name): the report says \(report.refused) refused, the archive has \(count) more")
     }
-    guard report.recovery.map({ $0.strategy == "rewind" || $0.strategy.hasPrefix("recover-") }) ?? true else { return }
+    guard report.recovery.map({ $0.strategy == "rewind" || $0.strategy.hasPrefix("recover-") }) ?? true else {
+      return oracle.deletes.forget(device.number)
+    }
+    // Deletes are remembered for so long, and not over a trimmed history.
+    let isRemembered = !history.swarm.has(.trim) && schedule.now - startTime < 80 * 86_400_000
+    oracle.deletesAfterSync(
+      device.number, before.contents, (try? device.contents()) ?? [:],
+      recovered: isRemembered && report.recovery?.reason == .serverRestored
+    ) { (try? device.archivedDeletes()) ?? [] }
     oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) { (try? device.archiveText()) ?? "" }
   }
 
   func sync(_ device: SimulatedDevice) async -> SyncReport {
     do {
-      return await keepToken(device, try device.running().attemptSync())
+      let report = await keepToken(device, try device.running().attemptSync())
+      if mutant == .forgottenDeletes { try? device.database().execute("DELETE FROM salvor_history WHERE deleted = 1") }
+      return report
     } catch {
       oracle.report(.unexpected, "\(device.name): \(shown(error))")
       return SyncReport()
@@ -442,7 +461,7 @@ extension World {
     for version in try await serverStore.conflicts(after: 0, limit: 100, state: .open) {
       for column in version.client.columns where !keepServer {
         for row in [RowName(table: version.table, key: version.key.map(literal).joined(separator: ", "))] {
-          for note in notes(in: "\(column)") { oracle.reapplied(row, note) }
+          for note in notes(in: "\(column)") { oracle.resolved(row, note) }
         }
       }
       do {

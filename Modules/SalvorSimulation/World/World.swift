@@ -18,6 +18,7 @@ final class World: @unchecked Sendable {
   let mutant: Mutant?
   let directory: String
   let clock: VirtualClock
+  let startTime: Int64
   private let modules: [ModuleFactory]
   private var registries: [String: ModuleRegistry] = [:]
   private(set) var devices: [SimulatedDevice] = []
@@ -43,6 +44,7 @@ final class World: @unchecked Sendable {
     let generator = SeededGenerator(seed: history.seed)
     schedule = SimulationSchedule(generator.derived(1), trace: trace)
     clock = VirtualClock(schedule)
+    startTime = schedule.now
     network = SimulatedNetwork(generator.derived(2), clock: clock, trace: trace)
     serverRandom = SeededRandom(generator.derived(3))
     self.generator = generator.derived(4)
@@ -51,7 +53,8 @@ final class World: @unchecked Sendable {
       platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory, SimulatedAuthentication.factory]
     serverSchema = history.schema
     oracle = Oracle(
-      schema: history.schema, devices: history.devices.count, hasValidator: history.swarm.has(.validators))
+      schema: history.schema, principals: history.devices.map(\.principal),
+      hasValidator: history.swarm.has(.validators))
     let hasDisks = history.swarm.has(.powerCuts) || history.swarm.has(.diskFaults)
     serverDisk =
       hasDisks
@@ -156,14 +159,16 @@ final class World: @unchecked Sendable {
   private func watchServer() throws {
     let database = try serverDatabase()
     try database.execute(
-      "CREATE TABLE IF NOT EXISTS watched (id INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT, key TEXT, note TEXT)")
+      "CREATE TABLE IF NOT EXISTS watched (id INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT, key TEXT, note TEXT, owner TEXT, region TEXT)"
+    )
     for table in serverSchema.synchronized {
       let key = table.keyColumns.map { "quote(NEW.\($0))" }.joined(separator: " || ', ' || ")
+      let (owner, region) = (table.hasOwner ? "NEW.owner" : "NULL", table.hasRegion ? "NEW.region" : "NULL")
       for (name, event) in [("i", "INSERT"), ("u", "UPDATE")] {
         try database.execute(
           """
           CREATE TRIGGER IF NOT EXISTS watch_\(name)_\(table.name) AFTER \(event) ON \(table.name) WHEN NEW.note IS NOT NULL
-          BEGIN INSERT INTO watched (tab, key, note) VALUES ('\(table.name)', \(key), NEW.note); END
+          BEGIN INSERT INTO watched (tab, key, note, owner, region) VALUES ('\(table.name)', \(key), NEW.note, \(owner), \(region)); END
           """)
       }
     }
@@ -175,8 +180,10 @@ final class World: @unchecked Sendable {
   func lookAtServer() throws {
     guard server != nil else { return }
     let database = try serverDatabase()
-    let events = try database.rows("SELECT tab, key, note FROM watched ORDER BY id").map {
-      (RowName(table: $0[0].description, key: $0[1].description), $0[2].description)
+    let events = try database.rows("SELECT tab, key, note, owner, region FROM watched ORDER BY id").map {
+      Oracle.Event(
+        name: RowName(table: $0[0].description, key: $0[1].description), note: $0[2].description, owner: $0[3].string,
+        region: $0[4].string)
     }
     if !events.isEmpty { try database.execute("DELETE FROM watched") }
     oracle.watched(events, try serverContents())
