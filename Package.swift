@@ -2,7 +2,7 @@
 import PackageDescription
 
 // The house: Modules/ is what Salvor is (protocols and engines, no C library), Plugins/ is what can be
-// exchanged (one folder, one seam), Tools/ are the executables. Which module may import which is
+// exchanged (one folder, one seam), Products/ is what an application imports, Tools/ and Examples/ are the executables. Which module may import which is
 // written in docs/architecture/house.md and checked by Tests/HouseTests.
 
 /// A module of Modules/: it imports only modules that stand above it.
@@ -13,6 +13,16 @@ func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target 
 /// A plug-in of Plugins/: it imports protocols, never an engine or another plug-in.
 func plugin(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .target(name: name, dependencies: dependencies, path: "Plugins/\(name)", exclude: ["README.md"])
+}
+
+/// What an application adds: one import for a client, a server, or the seams. Nothing but lists of what stands elsewhere.
+func product(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, path: "Products/\(name)", exclude: ["README.md"])
+}
+
+func example(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .executableTarget(
+    name: "example-\(name)", dependencies: dependencies, path: "Examples/\(name)", exclude: ["README.md"])
 }
 
 func systemLibrary(_ name: String, pkgConfig: String, apt: String, brew: String) -> Target {
@@ -36,13 +46,11 @@ let policyProtocols: [Target.Dependency] = ["SalvorModuleKit", "SalvorStorage"]
 
 let package = Package(
   name: "salvor",
-  platforms: [.macOS(.v15), .iOS(.v18)],
+  platforms: [.macOS(.v13), .iOS(.v16)],
   products: [
     .library(name: "SalvorClient", targets: ["SalvorClient"]),
     .library(name: "SalvorServer", targets: ["SalvorServer"]),
-    .library(
-      name: "SalvorModules",
-      targets: ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery"]),
+    .library(name: "SalvorModules", targets: ["SalvorModules"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
     .executable(name: "salvor", targets: ["salvor"]),
@@ -61,13 +69,21 @@ let package = Package(
     module("SalvorStorage", ["SalvorModel", "SalvorModuleKit", "SalvorWire"]),
     module("SalvorTransport", ["SalvorModel", "SalvorModuleKit"]),
     module("SalvorRecovery", ["SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage"]),
-    module("SalvorClient", protocols + ["SalvorRecovery"]),
-    module("SalvorServer", protocols),
-    module("SalvorHost", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
-    module("SalvorContracts", protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer"]),
+    module("SalvorConfiguration", protocols + ["SalvorRecovery"]),
+    module("SalvorClientEngine", protocols + ["SalvorRecovery"]),
+    module("SalvorServerEngine", protocols),
+    module("SalvorClientHost", protocols + ["SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine"]),
+    module("SalvorServerHost", protocols + ["SalvorConfiguration", "SalvorServerEngine"]),
+    module(
+      "SalvorHost",
+      protocols + [
+        "SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorServerEngine", "SalvorClientHost",
+        "SalvorServerHost",
+      ]),
+    module("SalvorContracts", protocols + ["SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine"]),
     module(
       "SalvorSimulation",
-      protocols + ["SalvorRecovery", "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts"]),
+      protocols + ["SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SalvorHost", "SalvorContracts"]),
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
@@ -112,14 +128,35 @@ let package = Package(
     plugin("KeepVersionsPolicy", policyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
-      "StandardModules",
-      protocols + [
-        "SQLiteClientStore", "SQLiteServerStore", "MemoryStore", "HTTPClientTransport",
-        "HTTPServerTransport", "LoopbackTransport", "GzipCompression", "IdentityCompression",
-        "TokenAuthentication", "NoAuthentication", "RecreateRecovery", "CopyAndResubscribeRecovery",
-        "UploadThenRecreateRecovery", "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery",
-        "ManualRecovery", "ClientWinsPolicy", "ServerWinsPolicy", "KeepVersionsPolicy", "WebhookValidator",
+      "ClientModules",
+      [
+        "SalvorModuleKit", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "IdentityCompression",
+        "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
+        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
       ]),
+    plugin(
+      "ServerModules",
+      [
+        "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
+        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
+        "KeepVersionsPolicy", "WebhookValidator",
+      ]),
+    plugin(
+      "StandardModules",
+      ["SalvorModuleKit", "ClientModules", "ServerModules", "MemoryStore", "LoopbackTransport"]),
+
+    // What an application imports.
+    product(
+      "SalvorClient",
+      protocols + ["SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorClientHost", "ClientModules"]),
+    product(
+      "SalvorServer",
+      protocols + ["SalvorConfiguration", "SalvorServerEngine", "SalvorServerHost", "ServerModules"]),
+    product("SalvorModules", protocols + ["SalvorRecovery"]),
+
+    // Examples that are programs.
+    example("quickstart", ["SalvorClient"]),
+    example("own-server", ["SalvorServer"]),
 
     // Tools.
     .executableTarget(
@@ -141,7 +178,7 @@ let package = Package(
     .executableTarget(
       name: "salvor-load",
       dependencies: [
-        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClient", "SalvorHost", "StandardModules",
+        "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClientEngine", "SalvorHost", "StandardModules",
         "MemoryStore",
         "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "ManualRecovery",
         "RecoverUnsyncedChangesRecovery",
@@ -149,7 +186,8 @@ let package = Package(
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
-        "SalvorRecovery", "SalvorClient", "SalvorServer", "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
+        "SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SQLiteSupport", "SQLiteClientStore",
+        "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
         "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
       ],
@@ -161,8 +199,10 @@ let package = Package(
     tests("SalvorWireTests", ["SalvorWire"]),
     tests(
       "SalvorServerTests",
-      protocols + ["SalvorServer", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
-    tests("SalvorHostTests", ["SalvorHost", "SalvorRecovery", "StandardModules", "SalvorContracts"]),
+      protocols + ["SalvorServerEngine", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
+    tests(
+      "SalvorHostTests",
+      ["SalvorHost", "SalvorRecovery", "StandardModules", "ClientModules", "ServerModules", "SalvorContracts"]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
       "SQLiteClientStoreTests",
@@ -180,7 +220,8 @@ let package = Package(
     tests(
       "EngineTests",
       protocols + [
-        "SalvorClient", "SalvorServer", "MemoryStore", "LoopbackTransport", "GzipCompression", "NoAuthentication",
+        "SalvorClientEngine", "SalvorServerEngine", "MemoryStore", "LoopbackTransport", "GzipCompression",
+        "NoAuthentication",
         "SalvorContracts",
       ]),
     tests(
@@ -196,7 +237,12 @@ let package = Package(
         "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
       ]),
-    tests("EndToEndTests", ["salvor", "salvor-crash", "salvor-load", "SQLiteSupport", "SalvorModel"]),
+    tests(
+      "EndToEndTests",
+      [
+        "salvor", "salvor-crash", "salvor-load", "example-quickstart", "example-own-server", "SQLiteSupport",
+        "SalvorModel",
+      ]),
     tests("SimulationTests", ["salvor-simulate", "SalvorSimulation", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),
   ],

@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 /// How long a case waits for what must come: then it fails instead of hanging. Nothing that is right comes so late, on
 /// a busy machine either; a test of a broken double shortens it.

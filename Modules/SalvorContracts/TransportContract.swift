@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorTransport
-import Synchronization
 
 /// Both ends of a transport, as a contract needs them: made fresh for each case, with the limits that it asks for.
 public struct TransportSubject: Sendable {

@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorTransport
-import Synchronization
 
 extension TransportContract {
   private struct SourceFailure: Error {}

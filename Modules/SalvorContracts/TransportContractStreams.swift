@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorTransport
-import Synchronization
 
 /// A body of a known pattern that counts what was pulled from it.
 final class PatternSource: Sendable {

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// How much a line of the log matters, from what only a developer reads to what somebody must see now.
 public enum LogLevel: String, Sendable, CaseIterable, Comparable {
   case debug, info, notice, warning, error

@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorWire
-import Synchronization
 
 /// Which of a principal's staged blobs devices work with at this moment, so that others make room first: those that were
 /// asked about last (`missingBlobs`), and those that chunks of an upload under way refer to.

@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 extension ByteStream {
   /// The same bytes, for a body whose length was announced: an end before `length`, or a byte after it, is an error

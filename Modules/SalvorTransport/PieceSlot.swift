@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 /// The place between one writer and one reader that holds at most one piece: what makes back-pressure.
 ///

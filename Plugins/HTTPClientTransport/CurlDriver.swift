@@ -2,7 +2,6 @@
   import CCurl
   import Glibc
   import SalvorModel
-  import Synchronization
 
   private let isCurlReady = ccurl_global_init() == CURLE_OK
 

@@ -2,7 +2,6 @@
   import CCurl
   import SalvorModel
   import SalvorTransport
-  import Synchronization
 
   /// One exchange. What is marked so is used by the driver's thread only; the rest is behind locks.
   final class CurlTransfer: @unchecked Sendable {

@@ -2,7 +2,6 @@
   import Foundation
   import SalvorModel
   import SalvorTransport
-  import Synchronization
 
   /// The transport is the system's own: there is no library to name.
   let httpLibrary: [String: String] = [:]

@@ -1,6 +1,6 @@
 #if HTTPServer
+  import SalvorModel
   import CMicrohttpd
-  import Synchronization
 
   /// Suspends and resumes one connection for one exchange, without a lost or a stray wake-up: libmicrohttpd may only
   /// be asked to resume what is suspended, and only while the connection is there.

@@ -1,7 +1,6 @@
 #if HTTPServer
   import CMicrohttpd
   import SalvorModel
-  import Synchronization
 
   /// A connection of a client's, from the moment it is accepted until it is closed. What changes is the table's.
   final class ClientConnection: @unchecked Sendable {

@@ -4,7 +4,6 @@
   import SalvorModel
   import SalvorModuleKit
   import SalvorTransport
-  import Synchronization
 
   #if canImport(Glibc)
     import Glibc

@@ -1,7 +1,6 @@
 #if HTTPServer
   import SalvorModel
   import SalvorTransport
-  import Synchronization
 
   /// What the exchanges of one server share: the handler, the limits, and the list of those in flight.
   final class ServerCore: Sendable {

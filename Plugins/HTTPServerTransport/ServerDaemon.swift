@@ -2,7 +2,6 @@
   import CMicrohttpd
   import SalvorModel
   import SalvorTransport
-  import Synchronization
 
   #if canImport(Glibc)
     import Glibc

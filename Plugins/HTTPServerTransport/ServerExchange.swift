@@ -2,7 +2,6 @@
   import CMicrohttpd
   import SalvorModel
   import SalvorTransport
-  import Synchronization
 
   /// One request and its response.
   ///
@@ -252,7 +251,7 @@
       request.body = body
       let isHead = method == "HEAD"
       core.handlerBegan()
-      let task = Task(executorPreference: isHealthCheck ? core.healthChecks : nil) { [self, request] in
+      let task = OwnThread.task(on: isHealthCheck ? core.healthChecks : nil) { [self, request] in
         let response = await core.handler(request)
         requestBody.discard()
         await answer(response, isHead: isHead)

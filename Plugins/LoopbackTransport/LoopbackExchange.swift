@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorTransport
-import Synchronization
 
 /// One request and its response between two ends in this process. The pieces of both bodies go through slots, as they
 /// would through sockets: either end can go without the other one hanging.

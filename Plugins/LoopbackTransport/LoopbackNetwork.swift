@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 /// The names under which servers of one process can be reached: what the ports of a machine are to HTTP. Whoever
 /// composes a system makes one and gives it to both factories.

@@ -1,7 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
 
 /// The server's end of a transport within one process.
 public final class LoopbackServerTransport: ServerTransport, ListeningAddress {

@@ -1,6 +1,5 @@
 import SQLiteSupport
 import SalvorModel
-import Synchronization
 
 /// Interrupts what the connections of one store do.
 ///

@@ -2,7 +2,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
-import Synchronization
 
 /// The consolidated database in one SQLite file (module `sqlite`, seam `server-storage`). Contract: `ServerStore`.
 ///

@@ -1,5 +1,5 @@
 import CSQLite
-import Synchronization
+import SalvorModel
 
 /// Interrupts a connection from any thread, also while the connection is busy or after it was closed.
 public final class SQLiteInterrupter: Sendable {

@@ -27,8 +27,14 @@ public final class SQLiteQueue: SerialExecutor {
     lane = Self.makeLane?()
   }
 
-  public func enqueue(_ job: consuming ExecutorJob) {
-    let job = UnownedJob(job)
+  #if canImport(Darwin)
+    // `ExecutorJob` needs macOS 14 and iOS 17.
+    public func enqueue(_ job: UnownedJob) { add(job) }
+  #else
+    public func enqueue(_ job: consuming ExecutorJob) { add(UnownedJob(job)) }
+  #endif
+
+  private func add(_ job: UnownedJob) {
     if let lane { return lane.add(job, of: asUnownedSerialExecutor()) }
     queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
   }

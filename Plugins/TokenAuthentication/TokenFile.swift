@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorModuleKit
-import Synchronization
 
 #if canImport(Glibc)
   import Glibc

@@ -1,7 +1,6 @@
 import Foundation
 import SQLiteSupport
 import SalvorModel
-import Synchronization
 import Testing
 
 #if canImport(Glibc)

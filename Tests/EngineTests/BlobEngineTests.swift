@@ -1,13 +1,12 @@
 import LoopbackTransport
 import MemoryStore
 import NoAuthentication
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
 private let schema = Schema(tables: [

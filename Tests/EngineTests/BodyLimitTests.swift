@@ -2,11 +2,10 @@ import GzipCompression
 import MemoryStore
 import NoAuthentication
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
 /// Memory of a request is bounded before it is parsed.
@@ -15,7 +14,7 @@ struct BodyLimitTests: Sendable {
   private let schema = Schema(tables: [Table("site", primaryKey: ["id"], columns: [Column("id", .text)])])
 
   private func server(
-    _ configure: (inout Limits) -> Void = { _ in }, threads: (any TaskExecutor)? = nil
+    _ configure: (inout Limits) -> Void = { _ in }, threads: OwnThread? = nil
   ) async throws -> ServerEngine {
     var limits = Limits()
     configure(&limits)
@@ -159,23 +158,22 @@ struct BodyLimitTests: Sendable {
 
   @Test("Large bodies are read and parsed on threads of their own, one principal after the other; small ones are not")
   func ownThreads() async throws {
-    let threads = CountingExecutor()
+    let threads = OwnThread("test")
     let server = try await server(threads: threads)
     let small = await server.handle(request("/v1/blobs/missing", .bytes(Array(#"{"blobs":[]}"#.utf8))))
     #expect(small.status == 200)
-    #expect(threads.jobs.value == 0)
+    #expect(threads.workCount == 0)
     let long = Array((#"{"blobs":[]"# + String(repeating: " ", count: 200_000) + "}").utf8)
     for gzip in [false, true] {
-      let before = threads.jobs.value
+      let before = threads.workCount
       let bytes = gzip ? try await ByteStream.bytes(long).compressed(by: GzipCompression()).collect(upTo: .max) : long
       let response = await server.handle(request("/v1/blobs/missing", .bytes(bytes), gzip: gzip))
       #expect(response.status == 200)
-      #expect(threads.jobs.value > before)
+      #expect(threads.workCount > before)
     }
   }
 }
 
-/// Counts what is run on it.
 private final class CountingExecutor: TaskExecutor {
   let jobs = Count()
   private let thread = OwnThread("test")

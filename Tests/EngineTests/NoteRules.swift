@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 /// A validator of an application: a visit's note must not be "bad". It notes what it was asked, and fails or waits when told.
 final class NoteRules: RequestValidator {

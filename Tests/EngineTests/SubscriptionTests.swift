@@ -1,13 +1,13 @@
 import LoopbackTransport
 import MemoryStore
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
 import Testing
 
-@testable import SalvorClient
+@testable import SalvorClientEngine
 
 /// - Parameter keySet: sites and visits are compared in every sync.
 private func places(keySet: Bool) -> Schema {

@@ -1,14 +1,13 @@
 import LoopbackTransport
 import MemoryStore
 import NoAuthentication
-import SalvorClient
+import SalvorClientEngine
 import SalvorContracts
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
 private let schema = Schema(tables: [

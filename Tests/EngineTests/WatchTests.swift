@@ -2,14 +2,13 @@ import LoopbackTransport
 import MemoryStore
 import NoAuthentication
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
-@testable import SalvorClient
+@testable import SalvorClientEngine
 
 private let schema = Schema(
   groups: [Schema.Group(name: "live", serverInitiated: true), Schema.Group(name: "slow")],

@@ -3,7 +3,8 @@ struct HouseRules: Sendable {
   /// Modules/, in order: a module imports only what stands above it.
   static let modules = [
     "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
-    "SalvorClient", "SalvorServer", "SalvorHost", "SalvorContracts", "SalvorSimulation",
+    "SalvorConfiguration", "SalvorClientEngine", "SalvorServerEngine", "SalvorClientHost", "SalvorServerHost",
+    "SalvorHost", "SalvorContracts", "SalvorSimulation",
   ]
 
   /// What a plug-in may import of Modules/: protocols, never an engine.
@@ -12,17 +13,24 @@ struct HouseRules: Sendable {
   ]
 
   /// Client and server meet on the wire only.
-  static let engines = ["SalvorClient", "SalvorServer"]
+  static let client = ["SalvorClientEngine", "SalvorClientHost"]
+  static let server = ["SalvorServerEngine", "SalvorServerHost"]
+
+  static func areOpposite(_ a: String, _ b: String) -> Bool {
+    client.contains(a) && server.contains(b) || server.contains(a) && client.contains(b)
+  }
 
   /// The plug-ins that others may import: what the SQLite stores share, and SHA-256.
   static let sharedPlugins = ["SQLiteSupport", "ContentHash"]
 
-  /// The one list of what is built in.
-  static let pluginList = "StandardModules"
+  /// The lists of what is built in: a device's, a server's, everything.
+  static let pluginLists = ["ClientModules", "ServerModules", "StandardModules"]
 
   enum Kind: String, Sendable {
     case module = "Modules"
     case plugin = "Plugins"
+    /// One import for an application.
+    case product = "Products"
     case library = "system library"
     case tool = "Tools"
     case tests = "Tests"
@@ -49,19 +57,19 @@ struct HouseRules: Sendable {
     switch (from, to) {
     case (_, .tests): return "nothing imports a tool or a test"
     case (_, .tool): return from == .tests ? nil : "nothing imports a tool or a test"
+    case (_, .product): return from == .tests || from == .tool ? nil : "only applications import a product"
+    case (.product, .library): return "a product imports no C library"
     case (.module, .module):
       guard let lower = HouseRules.modules.firstIndex(of: edge.from) else { return "the module is not in the order" }
       guard let upper = HouseRules.modules.firstIndex(of: edge.to) else { return "the module is not in the order" }
-      if HouseRules.engines.contains(edge.from) && HouseRules.engines.contains(edge.to) {
-        return "client and server never import each other"
-      }
+      if HouseRules.areOpposite(edge.from, edge.to) { return "client and server never import each other" }
       return upper < lower ? nil : "a module imports only what stands above it"
     case (.module, .plugin): return "a module never imports a plug-in"
     case (.module, .library): return "a module imports no C library"
     case (.plugin, .module):
       return HouseRules.protocols.contains(edge.to) ? nil : "a plug-in imports protocols, never an engine"
     case (.plugin, .plugin):
-      if edge.from == HouseRules.pluginList { return nil }
+      if HouseRules.pluginLists.contains(edge.from) { return nil }
       return HouseRules.sharedPlugins.contains(edge.to) ? nil : "a plug-in never imports another one"
     case (.library, _): return "a system library imports nothing"
     default: return nil
@@ -72,14 +80,15 @@ struct HouseRules: Sendable {
   static func table() -> String {
     var lines = ["| who | may import |", "| --- | --- |"]
     for (place, name) in modules.enumerated() {
-      let above = modules[..<place].filter { !(engines.contains(name) && engines.contains($0)) }
+      let above = modules[..<place].filter { !areOpposite(name, $0) }
       lines.append("| \(name) | \(above.isEmpty ? "nothing" : above.joined(separator: ", ")) |")
     }
     lines.append(
       "| a plug-in | \(protocols.joined(separator: ", ")), \(sharedPlugins.joined(separator: ", ")), its own C library |"
     )
-    lines.append("| \(pluginList) | the above, and every plug-in |")
-    lines.append("| a tool | every module, plug-in and C library |")
+    lines.append("| \(pluginLists.joined(separator: ", ")) | the above, and every plug-in |")
+    lines.append("| a product | every module and plug-in |")
+    lines.append("| a tool, an example | every module, plug-in, product and C library |")
     lines.append("| a test | everything |")
     return lines.joined(separator: "\n")
   }

@@ -27,7 +27,7 @@ import Testing
   func everyFolderIsATarget() throws {
     let package = try PackageDescription.read(tree)
     let paths = Set(package.targets.map(\.path))
-    for part in ["Modules", "Plugins"] {
+    for part in ["Modules", "Plugins", "Products"] {
       for folder in try tree.folders(in: part) { #expect(paths.contains("\(part)/\(folder)")) }
     }
     #expect(try Set(tree.folders(in: "Modules")) == Set(HouseRules.modules))
@@ -37,14 +37,17 @@ import Testing
     "The check of imports finds planted edges",
     arguments: [
       ("SalvorModel", "SalvorWire", "a module imports only what stands above it"),
-      ("SalvorClient", "SalvorServer", "client and server never import each other"),
-      ("SalvorServer", "SalvorClient", "client and server never import each other"),
-      ("SalvorServer", "GzipCompression", "a module never imports a plug-in"),
+      ("SalvorClientEngine", "SalvorServerEngine", "client and server never import each other"),
+      ("SalvorServerHost", "SalvorClientEngine", "client and server never import each other"),
+      ("SalvorServerEngine", "GzipCompression", "a module never imports a plug-in"),
       ("SalvorHost", "CSQLite", "a module imports no C library"),
-      ("MemoryStore", "SalvorServer", "a plug-in imports protocols, never an engine"),
+      ("MemoryStore", "SalvorServerEngine", "a plug-in imports protocols, never an engine"),
       ("GzipCompression", "IdentityCompression", "a plug-in never imports another one"),
       ("SQLiteSupport", "SQLiteServerStore", "a plug-in never imports another one"),
       ("SalvorHost", "salvor", "nothing imports a tool or a test"),
+      ("SalvorHost", "SalvorClient", "only applications import a product"),
+      ("GzipCompression", "SalvorClient", "only applications import a product"),
+      ("SalvorClient", "CSQLite", "a product imports no C library"),
     ])
   func plantedEdgesAreFound(from: String, to: String, reason: String) {
     let violation = HouseTests.sampleRules.violation(.init(from: from, to: to, place: "here"))
@@ -54,7 +57,8 @@ import Testing
   @Test(
     "The check of imports leaves allowed edges alone",
     arguments: [
-      ("SalvorHost", "SalvorServer"), ("SQLiteServerStore", "SQLiteSupport"), ("StandardModules", "GzipCompression"),
+      ("SalvorHost", "SalvorServerEngine"), ("SalvorClient", "ClientModules"), ("salvor", "SalvorClient"),
+      ("SQLiteServerStore", "SQLiteSupport"), ("StandardModules", "GzipCompression"),
       ("GzipCompression", "CZlib"), ("salvor", "StandardModules"), ("HouseTests", "salvor"),
       ("SalvorModel", "Synchronization"),
     ])
@@ -80,13 +84,39 @@ import Testing
   @Test("FoundationNetworking is imported nowhere")
   func noFoundationNetworking() throws {
     var found: [String] = []
-    for part in ["Modules", "Plugins", "Tools", "Tests"] {
+    for part in ["Modules", "Plugins", "Products", "Examples", "Tools", "Tests"] {
       for file in try tree.files(under: part, extensions: ["swift"]) {
         for line in SourceTree.imports(file.text) where line.module == "FoundationNetworking" {
           found.append("\(file.path):\(line.line)")
         }
       }
     }
+    #expect(found == [])
+  }
+
+  @Test("What a device is made of imports nothing that needs more than macOS 13 and iOS 16")
+  func clientsRunOnOlderSystems() throws {
+    let package = try PackageDescription.read(tree)
+    let targets = Dictionary(uniqueKeysWithValues: package.targets.map { ($0.name, $0) })
+    var parts: Set<String> = []
+    var rest = ["SalvorClient"]
+    while let name = rest.popLast() {
+      guard parts.insert(name).inserted, let target = targets[name] else { continue }
+      rest += target.target_dependencies ?? []
+    }
+    // macOS 15 or iOS 18 and later, but for what stands behind `#available` or off Darwin.
+    let newer = [
+      "import Synchronization", "Atomic<", "DiscardingTaskGroup", "DispatchSerialQueue", "Int128", "InlineArray",
+    ]
+    let elsewhere = ["Modules/SalvorModel/Mutex.swift"]
+    var found: [String] = []
+    for name in parts.sorted() {
+      guard let target = targets[name] else { continue }
+      for file in try tree.files(under: target.path, extensions: ["swift"]) where !elsewhere.contains(file.path) {
+        found += HouseTests.lines(of: file, with: newer, inCode: true)
+      }
+    }
+    #expect(parts.count > 15)
     #expect(found == [])
   }
 
@@ -97,8 +127,9 @@ import Testing
 
   static let sampleRules = HouseRules(
     kinds: [
-      "SalvorModel": .module, "SalvorWire": .module, "SalvorClient": .module, "SalvorServer": .module,
-      "SalvorHost": .module, "GzipCompression": .plugin, "IdentityCompression": .plugin, "SQLiteSupport": .plugin,
+      "SalvorModel": .module, "SalvorWire": .module, "SalvorClientEngine": .module, "SalvorServerEngine": .module,
+      "SalvorServerHost": .module, "SalvorHost": .module, "SalvorClient": .product, "ClientModules": .plugin,
+      "GzipCompression": .plugin, "IdentityCompression": .plugin, "SQLiteSupport": .plugin,
       "SQLiteServerStore": .plugin, "MemoryStore": .plugin, "StandardModules": .plugin, "CSQLite": .library,
       "CZlib": .library, "salvor": .tool, "salvor-bench": .tool, "HouseTests": .tests,
     ])
@@ -108,7 +139,7 @@ import Testing
   @Test("Every folder of Modules/ and Plugins/ has a README.md that says something")
   func everyPartHasAReadMe() throws {
     var missing: [String] = []
-    for part in ["Modules", "Plugins"] {
+    for part in ["Modules", "Plugins", "Products"] {
       for folder in try tree.folders(in: part) where !tree.exists("\(part)/\(folder)/module.modulemap") {
         let text = (try? tree.read("\(part)/\(folder)/README.md")) ?? ""
         let lines = text.split(separator: "\n")
@@ -123,7 +154,7 @@ import Testing
   @Test("No source file has more than 600 lines")
   func filesStayReadable() throws {
     var long: [String] = []
-    for part in ["Modules", "Plugins", "Tools", "Tests"] {
+    for part in ["Modules", "Plugins", "Products", "Examples", "Tools", "Tests"] {
       for file in try tree.files(under: part, extensions: ["swift"]) where file.lines.count > 601 {
         long.append("\(file.path): \(file.lines.count - 1) lines")
       }
@@ -134,7 +165,7 @@ import Testing
   @Test("Modules/ and Plugins/ never crash on purpose")
   func noCrashOnPurpose() throws {
     var found: [String] = []
-    for part in ["Modules", "Plugins"] {
+    for part in ["Modules", "Plugins", "Products"] {
       for file in try tree.files(under: part, extensions: ["swift"]) {
         found += HouseTests.lines(of: file, with: ["try!", "fatalError(", " as! "], inCode: true)
       }
@@ -147,7 +178,7 @@ import Testing
     var words = ["TO" + "DO", "FIX" + "ME"]
     words += ["work", "home", "root", "Users"].map { "/" + $0 + "/" }
     var found: [String] = []
-    for part in ["Modules", "Plugins", "Tools", "Tests", "docs", ".ci"] {
+    for part in ["Modules", "Plugins", "Products", "Examples", "Tools", "Tests", "docs", ".ci"] {
       for file in try tree.files(under: part) { found += HouseTests.lines(of: file, with: words, inCode: false) }
     }
     for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Package.swift"] {

@@ -18,7 +18,8 @@ struct PackageDescription: Decodable, Sendable {
         case ("system-target", _), ("system-library", _): .library
         case (_, "Modules"): .module
         case (_, "Plugins"): .plugin
-        case (_, "Tools"): .tool
+        case (_, "Products"): .product
+        case (_, "Tools"), (_, "Examples"): .tool
         default: .tests
         }
     }

@@ -1,7 +1,6 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
-import Synchronization
 import Testing
 
 @testable import SQLiteClientStore

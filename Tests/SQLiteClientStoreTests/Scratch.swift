@@ -1,7 +1,6 @@
 import SalvorContracts
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 @testable import SQLiteClientStore
 

@@ -1,5 +1,5 @@
 import CSQLite
-import Synchronization
+import SalvorModel
 
 #if canImport(Glibc)
   import Glibc

@@ -3,7 +3,6 @@ import SQLiteServerStore
 import SalvorModel
 import SalvorStorage
 import SalvorWire
-import Synchronization
 import Testing
 
 /// `blobStagingBytesMax`: which staged blobs make room for others, and what can never be staged. The store and its

@@ -2,7 +2,6 @@ import CSQLite
 import MemoryStore
 import SalvorModel
 import SalvorStorage
-import Synchronization
 import Testing
 
 @testable import SQLiteServerStore

@@ -1,7 +1,7 @@
 import SalvorModel
 import Testing
 
-@testable import SalvorHost
+@testable import SalvorConfiguration
 
 @Suite("Column strings of the schema (interfaces.md)")
 struct ColumnDeclarationTests {

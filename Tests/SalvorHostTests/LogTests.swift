@@ -1,10 +1,9 @@
 import SalvorModel
 import SalvorModuleKit
 import StandardModules
-import Synchronization
 import Testing
 
-@testable import SalvorHost
+@testable import SalvorConfiguration
 
 @Suite("The log: one event a line, in each format")
 struct LogTests {

@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 import Testing
 
 @testable import SalvorHost

@@ -1,7 +1,7 @@
 import SalvorHost
 import SalvorModel
 import SalvorModuleKit
-import SalvorServer
+import SalvorServerEngine
 import StandardModules
 import Testing
 

@@ -1,7 +1,6 @@
 import SalvorContracts
 import SalvorModel
 import SalvorModuleKit
-import Synchronization
 import Testing
 
 /// Ports of a make-believe machine, shared by the modules of one test.

@@ -1,7 +1,7 @@
 import MemoryStore
 import NoAuthentication
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire

@@ -4,10 +4,9 @@ import SalvorModel
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
-@testable import SalvorServer
+@testable import SalvorServerEngine
 
 /// Server-initiated sync (semantics 1): who listens is told which groups have changed, and nothing of their rows.
 @Suite("GET /v1/events")

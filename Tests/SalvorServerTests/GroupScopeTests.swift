@@ -3,7 +3,7 @@ import SalvorStorage
 import SalvorWire
 import Testing
 
-@testable import SalvorServer
+@testable import SalvorServerEngine
 
 @Suite("In which scopes rows are compared (docs/decisions/0009-subscriptions.md)")
 struct GroupScopeTests {

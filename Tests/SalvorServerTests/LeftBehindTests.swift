@@ -3,11 +3,10 @@ import NoAuthentication
 import SQLiteServerStore
 import SQLiteSupport
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
 /// What devices begin and leave ends, and one principal has so much of it; who asks how the server is, is told at once.

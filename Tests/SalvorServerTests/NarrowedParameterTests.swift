@@ -1,10 +1,9 @@
 import MemoryStore
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 
 @Suite("Parameters that are taken from a token are gone from sessions under way (semantics 7)")

@@ -4,7 +4,7 @@ import NoAuthentication
 import SQLiteServerStore
 import SQLiteSupport
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire

@@ -1,7 +1,7 @@
 import SalvorModel
 import Testing
 
-@testable import SalvorServer
+@testable import SalvorServerEngine
 
 /// A restored server is not brought down by its devices (semantics 9): they recover a few at a time.
 @Suite("Many devices recover at once")

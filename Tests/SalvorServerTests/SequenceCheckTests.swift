@@ -3,7 +3,7 @@ import SalvorStorage
 import SalvorWire
 import Testing
 
-@testable import SalvorServer
+@testable import SalvorServerEngine
 
 private func sequence(_ digit: Character) -> SequenceID {
   SequenceID(unchecked: String(repeating: digit, count: 32))

@@ -1,8 +1,7 @@
 import SalvorModel
-import Synchronization
 import Testing
 
-@testable import SalvorServer
+@testable import SalvorServerEngine
 
 /// One writer, and many who wait for it.
 @Suite("Turns") struct TurnsTests {

@@ -1,6 +1,6 @@
 import Foundation
 import SQLiteSupport
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
 import Testing

@@ -1,10 +1,9 @@
 import SQLiteSupport
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 import SalvorWire
-import Synchronization
 import Testing
 
 #if canImport(Glibc)

@@ -1,7 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
 
 /// What a test does to the exchanges of its devices. Each fault is used once.
 final class Faults: Sendable {

@@ -1,7 +1,6 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
-import Synchronization
 import Testing
 
 private let tables = ["severity", "site", "visit"]

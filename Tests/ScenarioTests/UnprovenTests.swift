@@ -1,6 +1,6 @@
 import SQLiteClientStore
 import SQLiteSupport
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
 import Testing

@@ -4,7 +4,6 @@ import SalvorContracts
 import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
 import Testing
 import TokenAuthentication
 

@@ -4,7 +4,6 @@ import SalvorContracts
 import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
 import Testing
 
 /// One after the other: they compute for long, and the tests of transports need the other threads.

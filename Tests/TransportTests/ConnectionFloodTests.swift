@@ -2,7 +2,6 @@
   import Foundation
   import SalvorModel
   import SalvorTransport
-  import Synchronization
   import Testing
 
   #if canImport(Glibc)

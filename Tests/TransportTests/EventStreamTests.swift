@@ -3,7 +3,6 @@
   import HTTPServerTransport
   import SalvorModel
   import SalvorTransport
-  import Synchronization
   import Testing
 
   /// Responses without an end, and without a byte for long, over real HTTP.

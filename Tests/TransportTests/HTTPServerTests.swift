@@ -5,7 +5,6 @@
   import SalvorModel
   import SalvorModuleKit
   import SalvorTransport
-  import Synchronization
   import Testing
 
   /// What only HTTP has; the rest is the transport contract's.

@@ -5,7 +5,7 @@ import NoAuthentication
 import SalvorContracts
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
+import SalvorModel
 import Testing
 import TokenAuthentication
 

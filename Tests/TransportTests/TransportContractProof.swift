@@ -2,7 +2,6 @@ import LoopbackTransport
 import SalvorContracts
 import SalvorModel
 import SalvorTransport
-import Synchronization
 import Testing
 
 /// The suite is proved on the loopback pair with one thing broken at a time: the case for it must fail.

@@ -5,7 +5,6 @@ import SalvorModuleKit
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
-import Synchronization
 import Testing
 @testable import WebhookValidator
 

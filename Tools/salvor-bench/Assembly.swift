@@ -6,9 +6,9 @@ import RecoverUnsyncedChangesRecovery
 import RecreateRecovery
 import SQLiteClientStore
 import SQLiteServerStore
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 

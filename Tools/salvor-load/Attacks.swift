@@ -1,7 +1,7 @@
 import Foundation
 import GzipCompression
 import SalvorTransport
-import Synchronization
+import SalvorModel
 
 /// What somebody does who means harm, on threads of its own, from `begin` to `stop`.
 final class Attack: Sendable {

@@ -1,11 +1,10 @@
 import GzipCompression
 import HTTPClientTransport
 import MemoryStore
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
 import SalvorTransport
-import Synchronization
 
 /// When devices are looked at.
 enum LoadPhase: String, Sendable {

@@ -1,5 +1,5 @@
 import Foundation
-import Synchronization
+import SalvorModel
 
 /// What was measured, by kind.
 final class Figures: Sendable {

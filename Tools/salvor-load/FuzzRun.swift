@@ -5,13 +5,12 @@ import ManualRecovery
 import RecoverUnsyncedChangesRecovery
 import SQLiteClientStore
 import SQLiteSupport
-import SalvorClient
+import SalvorClientEngine
 import SalvorHost
 import SalvorModel
 import SalvorStorage
 import SalvorTransport
 import StandardModules
-import Synchronization
 
 /// Mutates exchanges of every route for both ends, from a seed.
 struct FuzzRun: Sendable {

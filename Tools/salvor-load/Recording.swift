@@ -2,7 +2,6 @@ import Foundation
 import GzipCompression
 import SalvorModel
 import SalvorTransport
-import Synchronization
 
 /// A request as it was sent.
 struct RecordedRequest: Sendable {

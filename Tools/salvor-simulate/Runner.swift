@@ -1,6 +1,6 @@
 import Foundation
 import SalvorSimulation
-import Synchronization
+import SalvorModel
 
 /// Runs histories on several threads, each history on one.
 final class Runner: Sendable {

@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 /// A conflict policy with one deliberate fault. The suite must catch every one of them.
 public final class BrokenConflictPolicy: ConflictPolicy {

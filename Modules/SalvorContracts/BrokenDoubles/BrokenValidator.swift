@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 /// A validator with one deliberate fault, round one without. The suite must catch every one of them.
 public final class BrokenValidator: RequestValidator {
@@ -19,7 +18,7 @@ public final class BrokenValidator: RequestValidator {
 
   private let base: any RequestValidator
   private let fault: Fault
-  private let calls = Atomic<Int>(0)
+  private let calls = Mutex(0)
   private let last = Mutex<[ValidationRefusal]>([])
 
   public init(_ base: any RequestValidator, _ fault: Fault) {
@@ -28,7 +27,10 @@ public final class BrokenValidator: RequestValidator {
   }
 
   public func validate(_ batch: ValidationBatch) async throws -> [ValidationRefusal] {
-    let call = calls.wrappingAdd(1, ordering: .relaxed).newValue
+    let call = calls.withLock { calls in
+      calls += 1
+      return calls
+    }
     if fault == .ignoresCancellation, Task.isCancelled {
       while true { await Task.detached { try? await Task.sleep(for: .milliseconds(20)) }.value }
     }

@@ -2,7 +2,6 @@ import SalvorModel
 import SalvorRecovery
 import SalvorStorage
 import SalvorTransport
-import Synchronization
 
 /// A recovery strategy, with the stores of both sides that the suite runs it on.
 public struct RecoverySubject: Sendable {

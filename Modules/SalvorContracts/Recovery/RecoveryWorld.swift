@@ -1,7 +1,7 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorRecovery
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 

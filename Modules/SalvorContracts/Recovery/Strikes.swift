@@ -3,7 +3,6 @@ import SalvorStorage
 import SalvorWire
 import SalvorTransport
 import SalvorWire
-import Synchronization
 
 /// What happens to a device while it recovers, and when: counted over what it asks of its store and of the network.
 package final class Strikes: Sendable {

@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 /// What a storage suite is run on: a way to get fresh databases of one storage module.
 ///

@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 /// How long something will take that has come so far, from the time that it took.
 final class Pace: Sendable {

@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorWire
-import Synchronization
 
 #if canImport(Glibc)
   import Glibc

@@ -66,17 +66,4 @@ public enum Tool {
     terminal.error("\(terminal.red("error:")) \(error.message)")
     return error.code.exitCode
   }
-
-  static func processEnvironment() -> [String: String] {
-    var out: [String: String] = [:]
-    var next = environ
-    while let entry = next.pointee {
-      let text = String(cString: entry)
-      if let mark = text.firstIndex(of: "=") {
-        out[String(text[..<mark])] = String(text[text.index(after: mark)...])
-      }
-      next += 1
-    }
-    return out
-  }
 }

@@ -1,4 +1,4 @@
-import Synchronization
+import SalvorModel
 
 /// The disk of one machine of a simulation: what was written to its databases and not synced, and what is going to fail.
 ///

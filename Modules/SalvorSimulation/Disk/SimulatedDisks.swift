@@ -1,4 +1,4 @@
-import Synchronization
+import SalvorModel
 
 /// Finds the machine that a file belongs to. One for the process: SQLite asks it by a file's path alone.
 public enum SimulatedDisks {

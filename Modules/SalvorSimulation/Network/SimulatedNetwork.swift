@@ -1,7 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
-import Synchronization
 
 /// What may happen to the exchanges of one synchronization, in percent of them each.
 public struct NetworkFaults: Sendable, Hashable {

@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 /// Numbers that follow from a seed alone (SplitMix64).
 public struct SeededGenerator: RandomNumberGenerator, Sendable {

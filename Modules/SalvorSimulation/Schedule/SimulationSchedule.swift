@@ -1,5 +1,4 @@
 import SalvorModel
-import Synchronization
 
 #if canImport(Glibc)
   import Glibc

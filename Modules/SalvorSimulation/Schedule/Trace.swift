@@ -1,4 +1,4 @@
-import Synchronization
+import SalvorModel
 
 /// What happened in a simulation, line by line, and a digest of it: the same seed gives the same digest.
 public final class Trace: Sendable {

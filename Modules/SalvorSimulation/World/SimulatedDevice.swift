@@ -1,4 +1,4 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorContracts
 import SalvorHost
 import SalvorModel

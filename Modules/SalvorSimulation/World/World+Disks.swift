@@ -1,4 +1,4 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 
 /// Disks that fail, and what an application does with its own tables.

@@ -1,7 +1,7 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorContracts
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 
 extension World {

@@ -1,9 +1,9 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorContracts
 import SalvorHost
 import SalvorModel
 import SalvorModuleKit
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 
 /// A server and its devices in one process, with the engines, the stores and the messages of the product.

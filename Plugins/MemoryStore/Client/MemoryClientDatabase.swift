@@ -1,7 +1,6 @@
 import SalvorModel
 import SalvorStorage
 import SalvorWire
-import Synchronization
 
 /// What a remote database's file is to the SQLite store: it outlives the store that opened it, and can be copied and put
 /// back. Beside it stands the identity file, which a restore does not put back (semantics 5).

@@ -3,7 +3,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
-import Synchronization
 
 /// Blobs that travel outside the payload (docs/architecture/blobs.md).
 extension SQLiteClientStore {

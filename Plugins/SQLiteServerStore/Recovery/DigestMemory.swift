@@ -1,7 +1,6 @@
 import SalvorModel
 import SalvorStorage
 import SalvorWire
-import Synchronization
 
 /// What was written up to a moment, as far as a remembered digest has to know.
 struct WriteState: Sendable, Hashable {

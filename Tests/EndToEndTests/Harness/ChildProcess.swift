@@ -1,5 +1,5 @@
 import Foundation
-import Synchronization
+import SalvorModel
 
 #if canImport(Glibc)
   import Glibc

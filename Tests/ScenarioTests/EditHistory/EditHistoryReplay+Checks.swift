@@ -1,5 +1,5 @@
 import SQLiteSupport
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
 import SalvorWire

@@ -1,5 +1,5 @@
 import Dispatch
-import Synchronization
+import SalvorModel
 
 /// Something that goes on while this thread does something else.
 final class Background: @unchecked Sendable {

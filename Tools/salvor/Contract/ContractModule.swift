@@ -5,7 +5,6 @@ import SalvorHost
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
-import Synchronization
 
 // Not Foundation: it would bring its tables of all languages into the executable, 40 MB.
 #if canImport(Glibc)

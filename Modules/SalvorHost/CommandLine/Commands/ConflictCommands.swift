@@ -1,5 +1,5 @@
 import SalvorModel
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorWire
 

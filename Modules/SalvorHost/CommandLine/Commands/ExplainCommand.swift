@@ -1,7 +1,7 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorModuleKit
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorWire
 

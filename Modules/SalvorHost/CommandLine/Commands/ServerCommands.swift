@@ -1,7 +1,7 @@
 @preconcurrency import Dispatch
 import SalvorModel
 import SalvorModuleKit
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
 import SalvorWire

@@ -1,4 +1,4 @@
-import SalvorClient
+import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
 import SalvorWire

@@ -1,0 +1,179 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// `salvor.json5`, read and checked whole (interfaces.md): nothing has been opened, made or written yet.
+public struct HostConfiguration: Sendable {
+  /// As given to `load`.
+  public var file: String
+  /// Relative paths of the file are relative to this directory.
+  public var directory: String
+  public var schema: Schema
+  /// How conflicts are settled, by table; of a file with a server.
+  public var conflictPolicies: [String: PreparedModule<any ConflictPolicy>]
+  /// Where the schema's parts stand, for warnings that come after loading.
+  package let schemaPlaces: SourcePlaces
+  /// Nil in a file for devices only.
+  public var server: ServerSection?
+  /// Nil in a file for a server only.
+  public var client: ClientSection?
+  /// The file as it was read, with `***` in the place of secrets.
+  public var description: JSONValue
+  /// Warnings: what works and is likely not meant.
+  public var diagnostics: [Diagnostic]
+}
+
+/// The parts of a file that a command needs.
+public enum HostSection: String, Sendable, CaseIterable {
+  case server, client
+}
+
+/// What came of reading a configuration.
+public struct ConfigurationResult: Sendable {
+  /// Nil where a diagnostic is an error: a bad file is refused as a whole.
+  public var configuration: HostConfiguration?
+  /// Everything found, in the order of the file.
+  public var diagnostics: [Diagnostic]
+
+  package init(configuration: HostConfiguration?, diagnostics: [Diagnostic]) {
+    self.configuration = configuration
+    self.diagnostics = diagnostics
+  }
+
+  /// The configuration, or one `configuration` error with every diagnostic in its message.
+  public func get() throws(SalvorError) -> HostConfiguration {
+    if let configuration { return configuration }
+    throw refusal
+  }
+
+  package var refusal: SalvorError {
+    let errors = diagnostics.errors
+    let count = errors.count == 1 ? "1 mistake" : "\(errors.count) mistakes"
+    return SalvorError(
+      .configuration, "The configuration has \(count); nothing was started.\n\(render(diagnostics))",
+      context: ["mistakes": "\(errors.count)"])
+  }
+}
+
+/// `server:`.
+public struct ServerSection: Sendable {
+  public var storage: PreparedModule<any ServerStore>
+  /// The line of the file that names it.
+  package let storageLine: Int
+  public var listen: PreparedModule<any ServerTransport>
+  package let listenLine: Int
+  /// Offered, best first; `identity` always works and need not be named.
+  public var compressions: [PreparedModule<any Compression>]
+  public var authentication: PreparedModule<any Authentication>
+  package let authenticationLine: Int
+  /// In the order in which they are asked.
+  public var validators: [ValidatorSettings]
+  public var clientRecoveryEnabled: Bool
+  public var selfServiceRemoteDeletion: Bool
+  public var historyCheck: Bool
+  public var tombstoneRetentionMilliseconds: Int64
+  /// How long conflicts that a policy settled are listed.
+  public var conflictRetentionMilliseconds: Int64
+  /// `messages: "withhold"`: devices are not told what the database's own constraints and triggers say.
+  public var withholdsMessages: Bool
+  /// How long an upload stays in staging that nobody continues.
+  public var stagingRetentionMilliseconds: Int64
+  /// The credential of `/admin/v1`. Nil: `salvor serve` makes a token file beside the database.
+  public var administrationToken: String?
+  /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
+  public var monitoringNeedsCredential: Bool
+  public var log: LogSettings
+  /// The way to the collector of traces; nil: none are exported.
+  public var traces: PreparedModule<any ClientTransport>?
+  /// Where copies are kept; nil: the server makes none.
+  public var backups: BackupSettings?
+  public var limits: Limits
+}
+
+/// `client:`.
+public struct ClientSection: Sendable {
+  public var storage: PreparedModule<any ClientStore>
+  /// The line of the file that names it.
+  package let storageLine: Int
+  public var transport: PreparedModule<any ClientTransport>
+  /// The compression module that `transport.compression` names; nil: none is named.
+  public var compression: PreparedModule<any Compression>?
+  public var credentials: [String: String]
+  public var recovery: RecoverySettings
+  /// Error archive: one entry and what depends on it, instead of all (semantics 8).
+  public var individualDeletion: Bool
+  /// Queue: several requests on one row become one before they are sent.
+  public var optimisesQueue: Bool
+  /// Nil: the library says nothing.
+  public var log: LogSettings?
+  public var limits: Limits
+}
+
+extension HostConfiguration {
+  /// The tombstones' life without a setting: 90 days.
+  public static let tombstoneRetentionDefault: Int64 = 90 * 86_400_000
+
+  /// The settled conflicts' life without a setting: 30 days.
+  public static let conflictRetentionDefault: Int64 = 30 * 86_400_000
+  /// The life of an upload in staging without a setting: one day.
+  public static let stagingRetentionDefault: Int64 = 86_400_000
+
+  /// Reads the file and the schema that it names, and prepares every module that it names. Nothing but these two files
+  /// is opened. The stores are made, not opened, and asked what they would refuse of the schema (`SchemaExamining`) and
+  /// where their databases are (`FileDatabase`); the other modules are not made.
+  ///
+  /// - Parameters:
+  ///   - path: of `salvor.json5`.
+  ///   - registry: the modules of this host.
+  ///   - environment: for `${NAME}`.
+  ///   - sections: those that will be used. An unset `${NAME}` in another one is a warning: a server need not know a
+  ///     device's token.
+  ///   - template: clock, randomness and log for the modules; directory, environment and limits are the file's.
+  public static func load(
+    path: String, registry: ModuleRegistry, environment: [String: String],
+    sections: Set<HostSection> = Set(HostSection.allCases), template: ModuleContext = ModuleContext()
+  ) -> ConfigurationResult {
+    let root: ConfigurationValue
+    switch readRoot(path) {
+    case .success(let value): root = value
+    case .failure(let diagnostic): return ConfigurationResult(configuration: nil, diagnostics: [diagnostic])
+    }
+    var decoder = HostConfigurationDecoder(
+      file: path, registry: registry, environment: environment, sections: sections, template: template)
+    return decoder.decode(root)
+  }
+
+  /// The same of a configuration that is in no file.
+  ///
+  /// - Parameters:
+  ///   - text: as it would stand in the file.
+  ///   - name: what messages call it; relative paths are relative to the directory that it would be in.
+  public static func load(
+    text: [UInt8], named name: String, registry: ModuleRegistry, environment: [String: String],
+    sections: Set<HostSection> = Set(HostSection.allCases), template: ModuleContext = ModuleContext()
+  ) -> ConfigurationResult {
+    do throws(Diagnostic) {
+      var decoder = HostConfigurationDecoder(
+        file: name, registry: registry, environment: environment, sections: sections, template: template)
+      return decoder.decode(try JSON5Reader.read(text, file: name))
+    } catch {
+      return ConfigurationResult(configuration: nil, diagnostics: [error])
+    }
+  }
+
+  private static func readRoot(_ path: String) -> Result<ConfigurationValue, Diagnostic> {
+    do {
+      return .success(try JSON5Reader.read(try ConfigurationFile.read(path), file: path))
+    } catch let diagnostic as Diagnostic {
+      return .failure(diagnostic)
+    } catch {
+      let reason = (error as? ConfigurationFile.Failure)?.reason ?? "\(error)"
+      return .failure(
+        Diagnostic(
+          file: path, line: 0, path: "",
+          message: "cannot be read: \(reason). Name another file with --config, or make one with salvor init"))
+    }
+  }
+}

@@ -1,0 +1,3 @@
+@_exported import SalvorClientHost
+@_exported import SalvorConfiguration
+@_exported import SalvorServerHost

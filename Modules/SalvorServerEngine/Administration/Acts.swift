@@ -1,0 +1,131 @@
+import SalvorModel
+import SalvorTransport
+import SalvorWire
+
+/// Who administrates, and from where.
+struct Administrator: Sendable {
+  var name: String
+  var role: AdministrationRole
+  var from: String
+
+  /// Throws `forbidden` where the role does not reach.
+  func require(_ needed: AdministrationRole) throws {
+    guard role >= needed else {
+      throw SalvorError(
+        .forbidden,
+        "The role \(role.rawValue) may not do this; it needs \(needed.rawValue). salvor token NAME --role \(needed.rawValue) makes a token that may.",
+        context: ["role": role.rawValue])
+    }
+  }
+}
+
+/// Answers of acts by their `Idempotency-Key`: the same act sent again is answered again and not done twice. In memory; every
+/// act itself may be done twice without harm.
+final class IdempotentActs: Sendable {
+  private struct Answer {
+    var act: String
+    var status: Int
+    var headers: [String: String]
+    var body: [UInt8]
+    var time: Int64
+  }
+
+  private enum Entry {
+    case underWay(String)
+    case answered(Answer)
+  }
+
+  private static let keyBytesMax = 200
+  private static let keysMax = 10_000
+  private static let lifeMilliseconds: Int64 = 86_400_000
+  private let entries = Mutex<[String: Entry]>([:])
+  private let clock: any Clock
+
+  init(clock: any Clock) { self.clock = clock }
+
+  func run(
+    _ request: TransportRequest, _ who: Administrator, _ act: () async throws -> TransportResponse
+  ) async throws -> TransportResponse {
+    guard let key = request.headers["idempotency-key"] else { return try await act() }
+    guard !key.isEmpty, key.utf8.count <= Self.keyBytesMax else {
+      throw SalvorError(.malformed, "An Idempotency-Key has 1 to \(Self.keyBytesMax) bytes.")
+    }
+    let name = "\(who.name)\n\(key)"
+    let asked = "\(request.method) \(request.path)"
+    if let known = try begin(name, asked) {
+      return TransportResponse(
+        status: known.status, headers: known.headers.merging(["idempotency-replayed": "true"]) { $1 },
+        body: .bytes(known.body), contentLength: known.body.count)
+    }
+    do {
+      let response = try await act()
+      let body = try await response.body.collect(upTo: 1 << 20)
+      entries.withLock {
+        $0[name] = .answered(
+          Answer(act: asked, status: response.status, headers: response.headers, body: body, time: clock.now()))
+      }
+      return TransportResponse(
+        status: response.status, headers: response.headers, body: .bytes(body), contentLength: body.count)
+    } catch {
+      entries.withLock { $0[name] = nil }
+      throw error
+    }
+  }
+
+  private func begin(_ name: String, _ asked: String) throws -> Answer? {
+    let now = clock.now()
+    return try entries.withLock { entries -> Answer? in
+      let other = SalvorError(.malformed, "This Idempotency-Key was used for another act. Draw a new one for each act.")
+      switch entries[name] {
+      case .answered(let answer) where now - answer.time < Self.lifeMilliseconds:
+        guard answer.act == asked else { throw other }
+        return answer
+      case .underWay(let before):
+        guard before == asked else { throw other }
+        throw SalvorError(.overloaded, "This act is under way. Ask again in a moment.", retryAfterMilliseconds: 1000)
+      default: break
+      }
+      if entries.count >= Self.keysMax {
+        entries = entries.filter { entry in
+          if case .answered(let answer) = entry.value { now - answer.time < Self.lifeMilliseconds / 24 } else { true }
+        }
+      }
+      guard entries.count < Self.keysMax else {
+        throw SalvorError(.overloaded, "Too many acts with an Idempotency-Key in an hour. Ask again later.")
+      }
+      entries[name] = .underWay(asked)
+      return nil
+    }
+  }
+}
+
+extension ServerEngine {
+  /// Does an act of an operator once, and writes down who did what, from where and with which result.
+  func act(
+    _ name: String, _ target: String, _ who: Administrator, _ request: TransportRequest,
+    _ body: () async throws -> TransportResponse
+  ) async throws -> TransportResponse {
+    try await idempotent.run(request, who) {
+      do {
+        let response = try await body()
+        try audit(name, target, who, "done")
+        return response
+      } catch {
+        try? audit(name, target, who, asSalvorError(error).code.rawValue)
+        throw error
+      }
+    }
+  }
+
+  private func audit(_ act: String, _ target: String, _ who: Administrator, _ result: String) throws {
+    metrics.administrationActs.add(
+      "\(MetricsText.label("act", act)),\(MetricsText.label("result", result == "done" ? "done" : "refused"))")
+    configuration.log.notice(
+      "act of an operator", ["act": act, "target": target, "who": who.name, "from": who.from, "result": result])
+    operatorEvents.send("act", ["act": act, "target": target, "who": who.name, "result": result])
+    try configuration.audit?.append(
+      AuditRecord(
+        time: configuration.clock.now(), who: who.name, from: who.from, act: act, target: target, result: result,
+        trace: LogContext.current?.trace.traceID))
+  }
+}

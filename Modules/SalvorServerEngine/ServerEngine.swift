@@ -1,0 +1,322 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
+import SalvorWire
+
+/// What a server engine is made of. Everything that touches the world comes in through a protocol.
+public struct ServerConfiguration: Sendable {
+  public var schema: Schema
+  /// How conflicts are settled, by table (`ServerSetup.conflictPolicies`).
+  public var conflictPolicies: [String: any ConflictPolicy]
+  /// A refusal does not say what the database's own constraints and triggers say (`ServerSetup.withholdsMessages`).
+  public var withholdsMessages: Bool
+  /// How long conflicts that a policy settled are listed.
+  public var conflictRetentionMilliseconds: Int64
+  public var store: any ServerStore
+  public var authentication: any Authentication
+  /// Offered content codings, best first; identity always works.
+  public var compressions: [any Compression]
+  /// Asked before an upload is processed, in this order.
+  public var validators: [ConfiguredValidator]
+  public var limits: Limits
+  /// False: the sequence check and the server ID alone (semantics 6).
+  public var historyCheck: Bool
+  /// False: devices are told so, and the strategies that need the server's consent fall through (semantics 9).
+  public var clientRecoveryEnabled: Bool
+  /// A device that recovers may delete its own remote ID.
+  public var selfServiceRemoteDeletion: Bool
+  /// The credential of `/admin/v1`; nil: administration over the transport is off.
+  public var administrationToken: String?
+  /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
+  public var monitoringNeedsCredential: Bool
+  /// A line of the log for each request.
+  public var accessLog: Bool
+  /// What takes longer is counted, and a transaction that does is a warning.
+  public var slowMilliseconds: Int64
+  /// What the host knows of the server; nil: `/admin/v1/configuration` and its like have nothing to say.
+  public var hostFacts: HostFacts?
+  /// Where operators' acts are written down; nil: in the log alone.
+  public var audit: (any AuditTrail)?
+  /// Of the process, for `/metrics`.
+  public var processFacts: (@Sendable () -> ProcessFacts?)?
+  /// Where the spans of requests go; nil: nowhere.
+  public var traces: (any TraceSink)?
+  /// The copies that the host keeps of the database; nil: it keeps none.
+  public var backups: (any ServerBackups)?
+  public var clock: any Clock
+  public var random: any RandomSource
+  /// Where large bodies are unpacked, and where they are parsed; nil: where requests are answered. Those threads stay free
+  /// for others where the host gives some of its own.
+  public var bodyReading: OwnThread?
+  public var bodyParsing: OwnThread?
+  /// Called after requests with large bodies, to give memory back to the system.
+  public var reclaimMemory: @Sendable () -> Void
+  /// Lines for the operator; no value of a user in them.
+  public var log: Log
+
+  public init(
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,
+    conflictRetentionMilliseconds: Int64 = 30 * 86_400_000, store: any ServerStore,
+    authentication: any Authentication, compressions: [any Compression], validators: [ConfiguredValidator] = [],
+    limits: Limits = Limits(), historyCheck: Bool = true, clientRecoveryEnabled: Bool = true,
+    selfServiceRemoteDeletion: Bool = false, administrationToken: String? = nil,
+    monitoringNeedsCredential: Bool = false, accessLog: Bool = false, slowMilliseconds: Int64 = 1000,
+    clock: any Clock = SystemClock(), random: any RandomSource = SystemRandom(),
+    log: Log = .none, reclaimMemory: @escaping @Sendable () -> Void = {}
+  ) {
+    self.reclaimMemory = reclaimMemory
+    self.schema = schema
+    self.conflictPolicies = conflictPolicies
+    self.withholdsMessages = withholdsMessages
+    self.conflictRetentionMilliseconds = conflictRetentionMilliseconds
+    self.store = store
+    self.authentication = authentication
+    self.compressions = compressions
+    self.validators = validators
+    self.limits = limits
+    self.historyCheck = historyCheck
+    self.clientRecoveryEnabled = clientRecoveryEnabled
+    self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
+    self.administrationToken = administrationToken
+    self.monitoringNeedsCredential = monitoringNeedsCredential
+    self.accessLog = accessLog
+    self.slowMilliseconds = slowMilliseconds
+    self.clock = clock
+    self.random = random
+    self.log = log
+  }
+}
+
+/// The server's engine: requests in, responses out. The way of a change goes on here from the transport: intake (checks,
+/// staging), process (in the store), feed.
+public final class ServerEngine: Sendable {
+  let configuration: ServerConfiguration
+  let config: SyncConfig
+  let sessions: SessionTable
+  let recoveries: RecoveryTable
+  let validations: ValidationTable
+  let events: EventHub
+  /// Who writes in the store.
+  let turns: Turns
+  let bodies: BodyBudget
+  /// Who has a large message parsed.
+  let parsing: Turns
+  /// How long the SyncConfig is, as text: a device's tables are about as much.
+  let configBytes: Int
+  let deviceLog: DeviceLog
+  let identity: ServerIdentity
+  /// This start found the database restored from a copy.
+  let isRestored: Bool
+  /// Milliseconds since 1970.
+  let started: Int64
+  let activity: RemoteActivity
+  let operatorEvents: AdministrationEvents
+  let idempotent: IdempotentActs
+  /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
+  /// before it uploads.
+  let compatibleDigests = Mutex<[String: Bool]>([:])
+  public let metrics = ServerMetrics()
+  private let isStopping = Atomic(false)
+  /// One copy of the database at a time.
+  let isCopying = Atomic(false)
+
+  /// Opens the store. Throws what the store throws: a schema that does not fit, a file that cannot be opened.
+  public static func start(_ configuration: ServerConfiguration) async throws -> (ServerEngine, ServerOpening) {
+    let opening = try await configuration.store.open(
+      ServerSetup(
+        schema: configuration.schema, conflictPolicies: configuration.conflictPolicies,
+        withholdsMessages: configuration.withholdsMessages))
+    if opening.isRestored {
+      configuration.log.warning(
+        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
+      )
+    }
+    let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
+    return (ServerEngine(configuration, identity: identity, isRestored: opening.isRestored), opening)
+  }
+
+  private init(_ configuration: ServerConfiguration, identity: ServerIdentity, isRestored: Bool) {
+    self.isRestored = isRestored
+    started = configuration.clock.now()
+    activity = RemoteActivity(clock: configuration.clock)
+    operatorEvents = AdministrationEvents(clock: configuration.clock)
+    idempotent = IdempotentActs(clock: configuration.clock)
+    self.configuration = configuration
+    self.identity = identity
+    config = SyncConfig(configuration.schema)
+    configBytes = config.json.bytes.count
+    bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
+    sessions = SessionTable(
+      idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
+      perPrincipalMax: configuration.limits.principalSessionsMax, clock: configuration.clock,
+      random: configuration.random)
+    deviceLog = DeviceLog(clock: configuration.clock, log: configuration.log)
+    validations = ValidationTable(clock: configuration.clock)
+    recoveries = RecoveryTable(
+      recoveriesMax: configuration.limits.recoveriesMax,
+      idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
+      random: configuration.random)
+    events = EventHub(configuration)
+    // Before the device's end of the connection gives up.
+    let patience = configuration.limits.idleTimeoutMilliseconds / 2
+    turns = Turns(patienceMilliseconds: patience, clock: configuration.clock)
+    parsing = Turns(patienceMilliseconds: patience, clock: configuration.clock)
+  }
+
+  /// Ends every stream of events and every request that waits for its turn to write, and begins none any more: a transport
+  /// that stops would wait for them. What is under way goes on.
+  public func endWaiting() {
+    isStopping.store(true, ordering: .relaxed)
+    turns.stop()
+    parsing.stop()
+    events.stop()
+    operatorEvents.stop()
+  }
+
+  /// Ends what is under way, too: nothing of it is done, and whoever waits for it is told to come back. May be called again
+  /// until `stop` has ended: a request may begin something between two calls.
+  public func interrupt() {
+    endWaiting()
+    validations.close()
+    configuration.store.interrupt()
+  }
+
+  /// Who asks. What his request needs of what all share is counted as his from here on.
+  func authenticate(_ request: TransportRequest) async throws -> Principal {
+    let principal = try await configuration.authentication.authenticate(request)
+    BodyLease.current?.principal = principal.name
+    return principal
+  }
+
+  /// Runs what writes in the store for a device, when it is the principal's turn.
+  func write<Result>(
+    for principal: Principal, _ body: (any ServerStore) async throws -> Result
+  ) async throws -> Result {
+    try await turns.run(for: principal.name) { try await body(configuration.store) }
+  }
+
+  /// Runs what may meet a quota, and names the principal to the operator where it does.
+  func withinQuota<Result>(_ principal: Principal, _ body: () async throws -> Result) async throws -> Result {
+    do {
+      return try await body()
+    } catch let error as SalvorError where error.code == .quota {
+      deviceLog.say(
+        "Principal '\(principal.name)' has reached \(error.context["limit"] ?? "a limit") of this server.",
+        about: principal.name)
+      throw error
+    }
+  }
+
+  /// A line for the operator.
+  public func log(_ line: String) { configuration.log(line) }
+
+  public func stop() async {
+    endWaiting()
+    validations.close()
+    for entry in configuration.validators { await entry.validator.close() }
+    await configuration.store.close()
+  }
+
+  /// Answers one request. Never throws: an error is a problem response.
+  public func handle(_ request: TransportRequest) async -> TransportResponse {
+    metrics.requests.add(1)
+    let lease = BodyLease(bodies)
+    defer { if lease.release() > 0 { configuration.reclaimMemory() } }
+    let observation = RequestObservation(request, configuration, metrics)
+    return await LogContext.$current.withValue(observation.context) {
+      let response: TransportResponse
+      do {
+        response = try await BodyLease.$current.withValue(lease) { try await route(observation.follow(request)) }
+      } catch {
+        var error = asSalvorError(error)
+        if error.code == .cancelled, isStopping.load(ordering: .relaxed) { error = Turns.stopping }
+        observation.note(error)
+        noteProblem(error)
+        response = problem(error)
+      }
+      return observation.follow(response)
+    }
+  }
+
+  private func noteProblem(_ error: SalvorError) {
+    if let remote = LogContext.current?["remote"].flatMap({ RemoteID($0) }) { activity.note(error, of: remote) }
+    if error.code == .unauthenticated || error.code == .forbidden {
+      operatorEvents.send("login-refused", ["code": error.code.rawValue])
+    }
+  }
+
+  private func problem(_ error: SalvorError) -> TransportResponse {
+    let body = Problem.json(error).bytes
+    var headers = ["content-type": Problem.contentType]
+    if let delay = error.retryAfterMilliseconds { headers["retry-after"] = String((delay + 999) / 1000) }
+    if error.code == .unauthenticated { headers["www-authenticate"] = "Bearer" }
+    return TransportResponse(
+      status: error.code.httpStatus, headers: headers, body: .bytes(body), contentLength: body.count)
+  }
+
+  private func route(_ request: TransportRequest) async throws -> TransportResponse {
+    let path = request.path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)[0]
+    let parts = path.split(separator: "/").map(String.init)
+    switch (request.method, parts.first, parts.count) {
+    case ("POST", "v1", 2) where parts[1] == "sync":
+      return try await sync(request)
+    case ("PUT", "v1", 5) where parts[1] == "sync" && parts[3] == "chunks":
+      return try await receiveChunk(request, token: parts[2], index: parts[4])
+    case ("POST", "v1", 4) where parts[1] == "sync" && parts[3] == "process":
+      return try await processStaged(request, token: parts[2])
+    case ("DELETE", "v1", 3) where parts[1] == "sync":
+      return try await giveUp(request, token: parts[2])
+    case ("POST", "v1", 4) where parts[1] == "sync" && ["ranges", "rows", "download"].contains(parts[3]):
+      return try await compare(request, token: parts[2], parts[3])
+    case (_, "v1", 3) where parts[1] == "blobs":
+      return try await blobs(request, parts[2])
+    case ("GET", "v1", 2) where parts[1] == "events":
+      return try await events(request)
+    case (_, "v1", 2...) where parts[1] == "recovery":
+      return try await recovery(request, Array(parts.dropFirst(2)))
+    case ("GET", "healthz", 1): return text("ok\n")
+    case ("GET", "readyz", 1):
+      try await checkMonitor(request)
+      try await configuration.store.answers()
+      return text("ready\n")
+    case ("GET", "metrics", 1):
+      try await checkMonitor(request)
+      return text(try await metricsText(), type: "text/plain; version=0.0.4")
+    case (_, "admin", _): return try await administrate(request, Array(parts.dropFirst()))
+    case (_, let version?, _) where version.first == "v" && version != "v1" && Int(version.dropFirst()) != nil:
+      throw SalvorError(
+        .protocolVersion,
+        "This server speaks version \(protocolVersion) of the protocol, not \(version). Update the older side.")
+    default:
+      throw SalvorError(
+        .notFound, "There is nothing at \(request.method) \(path). The protocol's paths start with /v1.")
+    }
+  }
+
+  func text(_ text: String, type: String = "text/plain") -> TransportResponse {
+    let bytes = Array(text.utf8)
+    return TransportResponse(
+      status: 200, headers: ["content-type": type], body: .bytes(bytes), contentLength: bytes.count)
+  }
+
+  func json(_ value: JSONValue, status: Int = 200) -> TransportResponse {
+    let bytes = value.bytes + [0x0A]
+    return TransportResponse(
+      status: status, headers: ["content-type": "application/json"], body: .bytes(bytes), contentLength: bytes.count)
+  }
+}
+
+struct ServerIdentity: Sendable {
+  var server: ServerID
+  var incarnation: IncarnationID
+}
+
+/// Any error as one of the catalogue.
+func asSalvorError(_ error: any Error) -> SalvorError {
+  switch error {
+  case let error as SalvorError: error
+  case is CancellationError: SalvorError(.cancelled, "The exchange was cancelled.")
+  default: SalvorError(.failed, "Something failed inside the server.", context: ["error": "\(type(of: error))"])
+  }
+}

@@ -1,0 +1,34 @@
+/// A validator with what the configuration says of its use.
+public struct ConfiguredValidator: Sendable {
+  /// What becomes of an upload that the validator cannot judge.
+  public enum OnFailure: String, Sendable, CaseIterable {
+    /// The upload is answered with `validator-unavailable`, which can be tried again; the device's queue stays as it is.
+    case retryLater = "retry-later"
+    /// The requests count as accepted by this validator.
+    case accept
+  }
+
+  /// For messages: the module's name.
+  public var name: String
+  public var validator: any RequestValidator
+  /// It is asked about requests that change one of these.
+  public var tables: Set<String>
+  public var onFailure: OnFailure
+  /// Requests that it is given at one time.
+  public var batchRequestsMax: Int
+
+  /// Where a batch is cut by the bytes of its values; a longer single request makes a longer batch.
+  public static let batchBytesTarget = 1 << 20
+  public static let batchRequestsDefault = 500
+
+  public init(
+    name: String, validator: any RequestValidator, tables: Set<String>, onFailure: OnFailure = .retryLater,
+    batchRequestsMax: Int = Self.batchRequestsDefault
+  ) {
+    self.name = name
+    self.validator = validator
+    self.tables = tables
+    self.onFailure = onFailure
+    self.batchRequestsMax = batchRequestsMax
+  }
+}

@@ -1,0 +1,27 @@
+import CopyAndResubscribeRecovery
+import DiscardUnsyncedChangesRecovery
+import GzipCompression
+import HTTPClientTransport
+import IdentityCompression
+import ManualRecovery
+import RecoverUnsyncedChangesRecovery
+import RecreateRecovery
+import SQLiteClientStore
+import SalvorModuleKit
+import UploadThenRecreateRecovery
+
+/// The modules of a device: the list that `import SalvorClient` brings.
+public enum ClientModules {
+  /// The SQLite store, the HTTP transport, gzip and identity, and the seven recovery strategies.
+  public static var all: [ModuleFactory] {
+    var list: [ModuleFactory] = [
+      SQLiteClientStore.factory, GzipCompression.factory, IdentityCompression.factory, RecreateRecovery.factory,
+      CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory, RecoverUnsyncedChangesRecovery.factory,
+      RecoverUnsyncedChangesRecovery.orDiscardFactory, DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
+    ]
+    #if HTTPClient
+      list.append(HTTPClientTransport.factory)
+    #endif
+    return list
+  }
+}

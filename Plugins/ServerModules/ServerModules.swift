@@ -1,0 +1,32 @@
+import ClientWinsPolicy
+import GzipCompression
+import HTTPClientTransport
+import HTTPServerTransport
+import IdentityCompression
+import KeepVersionsPolicy
+import NoAuthentication
+import SQLiteServerStore
+import SalvorModuleKit
+import ServerWinsPolicy
+import TokenAuthentication
+import WebhookValidator
+
+/// The modules of a server: the list that `import SalvorServer` brings.
+public enum ServerModules {
+  /// The SQLite store, the HTTP transport, gzip and identity, authentication, conflict policies, and the webhook with the
+  /// transport that it asks by.
+  public static var all: [ModuleFactory] {
+    var list: [ModuleFactory] = [
+      SQLiteServerStore.factory, GzipCompression.factory, IdentityCompression.factory, TokenAuthentication.factory,
+      NoAuthentication.factory, ClientWinsPolicy.factory, ServerWinsPolicy.factory, KeepVersionsPolicy.factory,
+      WebhookValidator.factory,
+    ]
+    #if HTTPServer
+      list.append(HTTPServerTransport.factory)
+    #endif
+    #if HTTPClient
+      list.append(HTTPClientTransport.factory)
+    #endif
+    return list
+  }
+}
