@@ -51,6 +51,7 @@ let package = Package(
     .library(name: "SalvorClient", targets: ["SalvorClient"]),
     .library(name: "SalvorServer", targets: ["SalvorServer"]),
     .library(name: "SalvorModules", targets: ["SalvorModules"]),
+    .library(name: "SalvorFoundation", targets: ["SalvorFoundation"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
     .executable(name: "salvor", targets: ["salvor"]),
@@ -148,11 +149,15 @@ let package = Package(
     // What an application imports.
     product(
       "SalvorClient",
-      protocols + ["SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorClientHost", "ClientModules"]),
+      protocols + [
+        "SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorClientHost", "ClientModules",
+        .target(name: "SalvorFoundation", condition: .when(platforms: [.macOS, .iOS])),
+      ]),
     product(
       "SalvorServer",
       protocols + ["SalvorConfiguration", "SalvorServerEngine", "SalvorServerHost", "ServerModules"]),
     product("SalvorModules", protocols + ["SalvorRecovery"]),
+    product("SalvorFoundation", ["SalvorModel"]),
 
     // Examples that are programs.
     example("quickstart", ["SalvorClient"]),
@@ -194,7 +199,7 @@ let package = Package(
       path: "Tools/salvor-bench"),
 
     // Tests.
-    tests("SalvorModelTests", ["SalvorModel"]),
+    tests("SalvorModelTests", ["SalvorModel", "SalvorFoundation"]),
     tests("SalvorModuleKitTests", ["SalvorModuleKit", "SalvorContracts"]),
     tests("SalvorWireTests", ["SalvorWire"]),
     tests(

@@ -7,3 +7,7 @@
 @_exported import SalvorRecovery
 @_exported import SalvorStorage
 @_exported import SalvorTransport
+
+#if canImport(Darwin)
+  @_exported import SalvorFoundation
+#endif

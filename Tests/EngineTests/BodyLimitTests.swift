@@ -174,16 +174,6 @@ struct BodyLimitTests: Sendable {
   }
 }
 
-private final class CountingExecutor: TaskExecutor {
-  let jobs = Count()
-  private let thread = OwnThread("test")
-
-  func enqueue(_ job: consuming ExecutorJob) {
-    _ = jobs.add(1)
-    thread.enqueue(job)
-  }
-}
-
 private final class Count: Sendable {
   private let count = Mutex(0)
   var value: Int { count.withLock { $0 } }

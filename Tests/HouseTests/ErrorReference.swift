@@ -34,7 +34,7 @@ import Testing
     ]
     for code in ErrorCode.allCases {
       lines.append(
-        "| `\(code.rawValue)` | \(code.number) | \(code.httpStatus) | \(code.exitCode) | \(code.isRetryable ? "yes" : "no") | \(meaning(of: code)) |"
+        "| `\(code.rawValue)` | \(code.number) | \(code.httpStatus) | \(code.exitCode) | \(code.isRetryable ? "yes" : "no") | \(code.meaning) |"
       )
     }
     lines += [
@@ -51,74 +51,6 @@ import Testing
     ]
     lines += RefusalReason.allCases.map { "| `\($0.rawValue)` | \($0.status) | \(meaning(of: $0)) |" }
     return lines.joined(separator: "\n") + "\n"
-  }
-
-  private static func meaning(of code: ErrorCode) -> String {
-    switch code {
-    case .usage: "The command or call is not one there is. `salvor --help` lists them."
-    case .configuration:
-      "The configuration has mistakes. Each is listed with file, line and key path; nothing was started."
-    case .unknownModule: "The configuration names a module that is not there. `salvor modules` lists them."
-    case .schemaRefused:
-      "The database's tables differ from the schema in a way that is not applied by itself. Each difference is named."
-    case .storage: "The database gave an error that is none of the following; the message has its code."
-    case .storageFull: "The disk is full. Nothing was half written; make room and go on."
-    case .storageBusy: "Another program holds the database. It goes through when that one is done."
-    case .storageCorrupt: "The file is not a database, or a damaged one. Put back a copy."
-    case .unreachable: "The server was not reached, or the connection broke. Nothing is lost; sync again."
-    case .timeout: "The other side was silent for too long (`connectTimeoutMilliseconds`, `idleTimeoutMilliseconds`)."
-    case .cancelled: "The call was cancelled by its caller."
-    case .protocolVersion: "The two sides speak different versions of the protocol. Update the older one."
-    case .malformed: "A message is not one of the protocol, or its body is damaged. Nothing of it was used."
-    case .tooLarge: "Something is larger than a limit, which the message names."
-    case .notFound: "There is nothing at this path or under this ID."
-    case .unsupportedEncoding: "The content coding is not offered. Use one that the message names."
-    case .overloaded: "The server has more to do than it takes. Try again later."
-    case .unauthenticated: "The credential is missing or wrong."
-    case .forbidden: "The credential is right and does not allow this."
-    case .remoteBlocked: "An administrator has blocked this remote ID."
-    case .remoteOfAnother: "The remote ID is another principal's. A queue is never sent as somebody else."
-    case .sessionInUse:
-      "Another session of the same remote ID is under way. It ends, or is given up 30 s after it was cut."
-    case .sessionUnknown: "The session has ended or was taken over. Begin again; nothing is lost."
-    case .chunkMissing: "The upload was processed before all its chunks had come. Send the missing ones."
-    case .historyNeeded: "The server asks the device for what it remembers. Devices answer it by themselves."
-    case .uploadFailedAtServer:
-      "Device and server do not have the same history. `reason` says what was found; the device must be recovered."
-    case .recoveryRequired: "A recovery is required before this database synchronizes again."
-    case .schemaIncompatible:
-      "The server's schema has changed in a way that this database cannot follow. Each difference is named."
-    case .inconsistentDownload:
-      "What was downloaded does not fit together, or a table of the device's does not take it: the message names row and constraint. Nothing of it was applied; sync again."
-    case .historyParted:
-      "The server lost commits that this device has applied, and an earlier one is shared. Devices rewind to it by themselves."
-    case .massDeletion:
-      "A recovery would remove more than half of a table's rows, and stopped. `salvor recover --plan` shows it; by hand it goes through."
-    case .conflictResolved:
-      "Somebody has resolved this conflict version already; what was kept stands. Change the row itself."
-    case .conflictUnresolvable:
-      "The client's version of a conflict cannot be written any more; `reason` says why, in the words of a refusal. Change the rows first, or keep the server's."
-    case .tooManyListeners:
-      "As many devices listen for changes as the server allows (`eventListenersMax`). The device polls, and tries again by itself."
-    case .blobMissing:
-      "An upload refers to a large value that the server does not have from this principal. The device sends it and goes on by itself."
-    case .blobMismatch: "What came of a large value is not what its hash names. It was thrown away; it is sent again."
-    case .blobGone:
-      "A large value changed at the server while it was being downloaded. The device downloads again by itself."
-    case .capturePaused:
-      "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
-    case .quota:
-      "Your principal has as much on the server as one may have: the message names the limit (`principalSessionsMax`, `principalRemotesMax`, `principalStagedBytesMax`, `uploadChunksMax`). Sessions and what is staged end by themselves; else ask the server's operator."
-    case .detached:
-      "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
-    case .failed: "Something failed that has no name of its own."
-    case .outcomeUnknown:
-      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
-    case .cannotStand:
-      "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
-    case .validatorUnavailable:
-      "A validator of the server's configuration could not be asked, and none of the upload was processed. Sync again later."
-    }
   }
 
   private static func meaning(of reason: RecoveryReason) -> String {

@@ -57,7 +57,8 @@ struct HouseRules: Sendable {
     switch (from, to) {
     case (_, .tests): return "nothing imports a tool or a test"
     case (_, .tool): return from == .tests ? nil : "nothing imports a tool or a test"
-    case (_, .product): return from == .tests || from == .tool ? nil : "only applications import a product"
+    case (_, .product):
+      return from == .tests || from == .tool || from == .product ? nil : "only applications import a product"
     case (.product, .library): return "a product imports no C library"
     case (.module, .module):
       guard let lower = HouseRules.modules.firstIndex(of: edge.from) else { return "the module is not in the order" }

@@ -4,6 +4,7 @@ import StandardModules
 import Testing
 
 @testable import SalvorConfiguration
+@testable import SalvorHost
 
 @Suite("The log: one event a line, in each format")
 struct LogTests {

@@ -1,4 +1,5 @@
 import SalvorHost
+import SalvorStorage
 import SalvorModel
 import SalvorModuleKit
 import SalvorServerEngine

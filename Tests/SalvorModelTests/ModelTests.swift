@@ -1,8 +1,19 @@
+import Foundation
+import SalvorFoundation
 import SalvorModel
 import Testing
 
 @Suite("Values, identifiers and tables")
 struct ModelTests {
+  @Test("every error is a LocalizedError: the message, why, and a way on", arguments: ErrorCode.allCases)
+  func localizedErrors(code: ErrorCode) {
+    let error: any Error = SalvorError(code, "The table site is gone.")
+    #expect(error.localizedDescription == "The table site is gone.")
+    let localized = error as? any LocalizedError
+    #expect(localized?.failureReason?.hasSuffix(".") == true)
+    #expect(localized?.recoverySuggestion?.hasSuffix(".") == true)
+  }
+
   @Test("equality is storage class and bytes, not Unicode's and not numeric (semantics 3, changed)")
   func equality() {
     #expect(Value.text("\u{E9}") != Value.text("e\u{301}"))
