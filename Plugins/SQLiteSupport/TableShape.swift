@@ -1,6 +1,5 @@
 import SalvorModel
 import SalvorStorage
-import Synchronization
 
 /// A table as the database has it.
 public struct TableShape: Sendable, Hashable {
