@@ -147,9 +147,7 @@ private final class DocumentSession {
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-page-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     // The pages say 8484; here several run at once.
-    let (descriptor, port) = try Socket.listen()
-    close(descriptor)
-    self.port = port
+    self.port = try Socket.vacantPort()
     var place = directory
     if let example {
       place = directory.appendingPathComponent(example)

@@ -322,8 +322,7 @@ import Testing
     #expect(try finding(reached, "outside")["state"] == "good")
     #expect(try finding(reached, "libraries")["message"].string?.contains("SQLite") == true)
     _ = try await place.server.stop()
-    let (descriptor, port) = try Socket.listen()
-    close(descriptor)
+    let port = try Socket.vacantPort()
     let away = try await salvor(
       ["doctor", "--json", "--url", "http://127.0.0.1:\(port)"], in: place.directory,
       environment: ["OPERATE_TOKEN": Self.adminToken])

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 #if canImport(Glibc)
   import Glibc
@@ -6,11 +7,12 @@ import Foundation
 
 /// Blocking TCP sockets on 127.0.0.1, for threads of their own.
 enum Socket {
-  static func listen() throws -> (descriptor: Int32, port: UInt16) {
+  /// - Parameter port: 0: one that the system chooses.
+  static func listen(_ port: UInt16 = 0) throws -> (descriptor: Int32, port: UInt16) {
     let descriptor = socket(AF_INET, stream, 0)
     var yes: Int32 = 1
     setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
-    var address = loopback(0)
+    var address = loopback(port)
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let bound = withUnsafeMutablePointer(to: &address) {
       $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -18,9 +20,30 @@ enum Socket {
           && getsockname(descriptor, $0, &length) == 0
       }
     }
-    guard bound else { throw Unexpected("no port is free: errno \(errno)") }
+    guard bound else {
+      let reason = errno
+      close(descriptor)
+      throw Unexpected("no port is free: errno \(reason)")
+    }
     return (descriptor, UInt16(bigEndian: address.sin_port))
   }
+
+  /// A port that nobody listens at, for a server that is started later. Below those that the system gives to outgoing
+  /// connections: one of these takes such a port before the server comes to it.
+  static func vacantPort() throws -> UInt16 {
+    for _ in 0..<1000 {
+      let port = UInt16.random(in: 10_000..<30_000)
+      guard vacant.withLock({ $0.insert(port).inserted }) else { continue }
+      if let descriptor = try? listen(port).descriptor {
+        close(descriptor)
+        return port
+      }
+    }
+    throw Unexpected("no port between 10000 and 30000 is free")
+  }
+
+  /// The ports that this process has told of.
+  private static let vacant = Mutex<Set<UInt16>>([])
 
   /// Nil: nobody listens there.
   static func connect(_ port: UInt16) -> Int32? {
