@@ -116,8 +116,7 @@ let package = Package(
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
     plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "ContentHash"]),
-    plugin(
-      "WebhookValidator", protocols + [.target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
+    plugin("WebhookValidator", protocols + ["ContentHash"]),
     plugin("RecreateRecovery", strategyProtocols),
     plugin("CopyAndResubscribeRecovery", strategyProtocols),
     plugin("UploadThenRecreateRecovery", strategyProtocols),
@@ -221,6 +220,7 @@ let package = Package(
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
+        "ContentHash",
       ]),
     tests(
       "EngineTests",

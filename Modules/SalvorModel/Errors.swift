@@ -178,6 +178,8 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   /// A validator module refused it; the message, and perhaps the status, are the application's own.
   case validator
   case blocked
+  /// The row was erased for good (`salvor server purge`).
+  case purged
 
   /// The status code of an archive entry, in HTTP's terms.
   public var status: Int {
@@ -187,6 +189,7 @@ public enum RefusalReason: String, Sendable, CaseIterable {
     case .conflict, .rowDeleted, .keyExists: 409
     case .tooLarge: 413
     case .constraint, .missingParent, .notStorable, .validator: 422
+    case .purged: 410
     case .blocked: 424
     case .conflictPolicy: 500
     }

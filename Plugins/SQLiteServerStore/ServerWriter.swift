@@ -84,6 +84,12 @@ actor ServerWriter {
         )
       }
     }
+    if before == nil, options.isFile {
+      let replay = PurgeReplay(
+        connection: connection, catalog: catalog, server: opening.serverID,
+        ledger: PurgeLedger(path: options.path + purgeLedgerSuffix), isRestored: opening.isRestored)
+      for notice in try Purge.overwriting(connection, replay.run) { options.log(notice) }
+    }
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
     var open = Open(

@@ -1,3 +1,4 @@
+import ContentHash
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage

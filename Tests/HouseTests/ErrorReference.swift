@@ -83,6 +83,7 @@ import Testing
     case .validator:
       "The application's own validator refuses it; the message says why. A status of its own may stand here."
     case .blocked: "A request that this one depends on was refused. It was not tried."
+    case .purged: "The row was erased for good on the server (`salvor server purge`), and its key is not free."
     }
   }
 }

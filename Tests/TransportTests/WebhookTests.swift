@@ -1,3 +1,4 @@
+import ContentHash
 import LoopbackTransport
 import SalvorContracts
 import SalvorModel

@@ -30,12 +30,14 @@ struct AdministrationClient: Sendable {
   }
 
   /// One call; a problem is thrown as the error that it tells of. Null where the answer is empty.
-  func call(_ method: String, _ path: String) async throws -> JSONValue {
+  func call(_ method: String, _ path: String, body message: JSONValue? = nil) async throws -> JSONValue {
     var headers = ["authorization": "Bearer \(token)"]
     // Sent again by a proxy or a person, an act is done once.
     if method != "GET" { headers["idempotency-key"] = hexadecimal(SystemRandom().bytes(16)) }
     let response = try await transport.send(
-      TransportRequest(method: method, path: path, headers: headers, contentLength: 0))
+      TransportRequest(
+        method: method, path: path, headers: headers, body: message.map { .bytes($0.bytes) } ?? .empty,
+        contentLength: message?.bytes.count ?? 0))
     let body = try await response.body.collect(upTo: answerBytesMax)
     guard response.status / 100 == 2 else {
       throw Problem.error((try? JSONValue(parsing: body)) ?? .null, status: response.status, asked: "\(method) \(path)")

@@ -17,6 +17,7 @@ extension ServerState {
       }
       commits[place].changed = Set(commits[place].changed.filter(goesOn).map(names.row))
     }
+    purged = Set(purged.filter(goesOn).map(names.row))
     unnumbered = Set(unnumbered.filter(goesOn).map(names.row))
     settled = Dictionary(
       settled.map { (Settled(id: $0.id, effect: $0.effect.map { renamed($0, names) }), $1) },

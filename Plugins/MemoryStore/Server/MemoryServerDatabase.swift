@@ -7,12 +7,19 @@ import SalvorWire
 public final class MemoryServerDatabase: Sendable {
   private let content: Mutex<ServerState?>
   private let side = Mutex<SideFile?>(nil)
+  private let acts = Mutex<[PurgeAct]>([])
   private let copies = Mutex<[String: ServerState]>([:])
   private let rowsBefore: [String: [Row]]
 
   struct SideFile: Sendable {
     var incarnation: IncarnationID
     var head: Commit
+  }
+
+  /// An act of the purge ledger, which a restore does not put back either.
+  struct PurgeAct: Sendable, Hashable {
+    var row: RowName
+    var isRelease: Bool
   }
 
   /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.
@@ -34,6 +41,11 @@ public final class MemoryServerDatabase: Sendable {
   var sideFile: SideFile? {
     get { side.withLock { $0 } }
     set { side.withLock { $0 = newValue } }
+  }
+
+  var purgeLedger: [PurgeAct] {
+    get { acts.withLock { $0 } }
+    set { acts.withLock { $0 = newValue } }
   }
 
   var existingRows: [String: [Row]] { rowsBefore }
@@ -71,6 +83,10 @@ struct ServerState: Sendable {
   var conflictVersions: [ConflictVersion] = []
   /// What principals have sent of blobs, by name.
   var blobs: [String: [BlobHash: StagedBlob]] = [:]
+  /// The rows that were erased for good.
+  var purged: Set<RowName> = []
+  /// How many acts of the ledger are in it.
+  var purgeActs = 0
   /// The last ID that a conflict version got.
   var lastConflict: Int64 = 0
 

@@ -60,6 +60,7 @@ public actor MemoryServerStore: ServerStore {
     }
     state.incarnations.append(Incarnation(id: opening.incarnation, firstCommit: state.head.number + 1))
     self.opening = opening
+    state.replay(database.purgeLedger)
     // What was written while no server ran.
     state.sweep(random: random, time: clock.now())
     write(state)

@@ -184,6 +184,7 @@ struct UploadProcessing {
         return (.notStorable, "\(table.name).\(column.name) stores \(found.type.rawValue) only. Correct the value.")
       }
     }
+    if change.operation != .delete, state.purged.contains(change.row) { return (.purged, Purged.message(table.name)) }
     switch change.operation {
     case .insert: return insert(change, table)
     case .update: return update(change, table)

@@ -19,6 +19,8 @@ final class ShapePlan {
   let itemCount: Int
   /// Which items of the row array are the key.
   let keyItems: [Int]
+  /// Where an update gives the key's columns other values: the place in the key, and the item.
+  private(set) var keyUpdates: [(place: Int, item: Int)] = []
   /// For each item: the column that must store it; nil for an old value.
   let targets: [Column?]
   let seed: RowHash
@@ -84,6 +86,9 @@ final class ShapePlan {
       itemCount = keyCount + 2 * shape.columns.count
       targets = keyColumns + types.flatMap { [nil, $0] }
       keyItems = Array(0..<keyCount)
+      keyUpdates = shape.columns.enumerated().compactMap { index, name in
+        table.table.primaryKey.firstIndex(of: name).map { (place: $0, item: keyCount + 2 * index + 1) }
+      }
     case .delete:
       itemCount = keyCount
       targets = keyColumns

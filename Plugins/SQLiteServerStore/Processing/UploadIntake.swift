@@ -115,6 +115,15 @@ extension ShapePlan {
     return nil
   }
 
+  /// The key of the row, and the one that an update gives it.
+  func keys(of row: RowItems) -> [Key] {
+    let key = keyItems.map { row.items[$0].value }
+    if keyUpdates.isEmpty { return [key] }
+    var after = key
+    for update in keyUpdates { after[update.place] = row.items[update.item].value }
+    return [key, after]
+  }
+
   func hash(_ items: [PayloadReader.Item]) -> UInt64 {
     var hash = seed
     if place == nil || keyItems.isEmpty {

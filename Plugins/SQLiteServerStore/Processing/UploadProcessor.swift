@@ -50,6 +50,7 @@ final class UploadProcessor {
   private let blobs: UploadBlobs
   /// What a validator has refused.
   private let refusedBefore: [RequestID: RefusalText]
+  private let purges: PurgeBook
 
   private var plans: [UploadShape: ShapePlan] = [:]
   private var block: [[UInt8]] = []
@@ -90,6 +91,7 @@ final class UploadProcessor {
       RecoveryQueries(
         connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
         blobReferenceBytesMin: limits.blobReferenceBytesMin), limits, waiving: waived)
+    purges = try PurgeBook(connection)
     refusedBefore = Dictionary(
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
     ) { first, _ in first }
@@ -155,7 +157,7 @@ final class UploadProcessor {
     }
     try read(chunks) { plan, row, stamp, counter, made in
       if !set.isEmpty {
-        let request = request(plan, row, stamp, counter, made)
+        let request = try request(plan, row, stamp, counter, made)
         if try !isSettled(request) { try take(request) }
       } else if let broken = try straight(plan, row, stamp, counter, made) {
         try take(broken)
@@ -198,7 +200,7 @@ final class UploadProcessor {
     }
     var requests = tally.takeCarried()
     try read(chunks) { plan, row, stamp, counter, made in
-      requests.append(request(plan, row, stamp, counter, made))
+      requests.append(try request(plan, row, stamp, counter, made))
     } group: {
       requests.append($0)
     }
@@ -256,7 +258,7 @@ final class UploadProcessor {
           try single(plan, row, stamp, counter, made)
           continue
         }
-        reading.group?.changes.append(change(plan, row, stamp, counter, made))
+        reading.group?.changes.append(try change(plan, row, stamp, counter, made))
         if let group = reading.group, counter == group.last {
           reading.group = nil
           try finished(group)
@@ -284,25 +286,30 @@ final class UploadProcessor {
 
   private func request(
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
-  ) -> StagedRequest {
+  ) throws -> StagedRequest {
     StagedRequest(
       ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter,
-      changes: [change(plan, row, stamp, counter, made)])
+      changes: [try change(plan, row, stamp, counter, made)])
   }
 
   private func change(
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
-  ) -> StagedChange {
+  ) throws -> StagedChange {
     plan.change(
-      row.items, counter: counter, made: made, hash: plan.hash(row.items), refusal: refusal(plan, row, stamp, counter))
+      row.items, counter: counter, made: made, hash: plan.hash(row.items),
+      refusal: try refusal(plan, row, stamp, counter))
   }
 
   /// What speaks against a change whatever is in the tables. A validator's refusal of a group stands at its first change.
   private func refusal(
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64
-  ) -> RefusalText? {
+  ) throws -> RefusalText? {
     if !refusedBefore.isEmpty, let refused = refusedBefore[RequestID(stamp: stamp, counter: counter)] { return refused }
-    return plan.refusal(row, catalog, limits)
+    if let refusal = plan.refusal(row, catalog, limits) { return refusal }
+    guard purges.key != nil, plan.operation != .delete, let place = plan.place else { return nil }
+    let table = catalog.tables[place]
+    guard try plan.keys(of: row).contains(where: { try purges.isPurged(table, $0) }) else { return nil }
+    return RefusalText(.purged, Purged.message(table.name))
   }
 
   // MARK: Straight through
@@ -326,7 +333,7 @@ final class UploadProcessor {
       accept(plan, row, stamp, counter)
       return nil
     }
-    let request = request(plan, row, stamp, counter, made)
+    let request = try request(plan, row, stamp, counter, made)
     if try isSettled(request) { return nil }
     if mayRun, mayDepend {
       var reader = StepReader(rows, over: tally.refusedRows)

@@ -26,6 +26,8 @@ extension SQLiteServerStore {
         try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
         // The state before the first commit has the server's own name.
         try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
+        let ledger = PurgeLedger(path: path + purgeLedgerSuffix)
+        if let content = try ledger.read() { try ledger.write(new, content.key, content.entries) }
         return ServerRenaming(before: before, now: new, database: path)
       }
     } catch let error as SalvorError where error.code == .storageBusy {

@@ -42,6 +42,7 @@ enum ServerDDL {
       PRIMARY KEY (remote, chunk));
     \(conflict)
     \(BlobStaging.tables)
+    \(PurgeBook.table)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.

@@ -1,0 +1,99 @@
+import SalvorModel
+import SalvorStorage
+
+extension ServerStoreContract {
+  private static func purging(_ bench: ServerBench) throws -> any PurgingServerStore {
+    try expectSome(bench.store as? any PurgingServerStore, "a store that purges")
+  }
+
+  static let purges: [Case] = [
+    on(
+      ContractSchemas.notes(), "a purged row is gone, its devices are told, and its key is refused as purged",
+      rule: "semantics 10, purge is stronger"
+    ) { bench in
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
+      var device = try await bench.device()
+      let store = try purging(bench)
+      let report = try await store.purge([["n1"], ["n9"]], of: "note")
+      try expectEqual(report, PurgeReport(rows: 1, conflicts: 0, keys: 2), "what was purged")
+      try await bench.expectRows("note", [["n2", "b", .null]])
+      try await device.download()
+      try device.expectReplica("note", [["n2", "b", .null]])
+      let results = try await device.upload(
+        .update("note", ["n1"], [("title", "a", "A")]), .insert("note", ["id": "n9", "title": "x", "body": .null]),
+        .insert("note", ["id": "n3", "title": "c", "body": .null]))
+      try expectRefused(results, [1: .purged, 2: .purged], accepted: 1)
+      try await bench.expectRows("note", [["n2", "b", .null], ["n3", "c", .null]])
+      // A delete of what is gone asks for nothing that is not so.
+      try expectAccepted(try await device.upload(.delete("note", ["n1"])), 1)
+      let again = try await store.purge([["n1"]], of: "note")
+      try expectEqual(again, PurgeReport(), "the same purge once more")
+    },
+    on(ContractSchemas.notes(), "a purge outlives a restart; a released key may be used again", rule: "semantics 10") {
+      bench in
+      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+      _ = try await purging(bench).purge([["n1"]], of: "note")
+      try await bench.restart()
+      var device = try await bench.device()
+      let refused = try await device.upload(.insert("note", ["id": "n1", "title": "a", "body": .null]))
+      try expectRefused(refused, [1: .purged], accepted: 0)
+      let released = try await purging(bench).releasePurged([["n1"], ["n2"]], of: "note")
+      try expectEqual(released, 1, "the keys that were purged")
+      try await bench.restart()
+      device = try await bench.device()
+      try expectAccepted(
+        try await device.upload(.insert("note", ["id": "n1", "title": "again", "body": .null])), 1)
+      try await bench.expectRows("note", [["n1", "again", .null]])
+    },
+    on(ContractSchemas.notes(), "a restore does not bring a purged row back", rule: "semantics 10") { bench in
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
+      var device = try await bench.device()
+      try await bench.copy(to: 0)
+      _ = try await purging(bench).purge([["n1"]], of: "note")
+      try await bench.putBack(from: 0)
+      try await bench.expectRows("note", [["n2", "b", .null]])
+      device = try await bench.device()
+      try device.expectReplica("note", [["n2", "b", .null]])
+      let results = try await device.upload(.insert("note", ["id": "n1", "title": "a", "body": .null]))
+      try expectRefused(results, [1: .purged], accepted: 0)
+      // And once more, from the same copy, with an act that followed.
+      _ = try await purging(bench).releasePurged([["n1"]], of: "note")
+      _ = try await purging(bench).purge([["n2"]], of: "note")
+      try await bench.putBack(from: 0)
+      try await bench.expectRows("note", [["n1", "a", .null]])
+    },
+    on(ContractSchemas.notes(), "an unknown table cannot be purged", rule: "semantics 11.7") { bench in
+      try await expectError(.notFound, "a table that is not there") {
+        _ = try await purging(bench).purge([["n1"]], of: "nothing")
+      }
+    },
+    on(
+      ContractSchemas.inspections,
+      "a row that others need is not purged before them; what depends on a purged row is blocked",
+      rule: "semantics 7, 10"
+    ) { bench in
+      try await bench.write(
+        .insert("severity", ["id": 1, "name": "low"]),
+        .insert("establishment", ["id": "e1", "name": "e", "region": "EU"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]),
+        .insert("infraction", ["inspection_id": "i1", "line": 1, "severity_id": 1]))
+      let store = try purging(bench)
+      try await expectError(.cannotStand, "a row that another table needs") {
+        _ = try await store.purge([[1]], of: "severity")
+      }
+      try await bench.expectRows("severity", [[1, "low"]])
+      // What goes with a row in the database's own words goes with it here.
+      let report = try await store.purge([["e1"]], of: "establishment")
+      try expectEqual(report, PurgeReport(rows: 1, conflicts: 0, keys: 1), "what was purged")
+      try await bench.expectRows("establishment", [])
+      try await bench.expectRows("infraction", [])
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let results = try await device.upload(
+        .insert("establishment", ["id": "e1", "name": "e", "region": "EU"]),
+        .insert("inspection", ["id": "i2", "establishment_id": "e1", "date": "d", "inspector": .null]))
+      try expectRefused(results, [1: .purged, 2: .blocked], accepted: 0)
+    },
+  ]
+}

@@ -1,0 +1,70 @@
+import SalvorModel
+import SalvorModuleKit
+import SalvorServer
+import SalvorStorage
+import SalvorWire
+
+extension Command {
+  static let serverPurge = Command(
+    "server purge", "server: erases rows for good: no device, upload or backup brings them back",
+    discussion: """
+      For a person's right to be forgotten. Each KEY is a row's key; where the key has several columns, one KEY is a word for
+      each of them. The rows are deleted, with what conflict versions, staging, blobs and recorded results hold of them, and
+      every device is told to delete them. An upload that brings one again is refused (purged). A keyed hash of each key, no
+      value, goes into the ledger DATABASE.salvor-purged, which a restore does not put back: the next start on a restored
+      database applies it before it answers anybody. Keep that file with the database, and with its backups.
+
+      What a program of yours writes into the server's tables is not held back. The keys stay in the change log until it is
+      trimmed. Backups made before still hold the rows: delete those that need not be kept.
+
+      --release frees the keys, so that rows with them may come again.
+
+        salvor server purge person p-1077
+        salvor server purge infraction i1 2
+        salvor server purge person p-1077 --release
+      """,
+    arguments: ["TABLE", "KEY…"],
+    options: [Option("release", "the keys may be used again"), .url]
+  ) { invocation in
+    let name = invocation.arguments[0]
+    let words = Array(invocation.arguments.dropFirst())
+    let releases = invocation.flags.contains("release")
+    let done: JSONValue
+    if let elsewhere = try invocation.administration() {
+      done = try await elsewhere.call(
+        "POST", "/admin/v1/purge",
+        body: [
+          "table": .string(name), "release": .bool(releases), "words": .array(words.map(JSONValue.string)),
+        ])
+      await elsewhere.close()
+    } else {
+      let configuration = try invocation.readConfiguration([.server]).get()
+      let keys = try configuration.schema.purgeKeys(ofWords: words, of: name)
+      let store = try await Host.openServerStore(configuration)
+      do {
+        guard let purging = store as? any PurgingServerStore else {
+          throw SalvorError(.usage, "This server's storage module cannot purge. Use the storage \"sqlite\".")
+        }
+        done = try await invocation.audited(releases ? "purge.release" : "purge", name, on: store) {
+          releases
+            ? ["table": .string(name), "released": .integer(try await purging.releasePurged(keys, of: name))]
+            : ["table": .string(name), "purged": try await purging.purge(keys, of: name).json]
+        }
+      } catch {
+        await store.close()
+        throw error
+      }
+      await store.close()
+    }
+    invocation.terminal.json(done)
+    if let count = done["released"]?.integer {
+      invocation.terminal.say("freed \(count == 1 ? "1 key" : "\(grouped(count)) keys") of \(visible(name))")
+    } else {
+      let rows = done["purged"]?["rows"]?.integer ?? 0
+      invocation.terminal.say(
+        "erased \(rows == 1 ? "1 row" : "\(grouped(rows)) rows") of \(visible(name)); the ledger keeps \(rows == 1 ? "it" : "them") from coming back"
+      )
+    }
+    return 0
+  }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import SQLiteServerStore
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import Testing
+
+/// The file beside the database that keeps purged rows from coming back (semantics 10).
+@Suite struct PurgeLedgerTests {
+  private func sites(_ desk: ServerDesk) throws -> [String] {
+    try desk.other().rows("SELECT id FROM site ORDER BY id").compactMap { $0[0].string }
+  }
+
+  /// Rows a, b, c; a copy with all three; then a and b purged. Closed.
+  private func desk() async throws -> (ServerDesk, copy: String, ledger: String) {
+    let desk = try await ServerDesk(RecoveryQueryTests.schema)
+    try desk.other().execute("INSERT INTO site VALUES ('a', 'anna', NULL), ('b', 'anna', NULL), ('c', 'anna', NULL)")
+    _ = try await desk.store.sweep()
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    #expect(try await desk.store.purge([["a"], ["b"]], of: "site") == PurgeReport(rows: 2, keys: 2))
+    await desk.store.close()
+    return (desk, copy, desk.path + ".salvor-purged")
+  }
+
+  private func lines(_ path: String) throws -> [Substring] {
+    try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)
+  }
+
+  private func refusal(_ desk: ServerDesk) async throws -> SalvorError {
+    try #require(await #expect(throws: SalvorError.self) { try await desk.restart() })
+  }
+
+  @Test("A copy that is put back has its purged rows erased before anybody is answered, whatever purges came after it")
+  func restored() async throws {
+    let (desk, copy, _) = try await desk()
+    _ = try await desk.store.restore(from: copy)
+    #expect(try sites(desk) == ["a", "b", "c"])
+    try await desk.restart()
+    #expect(try sites(desk) == ["c"])
+    #expect(desk.log.all.contains { $0.contains("gone again") })
+    // Nothing is left to do at the next start.
+    let said = desk.log.all.count { $0.contains("gone again") }
+    try await desk.restart()
+    #expect(desk.log.all.count { $0.contains("gone again") } == said)
+    await desk.store.close()
+  }
+
+  @Test("What was erased is nowhere in the database's files")
+  func overwritten() async throws {
+    let desk = try await ServerDesk(RecoveryQueryTests.schema)
+    try desk.other().execute("INSERT INTO site VALUES ('a', 'anna', 'the secret of a person'), ('b', 'anna', 'other')")
+    _ = try await desk.store.sweep()
+    _ = try await desk.store.purge([["a"]], of: "site")
+    for suffix in ["", "-wal"] {
+      guard let bytes = FileManager.default.contents(atPath: desk.path + suffix) else { continue }
+      #expect(bytes.range(of: Data("the secret of a person".utf8)) == nil, "in the database\(suffix)")
+    }
+    await desk.store.close()
+  }
+
+  @Test("A ledger that is not there is made anew from the database, and holds as before")
+  func madeAnew() async throws {
+    let (desk, copy, ledger) = try await desk()
+    let before = try lines(ledger)
+    try FileManager.default.removeItem(atPath: ledger)
+    try await desk.restart()
+    #expect(try lines(ledger) == before)
+    #expect(desk.log.all.contains { $0.contains("made anew") })
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    #expect(try sites(desk) == ["c"])
+    await desk.store.close()
+  }
+
+  @Test(
+    "A ledger that is cut, altered or another server's stops the start, by name, and nothing is touched",
+    arguments: ["cut", "torn", "altered", "other"])
+  func refused(fault: String) async throws {
+    let (desk, copy, ledger) = try await desk()
+    var text = try lines(ledger)
+    switch fault {
+    case "cut": text.remove(at: 2)
+    case "torn":
+      // Of a restored database nobody else knows the act.
+      _ = try await desk.store.restore(from: copy)
+      text = Array(text.dropLast())
+      text[2] = text[2].prefix(20)
+    case "altered": text[1] = Substring(text[1].replacingOccurrences(of: "\"purge\"", with: "\"release\""))
+    default:
+      text[0] = Substring(
+        text[0].replacingOccurrences(of: desk.opening.serverID.text, with: String(repeating: "0", count: 32)))
+    }
+    let content = text.joined(separator: "\n")
+    try content.write(toFile: ledger, atomically: false, encoding: .utf8)
+    let before = try sites(desk)
+    let error = try await refusal(desk)
+    #expect(error.code == (fault == "other" ? .storage : .storageCorrupt))
+    #expect(error.message.contains(ledger))
+    #expect(try String(contentsOfFile: ledger, encoding: .utf8) == content)
+    #expect(try sites(desk) == before)
+  }
+
+  @Test("Half a line of a purge that was not done is removed")
+  func halfLine() async throws {
+    let (desk, _, ledger) = try await desk()
+    let before = try String(contentsOfFile: ledger, encoding: .utf8)
+    try (before + "{\"act\":\"pur").write(toFile: ledger, atomically: false, encoding: .utf8)
+    try await desk.restart()
+    #expect(try String(contentsOfFile: ledger, encoding: .utf8) == before)
+    _ = try await desk.store.purge([["c"]], of: "site")
+    #expect(try sites(desk) == [])
+    await desk.store.close()
+  }
+
+  @Test("A copy that got a server ID of its own takes its ledger along")
+  func adopted() async throws {
+    let (desk, _, ledger) = try await desk()
+    _ = try await desk.store.adoptNewID()
+    try await desk.restart()
+    #expect(try lines(ledger)[0].contains(desk.opening.serverID.text))
+    await desk.store.close()
+  }
+}
