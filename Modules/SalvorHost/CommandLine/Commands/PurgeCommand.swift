@@ -1,6 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
-import SalvorServer
+import SalvorServerEngine
 import SalvorStorage
 import SalvorWire
 
