@@ -1,6 +1,6 @@
 import SalvorClient
 
 let client = try SalvorClient(configurationFile: CommandLine.arguments.dropFirst().first ?? "salvor.json5")
-let report = try await client.synchronize()
-print("\(report.upserts) rows came, \(report.uploaded) changes went")
+let result = try await client.synchronize()
+print("\(result): \(result.upserts) rows came, \(result.uploaded) changes went")
 await client.close()

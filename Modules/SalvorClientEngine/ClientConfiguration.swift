@@ -11,6 +11,17 @@ extension SalvorClient {
     public var transport: any ClientTransport
     /// The headers that say who sends (`Authentication.headers`).
     public var credentials: [String: String]
+    /// Asked who sends, in the place of `credentials`: when a synchronization begins, and each time that the server refuses
+    /// what it gave (401). What waits to be sent stays as it is meanwhile.
+    public var credentialsProvider: CredentialsProvider?
+    /// A closure that has given nothing for this time has failed.
+    public var credentialsTimeoutMilliseconds: Int64 = 60_000
+    /// The groups that are synchronized on a metered network (`isNetworkMetered`) where a call names none; nil: all.
+    public var meteredGroups: Set<String>?
+    /// Makes the store of another database, for `switch(to:)`; nil: this client has one database for good.
+    public var makeStore: (@Sendable (_ database: String) throws -> any ClientStore)?
+    /// Who sends, for all parts of one client.
+    var login: Login?
     /// Content codings that answers may come in.
     public var compressions: [any Compression]
     /// The coding of uploads; nil: identity.

@@ -13,8 +13,11 @@ import SalvorWire
 ///
 /// The application reads and writes the database with any SQLite library; nothing of it passes through here.
 public actor SalvorClient {
-  let configuration: Configuration
+  private(set) var configuration: Configuration
   nonisolated let broadcast = EventBroadcast()
+  nonisolated let board = StateBoard()
+  /// What calls that stay look at while they do: another user may sign in, the network may be a metered one.
+  nonisolated let circumstances = Circumstances()
   var isOpen = false
   /// Of openings since the last synchronization.
   private var openingNotices: [String] = []
@@ -22,6 +25,8 @@ public actor SalvorClient {
   private var running: Task<SyncReport, Never>?
 
   public init(_ configuration: Configuration) {
+    var configuration = configuration
+    configuration.login = Login(configuration)
     self.configuration = configuration
   }
 
@@ -78,30 +83,70 @@ public actor SalvorClient {
   /// - Parameters:
   ///   - groups: the synchronization groups; nil: all. Groups that their rows reference come along.
   ///   - progress: told after each chunk, for a progress bar.
-  /// - Returns: what was done. Its `outcome` is `synchronized` or `recovered`; `refused` counts requests that the server
-  ///   refused, which are in the error archive.
+  /// - Returns: how it went (`outcome`), and the figures.
   /// - Throws: `SalvorError` where the sync failed or a recovery is required. Nothing is lost by it: what is queued stays
   ///   queued. `attemptSync` gives the report of a failed one, too.
   @discardableResult
   public func synchronize(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
-  ) async throws -> SyncReport {
+  ) async throws -> SyncResult {
     let report = await attemptSync(groups: groups, progress: progress)
     if let error = report.error { throw error }
-    return report
+    return SyncResult(report)
+  }
+
+  /// `synchronize` for a system that gives an application so much time in the background. When it is over, the
+  /// synchronization stops at the next safe place: what was sent is sent, what came is staged, and the next one goes on
+  /// from there. What is being applied is applied. No lock of the database is held when this returns.
+  ///
+  /// - Returns: nil: the time was over before everything was done.
+  /// - Throws: as `synchronize`.
+  @discardableResult
+  public func synchronize(
+    within budget: Duration, groups: Set<String>? = nil,
+    progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
+  ) async throws -> SyncResult? {
+    let clock = configuration.clock
+    let parts = budget.components
+    let milliseconds = max(0, parts.seconds * 1000 + parts.attoseconds / 1_000_000_000_000_000)
+    let work = Task { await self.attemptSync(groups: groups, progress: progress) }
+    let timing = Task {
+      try await clock.sleep(milliseconds: milliseconds)
+      work.cancel()
+    }
+    let report = await withTaskCancellationHandler {
+      await work.value
+    } onCancel: {
+      work.cancel()
+    }
+    timing.cancel()
+    guard let error = report.error else { return SyncResult(report) }
+    if error.code == .cancelled, !Task.isCancelled { return nil }
+    throw error
   }
 
   /// `synchronize` for who wants the figures of a failed sync, too. Never throws: what went wrong is the report's `error`.
   public func attemptSync(
     groups: Set<String>? = nil, progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    let report = await alone(telling: progress) {
-      var report = await self.run(groups: groups, progress: progress)
+    let groups = groups ?? (circumstances.isMetered ? configuration.meteredGroups : nil)
+    let told = telling(progress)
+    let report = await alone(telling: told) {
+      var report = await self.run(groups: groups, progress: told)
       await self.tellNotes(&report)
       return report
     }
+    if !report.changed.isEmpty { broadcast.send(.rowsChanged(report.changes)) }
     broadcast.send(report.error == nil ? .synchronized(report) : .failed(report))
     return report
+  }
+
+  /// `progress`, and the state with it.
+  func telling(_ progress: @escaping @Sendable (SyncProgress) -> Void) -> @Sendable (SyncProgress) -> Void {
+    { [board] step in
+      board.progress(step)
+      progress(step)
+    }
   }
 
   /// What the database says of itself, and the recovery that is under way beside it.
@@ -116,6 +161,7 @@ public actor SalvorClient {
     await configuration.transport.close()
     await configuration.store.close()
     broadcast.finish()
+    board.finish()
     isOpen = false
   }
 
@@ -124,8 +170,15 @@ public actor SalvorClient {
     telling progress: @escaping @Sendable (SyncProgress) -> Void = { _ in },
     _ work: @escaping @Sendable () async -> SyncReport
   ) async -> SyncReport {
-    while let running { _ = await running.value }
+    while let running, !Task.isCancelled { await end(of: running) }
+    guard !Task.isCancelled else {
+      var report = SyncReport()
+      report.fail(asSalvorError(CancellationError()))
+      return report
+    }
     let log = configuration.log
+    configuration.login?.begin()
+    board.progress(nil)
     let task = Task {
       await LogContext.$current.withValue(LogContext(TraceContext())) {
         let began = ContinuousClock.now
@@ -148,7 +201,19 @@ public actor SalvorClient {
       task.cancel()
     }
     if running == task { running = nil }
+    board.ended(report.error, now: configuration.clock.now())
     return report
+  }
+
+  /// Until `task` has ended, or the caller is cancelled.
+  private func end(of task: Task<SyncReport, Never>) async {
+    let (ends, end) = AsyncStream.makeStream(of: Never.self)
+    let waiting = Task {
+      _ = await task.value
+      end.finish()
+    }
+    for await _ in ends {}
+    waiting.cancel()
   }
 
   /// With nobody else at work on the database, in any process.
@@ -195,6 +260,9 @@ public actor SalvorClient {
       }
     } catch {
       report.fail(asSalvorError(error))
+    }
+    if report.outcome == .recovered {
+      for table in configuration.schema.tables { report.changed.whole(table.name) }
     }
     await countQueued(groups, &report)
     if let error = report.error, report.outcome != .recoveryRequired {
@@ -252,6 +320,7 @@ public actor SalvorClient {
       do {
         try await session.run(groups: groups)
         report = session.report
+        if session.isArchiveTouched { await nameArchived(&report) }
         met = session.met
         if let requirement = session.requirement {
           guard recoveries < recoveriesMax, try await recover(requirement, progress, &report) else { return }
@@ -269,6 +338,7 @@ public actor SalvorClient {
         // A session that got further than the one before it: the attempts count anew.
         if session.hasMadeProgress { attempt = 1 }
         report = session.report
+        if session.isArchiveTouched { await nameArchived(&report) }
         let error = asSalvorError(error)
         if error.code == .historyParted, recoveries < recoveriesMax {
           guard try await rewind(progress, &report) else { return }
@@ -299,6 +369,40 @@ public actor SalvorClient {
   }
 
   func forgetServer() { met = nil }
+
+  /// Rows whose requests were refused or displaced are without them now.
+  private func nameArchived(_ report: inout SyncReport) async {
+    let limit = ChangedRows.keysMax
+    guard
+      let entries = try? await configuration.store.requests(
+        in: [.refused, .blocked, .displaced], after: nil, limit: limit)
+    else { return }
+    for entry in entries {
+      if entries.count < limit {
+        report.changed.add(entry.key, of: entry.table)
+      } else {
+        report.changed.whole(entry.table)
+      }
+    }
+    if entries.count >= limit {
+      // The archive is longer than is looked at.
+      for table in configuration.schema.tables { report.changed.whole(table.name) }
+    }
+  }
+
+  /// Another database in the place of this one (`switch(to:)`).
+  func replace(_ configuration: Configuration) {
+    self.configuration = configuration
+    met = nil
+    openingNotices = []
+    board.reset()
+  }
+
+  /// Ends the synchronization that runs at its next safe place.
+  func stopRunning() async {
+    running?.cancel()
+    await waitForRunning()
+  }
 
   private func wait(
     _ attempt: Int, _ error: SalvorError, _ progress: @Sendable (SyncProgress) -> Void
@@ -352,10 +456,12 @@ private let recoveriesMax = 4
 
 /// How far a synchronization is.
 public enum SyncProgress: Sendable, Hashable {
-  /// Changes sent so far.
-  case uploading(changes: Int64)
-  /// Body bytes received so far.
+  /// Changes sent so far, and the share of what waited when it began.
+  case uploading(changes: Int64, share: Double?)
+  /// Body bytes received so far, of what is not rows.
   case downloading(bytes: Int64)
+  /// Rows that changed on the server, and the share of them that has come, where the server says how far it is.
+  case receiving(rows: Int64, share: Double?)
   /// Rows of groups that come for the first time, of those that the server counted when it began.
   case fetching(rows: Int64, of: Int64)
   /// Rows of a table that were compared, of those that the server has.
@@ -364,6 +470,24 @@ public enum SyncProgress: Sendable, Hashable {
   /// It is tried again after this time: another synchronization of the database is under way (`session-in-use`), the server
   /// has too much to do, or the connection broke. The message is the error's.
   case waiting(ErrorCode, message: String, milliseconds: Int64)
+
+  /// How much of this step is done, 0 to 1; nil: it cannot be told.
+  public var share: Double? {
+    switch self {
+    case .uploading(_, let share), .receiving(_, let share): share
+    case .fetching(let rows, let all), .comparing(_, let rows, let all):
+      all > 0 ? min(1, Double(rows) / Double(all)) : nil
+    case .downloading, .applying, .waiting: nil
+    }
+  }
+
+  /// The rows, or changes of rows, that this step has moved so far; nil: it moves none.
+  public var rows: Int64? {
+    switch self {
+    case .uploading(let rows, _), .receiving(let rows, _), .fetching(let rows, _), .comparing(_, let rows, _): rows
+    case .downloading, .applying, .waiting: nil
+    }
+  }
 }
 
 /// Any error as one of the catalogue.

@@ -47,6 +47,9 @@ public struct SyncReport: Sendable {
   public var bytesReceived: Int64 = 0
   public var roundTrips: Int64 = 0
   public var notices: [String] = []
+  /// The rows that were written or removed on this device, by table. May name more rows than were changed, never fewer.
+  public var changes: [TableChange] { changed.list }
+  var changed = ChangedRows()
   /// The recovery that was done, or that is required; of several the last one.
   public var recovery: RecoverySummary?
   public var error: SalvorError?
@@ -80,9 +83,43 @@ public struct SyncReport: Sendable {
       "bytesReceived": .integer(bytesReceived),
       "roundTrips": .integer(roundTrips),
       "notices": .array(notices.map(JSONValue.string)),
+      "changes": .array(changes.map(\.json)),
       "recovery": recovery.map(\.json) ?? .null,
       "error": error.map(\.json) ?? .null,
     ]
+  }
+}
+
+/// What a synchronization that went through came to. One that failed throws.
+@dynamicMemberLookup
+public struct SyncResult: Sendable, CustomStringConvertible {
+  public enum Outcome: Sendable, Hashable {
+    /// Both sides have the same.
+    case synchronized
+    /// They have, after a recovery: `report.recovery` says what became of the changes that were not sent yet.
+    case recovered
+    /// They have, but for so many requests: the server refused them, and they are in `errorArchive()`. Where there was a
+    /// recovery, too, `report.recovery` says so.
+    case refused(Int64)
+  }
+
+  public let outcome: Outcome
+  /// The figures.
+  public let report: SyncReport
+
+  init(_ report: SyncReport) {
+    self.report = report
+    outcome = report.refused > 0 ? .refused(report.refused) : report.outcome == .recovered ? .recovered : .synchronized
+  }
+
+  public subscript<Value>(dynamicMember path: KeyPath<SyncReport, Value>) -> Value { report[keyPath: path] }
+
+  public var description: String {
+    switch outcome {
+    case .synchronized: "synchronized"
+    case .recovered: "recovered"
+    case .refused(let count): count == 1 ? "1 request refused" : "\(count) requests refused"
+    }
   }
 }
 

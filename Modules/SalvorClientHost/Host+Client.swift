@@ -34,6 +34,7 @@ extension Host {
       uploadCompression: compression, limits: section.limits,
       recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion,
       optimisesQueue: section.optimisesQueue, log: log)
+    made.makeStore = section.storageAt
     adjust(&made)
     return made
   }

@@ -2,7 +2,7 @@
 ///
 /// The message holds no value of a user: names of tables, columns and files, numbers and identifiers only. The
 /// catalogue (`ErrorCode`) is the one list of codes; docs/reference/errors.md is made from it.
-public struct SalvorError: Error, Sendable, CustomStringConvertible {
+public struct SalvorError: Error, Sendable, Hashable, CustomStringConvertible {
   public var code: ErrorCode
   /// What happened, and what to do now.
   public var message: String

@@ -363,6 +363,8 @@ public struct FeedPage: Sendable {
   public var groups: [GroupState]?
   /// Rows in `bytes`, those that are gone aside; for a progress bar.
   public var rows = 0
+  /// How much of what the download feeds from the log has come with this page, 0 to 1; nil: it is not told.
+  public var share: Double?
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
     self.bytes = bytes
     self.position = position

@@ -15,6 +15,9 @@ public struct Credentials: Sendable, Hashable {
   public init(headers: [String: String]) { self.headers = headers }
 }
 
+/// Asked who sends: when a synchronization begins, and again when the server does not take the credentials (401).
+public typealias CredentialsProvider = @Sendable () async throws -> Credentials
+
 /// How a client's credentials travel, whatever module checks them: `token` as `authorization: Bearer …`, any other
 /// NAME of the configuration's `client.credentials` as the header `salvor-NAME`.
 public func credentialHeaders(_ credentials: [String: String]) -> [String: String] {

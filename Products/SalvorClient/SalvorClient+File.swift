@@ -29,19 +29,19 @@ extension SalvorClient {
   ///
   ///     let client = try SalvorClient(
   ///       database: "notes.db", schema: "schema.json5", server: "https://sync.example.org",
-  ///       credentials: Credentials(token: token))
+  ///       credentials: { Credentials(token: try await session.token()) })
   ///
   /// - Parameters:
   ///   - database: the path of the application's database; it is made where there is none.
   ///   - schema: the path of `schema.json5`, or its text where it begins with a brace.
   ///   - server: the server's URL.
-  ///   - credentials: who sends.
+  ///   - credentials: who sends; asked when a synchronization begins, and again when the server does not take it.
   ///   - modules: the modules of this client.
   ///   - adjust: the last word, e.g. callbacks of the application.
   /// - Throws: `configuration` with everything that is wrong in its message. Nothing was opened or made then.
   public init(
     database: String, schema: String, server: String,
-    credentials: Credentials, modules: [ModuleFactory] = ClientModules.all,
+    credentials: @escaping CredentialsProvider, modules: [ModuleFactory] = ClientModules.all,
     adjust: (inout Configuration) -> Void = { _ in }
   ) throws {
     let isText = schema.drop { $0.isWhitespace }.first == "{"
@@ -58,7 +58,7 @@ extension SalvorClient {
         text: Array(text.utf8), named: "SalvorClient", registry: registry, environment: [:], sections: [.client]),
       [:],
       { configuration in
-        configuration.credentials = credentials.headers
+        configuration.credentialsProvider = credentials
         adjust(&configuration)
       })
   }

@@ -67,7 +67,7 @@ import Testing
     rows.close()
     let first = try await ChildProcess(Self.built("example-quickstart"), ["device.json5"], directory: folder).output()
     #expect(first.code == 0, "\(first.err)")
-    #expect(first.out == "1 rows came, 0 changes went\n")
+    #expect(first.out == "synchronized: 1 rows came, 0 changes went\n")
     let device = try SQLiteConnection(folder.appendingPathComponent("field.db").path)
     #expect(try device.rows("SELECT name FROM site") == [["Harbour Kitchen"]])
     device.close()

@@ -229,7 +229,7 @@ struct EngineTests {
     #expect(try await client.status().queued == 1)
   }
 
-  @Test("A first sync says how many of how many rows have come, as the server counted them; later ones count bytes")
+  @Test("A first sync says how many of how many rows have come, as the server counted them; later ones count rows")
   func progressOfAFirstSync() async throws {
     let pair = try await Pair { $0.chunkBytesTarget = 1024 }
     try await pair.serverStore.write(
@@ -247,7 +247,7 @@ struct EngineTests {
       (0..<300).map { insert("site", ("id", .text("t\($0)")), ("name", "a name")) })
     told.withLock { $0 = [] }
     _ = try await client.synchronize(progress: { event in told.withLock { $0.append(event) } })
-    #expect(told.withLock { $0.contains { if case .downloading = $0 { true } else { false } } })
+    #expect(told.withLock { $0.contains { if case .receiving = $0 { true } else { false } } })
     #expect(!told.withLock { $0.contains { if case .fetching = $0 { true } else { false } } })
   }
 }

@@ -17,7 +17,8 @@ extension SalvorClient {
     strategy: String? = nil, token: String? = nil,
     progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
-    await alone(telling: progress) { await self.runRecovery(strategy, token, progress) }
+    let told = telling(progress)
+    return await alone(telling: told) { await self.runRecovery(strategy, token, told) }
   }
 
   /// What `recover` would do. Nothing is written, on either side.

@@ -12,7 +12,26 @@ extension SalvorClient.Configuration {
   func request(
     _ method: String, _ path: String, _ body: [UInt8], isBinary: Bool = false, counting report: inout SyncReport
   ) async throws -> TransportResponse {
-    var headers = credentials
+    var login = try await headersOfLogin()
+    while true {
+      do {
+        return try await request(method, path, body, login, isBinary: isBinary, counting: &report)
+      } catch let error as SalvorError where error.code == .unauthenticated {
+        guard let others = try await self.login?.headers(after: login, error) else { throw error }
+        login = others
+      }
+    }
+  }
+
+  private func headersOfLogin() async throws -> [String: String] {
+    if let login { try await login.headers() } else { credentials }
+  }
+
+  private func request(
+    _ method: String, _ path: String, _ body: [UInt8], _ login: [String: String], isBinary: Bool,
+    counting report: inout SyncReport
+  ) async throws -> TransportResponse {
+    var headers = login
     var body = body
     headers["content-type"] = isBinary ? "application/octet-stream" : "application/jsonl"
     // Its operator sees which releases are about.

@@ -12,6 +12,8 @@ extension SyncSession {
     var sequence: SequenceID
     var chunks: Int
     var lastCounter: Int64
+    /// The last counter of the whole upload.
+    var end: Int64
   }
 
   /// The token under which chunks are sent. Nil: the answer holds results instead.
@@ -25,7 +27,7 @@ extension SyncSession {
     }
     return Staging(
       token: token, sequence: upload.sequence, chunks: Int(try staged.integer("chunks")),
-      lastCounter: try staged.integer("last"))
+      lastCounter: try staged.integer("last"), end: upload.lastCounter)
   }
 
   /// Sends the chunks and has them processed. Nil: the upload was taken back, for a smaller one to take its place.
@@ -66,6 +68,7 @@ extension SyncSession {
     let target = limits.chunkBytesTarget
     var index = staging.chunks
     var changes: Int64 = 0
+    let start = max(0, (first?.firstCounter ?? 1) - 1)
     var next = first
     if staging.lastCounter > 0 {
       next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
@@ -86,7 +89,8 @@ extension SyncSession {
       index += 1
       hasMadeProgress = true
       changes += Int64(chunk.changeCount)
-      progress(.uploading(changes: changes))
+      let share = staging.end > start ? Double(chunk.lastCounter - start) / Double(staging.end - start) : nil
+      progress(.uploading(changes: changes, share: share.map { min(1, max(0, $0)) }))
       next = try await following
     }
     return true

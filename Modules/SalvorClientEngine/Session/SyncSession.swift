@@ -33,6 +33,8 @@ struct SyncSession {
   private(set) var requirement: Requirement?
   /// A SyncConfig came.
   private var hasAdopted = false
+  /// Requests went to the archive: their rows are without them now.
+  private(set) var isArchiveTouched = false
   /// False: an upload alone.
   private let downloads: Bool
 
@@ -155,6 +157,11 @@ struct SyncSession {
       try await store.discardStaged()
     }
     stagedPieces = message.position == nil && message.compared == nil ? 0 : 1
+    if stagedPieces > 0 {
+      // What an earlier synchronization staged is not looked at again.
+      let groups = Set(message.groups.map(\.name))
+      for table in configuration.schema.tables where groups.contains(table.group) { report.changed.whole(table.name) }
+    }
     var first: UploadChunk?
     if session.upload != nil {
       // One in which nothing is left is sent as well: the server may have processed it, and only it knows.
@@ -182,7 +189,7 @@ struct SyncSession {
       message.history = try await store.beginHistory()
       response = try await send(message, inline)
     }
-    if let inline { progress(.uploading(changes: Int64(inline.changeCount))) }
+    if let inline { progress(.uploading(changes: Int64(inline.changeCount), share: 1)) }
     if message.upload == .staged {
       var reader = ResponseReader(response, configuration)
       // Without a token the upload had been processed before its acknowledgement was lost: this is the answer already.
@@ -308,10 +315,12 @@ struct SyncSession {
     var offer: ComparisonOffer?
     var rows: Int64 = 0
     var rowsOfAll: Int64?
+    let schema = configuration.schema
     do {
       while let event = try await reader.next() {
         switch event {
         case .payload(let line):
+          report.changed.read(line) { schema.table($0)?.primaryKey }
           page += line
           page.append(0x0A)
           guard page.count <= pageBytesMax else {
@@ -338,7 +347,7 @@ struct SyncSession {
             if let all = rowsOfAll, all > 0 {
               progress(.fetching(rows: min(rows, all), of: all))
             } else {
-              progress(.downloading(bytes: report.bytesReceived + reader.bytesReceived))
+              progress(.receiving(rows: rows, share: share(line)))
             }
           } else if let last = line["end"] {
             if !page.isEmpty {
@@ -376,6 +385,8 @@ struct SyncSession {
     if stagedPieces == 0, isWhereItWas(end, session.state) { return }
     // Pages and blobs are counted by one report.
     try await fetchBlobs()
+    // A safe place to stop: what came is staged, and the next synchronization goes on from there.
+    try Task.checkCancellation()
     progress(.applying)
     let applied = try await store.apply(end)
     report.upserts += applied.upserts
@@ -383,6 +394,14 @@ struct SyncSession {
     report.displaced += Int64(applied.displaced.count)
     report.notices += applied.notices
     if applied.captured > 0 { hasNewRequests = true }
+    if !applied.displaced.isEmpty { isArchiveTouched = true }
+    for table in compare { report.changed.whole(table.table) }
+  }
+
+  /// How much of what changed since the cursors has come, as the server says; nil: it does not.
+  private func share(_ line: JSONValue) -> Double? {
+    guard let thousandths = line["permille"]?.integer, (0...1000).contains(thousandths) else { return nil }
+    return Double(thousandths) / 1000
   }
 
   /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.
@@ -426,6 +445,7 @@ struct SyncSession {
     report.refused += settled.refused
     report.refusedCounters.formUnion(results.refused.map(\.counter))
     report.conflicts += results.conflicts
+    if settled.refused > 0 { isArchiveTouched = true }
     if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
   }
 

@@ -9,6 +9,7 @@ struct ServerListener: Sendable {
   let groups: Set<String>
   let inbox: WatchInbox
   let broadcast: EventBroadcast
+  let board: StateBoard
 
   /// Until the task is cancelled.
   func run() async {
@@ -25,6 +26,7 @@ struct ServerListener: Sendable {
       if Task.isCancelled { return }
       if wasListening { failures = 0 }
       if wasListening || failure != nil { broadcast.send(.notListening(failure)) }
+      if let failure { board.listening(failure, now: configuration.clock.now()) }
       // A sync says it better, and ends the watch.
       if let failure, failure.code.exitCode == 4 { inbox.add(groups) }
       failures += 1
@@ -61,6 +63,7 @@ struct ServerListener: Sendable {
       let groups = Set(names)
       inbox.setListened(groups)
       broadcast.send(.listening(groups: groups))
+      board.listening(nil, now: configuration.clock.now())
     case .changed(let names, let commit):
       let groups = Set(names).intersection(groups)
       inbox.add(groups)

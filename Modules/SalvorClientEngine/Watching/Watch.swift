@@ -12,12 +12,16 @@ extension SalvorClient {
   /// - Parameters:
   ///   - groups: the synchronization groups; nil: all.
   ///   - onSync: told of each synchronization, whatever came of it.
-  /// - Returns: when the task is cancelled, nil; else the report of the synchronization that needs a person (exit codes 2,
+  ///   - progress: told of each step of each synchronization.
+  /// - Returns: when the task is cancelled or another user signs in, nil; else the report of the synchronization that needs a person (exit codes 2,
   ///   4 and 5).
   public func watch(
-    groups: Set<String>? = nil, onSync: @escaping @Sendable (SyncReport) -> Void = { _ in }
+    groups: Set<String>? = nil, onSync: @escaping @Sendable (SyncReport) -> Void = { _ in },
+    progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport? {
-    var watch = Watch(client: self, configuration: configuration, broadcast: broadcast, asked: groups, onSync: onSync)
+    var watch = Watch(
+      client: self, configuration: configuration, broadcast: broadcast, asked: groups, progress: progress,
+      onSync: onSync)
     return await watch.run()
   }
 
@@ -39,7 +43,11 @@ struct Watch {
   let broadcast: EventBroadcast
   /// Nil: all groups.
   let asked: Set<String>?
+  let progress: @Sendable (SyncProgress) -> Void
   let onSync: @Sendable (SyncReport) -> Void
+  private let user: Int
+  /// Due when the network is not a metered one any more; nil: everything is.
+  private var held: Set<String>? = []
   private let inbox: WatchInbox
   private var settings = WatchSettings()
   /// Those that are watched, as the database knows them.
@@ -65,8 +73,10 @@ struct Watch {
 
   init(
     client: SalvorClient, configuration: SalvorClient.Configuration, broadcast: EventBroadcast, asked: Set<String>?,
-    onSync: @escaping @Sendable (SyncReport) -> Void
+    progress: @escaping @Sendable (SyncProgress) -> Void, onSync: @escaping @Sendable (SyncReport) -> Void
   ) {
+    self.progress = progress
+    user = client.circumstances.users
     self.client = client
     self.configuration = configuration
     self.broadcast = broadcast
@@ -82,7 +92,7 @@ struct Watch {
       await LocalLook(configuration: configuration, inbox: inbox, broadcast: broadcast).run(after: start)
     }
     var needing: SyncReport?
-    while !Task.isCancelled, needing == nil {
+    while !Task.isCancelled, needing == nil, user == client.circumstances.users {
       needing = await step()
     }
     looking.cancel()
@@ -100,10 +110,11 @@ struct Watch {
       await inbox.wait(milliseconds: notBefore - now)
       return nil
     }
-    let due = dueGroups(now)
+    let due = allowed(dueGroups(now))
     if isFirst || !due.isEmpty {
-      let report = await client.attemptSync(groups: isFirst ? asked : due == groups && asked == nil ? nil : due)
-      if Task.isCancelled { return nil }
+      let report = await client.attemptSync(
+        groups: isFirst ? asked : due == groups && asked == nil ? nil : due, progress: progress)
+      if Task.isCancelled || user != client.circumstances.users { return nil }
       onSync(report)
       if [2, 4, 5].contains(report.exitCode) { return report }
       note(due, report.error)
@@ -134,6 +145,17 @@ struct Watch {
       if now - last >= interval || last > now { due.insert(group) }
     }
     return due
+  }
+
+  /// Those of them that the network is for; the others wait for another network.
+  private mutating func allowed(_ due: Set<String>) -> Set<String> {
+    guard client.circumstances.isMetered, let allowed = configuration.meteredGroups else {
+      defer { held = [] }
+      return due.union(held ?? groups)
+    }
+    // A first synchronization is of all groups.
+    held = isFirst ? nil : held?.union(due.subtracting(allowed))
+    return due.intersection(allowed)
   }
 
   private mutating func note(_ due: Set<String>, _ error: SalvorError?) {
@@ -205,7 +227,7 @@ struct Watch {
     await endListening()
     guard !wanted.isEmpty else { return }
     let listening = ServerListener(
-      configuration: configuration, groups: wanted, inbox: inbox, broadcast: broadcast)
+      configuration: configuration, groups: wanted, inbox: inbox, broadcast: broadcast, board: client.board)
     listener = (wanted, Task { await listening.run() })
   }
 

@@ -95,6 +95,8 @@ public struct ServerSection: Sendable {
 /// `client:`.
 public struct ClientSection: Sendable {
   public var storage: PreparedModule<any ClientStore>
+  /// Makes the same storage with another `path`: the database of another user.
+  public var storageAt: @Sendable (_ path: String) throws -> any ClientStore
   /// The line of the file that names it.
   package let storageLine: Int
   public var transport: PreparedModule<any ClientTransport>

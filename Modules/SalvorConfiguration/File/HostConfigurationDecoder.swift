@@ -285,10 +285,33 @@ struct HostConfigurationDecoder {
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
-      storage: storage, storageLine: storageLine, transport: transport, compression: compression,
+      storage: storage, storageAt: storageAt(section.value("storage"), context), storageLine: storageLine,
+      transport: transport, compression: compression,
       credentials: credentials,
       recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
       limits: limits)
+  }
+
+  /// The storage as it is written, with another `path`.
+  private func storageAt(
+    _ written: ConfigurationValue?, _ context: ModuleContext
+  ) -> @Sendable (String) throws -> any ClientStore {
+    { [registry, file] path in
+      var members: [ConfigurationValue.Member] = []
+      if case .object(let all)? = written?.content { members = all.filter { $0.key != "path" } }
+      let line = written?.line ?? 0
+      members.append(.init(key: "path", keyLine: line, value: ConfigurationValue(.string(path), line: line)))
+      let storage = ConfigurationValue(.object(members), line: line)
+      var section = OptionReader(
+        ConfigurationValue(.object([.init(key: "storage", keyLine: line, value: storage)]), line: line), file: file,
+        path: "client")
+      let prepared = registry.prepare(
+        .clientStorage, under: "storage", of: &section, context, as: (any ClientStore).self)
+      guard let prepared else {
+        throw ConfigurationResult(configuration: nil, diagnostics: section.diagnostics).refusal
+      }
+      return try prepared.make()
+    }
   }
 
   /// The transport reads `compression` as one of its options; whether there is such a module is checked here. A

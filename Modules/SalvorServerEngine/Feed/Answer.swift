@@ -216,7 +216,11 @@ actor PageSource {
     let line: JSONValue
     if let next = page.position {
       position = next
-      line = ["position": .string(next), "rows": .integer(Int64(page.rows))]
+      var members: [JSONValue.Member] = [
+        .init("position", .string(next)), .init("rows", .integer(Int64(page.rows))),
+      ]
+      if let share = page.share { members.append(.init("permille", .integer(Int64(min(1, max(0, share)) * 1000)))) }
+      line = .object(members)
     } else {
       isFinished = true
       var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]

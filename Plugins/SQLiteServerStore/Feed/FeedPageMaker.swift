@@ -191,7 +191,15 @@ struct FeedPageMaker {
     let rows = writer.upserts
     var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)
     page.rows = rows
+    page.share = shareFed
     return .page(page, hints: hints)
+  }
+
+  /// By entries of the log; nil while tables are scanned.
+  private var shareFed: Double? {
+    let lowest = (position.groups.map(\.floor) + position.floors.values.map(\.sequence)).min()
+    guard position.scan == nil, let lowest, state.headSequence > lowest else { return nil }
+    return Double(position.fed - lowest) / Double(state.headSequence - lowest)
   }
 
   private mutating func lastPage() -> FeedPage {

@@ -202,7 +202,18 @@ func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome?, on term
 extension Terminal {
   func show(_ progress: SyncProgress) {
     switch progress {
-    case .uploading(let changes): self.progress("sending: \(grouped(changes)) changes")
+    case .uploading(let changes, let share):
+      if let share, share < 1 {
+        self.progress("sending", share: share, rest: "\(grouped(changes)) changes")
+      } else {
+        self.progress("sending: \(grouped(changes)) changes")
+      }
+    case .receiving(let rows, let share):
+      if let share {
+        self.progress("receiving", share: share, rest: "\(grouped(rows)) rows")
+      } else {
+        self.progress("receiving: \(grouped(rows)) rows")
+      }
     case .downloading(let count): self.progress("receiving: \(bytes(count))")
     case .fetching(let rows, let all):
       self.progress(

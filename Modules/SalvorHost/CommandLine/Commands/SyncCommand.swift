@@ -70,7 +70,7 @@ private func describe(_ event: SyncEvent, on terminal: Terminal) {
   switch event {
   case .listening(let groups): terminal.say("listening for changes of \(groups.sorted().joined(separator: ", "))")
   case .notListening(let error): terminal.say("not listening: \(error?.message ?? "the server ended the stream")")
-  case .changed, .captured, .noted, .synchronized, .failed: break
+  case .changed, .captured, .noted, .rowsChanged, .synchronized, .failed: break
   }
 }
 
