@@ -47,7 +47,6 @@ extension SalvorClient {
     next.credentials = [:]
     next.credentialsProvider = user.credentials
     next.login = Login(next)
-    await stopRunning()
     do {
       _ = try await store.open(ClientSetup(schema: next.schema, principal: next.principal, reattaches: true))
     } catch {
@@ -55,8 +54,11 @@ extension SalvorClient {
       throw error
     }
     circumstances.otherUser()
-    await configuration.store.close()
+    await stopRunning()
+    // At one go: whoever synchronizes from here on does it for the new user.
+    let old = configuration.store
     replace(next)
     isOpen = true
+    await old.close()
   }
 }

@@ -150,7 +150,7 @@ struct Watch {
   /// Those of them that the network is for; the others wait for another network.
   private mutating func allowed(_ due: Set<String>) -> Set<String> {
     guard client.circumstances.isMetered, let allowed = configuration.meteredGroups else {
-      defer { held = [] }
+      defer { held = held == nil && groups.isEmpty ? nil : [] }
       return due.union(held ?? groups)
     }
     // A first synchronization is of all groups.
