@@ -30,6 +30,8 @@ public struct ServerConfiguration: Sendable {
   public var administrationToken: String?
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
   public var monitoringNeedsCredential: Bool
+  /// `/metrics` and `/readyz` are answered by `ServerEngine.monitor` alone, and not by `handle`.
+  public var monitoringIsApart = false
   /// A line of the log for each request.
   public var accessLog: Bool
   /// What takes longer is counted, and a transaction that does is a warning.
@@ -239,6 +241,14 @@ public final class ServerEngine: Sendable {
     }
   }
 
+  /// Answers one request at the address that is for monitoring alone: nobody shows a credential there.
+  public func monitor(_ request: TransportRequest) async -> TransportResponse {
+    await Self.$isMonitoring.withValue(true) { await handle(request) }
+  }
+
+  /// The request came to the address that is for monitoring.
+  @TaskLocal static var isMonitoring = false
+
   private func noteProblem(_ error: SalvorError) {
     if let remote = LogContext.current?["remote"].flatMap({ RemoteID($0) }) { activity.note(error, of: remote) }
     if error.code == .unauthenticated || error.code == .forbidden {
@@ -258,6 +268,9 @@ public final class ServerEngine: Sendable {
   private func route(_ request: TransportRequest) async throws -> TransportResponse {
     let path = request.path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)[0]
     let parts = path.split(separator: "/").map(String.init)
+    if Self.isMonitoring, !["healthz", "readyz", "metrics"].contains(parts.first) || parts.count != 1 {
+      throw SalvorError(.notFound, "This address is for monitoring: /healthz, /readyz and /metrics.")
+    }
     switch (request.method, parts.first, parts.count) {
     case ("POST", "v1", 2) where parts[1] == "sync":
       return try await sync(request)

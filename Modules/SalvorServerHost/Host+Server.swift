@@ -34,6 +34,7 @@ extension Host {
       accessLog: section.log.access, slowMilliseconds: section.log.slowMilliseconds, log: log,
       reclaimMemory: MemoryReturn().give)
     made.processFacts = { ProcessFacts.ofThisProcess() }
+    made.monitoringIsApart = section.monitoring != nil
     made.audit = AuditFile(of: made.store)
     if let backups = section.backups, let store = made.store as? any RecoveringServerStore {
       made.backups = BackupDirectory(
@@ -45,11 +46,11 @@ extension Host {
         try traces.make(), version: salvorVersion, instance: hexadecimal(made.random.bytes(8)), log: log)
       made.traces = exporter
     }
-    made.bodyReading = OwnThread("bodies")
-    made.bodyParsing = OwnThread("messages")
+    made.bodyReading = OwnThread("bodies", isPatient: true)
+    made.bodyParsing = OwnThread("messages", isPatient: true)
     adjust(&made)
     return try await RunningServer(
-      made, traces: exporter, transport: try section.listen.make(),
+      made, traces: exporter, transport: try section.listen.make(), monitoring: try section.monitoring?.make(),
       retentionMilliseconds: section.tombstoneRetentionMilliseconds,
       stagingMilliseconds: section.stagingRetentionMilliseconds)
   }

@@ -17,6 +17,21 @@ final class MemoryReturn: Sendable {
     }
   #endif
 
+  /// Of a process that answers many: few heaps for all threads, and what is large always apart, so that it goes back at once
+  /// when it is free. The C library would learn otherwise from the first large body. Before there are many threads.
+  static func settle() {
+    #if canImport(Glibc)
+      guard let symbol = dlsym(nil, "mallopt") else { return }
+      let set = unsafeBitCast(symbol, to: (@convention(c) (Int32, Int32) -> Int32).self)
+      _ = set(heapsMax, 2)
+      _ = set(apartBytesMin, 256 << 10)
+    #endif
+  }
+
+  /// `M_ARENA_MAX` and `M_MMAP_THRESHOLD` of malloc.h, which the importer does not see.
+  private static let heapsMax: Int32 = -8
+  private static let apartBytesMin: Int32 = -3
+
   @Sendable func give() {
     #if canImport(Glibc)
       let isFirst = isDue.withLock { isDue in

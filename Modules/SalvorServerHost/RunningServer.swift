@@ -9,6 +9,7 @@ public actor RunningServer {
   public nonisolated let opening: ServerOpening
   public nonisolated let engine: ServerEngine
   private let transport: any ServerTransport
+  private let monitoring: (any ServerTransport)?
   private let graceMilliseconds: Int64
   private let retentionMilliseconds: Int64
   private let stagingMilliseconds: Int64
@@ -22,15 +23,18 @@ public actor RunningServer {
   /// - Parameters:
   ///   - retentionMilliseconds: how long tombstones and the change log are kept.
   ///   - stagingMilliseconds: how long an upload stays in staging that nobody continues.
+  ///   - monitoring: answers `/metrics` and `/readyz`, and nothing else but `/healthz`; nil: `transport` does.
   ///   - graceMilliseconds: how long `stop` waits for what is under way before it interrupts it.
   ///   - traces: sends spans while the server runs, and is closed with it.
   public init(
     _ configuration: ServerConfiguration, traces: TraceExporter? = nil, transport: any ServerTransport,
+    monitoring: (any ServerTransport)? = nil,
     retentionMilliseconds: Int64 = HostConfiguration.tombstoneRetentionDefault,
     stagingMilliseconds: Int64 = HostConfiguration.stagingRetentionDefault, graceMilliseconds: Int64 = 5_000
   ) async throws {
     (engine, opening) = try await ServerEngine.start(configuration)
     self.transport = transport
+    self.monitoring = monitoring
     self.traces = traces
     self.retentionMilliseconds = retentionMilliseconds
     self.stagingMilliseconds = stagingMilliseconds
@@ -40,6 +44,7 @@ public actor RunningServer {
   /// Listens. Returns the URL under which devices reach it.
   public func start() async throws -> String {
     let engine = engine
+    _ = try await monitoring?.start { request in await engine.monitor(request) }
     let url = try await transport.start { request in await engine.handle(request) }
     if let traces { exporting = Task { await traces.run() } }
     let (retention, staging) = (retentionMilliseconds, stagingMilliseconds)
@@ -61,11 +66,12 @@ public actor RunningServer {
 
   /// Takes renewed files (certificates) into use; those of before stay in force where that fails, and the log says so.
   public func reload() async {
-    guard let transport = transport as? any ReloadableTransport else { return }
-    do {
-      try await transport.reload()
-    } catch {
-      engine.log("The files of server.listen could not be read again; those of before stay in force. \(error)")
+    for (name, place) in [("listen", transport), ("monitoring", monitoring)] as [(String, (any ServerTransport)?)] {
+      do {
+        try await (place as? any ReloadableTransport)?.reload()
+      } catch {
+        engine.log("The files of server.\(name) could not be read again; those of before stay in force. \(error)")
+      }
     }
   }
 
@@ -85,6 +91,8 @@ public actor RunningServer {
       }
     }
     await transport.stop(graceMilliseconds: graceMilliseconds)
+    // Watched to the end.
+    await monitoring?.stop(graceMilliseconds: 0)
     await engine.stop()
     interruption.cancel()
     exporting?.cancel()

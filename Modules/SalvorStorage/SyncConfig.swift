@@ -157,8 +157,8 @@ public struct SyncConfig: Sendable, Hashable {
           table: table, fetchPath: try entry.string("fetchPath"),
           uploadPath: try entry.optionalString("uploadPath"),
           parameterName: try entry.optionalString("parameterName"),
-          dirtyQuery: try entry.optionalString("dirtyQuery"),
-          keyQuery: try entry.optionalString("keyQuery") ?? Self.keyQuery(table),
+          // Both follow from the table: another side's SQL is not what an application runs.
+          dirtyQuery: table.maintained == .dual ? Self.dirtyQuery(table) : nil, keyQuery: Self.keyQuery(table),
           upsertStatement: try entry.string("upsertStatement"), deleteStatement: try entry.string("deleteStatement"),
           fetchOrder: try entry.integer("fetchOrder"), uploadOrder: try entry.integer("uploadOrder"),
           upsertOrder: try entry.integer("upsertOrder"), deleteOrder: try entry.integer("deleteOrder")))

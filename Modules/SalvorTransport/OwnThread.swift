@@ -7,7 +7,10 @@ public final class OwnThread: Sendable {
   private let queue: DispatchQueue
   private let count = Mutex(0)
 
-  public init(_ label: String) { queue = DispatchQueue(label: "salvor." + label) }
+  /// - Parameter isPatient: others get the processor first.
+  public init(_ label: String, isPatient: Bool = false) {
+    queue = DispatchQueue(label: "salvor." + label, qos: isPatient ? .utility : .unspecified)
+  }
 
   /// The pieces of work that were given to it.
   public var workCount: Int { count.withLock { $0 } }

@@ -80,13 +80,16 @@ import Testing
     #expect(try await office.ask("POST", "remotes/\(ids[1])/reset").status == 204)
     for (state, expected) in [
       ("blocked", [ids[0]]), ("deleted", []), ("known", [ids[1], ids[2]]), ("reset-demanded", [ids[1]]),
-      ("recovering", []), ("absent&days=0", [ids[1], ids[2]]), ("absent&days=1", []),
+      ("in-step", [ids[2]]), ("waiting", []), ("recovering", []), ("absent&days=0", [ids[1], ids[2]]),
+      ("absent&days=1", []),
     ] {
       let found = try await office.ask("GET", "remotes?state=\(state)").json["remotes"].items.map(\.["id"].string)
       #expect(found == expected, "\(state)")
     }
     let whole = try await office.ask("GET", "remotes/\(ids[2])").json
     #expect(whole["seen"]["lastBegin"].integer != nil && whole["seen"]["lastError"] == nil)
+    #expect(whole["seen"]["lastDownload"].integer != nil && whole["seen"]["behind"] == 0)
+    #expect(whole["seen"]["recoveries"] == 0 && whole["seen"]["lastRecovery"] == nil)
     #expect(whole["principal"] == "anna")
     for bad in [
       "remotes?state=lost", "remotes?limit=0", "remotes?limit=x", "remotes?after=1", "remotes?state=absent&days=-1",

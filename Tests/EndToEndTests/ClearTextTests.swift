@@ -71,6 +71,31 @@ import Testing
     #expect(proxy.count == 0)
   }
 
+  @Test("Monitoring can have an address of its own: there without a credential, and not where devices are")
+  func monitoringApart() async throws {
+    let (descriptor, port) = try Socket.listen()
+    close(descriptor)
+    let place = try Workspace(serverOptions: "monitoring: { module: \"http\", address: \"127.0.0.1\", port: \(port) },")
+    let http = try RawHTTP(try await place.server.start())
+    let apart = try RawHTTP("http://127.0.0.1:\(port)")
+    for path in ["/metrics", "/readyz"] {
+      #expect(try await http.request("GET", path, headers: [:]).status == 404)
+      #expect(try await apart.request("GET", path, headers: [:]).status == 200)
+    }
+    #expect(try await apart.request("GET", "/metrics", headers: [:]).text.contains("salvor_remotes 0"))
+    for server in [http, apart] { #expect(try await server.request("GET", "/healthz", headers: [:]).status == 200) }
+    // Nothing else is there, whoever asks.
+    for path in ["/v1/events", "/admin/v1/remotes", "/metrics/more", "/"] {
+      #expect(try await apart.request("GET", path, headers: ["salvor-principal": "admin"]).status == 404, "\(path)")
+    }
+    #expect(try await apart.request("POST", "/v1/sync").status == 404)
+    #expect(try await place.server.stop().code == 0)
+    // Clear text for others is refused there, too.
+    let open = try Workspace(serverOptions: "monitoring: { module: \"http\", address: \"0.0.0.0\", port: \(port) },")
+    let refused = try await open.server.salvor("check")
+    #expect(refused.code == 2 && refused.err.contains("server.monitoring"), "\(refused.err)")
+  }
+
   @Test("Monitoring wants the administration credential where that is said; health checks never do")
   func monitoring() async throws {
     let place = try Workspace(serverOptions: "administration: { monitoringNeedsCredential: true },")

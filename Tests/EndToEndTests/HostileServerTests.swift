@@ -345,6 +345,33 @@ final class HostileServer: Sendable {
   }
 
   @Test(
+    "The queries of a delivered SyncConfig are not kept: an application runs those that the device makes itself",
+    arguments: ["keyQuery", "dirtyQuery"])
+  func deliveredQueries(member: String) async throws {
+    let place = try Workspace()
+    let url = try await place.server.start()
+    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1 }")
+    try await device.sync()
+    let own = try device.sqlite()
+    try own.execute("INSERT INTO site (id, name) VALUES ('s1', 'mine'); INSERT INTO draft VALUES ('d1', 'my own')")
+    let kept = try own.rows("SELECT * FROM salvor_sync_config")
+    let config = try await Self.config(url) { $0[member] = "SELECT json_group_array(body) FROM draft" }
+    let hostile = try HostileServer(try RawHTTP(url)) { response in
+      var lines = (response?.text ?? "").split(separator: "\n").map(String.init)
+      if let place = lines.lastIndex(where: { $0.hasPrefix("{\"session\"") || $0.hasPrefix("{\"results\"") }) {
+        lines.insert(config, at: place + 1)
+      }
+      return .bytes(HostileServer.answer(Array(lines.map { $0 + "\n" }.joined().utf8)))
+    }
+    try device.connect(to: hostile.url)
+    let output = try await device.salvor("sync", "--json")
+    #expect(output.code == 0 && hostile.count > 0, "\(output.out) \(output.err)")
+    #expect(try own.rows("SELECT * FROM salvor_sync_config") == kept)
+    let query = try own.rows("SELECT key_query FROM salvor_sync_config WHERE name = 'site'")[0][0].string
+    #expect(try own.rows(query ?? "") == [[.text(#"["s1"]"#)]])
+  }
+
+  @Test(
     "A redirect is not followed: the token stays with the server that was named, and the queue waits for an honest one",
     arguments: [
       "301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect",

@@ -226,6 +226,37 @@ struct RecoveryRouteTests {
     #expect(try await desk.send("POST", "/v1/sync", desk.begin(cursor: cursor)).status == 200)
   }
 
+  @Test("recoveries are counted by reason where they begin, and by reason and strategy where they end")
+  func counted() async throws {
+    let desk = try await Counter()
+    let cursor = try await desk.cursor()
+    func recover(_ said: String, server: ServerID? = nil) async throws {
+      let facts = try await desk.facts(desk.begin(cursor: cursor, server: server))
+      #expect(try await desk.send("POST", "/v1/recovery/\(facts.token)/end", said).status == 204)
+    }
+    try await recover(
+      #"{"demand":null,"reason":"server-replaced","strategy":"recreate"}"#, server: ServerID(from: SystemRandom()))
+    for _ in 0..<2 {
+      try await recover(#"{"demand":null,"reason":"server-restored","strategy":"recover-unsynced-changes"}"#)
+    }
+    // What a device says is a name, or it is `other`; where nothing is said, only the end is counted.
+    try await recover(#"{"demand":null,"reason":"a \"b\"} 1","strategy":"x\ny"}"#)
+    try await recover(#"{"demand":null}"#)
+    let metrics = try await desk.engine.handle(TransportRequest(method: "GET", path: "/metrics")).body
+      .collect(upTo: 1 << 20)
+    let lines = String(decoding: metrics, as: UTF8.self).split(separator: "\n").map(String.init)
+    let ended = "salvor_recoveries_ended_by_strategy_total"
+    #expect(
+      lines.filter { $0.hasPrefix(ended + "{") } == [
+        ended + #"{reason="other",strategy="other"} 1"#, ended + #"{reason="server-replaced",strategy="recreate"} 1"#,
+        ended + #"{reason="server-restored",strategy="recover-unsynced-changes"} 2"#,
+      ])
+    #expect(lines.contains("salvor_recoveries_ended_total 5"))
+    #expect(lines.contains(#"salvor_recoveries_total{reason="server-replaced"} 1"#))
+    #expect(lines.contains(#"salvor_recoveries_total{reason="none"} 4"#))
+    #expect(lines.contains("salvor_recoveries 0"))
+  }
+
   @Test("another server: the facts are given all the same, with nothing shared")
   func replaced() async throws {
     let desk = try await Counter()

@@ -134,6 +134,21 @@ struct WebhookTests {
     #expect(delivery.headers["salvor-signature"] == nil, "without a secret nothing is signed")
   }
 
+  @Test("the service's part is a step of the same trace: traceparent goes along, with a span of its own")
+  func traces() async throws {
+    let context = LogContext(TraceContext())
+    try await withValidator { validator in
+      _ = try await LogContext.$current.withValue(context) { try await validator.validate(batch(change(1, "good"))) }
+      _ = try await validator.validate(batch(change(2, "good")))
+    }
+    let sent = service.deliveries.map { $0.headers["traceparent"] }
+    let first = try #require(sent.first ?? nil)
+    let trace = TraceContext(traceparent: first)
+    #expect(trace?.traceID == context.trace.traceID)
+    #expect(trace?.spanID != context.trace.spanID && trace?.isSampled == context.trace.isSampled)
+    #expect(sent.count == 2 && sent[1] == nil, "without a trace there is none to go on")
+  }
+
   @Test("the same batch has the same delivery ID, another one another")
   func deliveryIDs() async throws {
     try await withValidator { validator in

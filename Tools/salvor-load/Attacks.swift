@@ -28,12 +28,12 @@ final class Attack: Sendable {
 
   func run() async {
     switch kind {
-    case .flood: await onThread { self.flood() }
-    case .slow: await onThread { self.drip() }
+    case .flood: await onThread(isBehind: true) { self.flood() }
+    case .slow: await onThread(isBehind: true) { self.drip() }
     case .bomb, .stage:
       await withTaskGroup(of: Void.self) { group in
         for number in 0..<Self.threads {
-          group.addTask { await onThread { self.ask(number) } }
+          group.addTask { await onThread(isBehind: true) { self.ask(number) } }
         }
       }
     }
@@ -48,7 +48,7 @@ final class Attack: Sendable {
         if open.count >= Self.connectionsMax { usleep(50_000) }
         continue
       }
-      if let connection = RawConnection(port) {
+      if let connection = RawConnection(port, from: RawConnection.attackersAddress) {
         connection.send("GET /hea")
         open.append(connection)
         figures.add("attack flood", milliseconds: 0)
@@ -63,7 +63,7 @@ final class Attack: Sendable {
   private func drip() {
     var open: [RawConnection] = []
     while goesOn {
-      while open.count < 500, let connection = RawConnection(port) {
+      while open.count < 500, let connection = RawConnection(port, from: RawConnection.attackersAddress) {
         connection.send(
           open.count % 2 == 0
             ? "GET /healthz HTTP/1.1\r\nHost: a\r\nX: "
@@ -80,7 +80,7 @@ final class Attack: Sendable {
   private func ask(_ number: Int) {
     var draws = Draws(UInt64(number) &+ 17)
     while goesOn {
-      guard let connection = RawConnection(port) else {
+      guard let connection = RawConnection(port, from: RawConnection.attackersAddress) else {
         figures.fail("attack \(kind.rawValue)", "not taken")
         usleep(50_000)
         continue
@@ -126,7 +126,7 @@ final class Attack: Sendable {
     let chunk = [UInt8](repeating: 0x20, count: 200_000)
     for index in 0..<5 {
       let path = "/v1/sync/\(token)/chunks/\(index)?first=\(1 + index * 10)&last=\(10 + index * 10)"
-      guard let connection = RawConnection(port) else { return }
+      guard let connection = RawConnection(port, from: RawConnection.attackersAddress) else { return }
       connection.send(Self.request("PUT", path, "", chunk))
       let status = connection.receive().flatMap { try? RawAnswer($0) }?.status ?? 0
       figures.add("attack stage chunk \(status)", milliseconds: 0)
@@ -143,13 +143,15 @@ final class Attack: Sendable {
     let nulls = Array(#"{"begin":["#.utf8) + Array(String(repeating: "0,", count: 30 << 20).utf8) + Array("0]}\n".utf8)
     let names = Array("{".utf8) + (0..<200_000).flatMap { Array("\"n\($0)\":0,".utf8) } + Array("\"z\":0}\n".utf8)
     var draws = Draws(5)
+    // Of a row of their own: what an attacker may write for everybody, everybody would have to fetch.
     let line =
       Array((begin(&draws, upload: "inline") + "\n{\"stamp\":\"\(hexadecimal(&draws))\"}\n").utf8)
-      + Array(#"{"shape":0,"table":"visit","operation":"insert","columns":["id","note"]}"#.utf8)
-      + Array("\n{\"first\":1,\"made\":0,\"changes\":[[0,\"v\",\"".utf8)
+      + Array(#"{"shape":0,"table":"memo","operation":"insert","columns":["id","owner","note"]}"#.utf8)
+      + Array("\n{\"first\":1,\"made\":0,\"changes\":[[0,\"v\",\"attacker\",\"".utf8)
     let large = line + [UInt8](repeating: 0x78, count: 7 << 20) + Array("\"]]}\n".utf8)
     let many =
-      line.dropLast(7) + Array(String(repeating: "[0,\"v\",\"n\"],", count: 500_000).utf8) + Array("[0]]}\n".utf8)
+      line.dropLast(19) + Array(String(repeating: "[0,\"v\",\"attacker\",\"n\"],", count: 250_000).utf8)
+      + Array("[0]]}\n".utf8)
     let packedNulls = try await packed(nulls)
     let blob = "/v1/blobs/" + String(repeating: "a", count: 64) + "?size=10"
     return [

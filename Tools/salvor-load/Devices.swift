@@ -74,7 +74,7 @@ struct Devices: Sendable {
         case .first: device = make(number)
         case .idle: break
         case .small: try await write(device, number, &written, Int.random(in: 1...5, using: &draws))
-        case .away: try await write(device, number, &written, 200)
+        case .away: try await write(device, number, &written, 50)
         }
         let report = await device.attemptSync()
         if let error = report.error { throw error }

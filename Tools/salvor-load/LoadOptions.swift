@@ -53,7 +53,7 @@ enum DeviceKind: String, CaseIterable, Sendable {
   case idle
   /// One to five rows.
   case small
-  /// Two hundred rows, after a while.
+  /// Fifty rows, after a while.
   case away
 }
 

@@ -8,13 +8,30 @@ import Foundation
 final class RawConnection: @unchecked Sendable {
   private let descriptor: Int32
 
+  /// Attackers have an address of their own: the limits of one address are about them alone.
+  static let attackersAddress: UInt32 = 0x7F00_0002
+
   /// Nil: nobody takes it.
-  init?(_ port: UInt16, timeoutSeconds: Int = 10) {
+  ///
+  /// - Parameter address: whose it is; only Linux has more than one for loopback.
+  init?(_ port: UInt16, from source: UInt32? = nil, timeoutSeconds: Int = 10) {
     let made = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     guard made >= 0 else { return nil }
     var time = timeval(tv_sec: timeoutSeconds, tv_usec: 0)
     setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
     setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
+    #if os(Linux)
+      if let source {
+        var own = sockaddr_in()
+        own.sin_family = sa_family_t(AF_INET)
+        own.sin_addr.s_addr = source.bigEndian
+        _ = withUnsafePointer(to: &own) {
+          $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(made, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+          }
+        }
+      }
+    #endif
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_port = port.bigEndian
@@ -134,8 +151,17 @@ struct RawAnswer {
 }
 
 /// Blocking work on a thread of its own, never on the cooperative pool.
-func onThread<Result: Sendable>(_ work: @escaping @Sendable () -> Result) async -> Result {
+///
+/// - Parameter isBehind: others get the processor first. Attackers have machines of their own: what they do there is not to be
+///   felt by the devices and the server that share this one.
+func onThread<Result: Sendable>(isBehind: Bool = false, _ work: @escaping @Sendable () -> Result) async -> Result {
   await withCheckedContinuation { continuation in
-    Thread.detachNewThread { continuation.resume(returning: work()) }
+    Thread.detachNewThread {
+      #if os(Linux)
+        // Of the thread alone: 0 is who calls.
+        if isBehind { setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10) }
+      #endif
+      continuation.resume(returning: work())
+    }
   }
 }

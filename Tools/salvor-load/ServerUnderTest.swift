@@ -15,10 +15,13 @@ final class ServerUnderTest: @unchecked Sendable {
         site: { maintained: "server", primaryKey: "id", columns: { id: "text", name: "text" } },
         visit: { maintained: "dual", primaryKey: "id",
                  columns: { id: "text", site_id: "text?", note: "text?", score: "real?" }, references: { site_id: "site" } },
+        memo: { maintained: "dual", primaryKey: "id", columns: { id: "text", owner: "text", note: "text?" },
+                scope: { owner: "principal" } },
       },
     }
     """
-  static let sites = 1000
+  /// Few: each device has them in a store that looks through all it has, and this is about the server.
+  static let sites = 100
 
   let directory: URL
   let url: String

@@ -84,6 +84,9 @@ public struct ServerSection: Sendable {
   public var administrationToken: String?
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
   public var monitoringNeedsCredential: Bool
+  /// An address of their own for `/metrics` and `/readyz`; nil: they are answered where devices are.
+  public var monitoring: PreparedModule<any ServerTransport>?
+  let monitoringLine: Int
   public var log: LogSettings
   /// The way to the collector of traces; nil: none are exported.
   public var traces: PreparedModule<any ClientTransport>?

@@ -162,7 +162,12 @@ struct HostConfigurationDecoder {
       .serverStorage, under: "storage", of: &section, context, as: (any ServerStore).self)
     let listen = registry.prepare(
       .serverTransport, under: "listen", of: &section, context, as: (any ServerTransport).self)
+    let monitoring =
+      section.object("monitoring") != nil
+      ? registry.prepare(.serverTransport, under: "monitoring", of: &section, context, as: (any ServerTransport).self)
+      : nil
     let storageLine = section.value("storage")?.line ?? section.line
+    let monitoringLine = section.value("monitoring")?.line ?? section.line
     let listenLine = section.value("listen")?.line ?? section.line
     let compressions = decodeCompressions(&section, context)
     let authenticationLine = section.value("authentication")?.line ?? section.line
@@ -209,7 +214,8 @@ struct HostConfigurationDecoder {
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,
-      monitoringNeedsCredential: monitoringNeedsCredential, log: log, traces: traces, backups: backups, limits: limits)
+      monitoringNeedsCredential: monitoringNeedsCredential, monitoring: monitoring, monitoringLine: monitoringLine,
+      log: log, traces: traces, backups: backups, limits: limits)
   }
 
   private func decodeBackups(_ section: inout OptionReader) -> BackupSettings? {

@@ -23,7 +23,8 @@ extension HostConfiguration {
       return [problem("authentication", server.authenticationLine, "cannot be used: \(reason(error))")]
     }
     let place = transport as? any ListeningAddress
-    let reach = place?.clearTextReach.map { [problem("listen", server.listenLine, $0)] } ?? []
+    let reach =
+      (place?.clearTextReach.map { [problem("listen", server.listenLine, $0)] } ?? []) + monitoringProblems(server)
     guard authentication.isForLocalCallersOnly, place?.isLoopback != true else { return reach }
     return reach + [
       problem(
@@ -31,6 +32,15 @@ extension HostConfiguration {
         "is \"\(server.authentication.descriptor.name)\", which is for callers on this machine only, but others can reach "
           + "server.listen: use \"tokens\" (salvor token makes one), or listen on 127.0.0.1")
     ]
+  }
+
+  private func monitoringProblems(_ server: ServerSection) -> [Diagnostic] {
+    do {
+      let place = try server.monitoring?.make() as? any ListeningAddress
+      return place?.clearTextReach.map { [problem("monitoring", server.monitoringLine, $0)] } ?? []
+    } catch {
+      return [problem("monitoring", server.monitoringLine, "cannot be used: \(reason(error))")]
+    }
   }
 
   private func problem(_ key: String, _ line: Int, _ message: String) -> Diagnostic {

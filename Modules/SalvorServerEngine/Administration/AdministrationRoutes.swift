@@ -40,6 +40,10 @@ extension ServerEngine {
 
   /// Throws where monitoring wants a credential and the request has none.
   func checkMonitor(_ request: TransportRequest) async throws {
+    if Self.isMonitoring { return }
+    if configuration.monitoringIsApart {
+      throw SalvorError(.notFound, "This is answered at the server's address for monitoring alone.")
+    }
     if configuration.monitoringNeedsCredential { _ = try await administrator(request) }
   }
 

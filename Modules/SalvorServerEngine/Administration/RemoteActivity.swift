@@ -9,8 +9,12 @@ final class RemoteActivity: Sendable {
     /// Milliseconds since 1970.
     var lastSeen: Int64
     var lastBegin: Int64?
+    /// When the last page of its last download was made.
+    var lastDownload: Int64?
+    var lastRecovery: (reason: String?, strategy: String?, time: Int64)?
+    var recoveries: Int64 = 0
     var lastError: (code: String, reason: String?, time: Int64)?
-    /// The oldest cursor of its groups, at its last begin.
+    /// The oldest cursor of its groups, at its last begin or after the last download.
     var cursor: Int64?
     var schemaVersion: Int64?
     /// Of Salvor, on the device.
@@ -22,6 +26,7 @@ final class RemoteActivity: Sendable {
     var principal: Principal?
     var subscriptions: ResolvedSubscriptions?
     var refused: Int64 = 0
+    var refusedByReason: [String: Int64] = [:]
     var accepted: Int64 = 0
   }
 
@@ -66,6 +71,23 @@ final class RemoteActivity: Sendable {
     change(remote) { entry, _ in
       entry.accepted += results.acceptedRequests
       entry.refused += Int64(results.refused.count)
+      for refusal in results.refused { entry.refusedByReason[refusal.reason.rawValue, default: 0] += 1 }
+    }
+  }
+
+  /// A download has come to its end: these are the groups as the device has them once it has applied it.
+  func noteDownload(of remote: RemoteID, _ groups: [GroupState]) {
+    change(remote) { entry, now in
+      entry.lastDownload = now
+      for group in groups { entry.cursors[group.name] = group.cursor?.number ?? entry.cursors[group.name] }
+      entry.cursor = entry.cursors.values.min()
+    }
+  }
+
+  func noteRecovery(of remote: RemoteID, reason: String?, strategy: String?) {
+    change(remote) { entry, now in
+      entry.recoveries += 1
+      entry.lastRecovery = (reason, strategy, now)
     }
   }
 
@@ -92,6 +114,14 @@ final class RemoteActivity: Sendable {
     )
   }
 
+  /// Those that had everything up to `head` when they were last seen, and no error.
+  func inStep(with head: Int64) -> [RemoteID] {
+    entries.withLock { entries in
+      entries.filter { $0.value.cursor.map { $0 >= head } == true && $0.value.lastError == nil }.keys
+        .sorted { $0.text < $1.text }
+    }
+  }
+
   /// Those whose last begin was refused for a reason to recover.
   var recoveryRequired: [RemoteID] {
     entries.withLock { entries in
@@ -104,12 +134,23 @@ extension RemoteActivity.Entry {
   func json(head: Int64) -> [JSONValue.Member] {
     [
       .init("lastSeen", .integer(lastSeen)), .init("lastBegin", lastBegin.map(JSONValue.integer) ?? .null),
+      .init("lastDownload", lastDownload.map(JSONValue.integer) ?? .null),
       .init("cursor", cursor.map(JSONValue.integer) ?? .null),
       .init("behind", cursor.map { .integer(max(0, head - $0)) } ?? .null),
       .init("schemaVersion", schemaVersion.map(JSONValue.integer) ?? .null),
       .init("release", release.map(JSONValue.string) ?? .null),
       .init("groups", .array(groups.map(JSONValue.string))), .init("accepted", .integer(accepted)),
       .init("refused", .integer(refused)),
+      .init("refusals", .object(refusedByReason.sorted { $0.key < $1.key }.map { .init($0.key, .integer($0.value)) })),
+      .init("recoveries", .integer(recoveries)),
+      .init(
+        "lastRecovery",
+        lastRecovery.map {
+          [
+            "reason": $0.reason.map(JSONValue.string) ?? .null, "strategy": $0.strategy.map(JSONValue.string) ?? .null,
+            "time": .integer($0.time),
+          ]
+        } ?? .null),
       .init(
         "lastError",
         lastError.map {

@@ -55,7 +55,8 @@ extension ServerEngine {
   private enum Filter: String, CaseIterable {
     case known, blocked, deleted
     case resetDemanded = "reset-demanded"
-    case syncing, recovering
+    case syncing, recovering, waiting
+    case inStep = "in-step"
     case recoveryRequired = "recovery-required"
     case absent
   }
@@ -80,6 +81,9 @@ extension ServerEngine {
     switch filter ?? nil {
     case .syncing?: found = try await these(sessions.remotes, asked)
     case .recovering?: found = try await these(recoveries.remotes, asked)
+    case .waiting?: found = try await these(recoveries.waiting, asked)
+    case .inStep?:
+      found = try await these(activity.inStep(with: configuration.store.stats().head.number), asked)
     case .recoveryRequired?: found = try await these(activity.recoveryRequired, asked)
     case .absent?:
       asked.state = .known
@@ -111,6 +115,7 @@ extension ServerEngine {
     if remote.isBlocked { return "blocked" }
     if remote.isDeleted { return "deleted" }
     if recoveries.remotes.contains(remote.id) { return "recovering" }
+    if recoveries.waiting.contains(remote.id) { return "waiting" }
     if sessions.remotes.contains(remote.id) { return "syncing" }
     if activity[remote.id]?.lastError?.reason != nil { return "recovery-required" }
     return remote.isResetDemanded ? "reset-demanded" : "known"

@@ -223,6 +223,7 @@ actor PageSource {
       line = .object(members)
     } else {
       isFinished = true
+      engine.activity.noteDownload(of: remote, page.groups ?? [])
       var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]
       let notices = subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []
       if !notices.isEmpty { end.append(.init("notices", .array(notices.map(JSONValue.string)))) }

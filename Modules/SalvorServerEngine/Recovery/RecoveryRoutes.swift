@@ -207,25 +207,27 @@ extension ServerEngine {
     }
     recoveries.close(recovery.token)
     metrics.recoveriesEnded.add(1)
-    if let strategy = line?["strategy"]?.string { countEnd(line?["reason"]?.string, strategy) }
+    let (reason, strategy) = (name(line?["reason"]?.string), name(line?["strategy"]?.string))
+    if line?["strategy"]?.string != nil { countEnd(reason, strategy) }
+    activity.noteRecovery(of: recovery.remote, reason: reason, strategy: strategy)
     activity.noteSuccess(of: recovery.remote)
     operatorEvents.send("recovered", ["remote": recovery.remote.text])
     deviceLog.say("Remote ID '\(recovery.remote)' has recovered.", about: principal.name)
     return TransportResponse(status: 204, contentLength: 0)
   }
 
-  /// What a device says is taken as far as it may be the name of a reason and of a strategy.
+  /// What a device says, as far as it may be the name of a reason or of a strategy.
+  private func name(_ text: String?) -> String? {
+    guard let text, (1...64).contains(text.utf8.count),
+      text.utf8.allSatisfy({ (97...122).contains($0) || (48...57).contains($0) || $0 == 45 })
+    else { return nil }
+    return text
+  }
+
   private func countEnd(_ reason: String?, _ strategy: String?) {
-    func label(_ name: String, _ text: String?) -> String {
-      let isName =
-        text.map { text in
-          (1...64).contains(text.utf8.count)
-            && text.utf8.allSatisfy { (97...122).contains($0) || (48...57).contains($0) || $0 == 45 }
-        } ?? false
-      return MetricsText.label(name, isName ? text ?? "" : "other")
+    func labels(_ reason: String?, _ strategy: String?) -> String {
+      "\(MetricsText.label("reason", reason ?? "other")),\(MetricsText.label("strategy", strategy ?? "other"))"
     }
-    metrics.recoveriesByStrategy.add(
-      "\(label("reason", reason)),\(label("strategy", strategy))",
-      other: "\(label("reason", nil)),\(label("strategy", nil))")
+    metrics.recoveriesByStrategy.add(labels(reason, strategy), other: labels(nil, nil))
   }
 }

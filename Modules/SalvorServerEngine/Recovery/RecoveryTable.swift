@@ -140,6 +140,15 @@ final class RecoveryTable: Sendable {
     return state.withLock { remotesUnderWay($0, now) }.sorted { $0.text < $1.text }
   }
 
+  /// Remotes that were told to come back, in order.
+  var waiting: [RemoteID] {
+    let now = clock.now()
+    return state.withLock { state in
+      tidy(&state, now)
+      return state.waiting.keys.sorted { $0.text < $1.text }
+    }
+  }
+
   /// Remotes that recover, and remotes that were told to come back.
   var counts: (underWay: Int, waiting: Int) {
     let now = clock.now()

@@ -22,6 +22,7 @@ extension Command {
       journald's priorities. SIGHUP reads server.log and the files of TLS again, without a restart.
       """
   ) { invocation in
+    MemoryReturn.settle()
     // Before the first word: whoever reads one may send a signal.
     let signals = TerminationSignals(endingWithinSeconds: 9)
     let terminal = invocation.terminal
