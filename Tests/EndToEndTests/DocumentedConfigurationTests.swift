@@ -42,18 +42,10 @@ import Testing
       visit: { maintained: "dual", primaryKey: "id", columns: { id: "text", note: "text?" } } } }
     """
 
-  private static func read(_ text: String) throws -> [String: Any] {
-    let json = try JSONSerialization.jsonObject(with: Data(text.utf8), options: [.json5Allowed])
-    return try #require(json as? [String: Any])
-  }
-
-  /// The members of `more` in the place of those of `base`.
-  private static func merged(_ base: [String: Any], _ more: [String: Any]) -> [String: Any] {
-    base.merging(more) { old, new in
-      guard let old = old as? [String: Any], let new = new as? [String: Any] else { return new }
-      // A module is chosen with its options.
-      return new["module"] == nil || old["module"] as? String == new["module"] as? String ? merged(old, new) : new
-    }
+  private static func read(_ text: String) throws -> Shown {
+    let decoder = JSONDecoder()
+    decoder.allowsJSON5 = true
+    return try decoder.decode(Shown.self, from: Data(text.utf8))
   }
 
   /// The section that a key stands in.
@@ -74,8 +66,8 @@ import Testing
       "salvor-e2e-documented-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: folder) }
-    func write(_ members: [String: Any], _ name: String) throws {
-      try JSONSerialization.data(withJSONObject: members).write(to: folder.appendingPathComponent(name))
+    func write(_ value: Shown, _ name: String) throws {
+      try JSONEncoder().encode(value).write(to: folder.appendingPathComponent(name))
     }
     var text = block.split(separator: "\n", maxSplits: 1).last.map(String.init) ?? ""
     // A hash is shown shortened.
@@ -87,20 +79,20 @@ import Testing
     let shown = try Self.read(isWhole ? text : "{ \(text) }")
     var configuration = try Self.read(Self.base)
     var schema = try Self.read(Self.schema)
-    var tokens: [String: Any] = ["tokens": [[String: Any]]()]
-    for (key, value) in shown {
+    var tokens = Shown.object(["tokens": .array([])])
+    for (key, value) in shown.members {
       if key == "tokens" {
         tokens = shown
       } else if let section = Self.sections[key] {
-        configuration = Self.merged(configuration, [section: [key: value]])
-      } else if let table = value as? [String: Any], table["primaryKey"] != nil {
-        schema = Self.merged(schema, ["tables": [key: table]])
+        configuration.merge(.object([section: .object([key: value])]))
+      } else if value.members["primaryKey"] != nil {
+        schema.merge(.object(["tables": .object([key: value])]))
       } else {
-        configuration = Self.merged(configuration, [key: value])
+        configuration.merge(.object([key: value]))
       }
     }
     // A token's lists are of parameters that the schema has.
-    if text.contains("region") { schema["parameters"] = ["region": "text"] }
+    if text.contains("region") { schema.merge(.object(["parameters": .object(["region": .string("text")])])) }
     try write(configuration, "salvor.json5")
     try write(schema, "schema.json5")
     try write(tokens, "tokens.json5")
@@ -131,4 +123,61 @@ import Testing
     let output = try await salvor(["check"], in: place, environment: ["SALVOR_TOKEN": "token"])
     #expect(output.code == 0 && output.err.isEmpty, "\(output.out)\(output.err)")
   }
+}
+
+/// A value of JSON5.
+private enum Shown: Codable {
+  case object([String: Shown])
+  case array([Shown])
+  case string(String)
+  case bool(Bool)
+  case number(Double)
+
+  init(from decoder: any Decoder) throws {
+    let container = try decoder.singleValueContainer()
+    if let value = try? container.decode([String: Shown].self) {
+      self = .object(value)
+    } else if let value = try? container.decode([Shown].self) {
+      self = .array(value)
+    } else if let value = try? container.decode(Bool.self) {
+      self = .bool(value)
+    } else if let value = try? container.decode(Double.self) {
+      self = .number(value)
+    } else {
+      self = .string(try container.decode(String.self))
+    }
+  }
+
+  func encode(to encoder: any Encoder) throws {
+    var container = encoder.singleValueContainer()
+    switch self {
+    case .object(let value): try container.encode(value)
+    case .array(let value): try container.encode(value)
+    case .string(let value): try container.encode(value)
+    case .bool(let value): try container.encode(value)
+    case .number(let value): try container.encode(value)
+    }
+  }
+
+  var members: [String: Shown] { if case .object(let members) = self { members } else { [:] } }
+
+  /// Takes the members of `more`, in the place of those of the same name. A module is chosen with its options.
+  mutating func merge(_ more: Shown) {
+    guard case .object(var members) = self, case .object(let others) = more else {
+      self = more
+      return
+    }
+    for (key, value) in others {
+      let module = value.members["module"]?.text
+      if var old = members[key], module == nil || module == old.members["module"]?.text {
+        old.merge(value)
+        members[key] = old
+      } else {
+        members[key] = value
+      }
+    }
+    self = .object(members)
+  }
+
+  private var text: String? { if case .string(let text) = self { text } else { nil } }
 }
