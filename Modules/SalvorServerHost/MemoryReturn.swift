@@ -1,4 +1,5 @@
 @preconcurrency import Dispatch
+import SalvorConfiguration
 import SalvorModel
 
 #if canImport(Glibc)
@@ -45,4 +46,10 @@ final class MemoryReturn: Sendable {
       }
     #endif
   }
+}
+
+extension Host {
+  /// For a process that is a server: the C library is told to keep little of what large bodies took. Before there are many
+  /// threads.
+  public static func settleMemory() { MemoryReturn.settle() }
 }

@@ -43,9 +43,10 @@
   /// libmicrohttpd refuses what it cannot read by itself, with pages in HTML, and has no hook for that (0.9.75). It
   /// queues them with its public function, and calls it by name: on Linux a definition in the program comes before the
   /// library's. So whatever arrives here is the library's own answer, and goes out as a problem like all others
-  /// (docs/decisions/0044-the-librarys-own-refusals.md).
+  /// (docs/decisions/0044-the-librarys-own-refusals.md). Nobody in the program calls it: it must be visible, or an optimized build
+  /// keeps it from the library.
   @_cdecl("MHD_queue_response")
-  func queueRefusalOfLibrary(
+  @usableFromInline func queueRefusalOfLibrary(
     _ connection: OpaquePointer?, _ status: UInt32, _ response: OpaquePointer?
   ) -> MHD_Result {
     guard let queueInLibrary else { return .NO }

@@ -80,7 +80,7 @@ import Testing
     #expect(try await office.ask("POST", "remotes/\(ids[1])/reset").status == 204)
     for (state, expected) in [
       ("blocked", [ids[0]]), ("deleted", []), ("known", [ids[1], ids[2]]), ("reset-demanded", [ids[1]]),
-      ("in-step", [ids[2]]), ("waiting", []), ("recovering", []), ("absent&days=0", [ids[1], ids[2]]),
+      ("in-step", [ids[1], ids[2]]), ("waiting", []), ("recovering", []), ("absent&days=0", [ids[1], ids[2]]),
       ("absent&days=1", []),
     ] {
       let found = try await office.ask("GET", "remotes?state=\(state)").json["remotes"].items.map(\.["id"].string)

@@ -83,6 +83,7 @@ extension ServerEngine {
     case .recovering?: found = try await these(recoveries.remotes, asked)
     case .waiting?: found = try await these(recoveries.waiting, asked)
     case .inStep?:
+      asked.state = .known
       found = try await these(activity.inStep(with: configuration.store.stats().head.number), asked)
     case .recoveryRequired?: found = try await these(activity.recoveryRequired, asked)
     case .absent?:

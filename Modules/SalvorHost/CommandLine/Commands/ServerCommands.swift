@@ -2,6 +2,7 @@
 import SalvorModel
 import SalvorModuleKit
 import SalvorServerEngine
+import SalvorServerHost
 import SalvorStorage
 import SalvorTransport
 import SalvorWire
@@ -22,7 +23,7 @@ extension Command {
       journald's priorities. SIGHUP reads server.log and the files of TLS again, without a restart.
       """
   ) { invocation in
-    MemoryReturn.settle()
+    Host.settleMemory()
     // Before the first word: whoever reads one may send a signal.
     let signals = TerminationSignals(endingWithinSeconds: 9)
     let terminal = invocation.terminal
