@@ -65,6 +65,15 @@ import Testing
     #expect(try await bench.store.status().queued == 0)
   }
 
+  @Test("a row that something is in the way of is there after a download of the whole table, too")
+  func swappedUniqueValuesInAWholeTable() async throws {
+    var bench = try await StoreBench(Self.seats)
+    _ = try await bench.download([("seat", ["a", 1, nil]), ("seat", ["b", 2, nil]), ("seat", ["c", 3, nil])])
+    _ = try await bench.download(full: ["seat"], [("seat", ["a", 2, nil]), ("seat", ["b", 1, nil])])
+    #expect(try bench.read("SELECT id, place FROM seat ORDER BY id") == [["a", 2], ["b", 1]])
+    #expect(try bench.isWhole())
+  }
+
   @Test func aNewRowDoesNotTakeTheRowidOfOneThatIsWrittenAgain() async throws {
     var bench = try await StoreBench(Self.seats)
     _ = try await bench.download([("seat", ["a", 1, nil]), ("seat", ["b", 2, nil])])

@@ -17,6 +17,7 @@ struct FullDependence {
     var targetsBefore: Set<RowRef> = []
     var targetsAfter: Set<RowRef> = []
     var uniqueBefore: Set<[Value]> = []
+    var uniqueBeneath: Set<[Value]> = []
     var uniqueAfter: Set<[Value]> = []
   }
 
@@ -57,7 +58,7 @@ struct FullDependence {
       earlier.operation == .insert
       || (earlier.operation == .update && earlier.targetsBefore != earlier.targetsAfter)
     let unlinked = earlier.targetsBefore.subtracting(earlier.targetsAfter)
-    let freed = earlier.uniqueBefore.subtracting(earlier.uniqueAfter)
+    let freed = earlier.uniqueBefore.union(earlier.uniqueBeneath).subtracting(earlier.uniqueAfter)
     return step.row == earlier.row || (made && step.targetsAfter.contains(earlier.row))
       || (step.operation == .delete && unlinked.contains(step.row))
       || !freed.isDisjoint(with: step.uniqueAfter.subtracting(step.uniqueBefore))
@@ -81,6 +82,7 @@ struct FullDependence {
     step.targetsBefore = targets(step.before, change.table, context)
     step.targetsAfter = targets(step.after, change.table, context)
     step.uniqueBefore = uniques(step.before, change.table, context)
+    step.uniqueBeneath = uniques(present, change.table, context)
     step.uniqueAfter = uniques(step.after, change.table, context)
     return step
   }

@@ -105,7 +105,9 @@ struct PairDriver: Sendable {
     var requests = try chunks.flatMap { try reader.read($0.bytes) }
     if let last = reader.finish() { requests.append(last) }
     return requests.compactMap { request in
-      let text = request.changes.map { "\($0.table) \($0.operation) \($0.key) \($0.columns)" }.joined(separator: "; ")
+      // In which order a request's changes come is a store's own business.
+      let text = request.changes.map { "\($0.table) \($0.operation) \($0.key) \($0.columns)" }.sorted()
+        .joined(separator: "; ")
       let number = digest(Array(text.utf8)).utf8.reduce(0) { ($0 &* 31 &+ Int($1)) & 0xFFFF }
       guard number % refusedOneOf == 0 else { return nil }
       return Refusal(

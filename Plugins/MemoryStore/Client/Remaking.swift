@@ -54,11 +54,12 @@ extension ClientContent {
     let standing = requests.indices.filter { requests[$0].state != .kept }
     let all = Dependence(standing.map { requests[$0] }, on: bases, schema: schema)
     let displaced = Set(standing.indices.filter { requests[standing[$0]].state == .displaced })
-    func needs(_ place: Int) -> Set<Int> { all.needs(of: [place]).intersection(displaced) }
+    // What stands needs no displaced one any more, whatever it was made on.
+    func needs(_ place: Int) -> Set<Int> { all.needs(of: [place], among: displaced) }
     for place in displaced.sorted() {
       let circle = needs(place)
       guard circle.allSatisfy({ needs($0).contains(place) }) else { continue }
-      let dependents = all.dependents(of: circle).intersection(displaced)
+      let dependents = all.dependents(of: circle, among: displaced)
       let together = dependents.filter { needs($0).isSubset(of: dependents) }
       for set in [circle, together] {
         var attempt = self

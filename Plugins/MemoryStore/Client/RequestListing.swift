@@ -20,9 +20,9 @@ struct RequestListing {
   func entries(of request: Request) -> [QueuedRequest] { request.changes.map { entry($0, request) } }
 
   /// In order, without the request itself.
-  func dependents(of request: RequestID) -> [RequestID] { others(request, dependence.dependents) }
+  func dependents(of request: RequestID) -> [RequestID] { others(request) { dependence.dependents(of: $0) } }
 
-  func needs(of request: RequestID) -> [RequestID] { others(request, dependence.needs) }
+  func needs(of request: RequestID) -> [RequestID] { others(request) { dependence.needs(of: $0) } }
 
   private func others(_ request: RequestID, _ closure: (Set<Int>) -> Set<Int>) -> [RequestID] {
     guard let place = standing.firstIndex(where: { $0.id == request }) else { return [] }

@@ -83,27 +83,29 @@ extension ClientRecovery {
       outstanding.map { content.requests[$0] }, over: content.bases, schema: content.schema
     )
     .view
-    var children = sorted(Set(outstanding.flatMap { content.requests[$0].rows })).compactMap { name in
-      view[name].map { (name, $0) }
+    for name in sorted(Set(outstanding.flatMap { content.requests[$0].rows })) {
+      if let row = view[name] { remakeLostParents(of: name, row, view) }
     }
-    while let (child, row) = children.popLast() {
-      guard let table = content.schema.table(child.table) else { continue }
-      for reference in table.references {
-        let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
-        guard fates[parent] == .lost, lost[parent] != nil, view[parent] == nil, isWritable(parent),
-          let base = before.bases[parent],
-          let parentTable = content.schema.table(parent.table)
-        else { continue }
-        lost[parent] = nil
-        content.counter += 1
-        let change = Change(
-          counter: content.counter, made: content.groups[parentTable.group]?.cursor?.number ?? 0, row: parent,
-          operation: .insert, columns: [])
-        let request = Request(stamp: content.stamp, changes: [insert(base, parentTable, change)])
-        content.requests.append(request)
-        remadeParents.append(request.id)
-        children.append((parent, base))
-      }
+  }
+
+  /// Up to the root.
+  private mutating func remakeLostParents(of child: RowName, _ row: Row, _ view: MemoryTables) {
+    guard let table = content.schema.table(child.table) else { return }
+    for reference in table.references {
+      let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
+      guard fates[parent] == .lost, lost[parent] != nil, view[parent] == nil, isWritable(parent),
+        let base = before.bases[parent],
+        let parentTable = content.schema.table(parent.table)
+      else { continue }
+      lost[parent] = nil
+      content.counter += 1
+      let change = Change(
+        counter: content.counter, made: content.groups[parentTable.group]?.cursor?.number ?? 0, row: parent,
+        operation: .insert, columns: [])
+      let request = Request(stamp: content.stamp, changes: [insert(base, parentTable, change)])
+      content.requests.append(request)
+      remadeParents.append(request.id)
+      remakeLostParents(of: parent, base, view)
     }
   }
 

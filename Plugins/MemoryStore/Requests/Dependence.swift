@@ -6,8 +6,10 @@ struct Dependence: Sendable {
   /// references.
   private(set) var direct: [Set<Int>]
 
-  /// - Parameter tables: the rows before the first request.
-  init(_ requests: [Request], on tables: MemoryTables, schema: Schema) {
+  /// - Parameters:
+  ///   - tables: the rows before the first request.
+  ///   - countsBases: a unique value that the row beneath a request holds is freed by it, too, though it did not see that one.
+  init(_ requests: [Request], on tables: MemoryTables, schema: Schema, countsBases: Bool = true) {
     let steps = Self.steps(requests, on: tables, schema: schema)
     direct = requests.map { _ in [] }
     var onRow: [RowName: Set<Int>] = [:]
@@ -30,7 +32,8 @@ struct Dependence: Sendable {
         onRow[step.change.row, default: []].insert(index)
         if step.makesOrRelinks { made[step.change.row, default: []].insert(index) }
         for parent in step.targetsBefore.subtracting(step.targetsAfter) { unlinked[parent, default: []].insert(index) }
-        for value in step.uniqueBefore.subtracting(step.uniqueAfter) { freed[value, default: []].insert(index) }
+        let held = countsBases ? step.uniqueBefore.union(step.uniqueBeneath) : step.uniqueBefore
+        for value in held.subtracting(step.uniqueAfter) { freed[value, default: []].insert(index) }
       }
     }
     addLaterParents(steps, on: tables)
@@ -60,19 +63,26 @@ struct Dependence: Sendable {
         let present = tables[change.row]
         let after = change.applied(to: present, of: table)
         tables[change.row] = after
-        return Step(change: change, table: table, before: change.seen(in: present, of: table), after: after)
+        return Step(
+          change: change, table: table, before: change.seen(in: present, of: table), beneath: present, after: after)
       }
     }
   }
 
   /// `roots` and all that depends on them.
-  func dependents(of roots: Set<Int>) -> Set<Int> {
-    closure(roots) { found in direct.indices.filter { !direct[$0].isDisjoint(with: found) } }
+  ///
+  /// - Parameter some: nil: of all; else of these, without what others lie between.
+  func dependents(of roots: Set<Int>, among some: Set<Int>? = nil) -> Set<Int> {
+    closure(roots) { found in
+      direct.indices.filter { some?.contains($0) ?? true && !direct[$0].isDisjoint(with: found) }
+    }
   }
 
   /// `roots` and all that they depend on.
-  func needs(of roots: Set<Int>) -> Set<Int> {
-    closure(roots) { found in found.flatMap { direct[$0] } }
+  ///
+  /// - Parameter some: as of `dependents`.
+  func needs(of roots: Set<Int>, among some: Set<Int>? = nil) -> Set<Int> {
+    closure(roots) { found in found.flatMap { direct[$0] }.filter { some?.contains($0) ?? true } }
   }
 
   private func closure(_ roots: Set<Int>, _ next: (Set<Int>) -> [Int]) -> Set<Int> {
@@ -109,11 +119,13 @@ private struct Step {
   var change: Change
   var table: Table
   var before: Row?
+  var beneath: Row?
   var after: Row?
 
   var targetsBefore: Set<RowName> { targets(of: before) }
   var targetsAfter: Set<RowName> { targets(of: after) }
   var uniqueBefore: Set<UniqueValue> { uniqueValues(of: before) }
+  var uniqueBeneath: Set<UniqueValue> { uniqueValues(of: beneath) }
   var uniqueAfter: Set<UniqueValue> { uniqueValues(of: after) }
 
   /// The change made the row, or changed one of its references.

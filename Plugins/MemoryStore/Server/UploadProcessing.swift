@@ -58,7 +58,8 @@ struct UploadProcessing {
     refusedBefore = Dictionary(upload.refused.map { ($0.id, $0) }) { first, _ in first }
     scope = ScopeCheck(schema: state.schema, scope: ReadScope(upload.principal))
     constraints = try Constraints(state.schema, softForeignKeys: true)
-    dependence = Dependence(requests, on: state.tables, schema: state.schema)
+    // What the server's rows hold beneath a request, its device did not see.
+    dependence = Dependence(requests, on: state.tables, schema: state.schema, countsBases: false)
     tables = state.tables
     violationsBefore = constraints.violations(in: state.tables)
   }

@@ -296,32 +296,24 @@ final class DownloadStream {
     if onlyTables == nil, let version { try remember(target.table, key, version, nil) }
     watch?.countLine()
     if onlyTables == nil { try leaving.forget(target.table, key) }
+    // Whatever becomes of it: it came.
+    try touched.written(target.table, key)
     if try rows.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
-      try touched.written(target.table, key)
       return
     }
-    if let watch, try !watch.changes(target.table, key, row), !rows.isPostponed(target.table, key) {
-      try touched.written(target.table, key)
-      return
-    }
+    let isPostponed = rows.isPostponed(target.table, key)
+    if let watch, try !watch.changes(target.table, key, row), !isPostponed { return }
+    // A row that something was in the way of, again: the later line counts.
+    if isPostponed { return try rows.postpone(target.table, key, row) }
     // What is there as it came is not written again: the application's triggers have fired for it.
     if watch == nil, onlyTables == nil, rows.firing.contains(target.table.number),
-      !rows.isPostponed(target.table, key), try context.currentRow(target.table, key) == row
+      try context.currentRow(target.table, key) == row
     {
-      try touched.written(target.table, key)
-      return
-    }
-    // A row that something was in the way of, again: the later line counts.
-    if rows.isPostponed(target.table, key) {
-      try rows.postpone(target.table, key, row)
       return
     }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
-    do {
-      try target.upsert.run()
-      try touched.written(target.table, key)
-    } catch let error as SalvorError where error.isConstraintViolation {
+    do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
       if error.isStrictRefusal { leaveOut(error, target, key) } else { try rows.postpone(target.table, key, row) }
     }
   }

@@ -12,8 +12,9 @@ struct ChangeFacts {
   /// The rows that its row referenced before and after.
   var targetsBefore: Set<RowRef> = []
   var targetsAfter: Set<RowRef> = []
-  /// The unique values that its row held before and after.
+  /// The unique values that its row held before, as it saw it and as the base beneath it has it now, and after.
   var uniqueBefore: Set<UniqueValue> = []
+  var uniqueBeneath: Set<UniqueValue> = []
   var uniqueAfter: Set<UniqueValue> = []
 
   /// The change made the row, or changed one of its references.
@@ -21,7 +22,7 @@ struct ChangeFacts {
     operation == .insert || (operation == .update && targetsBefore != targetsAfter)
   }
   var unlinked: Set<RowRef> { targetsBefore.subtracting(targetsAfter) }
-  var freed: Set<UniqueValue> { uniqueBefore.subtracting(uniqueAfter) }
+  var freed: Set<UniqueValue> { uniqueBefore.union(uniqueBeneath).subtracting(uniqueAfter) }
   var taken: Set<UniqueValue> { uniqueAfter.subtracting(uniqueBefore) }
 }
 
@@ -103,6 +104,7 @@ struct TableLinks {
     var present = timeline.base
     for step in timeline.steps {
       let range = try request(step)
+      let beneath = unique(present)
       var before: SlotRow?
       var after: SlotRow?
       switch step.change {
@@ -122,7 +124,8 @@ struct TableLinks {
       facts.changes.append(
         ChangeFacts(
           request: range, operation: step.change.operation, targetsBefore: targets(before),
-          targetsAfter: targets(after), uniqueBefore: unique(before), uniqueAfter: unique(after)))
+          targetsAfter: targets(after), uniqueBefore: unique(before), uniqueBeneath: beneath,
+          uniqueAfter: unique(after)))
     }
     return facts
   }

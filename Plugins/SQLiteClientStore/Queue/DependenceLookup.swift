@@ -11,7 +11,7 @@ import SalvorStorage
 /// - an earlier one that made or relinked a row which a row of it references then; a later one, too, that makes it (a
 ///   deferred foreign key allows the child first),
 /// - where it deletes a row, an earlier one that deleted or relinked a row that referenced it,
-/// - an earlier one that freed a unique value which it takes.
+/// - an earlier one that freed a unique value which it takes: one that it saw, or one that the base beneath it holds now.
 ///
 /// It reads the log and the tables as they are, and says what is true at each call: tell it of rows that change meanwhile.
 final class DependenceLookup {

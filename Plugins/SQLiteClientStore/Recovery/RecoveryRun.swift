@@ -18,7 +18,8 @@ struct RecoveryRun {
     try context.forgetDigests()
     try rememberArchive()
     let aside = try connection.integer("SELECT max(id) FROM salvor_aside") ?? 0
-    try context.takeBackUpload(previous: order.previous)
+    try context.setPrevious(order.previous)
+    try context.takeBackUpload()
     let versions = try BaseVersions(context, order)
     let record = try RecoveryRecord(context)
     let merge = RecoveryMerge(context, order, versions, record)

@@ -31,6 +31,14 @@ struct Move {
     case waiting
   }
 
+  /// What became of the upload under way.
+  enum Upload {
+    case none
+    case settled(UploadOutcome)
+    /// The server did not process it: its requests wait again, with their IDs.
+    case takenBack
+  }
+
   /// What becomes of requests that wait for others.
   enum Holding {
     case none
@@ -41,8 +49,7 @@ struct Move {
   }
 
   var bases = Bases.none
-  /// What became of an upload.
-  var outcome: UploadOutcome?
+  var upload = Upload.none
   var joins = Joins.none
   /// Requests that leave for good: of the log, and of the archive. In order.
   var removed: [RequestRange] = []

@@ -72,8 +72,11 @@ final class Settling {
 
   private func take() throws {
     try join()
-    if let outcome = move.outcome {
+    switch move.upload {
+    case .none: break
+    case .settled(let outcome):
       report.upload = try UploadAcceptance(context: context, outcome: outcome).run { try rows() }
+    case .takenBack: try context.takeBackUpload()
     }
     for range in move.removedArchived { try context.deleteArchived(range) }
     if !move.removed.isEmpty { try rows().remove(move.removed) }

@@ -133,12 +133,12 @@ extension WorkingRows {
     // One that returns may make room for another.
     while isAgain {
       isAgain = false
+      let needs = DisplacedNeeds(dependence, firsts)
       for request in waiting {
-        let needs = try dependence.directNeeds(of: request).filter { firsts.contains($0.first) }
-        guard let circle = try circle(of: request, needs, dependence, firsts) else { continue }
+        guard let circle = try needs.circle(of: request) else { continue }
         var returning: [RequestRange]? = circle
         if try !returns(circle) {
-          returning = try together(circle, dependence, firsts)
+          returning = try needs.together(circle)
           if let more = returning, try !returns(more) { returning = nil }
         }
         guard let returning else { continue }
@@ -151,39 +151,6 @@ extension WorkingRows {
         break
       }
     }
-  }
-
-  /// What returns with a request at once: itself, or those that depend on it and it on them. Nil: it depends on a displaced
-  /// one that returns before it. A circle is found at its oldest request, which depends on a later one.
-  private func circle(
-    of request: RequestRange, _ needs: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
-  ) throws -> [RequestRange]? {
-    if needs.isEmpty { return [request] }
-    guard needs.contains(where: { $0.first > request.first }) else { return nil }
-    let circle = try dependence.needs(of: [request]).filter { displaced.contains($0.first) }
-    for other in circle where other.first != request.first {
-      if try dependence.needs(of: [other]).holding(request.first) == nil { return nil }
-    }
-    return circle
-  }
-
-  /// Requests that cannot stand, with all that depends on them and on no other displaced one: what a request made may be
-  /// right only after the next one. Nil: there are none.
-  private func together(
-    _ circle: [RequestRange], _ dependence: DependenceLookup, _ displaced: Set<Int64>
-  ) throws -> [RequestRange]? {
-    var found = try dependence.dependents(of: circle).filter { displaced.contains($0.first) }
-    let needs = try found.map { request in
-      try dependence.directNeeds(of: request).map(\.first).filter { displaced.contains($0) }
-    }
-    let direct = Dictionary(zip(found.map(\.first), needs)) { first, _ in first }
-    while true {
-      let firsts = Set(found.map(\.first))
-      let closed = found.filter { Set(direct[$0.first] ?? []).isSubset(of: firsts) }
-      if closed.count == found.count { break }
-      found = closed
-    }
-    return found.count > circle.count ? found : nil
   }
 
   /// Puts requests back where values and the tables take them; false: all is as it was.
@@ -223,6 +190,60 @@ extension WorkingRows {
     try removeDanglingMarked(proof)
     if places.followsAll { return true }
     return try proof.violations().allSatisfy { try culprit($0) == nil }
+  }
+}
+
+/// What displaced requests need of each other, straight: what stands needs none of them any more.
+private struct DisplacedNeeds {
+  private let dependence: DependenceLookup
+  private let displaced: Set<Int64>
+
+  /// - Parameter displaced: first counters.
+  init(_ dependence: DependenceLookup, _ displaced: Set<Int64>) {
+    self.dependence = dependence
+    self.displaced = displaced
+  }
+
+  private func direct(_ request: RequestRange) throws -> [RequestRange] {
+    try dependence.directNeeds(of: request).filter { displaced.contains($0.first) }
+  }
+
+  /// The request and all that it needs.
+  private func all(_ request: RequestRange) throws -> [Int64: RequestRange] {
+    var found = [request.first: request]
+    var waiting = [request]
+    while let next = waiting.popLast() {
+      for need in try direct(next) where found.updateValue(need, forKey: need.first) == nil { waiting.append(need) }
+    }
+    return found
+  }
+
+  /// What returns with a request at once: itself, or those that depend on it and it on them. Nil: it depends on a displaced
+  /// one that returns before it. A circle is found at its oldest request, which depends on a later one.
+  func circle(of request: RequestRange) throws -> [RequestRange]? {
+    let needs = try direct(request)
+    if needs.isEmpty { return [request] }
+    guard needs.contains(where: { $0.first > request.first }) else { return nil }
+    let circle = try all(request).values.sorted { $0.first < $1.first }
+    for other in circle where try all(other)[request.first] == nil { return nil }
+    return circle
+  }
+
+  /// Requests that cannot stand, with all that depends on them and on no other displaced one: what a request made may be
+  /// right only after the next one. Nil: there are none.
+  func together(_ circle: [RequestRange]) throws -> [RequestRange]? {
+    let dependents = try dependence.dependents(of: circle).filter { displaced.contains($0.first) }
+    var needs: [Int64: Set<Int64>] = [:]
+    for request in dependents { needs[request.first] = Set(try direct(request).map(\.first)) }
+    // Those that are reached from the circle without what stands between.
+    var found = Set(circle.map(\.first))
+    while true {
+      let more = dependents.filter { !found.contains($0.first) && !(needs[$0.first] ?? []).isDisjoint(with: found) }
+      if more.isEmpty { break }
+      found.formUnion(more.map(\.first))
+    }
+    while let outside = found.first(where: { !(needs[$0] ?? []).isSubset(of: found) }) { found.remove(outside) }
+    return found.count > circle.count ? dependents.filter { found.contains($0.first) } : nil
   }
 }
 

@@ -194,3 +194,14 @@ struct UploadAcceptance {
     return mixed
   }
 }
+
+extension StoreContext {
+  /// The requests of the upload under way wait again, with their IDs.
+  func takeBackUpload() throws {
+    for name in ["salvor_upload_excluded", "salvor_upload_context"] { try connection.run("DELETE FROM \(name)") }
+    try connection.setState(.current, Value?.none)
+    try connection.forgetUpload()
+    try connection.run(
+      "UPDATE salvor_archive SET state_before = NULL WHERE state_before NOT IN ('refused', 'blocked')")
+  }
+}

@@ -9,8 +9,9 @@ extension SQLiteClientStore {
     guard try connection.text(.current) == sequence.text else { throw SalvorError.noSuchUpload }
     uploadPlan = nil
     try connection.transaction {
-      try connection.run("UPDATE salvor_archive SET state_before = NULL WHERE state_before = 'sent'")
-      try UploadChoice(context: context).takeBack()
+      var move = Move()
+      move.upload = .takenBack
+      try context.settle(move)
     }
     try writeIdentity(context)
   }

@@ -330,9 +330,10 @@ public actor SQLiteClientStore: ClientStore {
     uploadPlan = nil
     let report = try connection.transaction {
       var move = Move()
-      move.outcome = UploadOutcome(
-        sequence: sequence, last: try connection.state(.uploadLast)?.integer ?? 0,
-        failures: Int(try connection.state(.uploadFailures)?.integer ?? 0), results: results)
+      move.upload = .settled(
+        UploadOutcome(
+          sequence: sequence, last: try connection.state(.uploadLast)?.integer ?? 0,
+          failures: Int(try connection.state(.uploadFailures)?.integer ?? 0), results: results))
       move.holding = .release
       return try context.settle(move).upload
     }

@@ -54,15 +54,9 @@ struct UploadChoice {
       try connection.setState(.uploadLast, .integer(left))
       return
     }
-    try takeBack()
-  }
-
-  /// The server has said that the upload under way was not processed: its requests wait again.
-  func takeBack() throws {
-    try context.connection.run("DELETE FROM salvor_upload_excluded")
-    try context.connection.run("DELETE FROM salvor_upload_context")
-    try context.connection.setState(.current, Value?.none)
-    try context.connection.forgetUpload()
+    var move = Move()
+    move.upload = .takenBack
+    try context.settle(move)
   }
 
   /// First counters.

@@ -70,9 +70,9 @@ extension StoreContext {
     )
   }
 
-  /// Requests of an upload under way wait again, with their IDs. Both sequence IDs that were P and C are remembered: a
-  /// server that names one of them as S went back in time, or came forward again.
-  func takeBackUpload(previous: SequenceID?) throws {
+  /// P is what the server says now. Both sequence IDs that were P and C are remembered: a server that names one of them as S
+  /// went back in time, or came forward again.
+  func setPrevious(_ previous: SequenceID?) throws {
     for name in [StateName.previous, .current] {
       guard let old = try connection.text(name), old != previous?.text else { continue }
       try connection.run("INSERT INTO salvor_sequence (sequence) VALUES (?1)", .text(old))
@@ -81,12 +81,6 @@ extension StoreContext {
       try connection.run("DELETE FROM salvor_sequence WHERE sequence = ?1", .text(previous.text))
     }
     try connection.setState(.previous, previous?.text)
-    try connection.setState(.current, Value?.none)
-    try connection.forgetUpload()
-    try connection.run("DELETE FROM salvor_upload_excluded")
-    try connection.run("DELETE FROM salvor_upload_context")
-    try connection.run(
-      "UPDATE salvor_archive SET state_before = NULL WHERE state_before NOT IN ('refused', 'blocked')")
   }
 }
 

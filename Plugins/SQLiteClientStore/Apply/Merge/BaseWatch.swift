@@ -10,6 +10,8 @@ import SalvorWire
 final class BaseWatch {
   enum Fate: Int64 {
     case row, deleted, left, lost
+    /// A row that this device deleted by a commit that the server has lost, and the row with it.
+    case gone
   }
 
   struct Entry {
@@ -154,6 +156,13 @@ final class BaseWatch {
     let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
     try context.connection.run(
       "UPDATE \(name) SET settled = 1 WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded)
+  }
+
+  func noteGone(_ table: CapturedTable, _ key: Key) throws {
+    let slots = (1...keyWidth + 1).map { "?\($0)" }.joined(separator: ", ")
+    try context.connection.run(
+      "INSERT INTO \(name) VALUES (\(slots), NULL, \(Fate.gone.rawValue), 0) ON CONFLICT DO UPDATE SET fate = excluded.fate, settled = 0 WHERE typeof(was) <> 'text'",
+      [.integer(table.number)] + key + Array(repeating: .integer(0), count: keyWidth - key.count))
   }
 
   /// Calls `body` with each row that is not settled, in the order of the schema's tables and of the keys.

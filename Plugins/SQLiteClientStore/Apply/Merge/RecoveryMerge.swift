@@ -266,7 +266,13 @@ final class RecoveryMerge {
     counts.deletes += deletes
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
-    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0)") { entry in
+    for table in context.catalog.tables {
+      try versions.eachDeleted(table) { key, isOwn in
+        if isOwn, try rows.load(table, key).timeline.base == nil { try watch.noteGone(table, key) }
+      }
+    }
+    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0) OR fate = 4") { entry in
+      if entry.fate == .gone { return try archive.gone(entry.table, entry.key) }
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try rows.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
       // What was deleted or left the scope is not lost.
@@ -279,11 +285,6 @@ final class RecoveryMerge {
         }
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
-      }
-    }
-    for table in context.catalog.tables {
-      try versions.eachDeleted(table) { key, isOwn in
-        if isOwn, try rows.load(table, key).timeline.base == nil { try archive.gone(table, key) }
       }
     }
     counts.lost += archive.count
