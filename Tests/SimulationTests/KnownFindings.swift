@@ -18,10 +18,6 @@ enum KnownFindings {
   static let all: [Finding] = [
     Finding(
       story:
-        "A row of a key-set table is written while its comparison is under way, and the write goes up as if it had seen the row that came",
-      seed: 70549, words: ["went over", "where the server's row has to stand"]),
-    Finding(
-      story:
         "An insert that a device put back sends again, after its table got a column, counts as another request than the one settled",
       seed: 70964, words: ["came into the server's row", "2 times, written 1 times"]),
     Finding(
