@@ -22,6 +22,18 @@ extension ClientStoreContract {
         [#"update note ["title"] [n2, x, y]"#, #"update note ["title", "body"] [n1, a, c, null, text]"#])
     },
     on(
+      ContractSchemas.notes(), "what was made before a download stays itself: it may be in conflict",
+      rule: "semantics 7, optimiseQueue"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "b"]), .update("note", ["n1"], ["title": "c"]))
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      try expectEqual(try await bench.store.optimiseQueue(), 0, "how many requests there are less")
+      try expectChanges(
+        try await bench.upload(),
+        [#"update note ["title"] [n1, a, b]"#, #"update note ["title"] [n1, b, c]"#])
+    },
+    on(
       ContractSchemas.notes(), "an insert and its delete vanish, and nothing is sent",
       rule: "RequestRemoval.swift, optimiseQueue"
     ) { bench in

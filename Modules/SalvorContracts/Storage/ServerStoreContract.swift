@@ -194,6 +194,22 @@ public enum ServerStoreContract {
       try await bench.expectRows("note", [])
     },
     on(
+      ContractSchemas.notes(), "what was sent under a deleted remote ID is fed to the copy that has the ID next",
+      rule: "semantics 4, 5"
+    ) {
+      bench in
+      var device = try await bench.device()
+      var copy = device
+      try expectAccepted(try await device.upload(.insert("note", ["id": "n1", "title": "a", "body": .null])), 1)
+      _ = try await bench.store.deleteRemote(device.remote, block: false)
+      try await bench.store.register(device.remote, principal: "anna")
+      try await copy.download()
+      try copy.expectReplica("note", [["n1", "a", .null]])
+      try expectAccepted(try await copy.upload(.insert("note", ["id": "n2", "title": "b", "body": .null])), 1)
+      try await copy.download()
+      try copy.expectNothingFed()
+    },
+    on(
       ContractSchemas.notes(), "a blocked remote is known as blocked; an unknown one cannot be deleted",
       rule: "semantics 5"
     ) {

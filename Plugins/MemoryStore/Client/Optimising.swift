@@ -12,7 +12,11 @@ extension ClientContent {
       let places = requests.indices.filter {
         requests[$0].state != .displaced && requests[$0].state != .kept && requests[$0].rows.contains(row)
       }
-      guard places.count > 1, places.allSatisfy({ requests[$0].isPlain }) else { continue }
+      // One that was made on an older row stays itself: the server has to find that it is in conflict.
+      let now = schema.table(row.table).flatMap { groups[$0.group]?.cursor?.number } ?? 0
+      guard places.count > 1, places.allSatisfy({ requests[$0].isPlain && requests[$0].changes[0].made == now }) else {
+        continue
+      }
       // What depends on one of them could be sent before the new one.
       if waitingDependents(of: Set(places.map { requests[$0].id })).isEmpty { join(places) }
     }

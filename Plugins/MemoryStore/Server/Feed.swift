@@ -326,6 +326,7 @@ struct Feed {
       // What this very device sent is not fed back; but what its change of a parent did to the visibility of others is.
       let isOwn =
         record.remote == request.remote && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
+        && record.commit.number > state.remotes[request.remote]?.ownAfter ?? 0
       for name in changed.union(now.moved(since: before)) where !(isOwn && changed.contains(name)) {
         // A touch changes nothing: before it the row was where it is.
         let wasKnown =

@@ -124,6 +124,8 @@ struct ServerState: Sendable {
 
   struct Remote: Sendable {
     var record: RemoteRecord
+    /// The head when the remote ID was deleted last: what was sent under it until then may be another database's.
+    var ownAfter: Int64 = 0
     /// When each stopped being the remote's sequence ID, in milliseconds since 1970.
     var olderSequences: [SequenceID: Int64] = [:]
     var results: UploadResults?

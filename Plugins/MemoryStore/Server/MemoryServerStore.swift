@@ -319,6 +319,7 @@ public actor MemoryServerStore: ServerStore {
     }
     if let sequence = known.record.sequence { known.olderSequences[sequence] = clock.now() }
     known.record.sequence = nil
+    known.ownAfter = state.head.number
     known.record.isDeleted = true
     known.record.isBlocked = block
     known.record.resetDemand = nil

@@ -62,7 +62,8 @@ extension FeedPageMaker {
     var window = Window(first: position.fed, last: min(position.fed + entries, state.headSequence))
     var previous = window.first
     try connection.query(
-      "SELECT last_seq, number, remote = ?3 AND number <= ?4, remote = ?3 FROM salvor_commit "
+      "SELECT last_seq, number, remote = ?3 AND number <= ?4 AND number > "
+        + "coalesce((SELECT own_after FROM salvor_remote WHERE id = ?3), 0), remote = ?3 FROM salvor_commit "
         + "WHERE last_seq > ?1 AND last_seq <= coalesce((SELECT min(last_seq) FROM salvor_commit WHERE last_seq >= ?2), ?2) "
         + "ORDER BY last_seq, number",
       [

@@ -88,10 +88,12 @@ struct RemoteBook {
   func delete(_ remote: RemoteID, block: Bool, now: Int64) throws -> Bool {
     guard let known = try self.remote(remote), !known.isDeleted || known.isBlocked != block else { return false }
     if let sequence = known.sequence { try remember(sequence, of: remote, now: now) }
+    // Whoever has the ID next may be another copy of the database: what was sent under it until now is news to him.
     try connection.run(
-      "UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL, reset = 0 WHERE id = ?1",
-      .text(remote.text),
-      .integer(block ? 1 : 0))
+      """
+      UPDATE salvor_remote SET deleted = 1, blocked = ?2, sequence = NULL, reset = 0,
+        own_after = coalesce((SELECT max(number) FROM salvor_commit), 0) WHERE id = ?1
+      """, .text(remote.text), .integer(block ? 1 : 0))
     try Staging(connection: connection).forget(remote)
     return true
   }

@@ -28,7 +28,7 @@ enum ServerDDL {
       id TEXT PRIMARY KEY NOT NULL, principal TEXT NOT NULL, blocked INTEGER NOT NULL, deleted INTEGER NOT NULL,
       sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER, reset INTEGER NOT NULL DEFAULT 0,
       staged_sequence TEXT, staged_bytes INTEGER NOT NULL DEFAULT 0, staged_chunks INTEGER NOT NULL DEFAULT 0,
-      staged_time INTEGER)
+      staged_time INTEGER, own_after INTEGER NOT NULL DEFAULT 0)
       WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_sequence (
       remote TEXT NOT NULL, sequence TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (remote, sequence))
@@ -68,6 +68,9 @@ enum ServerDDL {
   static func renew(_ connection: SQLiteConnection) throws {
     if let shape = try connection.tableShape("salvor_remote"), shape.column("reset") == nil {
       try connection.execute("ALTER TABLE salvor_remote ADD COLUMN reset INTEGER NOT NULL DEFAULT 0")
+    }
+    if let shape = try connection.tableShape("salvor_remote"), shape.column("own_after") == nil {
+      try connection.execute("ALTER TABLE salvor_remote ADD COLUMN own_after INTEGER NOT NULL DEFAULT 0")
     }
     if let shape = try connection.tableShape("salvor_remote"), shape.column("staged_sequence") == nil {
       try connection.execute(
