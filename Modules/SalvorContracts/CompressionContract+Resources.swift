@@ -97,8 +97,8 @@ extension CompressionContract {
       }
       // Of the processor's time, not the clock's; the best of some: a cache that another took does not count.
       var ratio = Double.infinity
-      for _ in 0..<5 where ratio > 40 {
-        guard let small = try work(1_000), let large = try work(16_000) else { return }
+      for _ in 0..<3 where ratio > 40 {
+        guard let small = try work(250), let large = try work(4_000) else { return }
         ratio = min(ratio, Double(large) / Double(max(small, 1)))
       }
       try expect(ratio <= 40, "sixteen times the bytes take \(Int(ratio)) times the work")

@@ -10,7 +10,7 @@ public struct BrokenCompression: Compression {
     case badToken
     /// Nobody gets the memory of a stream back.
     case leaks
-    /// Takes 2 GiB of addresses for a window.
+    /// Takes 600 MiB of addresses for a window, as a coding with one of 2 GiB would 2 GiB.
     case hugeWindow
     /// Looks at everything again with each piece.
     case quadratic
@@ -50,8 +50,8 @@ private final class BrokenCoder: StreamCoder, @unchecked Sendable {
   init(_ base: any StreamCoder, _ fault: BrokenCompression.Fault) {
     self.base = base
     self.fault = fault
-    if fault == .leaks { leakedStreams.withLock { $0.append([UInt8](repeating: 1, count: 256 << 10)) } }
-    if fault == .hugeWindow { window = .allocate(byteCount: 2 << 30, alignment: 16) }
+    if fault == .leaks { leakedStreams.withLock { $0.append([UInt8](repeating: 1, count: 64 << 10)) } }
+    if fault == .hugeWindow { window = .allocate(byteCount: 600 << 20, alignment: 16) }
   }
 
   deinit { window?.deallocate() }
