@@ -52,7 +52,7 @@ let package = Package(
     .library(name: "SalvorServer", targets: ["SalvorServer"]),
     .library(name: "SalvorModules", targets: ["SalvorModules"]),
     .library(name: "SalvorFoundation", targets: ["SalvorFoundation"]),
-    .library(name: "SalvorHost", targets: ["SalvorHost", "StandardModules"]),
+    .library(name: "SalvorHost", targets: ["SalvorHost", "SalvorHostCommands", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
     .executable(name: "salvor", targets: ["salvor"]),
     .executable(name: "salvor-bench", targets: ["salvor-bench"]),
@@ -158,18 +158,29 @@ let package = Package(
     product("SalvorModules", protocols + ["SalvorRecovery"]),
     product("SalvorFoundation", ["SalvorModel"]),
 
+    product(
+      "SalvorHostCommands",
+      protocols + [
+        "SalvorRecovery", "SalvorHost", "SalvorContracts", "SQLiteClientStore", "SQLiteServerStore",
+        "TokenAuthentication",
+      ]),
+
     // Examples that are programs.
     example("quickstart", ["SalvorClient"]),
     example("own-server", ["SalvorServer"]),
+    example("own-host", ["SalvorModules", "SalvorHost", "SalvorHostCommands", "StandardModules"]),
 
     // Tools.
     .executableTarget(
       name: "salvor",
       dependencies: [
         "SalvorModel", "SalvorModuleKit", "SalvorWire", "SalvorStorage", "SalvorTransport", "SalvorRecovery",
-        "SalvorHost", "SalvorContracts", "StandardModules", "TokenAuthentication", "SQLiteSupport", "SQLiteClientStore",
+        "SalvorHost", "SalvorHostCommands", "SalvorContracts", "StandardModules", "TokenAuthentication",
+        "SQLiteSupport", "SQLiteClientStore",
         "SQLiteServerStore", "GzipCompression",
-      ], path: "Tools/salvor"),
+      ], path: "Tools/salvor",
+      // A library under `plugins` has no Salvor of its own: it uses this one.
+      linkerSettings: [.unsafeFlags(["-Xlinker", "--export-dynamic"], .when(platforms: [.linux]))]),
     .executableTarget(
       name: "salvor-crash", dependencies: ["SalvorModel", "SalvorWire", "SQLiteSupport"], path: "Tools/salvor-crash"),
     .executableTarget(
@@ -245,7 +256,8 @@ let package = Package(
     tests(
       "EndToEndTests",
       [
-        "salvor", "salvor-crash", "salvor-load", "example-quickstart", "example-own-server", "SQLiteSupport",
+        "salvor", "salvor-crash", "salvor-load", "example-quickstart", "example-own-server", "example-own-host",
+        "SQLiteSupport",
         "SalvorModel",
       ]),
     tests("SimulationTests", ["salvor-simulate", "SalvorSimulation", "SalvorModel"]),

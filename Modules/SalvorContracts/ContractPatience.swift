@@ -4,6 +4,8 @@ import SalvorModel
 /// a busy machine either; a test of a broken double shortens it.
 public enum ContractPatience {
   @TaskLocal public static var duration: Duration = .seconds(120)
+  /// A whole case. The longest ones strike a recovery at every place.
+  @TaskLocal public static var ofACase: Duration = .seconds(1800)
 }
 
 /// Waits for `signal` as long as a step of a case may take, and says in a failure what did not come.

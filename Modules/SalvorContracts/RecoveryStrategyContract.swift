@@ -8,6 +8,13 @@ import SalvorStorage
 public enum RecoveryStrategyContract {
   public typealias Case = ContractCase<RecoverySubject>
 
+  /// What passing does not prove.
+  public static let unproven = [
+    "what a strategy does at amounts and reasons that the suite does not try, or by the clock",
+    "stores of others: the steps are carried out on the subject's",
+    "databases larger than some dozen rows, and how long a recovery takes",
+  ]
+
   public static let cases: [Case] = planCases + reasonCases + faultCases
 
   /// What is recovered from with the device's own database. `local-corruption` has a case of its own.

@@ -41,10 +41,16 @@ public struct ModuleDescriptor: Sendable, Hashable {
   public var credentialKeys: [String]
   /// The libraries outside of Swift that it runs on, with their versions, as `salvor --version` shows them: SQLite, 3.40.1.
   public var libraries: [String: String]
+  /// Where it comes from: "built in", the library file that it was loaded from, or the Swift module that a host of one's own
+  /// has linked.
+  public var origin: String
+
+  /// - Parameter origin: left to its default: the Swift module that says this.
   public init(
     kind: ModuleKind, name: String, summary: String, options: [ModuleOption] = [], guarantees: [String] = [],
-    credentialKeys: [String] = [], libraries: [String: String] = [:]
+    credentialKeys: [String] = [], libraries: [String: String] = [:], origin: String = #fileID
   ) {
+    self.origin = String(origin.prefix { $0 != "/" })
     self.kind = kind
     self.name = name
     self.summary = summary

@@ -25,6 +25,11 @@ public struct ModuleRegistry: Sendable {
     self.factories = factories
   }
 
+  /// These modules, and `more`. Throws as `init`.
+  public func adding(_ more: [ModuleFactory]) throws(SalvorError) -> ModuleRegistry {
+    try ModuleRegistry(factories.values.flatMap(\.values) + more)
+  }
+
   /// Lower-case ASCII letters, digits and single hyphens between them.
   public static func isModuleName(_ name: String) -> Bool {
     !name.isEmpty

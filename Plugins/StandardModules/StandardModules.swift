@@ -12,9 +12,15 @@ public enum StandardModules {
     let device = ClientModules.all
     let known = Set(device.map { [$0.descriptor.kind.rawValue, $0.descriptor.name] })
     let server = ServerModules.all.filter { !known.contains([$0.descriptor.kind.rawValue, $0.descriptor.name]) }
-    return device + server + [
-      MemoryClientStore.factory, MemoryServerStore.factory, network.clientFactory, network.serverFactory,
-    ]
+    let all =
+      device + server + [
+        MemoryClientStore.factory, MemoryServerStore.factory, network.clientFactory, network.serverFactory,
+      ]
+    return all.map { factory in
+      var factory = factory
+      factory.descriptor.origin = "built in"
+      return factory
+    }
   }
 
   public static var all: [ModuleFactory] { all(network: LoopbackNetwork()) }

@@ -102,7 +102,7 @@ import Testing
       ),
       (
         Workspace.schema, sound.replacingOccurrences(of: "server: {", with: "plugins: [\"./libMine.so\"], server: {"),
-        "plugins[0]: names the library ./libMine.so"
+        "plugins[0]: names the library ./libMine.so, which cannot be read"
       ),
     ]
     for (schema, configuration, expected) in mistakes {

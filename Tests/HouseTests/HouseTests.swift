@@ -120,6 +120,20 @@ import Testing
     #expect(found == [])
   }
 
+  @Test("What a page shows as compiled is the file that it names")
+  func snippetsAreCompiled() throws {
+    var count = 0
+    for page in try tree.files(under: "docs", extensions: ["md"]) {
+      for part in page.text.components(separatedBy: "<!-- compiled: ").dropFirst() {
+        let path = part.components(separatedBy: " -->")[0]
+        let block = part.components(separatedBy: "```swift\n").dropFirst().first?.components(separatedBy: "```")[0]
+        #expect(try block == tree.read(path), "\(page.path)")
+        count += 1
+      }
+    }
+    #expect(count > 0)
+  }
+
   @Test("docs/architecture/house.md shows the import rules that are checked here")
   func theHousePageShowsTheRules() throws {
     #expect(try tree.read("docs/architecture/house.md").contains(HouseRules.table()))

@@ -46,7 +46,9 @@ private func run(
   let strategy = try #require(strategies[name])
   await gate.enter()
   do {
-    try await rule.run(RecoverySubject(strategy, stores: stores, placeStride: placeStride, damage: damage))
+    try await rule.run(
+      RecoverySubject(
+        strategy, stores: stores, known: Set(strategies.values.map(\.name)), placeStride: placeStride, damage: damage))
   } catch {
     await gate.leave()
     throw error
@@ -81,6 +83,12 @@ private func run(
     .waitsInstead: "a restored server is recovered from, or a person is asked",
     .claimsToLoseSettings: "operator-requested: recovers as declared, or says why it cannot",
     .trustsDamagedFiles: "a damaged file is made anew whole, or left to a person",
+    .discardsMuch:
+      "what becomes of unsynced changes is as declared, however many wait and whatever is in the archive",
+    .discardsBesideKeptEntries:
+      "what becomes of unsynced changes is as declared, however many wait and whatever is in the archive",
+    .fallsBackOnNothing: "its fall-back is a strategy of the host",
+    .plansAnew: "the same incident has the same plan, however often and in whichever order it is asked",
   ]
 
   @Test("A strategy with a fault breaks the case that was written for it", arguments: BrokenStrategy.Fault.allCases)
@@ -89,7 +97,9 @@ private func run(
     let rule = try #require(RecoveryStrategyContract.cases.first { $0.name == name })
     let broken = BrokenStrategy(RecoverUnsyncedChangesRecovery(), fault)
     await #expect(throws: ContractFailure.self) {
-      try await rule.run(RecoverySubject(broken, stores: memoryStores, damage: damageMemory))
+      try await rule.run(
+        RecoverySubject(
+          broken, stores: memoryStores, known: Set(strategies.values.map(\.name)), damage: damageMemory))
     }
   }
 }

@@ -38,7 +38,7 @@ struct HostConfigurationTests {
     """
   private let schema = "schema: {tables: {a: {primaryKey: 'x', columns: {x: 'text'}}}}"
 
-  @Test("the example of interfaces.md means what it says; only the libraries that it names are refused as yet")
+  @Test("the example of interfaces.md means what it says; only the library that it names is not there")
   func example() throws {
     let whole = directory.report(try load(ExampleFiles.configuration).diagnostics)
     #expect(

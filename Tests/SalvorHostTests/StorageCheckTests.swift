@@ -126,13 +126,27 @@ struct StorageCheckTests {
     #expect(report(try load(client: path)) == expected)
   }
 
-  @Test("libraries under plugins are refused by name: nothing loads them")
+  @Test("libraries under plugins that cannot be loaded are refused by name, each with why")
   func plugins() throws {
     #expect(report(try load(more: "plugins: [],")) == "")
+    let path = directory.path
+    func refused(_ name: String) throws -> String {
+      report(try load(more: "plugins: [\"\(name)\"],"))
+    }
     #expect(
-      report(try load(more: "plugins: [\"nofile.so\"],"))
-        == "salvor.json5:12: plugins[0]: names the library nofile.so, and this version of Salvor does not load libraries yet: take it out, and link the module into a host of your own (SalvorHost's README)"
+      try refused("nofile.so")
+        == "salvor.json5:12: plugins[0]: names the library \(path)/nofile.so, which cannot be read: No such file or directory"
     )
+    try FileManager.default.createDirectory(atPath: path + "/folder.so", withIntermediateDirectories: false)
+    #expect(
+      try refused("folder.so") == "salvor.json5:12: plugins[0]: names the library \(path)/folder.so, which is no file")
+    try directory.write("text.so", "no library")
+    #expect(
+      try refused("text.so").hasPrefix(
+        "salvor.json5:12: plugins[0]: names the library \(path)/text.so, which cannot be loaded: "))
+    try directory.write("open.so", "no library")
+    try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: path + "/open.so")
+    #expect(try refused("open.so").contains("open.so, which everybody may write"))
   }
 
   @Test("a schema that is a directory, empty or too large is refused with the reason")

@@ -19,6 +19,43 @@ import Testing
   @Test(arguments: CompressionContract.cases)
   func identityKeeps(_ rule: ContractCase<any Compression>) async throws { try await rule.run(IdentityCompression()) }
 
+  @Test(arguments: CompressionContract.levels)
+  func gzipKeepsItsLevels(_ rule: ContractCase<CompressionLevels>) async throws {
+    try await rule.run(CompressionLevels(1...9) { GzipCompression(level: $0) })
+    // One that ignores its level.
+    await #expect(throws: ContractFailure.self) {
+      try await rule.run(CompressionLevels(1...9) { _ in GzipCompression() })
+    }
+  }
+
+  /// The case that was written for each fault.
+  static let caught: [BrokenCompression.Fault: String] = [
+    .wrongToken: "the token is a coding's name, and the bytes are what it says",
+    .badToken: "the token is a coding's name, and the bytes are what it says",
+    .leaks: "streams that have ended, or were dropped, give their memory back",
+    .hugeWindow: "a stream takes memory by its window, not by what its bytes claim",
+    .quadratic: "twice the bytes take twice the work",
+  ]
+
+  @Test("A coding with a fault breaks the case that was written for it", arguments: BrokenCompression.Fault.allCases)
+  func catches(_ fault: BrokenCompression.Fault) async throws {
+    let name = try #require(Self.caught[fault])
+    let rule = try #require(CompressionContract.cases.first { $0.name == name })
+    await #expect(throws: ContractFailure.self) { try await rule.run(BrokenCompression(GzipCompression(), fault)) }
+    leakedStreams.withLock { $0 = [] }
+  }
+
+  @Test("A case that hangs fails when its time is over, and says which")
+  func aHangingCaseEnds() async throws {
+    let rule = ContractCase<Int>("never ends", rule: "none") { _ in try await Task.sleep(for: .seconds(3600)) }
+    let failure = await #expect(throws: ContractFailure.self) {
+      try await ContractPatience.$duration.withValue(.milliseconds(20)) {
+        try await ContractPatience.$ofACase.withValue(.milliseconds(20)) { try await rule.run(1) }
+      }
+    }
+    #expect(failure?.message.contains("never ends: did not end within") == true)
+  }
+
   @Test func severalMembersAreReadAsOne() async throws {
     let (one, two) = (Array("first ".utf8), Array("second".utf8))
     let coded = try await collect(one, as: GzipCompression()) + collect(two, as: GzipCompression())

@@ -1,5 +1,6 @@
 import SalvorHost
+import SalvorHostCommands
 import StandardModules
 
 await Tool.run(
-  modules: StandardModules.all, commands: [tokenCommand, contractCommand, demoCommand, demoPlainSQLiteCommand])
+  modules: StandardModules.all, commands: HostCommands.all + [demoCommand, demoPlainSQLiteCommand])

@@ -168,6 +168,20 @@ extension HostConfiguration {
     }
   }
 
+  /// The modules of a host with those of the libraries that a file names. Nothing else of the file is looked at.
+  ///
+  /// - Throws: `configuration` where the file cannot be read, or a library cannot be loaded.
+  public static func modules(
+    ofFile path: String, registry: ModuleRegistry, environment: [String: String]
+  ) throws -> ModuleRegistry {
+    let root = try readRoot(path).mapError { ConfigurationResult(configuration: nil, diagnostics: [$0]).refusal }.get()
+    var decoder = HostConfigurationDecoder(
+      file: path, registry: registry, environment: environment, sections: [], template: ModuleContext())
+    let problems = decoder.loadPlugins(of: root)
+    guard problems.isEmpty else { throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal }
+    return decoder.registry
+  }
+
   private static func readRoot(_ path: String) -> Result<ConfigurationValue, Diagnostic> {
     do {
       return .success(try JSON5Reader.read(try ConfigurationFile.read(path), file: path))

@@ -6,12 +6,24 @@ import SalvorTransport
 /// Reads a parsed `salvor.json5`. One use.
 struct HostConfigurationDecoder {
   let file: String
-  let registry: ModuleRegistry
+  /// With the modules of the file's own libraries, once they are loaded.
+  private(set) var registry: ModuleRegistry
   let environment: [String: String]
   let sections: Set<HostSection>
   let template: ModuleContext
 
   private var directory: String { ConfigurationFile.directory(of: file) }
+
+  init(
+    file: String, registry: ModuleRegistry, environment: [String: String], sections: Set<HostSection>,
+    template: ModuleContext
+  ) {
+    self.file = file
+    self.registry = registry
+    self.environment = environment
+    self.sections = sections
+    self.template = template
+  }
 
   mutating func decode(_ written: ConfigurationValue) -> ConfigurationResult {
     var substitution = EnvironmentSubstitution(environment: environment, file: file)
@@ -21,6 +33,7 @@ struct HostConfigurationDecoder {
     guard case .object = root.content else {
       return ConfigurationResult(configuration: nil, diagnostics: reader.diagnostics)
     }
+    loadPlugins(&reader)
     var schemaLimits = Limits()
     let schemaValue = reader.value("schema")
     let server = isBuilt(.server, &reader) ? decodeServer(&reader, &schemaLimits) : nil
@@ -28,7 +41,6 @@ struct HostConfigurationDecoder {
     if !reader.has("server"), !reader.has("client") {
       reader.report(path: "", line: root.line, "has neither a server nor a client section; give one of them, or both")
     }
-    refusePlugins(&reader)
     reader.reportUnknownKeys()
 
     var diagnostics = reader.diagnostics
@@ -91,14 +103,23 @@ struct HostConfigurationDecoder {
     return root
   }
 
-  /// A file that names libraries expects modules that would not be there.
-  private func refusePlugins(_ reader: inout OptionReader) {
-    let plugins = reader.strings("plugins", default: [])
-    for (index, plugin) in plugins.enumerated() {
-      reader.report(
-        path: "plugins[\(index)]", line: reader.value("plugins")?.line ?? reader.line,
-        "names the library \(plugin), and this version of Salvor does not load libraries yet: take it out, and link the "
-          + "module into a host of your own (SalvorHost's README)")
+  /// The libraries alone: what was wrong with them.
+  mutating func loadPlugins(of written: ConfigurationValue) -> [Diagnostic] {
+    var substitution = EnvironmentSubstitution(environment: environment, file: file)
+    var reader = OptionReader(substituted(written, &substitution), file: file, path: "")
+    loadPlugins(&reader)
+    return reader.diagnostics.errors
+  }
+
+  /// The modules of the libraries that the file names are there for the rest of it.
+  private mutating func loadPlugins(_ reader: inout OptionReader) {
+    let line = reader.value("plugins")?.line ?? reader.line
+    for (index, plugin) in reader.strings("plugins", default: []).enumerated() {
+      do throws(SalvorError) {
+        registry = try registry.adding(try PluginLibrary.load(ConfigurationFile.resolve(plugin, in: directory)))
+      } catch {
+        reader.report(path: "plugins[\(index)]", line: line, error.message)
+      }
     }
   }
 

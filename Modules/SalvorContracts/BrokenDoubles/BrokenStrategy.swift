@@ -1,3 +1,4 @@
+import SalvorModel
 import SalvorRecovery
 
 /// A strategy with one deliberate fault, round one without. The suite must catch every one of them.
@@ -23,10 +24,19 @@ public struct BrokenStrategy: RecoveryStrategy {
     case claimsToLoseSettings
     /// Works in place on a file that nobody can read.
     case trustsDamagedFiles
+    /// Declares that unsynced changes are kept, and discards them where more than 50 wait.
+    case discardsMuch
+    /// The same where the archive has kept entries.
+    case discardsBesideKeptEntries
+    /// Falls back on a strategy that no host has.
+    case fallsBackOnNothing
+    /// Plans something else when it is asked again.
+    case plansAnew
   }
 
   private let base: any RecoveryStrategy
   private let fault: Fault
+  private let asked = Asked()
 
   /// - Parameter base: one in place that needs the server's consent and keeps what waits.
   public init(_ base: any RecoveryStrategy, _ fault: Fault) {
@@ -35,7 +45,7 @@ public struct BrokenStrategy: RecoveryStrategy {
   }
 
   public var name: String { base.name }
-  public var fallBack: String? { base.fallBack }
+  public var fallBack: String? { fault == .fallsBackOnNothing ? "no-such-strategy" : base.fallBack }
 
   public var guarantees: RecoveryGuarantees {
     var guarantees = base.guarantees
@@ -52,11 +62,28 @@ public struct BrokenStrategy: RecoveryStrategy {
     let decision = base.plan(for: seen)
     guard case .steps(let steps) = decision else { return fault == .saysNothing ? .cannot("") : decision }
     switch fault {
-    case .discardsWhatItKeeps: return .steps([.fetch(.differences), .apply(.discard, .nothing)])
+    case .discardsWhatItKeeps: return Self.discarding
     case .rebuildsEverything: return .steps([.copy, .fetch(.everything), .apply(.discard, .everything)])
     case .neverApplies: return .steps(steps.filter { $0.name != "apply" })
+    case .discardsMuch: return seen.status.queued > 50 ? Self.discarding : decision
+    case .discardsBesideKeptEntries: return seen.status.kept > 0 ? Self.discarding : decision
+    case .plansAnew: return asked.times() % 3 == 0 ? Self.discarding : decision
     case .waitsInstead: return .steps([.copy, .wait])
     default: return decision
+    }
+  }
+
+  private static let discarding = RecoveryDecision.steps([.fetch(.differences), .apply(.discard, .nothing)])
+}
+
+/// Which call this is.
+private final class Asked: Sendable {
+  private let count = Mutex(0)
+
+  func times() -> Int {
+    count.withLock { count in
+      count += 1
+      return count
     }
   }
 }

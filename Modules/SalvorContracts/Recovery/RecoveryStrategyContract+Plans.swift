@@ -15,10 +15,37 @@ extension RecoveryStrategyContract {
       try expect(ModuleRegistry.isModuleName(strategy.name), "\(strategy.name) is no module name")
       try expect(strategy.fallBack != strategy.name, "it falls back on itself")
     },
-    Case("the same incident has the same plan", rule: planRule) { subject in
-      try each { incident in
-        try expectEqual(
-          subject.strategy.plan(for: incident), subject.strategy.plan(for: incident), "the plan, made twice")
+    Case("its fall-back is a strategy of the host", rule: "RecoveryStrategy.swift, fallBack") { subject in
+      guard let fallBack = subject.strategy.fallBack, fallBack != StrategyChain.manual else { return }
+      try expect(
+        subject.known.contains(fallBack),
+        "it falls back on \(fallBack), which is none of \(subject.known.sorted().joined(separator: ", ")) (RecoverySubject.known)"
+      )
+    },
+    Case("the same incident has the same plan, however often and in whichever order it is asked", rule: planRule) {
+      subject in
+      var incidents: [Incident] = []
+      try each { incidents.append($0) }
+      let first = incidents.map { subject.strategy.plan(for: $0) }
+      for round in 2...5 {
+        let places = round % 2 == 0 ? Array(incidents.indices.reversed()) : Array(incidents.indices)
+        for place in places {
+          let incident = incidents[place]
+          try expectEqual(
+            subject.strategy.plan(for: incident), first[place],
+            "\(incident.reason.rawValue): the plan, asked \(round) times")
+        }
+      }
+    },
+    Case(
+      "what becomes of unsynced changes is as declared, however many wait and whatever is in the archive",
+      rule: planRule
+    ) {
+      subject in
+      for reason in RecoveryReason.allCases where reason != .localCorruption {
+        for differences in [[], ["table a: dropped or renamed"]] {
+          try meetAmounts(incident(reason, differences: differences), subject)
+        }
       }
     },
     Case("a plan recovers or waits at its end, and applies nothing that was not fetched", rule: planRule) { subject in
@@ -58,6 +85,45 @@ extension RecoveryStrategyContract {
       }
     },
   ]
+
+  private static let amounts: [Int64] = [1, 2, 10, 50, 51, 100, 101, 999, 1_001, 10_001, 100_001, 1_000_001]
+
+  /// A strategy that turns to another fate for much work, or beside old entries, is right in every story that is told and loses
+  /// data in the field.
+  private static func meetAmounts(_ incident: Incident, _ subject: RecoverySubject) throws {
+    let declared = subject.strategy.guarantees.unsyncedChanges
+    var first: String?
+    for queued in amounts {
+      for (inError, displaced, kept) in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (51, 51, 51), (0, 0, 10_001)] {
+        var incident = incident
+        incident.status.queued = queued
+        incident.status.inError = Int64(inError)
+        incident.status.displaced = Int64(displaced)
+        incident.status.kept = Int64(kept)
+        let fate = fate(subject.strategy.plan(for: incident))
+        let what =
+          "\(incident.reason.rawValue), \(queued) changes, \(inError) in error, \(displaced) displaced, \(kept) kept"
+        try expectEqual(fate, first ?? fate, "\(what): what becomes of the changes, compared with one change alone")
+        first = fate
+        switch (declared, fate) {
+        case (.kept, "discard"): throw ContractFailure("\(what): the changes are discarded; they are declared kept")
+        case (.uploaded, "discard"), (.uploaded, "keep"):
+          throw ContractFailure("\(what): the changes are not uploaded; they are declared uploaded")
+        case (.untouched, "discard"), (.untouched, "keep"), (.untouched, "upload"):
+          throw ContractFailure("\(what): the changes are touched; they are declared untouched")
+        default: break
+        }
+      }
+    }
+  }
+
+  /// In a word.
+  private static func fate(_ decision: RecoveryDecision) -> String {
+    guard case .steps(let steps) = decision else { return "cannot" }
+    if steps.contains(.upload) { return "upload" }
+    for case .apply(let requests, _) in steps { return requests.rawValue }
+    return "wait"
+  }
 
   /// Nothing of the old database is needed for these steps.
   static func makesAnew(_ steps: [RecoveryStep]) -> Bool {

@@ -11,15 +11,18 @@ public struct RecoverySubject: Sendable {
   public var stores: StorePairSubject
   /// Makes the database of a closed client's store one that nobody can read any more (`local-corruption`).
   public var damage: @Sendable (any RecoveringClientStore) async throws -> Void
+  /// The names of the strategies that the host has: those that a fall-back can be.
+  public var known: Set<String>
   /// Of the places where a recovery can be struck, one in so many is; 1: all of them are.
   public var placeStride: Int
 
   public init(
-    _ strategy: any RecoveryStrategy, stores: StorePairSubject, placeStride: Int = 1,
+    _ strategy: any RecoveryStrategy, stores: StorePairSubject, known: Set<String> = [], placeStride: Int = 1,
     damage: @escaping @Sendable (any RecoveringClientStore) async throws -> Void
   ) {
     self.strategy = strategy
     self.stores = stores
+    self.known = known
     self.damage = damage
     self.placeStride = placeStride
   }

@@ -15,6 +15,19 @@ extension Invocation {
       template: ModuleContext(log: log))
   }
 
+  /// The host's modules, and those of the libraries that the configuration file names, where there is one.
+  public func registryWithPlugins() throws -> ModuleRegistry {
+    guard options["config"] != nil || fileExists(configurationPath) else { return registry }
+    return try HostConfiguration.modules(ofFile: configurationPath, registry: registry, environment: environment)
+  }
+
+  /// With the modules of the file's libraries.
+  public func withPlugins() throws -> Invocation {
+    var invocation = self
+    invocation.registry = try registryWithPlugins()
+    return invocation
+  }
+
   public func makeClient() async throws -> SalvorClient {
     let configuration = try readConfiguration([.client]).get()
     let writer = configuration.client?.log?.writer(environment: environment)

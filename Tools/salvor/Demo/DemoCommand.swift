@@ -1,4 +1,5 @@
 import SalvorHost
+import SalvorHostCommands
 import SalvorModel
 import SalvorWire
 

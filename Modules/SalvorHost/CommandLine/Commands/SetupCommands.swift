@@ -57,13 +57,16 @@ extension Command {
 
   static let modules = Command(
     "modules", "every module: kind, name, one line, options",
-    discussion: "A module is chosen by its name in the configuration file."
+    discussion: """
+      A module is chosen by its name in the configuration file. The libraries that the file names under plugins are loaded,
+      and their modules are in the list with the library as their origin.
+      """
   ) { invocation in
     let terminal = invocation.terminal
-    let descriptors = invocation.registry.descriptors
+    let descriptors = try invocation.registryWithPlugins().descriptors
     terminal.json(["modules": .array(descriptors.map(\.json))])
     terminal.table(
-      ["kind", "name", "origin", "what it is"], descriptors.map { [$0.kind.rawValue, $0.name, "built in", $0.summary] })
+      ["kind", "name", "origin", "what it is"], descriptors.map { [$0.kind.rawValue, $0.name, $0.origin, $0.summary] })
     for descriptor in descriptors where !descriptor.options.isEmpty || !descriptor.guarantees.isEmpty {
       terminal.print("")
       terminal.print(terminal.bold("\(descriptor.kind.rawValue) \(descriptor.name)"))
@@ -103,7 +106,7 @@ extension Diagnostic {
 extension ModuleDescriptor {
   var json: JSONValue {
     [
-      "kind": .string(kind.rawValue), "name": .string(name), "origin": "built in", "summary": .string(summary),
+      "kind": .string(kind.rawValue), "name": .string(name), "origin": .string(origin), "summary": .string(summary),
       "options": .array(
         options.map { option in
           [

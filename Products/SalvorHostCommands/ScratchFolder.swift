@@ -8,12 +8,12 @@ import SalvorModel
 
 /// A folder of a command's own making, under `TMPDIR`. Removed with what is in it where nobody holds it any more, unless it
 /// is kept.
-final class ScratchFolder: Sendable {
-  let path: String
+package final class ScratchFolder: Sendable {
+  package let path: String
   private static let made = Mutex<Set<String>>([])
 
   /// - Parameter purpose: a word of its name, which tells a person whose it is.
-  init(_ purpose: String) throws {
+  package init(_ purpose: String) throws {
     let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     var template = Array("\(base)/salvor-\(purpose)-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else {
@@ -27,15 +27,15 @@ final class ScratchFolder: Sendable {
   deinit { if Self.forget(path) { Self.remove(path) } }
 
   /// It stays, for a person to look into.
-  func keep() { _ = Self.forget(path) }
+  package func keep() { _ = Self.forget(path) }
 
   /// At the end of a command: what somebody still holds is never given back by a process that ends.
-  static func removeAll() { for path in made.withLock({ $0 }) where forget(path) { remove(path) } }
+  package static func removeAll() { for path in made.withLock({ $0 }) where forget(path) { remove(path) } }
 
   /// False: somebody has before.
   private static func forget(_ path: String) -> Bool { made.withLock { $0.remove(path) != nil } }
 
-  func file(_ name: String) -> String { "\(path)/\(name)" }
+  package func file(_ name: String) -> String { "\(path)/\(name)" }
 
   private static func remove(_ path: String) {
     guard let folder = opendir(path) else { return }
