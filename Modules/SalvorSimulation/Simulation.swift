@@ -44,6 +44,7 @@ public struct Simulation: Sendable {
       history: history, violations: [], coverage: Coverage(), digest: "", lines: [], jobs: 0)
     do {
       let world = try World(history, platform, trace: trace, mutant: mutant)
+      defer { world.removeFiles() }
       do {
         result.violations = try world.schedule.run(jobsMax: jobsMax) { [platform] in
           let found = Mutex<[Violation]>([])

@@ -175,7 +175,7 @@ import Testing
   func aBrokenCodingIsCaught(_ double: Double) async {
     let cases = CompressionContract.cases.filter { $0.name == double.breaks }
     #expect(cases.count == 1, "no case has the name \(double.breaks)")
-    let broken = await brokenRules(cases) { BrokenCompression(double: double) as any Compression }
+    let broken = await brokenRules(cases) { DoubledCompression(double: double) as any Compression }
     #expect(broken == [double.breaks], "\(double) went unnoticed")
   }
 
@@ -188,7 +188,7 @@ import Testing
   }
 }
 
-private struct BrokenCompression: Compression {
+private struct DoubledCompression: Compression {
   var double: CompressionContractProof.Double
   var token: String { "gzip" }
   func makeCompressor() throws -> any StreamCoder { double.encoding(try GzipCompression().makeCompressor()) }

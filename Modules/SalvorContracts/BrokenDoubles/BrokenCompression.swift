@@ -50,7 +50,7 @@ private final class BrokenCoder: StreamCoder, @unchecked Sendable {
   init(_ base: any StreamCoder, _ fault: BrokenCompression.Fault) {
     self.base = base
     self.fault = fault
-    if fault == .leaks { leakedStreams.withLock { $0.append([UInt8](repeating: 1, count: 64 << 10)) } }
+    if fault == .leaks { leakedStreams.withLock { $0.append([UInt8](repeating: 1, count: 256 << 10)) } }
     if fault == .hugeWindow { window = .allocate(byteCount: 600 << 20, alignment: 16) }
   }
 

@@ -69,6 +69,9 @@ final class World: @unchecked Sendable {
     }
   }
 
+  /// Its files go; what still has them open keeps what it has.
+  func removeFiles() { Files.removeDirectory(directory) }
+
   deinit {
     for disk in devices.map(\.disk) + [serverDisk] { disk.map(SimulatedDisks.remove) }
     Files.removeDirectory(directory)
