@@ -42,7 +42,7 @@ struct HostConfigurationTests {
   func example() throws {
     let whole = directory.report(try load(ExampleFiles.configuration).diagnostics)
     #expect(
-      whole.contains("plugins[0]: names the library ./libMyStrategy.so, and") && !whole.contains("\n"), "\(whole)")
+      whole.contains("plugins[0]: names the library ./libMyStrategy.so, which") && !whole.contains("\n"), "\(whole)")
     let result = try load(ExampleFiles.configurationWithoutLibraries)
     #expect(directory.report(result.diagnostics) == "")
     let configuration = try result.get()
@@ -157,7 +157,7 @@ struct HostConfigurationTests {
       salvor.json5:24: client.errorArchive.individualDeletion: must be true or false, found a whole number
       salvor.json5:24: client.queue.optimize: is not a key here; allowed: optimise; did you mean "optimise"?
       salvor.json5:25: client.recovery: stands here again, first in line 16; keep one of them
-      salvor.json5:27: plugin: is not a key here; allowed: schema, server, client, plugins; did you mean "plugins"?
+      salvor.json5:27: plugin: is not a key here; allowed: plugins, schema, server, client; did you mean "plugins"?
       bad-schema.json5:4: tables.visit.primaryKey: names the column "idd", which the table does not have; did you mean "id"?
       bad-schema.json5:5: tables.visit.columns.shop: is the type "txt"; allowed: text, integer, real, blob, boolean, timestamp, json; did you mean "text"?
       bad-schema.json5:6: tables.visit.references.shop: names the table "shopp", which is not in the schema; did you mean "shop"?
