@@ -18,12 +18,8 @@ enum KnownFindings {
   static let all: [Finding] = [
     Finding(
       story:
-        "An insert that a device put back sends again, after its table got a column, counts as another request than the one settled",
-      seed: 70964, words: ["came into the server's row", "2 times, written 1 times"]),
-    Finding(
-      story:
         "A client-only table with a column of the application's own is refused after a recovery that makes the database anew",
-      seed: 71437, words: ["schema-refused", "is in the table, not in the schema"]),
+      seed: 71437, words: ["schema-refused", "is in the table, not in the schema"])
   ]
 
   /// Nil where the messages are of nothing known.

@@ -45,6 +45,34 @@ extension ServerStoreContract {
       try await bench.expectRows("memo", [["n1", "c", .null]])
     },
     on(
+      ContractSchemas.notes(),
+      "an insert that was settled is not applied again with the columns that its table got since",
+      rule: "semantics 11.1"
+    ) { bench in
+      var anna = try await bench.device()
+      let stamp = anna.stamp
+      try expectAccepted(try await anna.upload(.insert("note", ["id": "n1", "title": "a", "body": .null])), 1)
+      try await bench.write(.delete("note", ["n1"]))
+      var wider = ContractSchemas.notes()
+      wider.tables[0].columns += [
+        Column("colour", .text, nullable: true), Column("stars", .integer, defaultValue: 3),
+      ]
+      try await bench.evolve(to: wider)
+      var later = bench.following(anna)
+      later.stamp = stamp
+      later.counter = 0
+      let sent = Sent.insert("note", ["id": "n1", "title": "a", "body": .null, "colour": .null, "stars": 3])
+      try expectAccepted(try await later.upload(sent), 1)
+      try await bench.expectRows("note", [])
+      // With a value of its own it is another request of that ID.
+      later.stamp = stamp
+      later.counter = 0
+      try expectAccepted(
+        try await later.upload(
+          .insert("note", ["id": "n1", "title": "a", "body": .null, "colour": "red", "stars": 3])), 1)
+      try await bench.expectRows("note", [["n1", "a", .null, "red", 3]])
+    },
+    on(
       ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
       "conflict versions are resolved under the new names",
       rule: "decision 12, renamedFrom"

@@ -94,7 +94,19 @@ struct ServerState: Sendable {
     var id: RequestID
     var effect: [Request.Effect]
 
-    init(_ request: Request) { self.init(id: request.id, effect: request.effect) }
+    /// What an insert does not set does not count: a device that sends it again may have got a column meanwhile.
+    init(_ request: Request, _ schema: Schema) {
+      self.init(
+        id: request.id,
+        effect: request.effect.map { effect in
+          guard effect.operation == .insert, let table = schema.table(effect.row.table) else { return effect }
+          var effect = effect
+          effect.values = effect.values.filter { name, value in
+            table.columns.first { $0.name == name }?.isSet(value) ?? true
+          }
+          return effect
+        })
+    }
 
     init(id: RequestID, effect: [Request.Effect]) {
       self.id = id
@@ -173,7 +185,7 @@ struct ServerState: Sendable {
 
   /// Remembers how a request was settled; one that was settled before is remembered as it was then.
   mutating func settle(_ request: Request, _ refusal: Refusal?, time: Int64) {
-    let settled = Settled(request)
+    let settled = Settled(request, schema)
     if self.settled[settled] == nil { self.settled[settled] = Settlement(refusal: refusal, time: time) }
   }
 

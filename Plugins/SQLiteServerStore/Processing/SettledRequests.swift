@@ -25,7 +25,7 @@ struct SettledRequests {
       let place = contents.count == 4 ? 0 : Int(request.first - first) * 4
       guard contents.count > 4 || request.first == first, place + 4 <= contents.count else { return false }
       let bits = contents[place..<place + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-      return bits == request.content.bits
+      return bits == request.content.bits || bits == request.wholeContent.bits
     }
   }
 

@@ -26,8 +26,13 @@ final class ShapePlan {
   let seed: RowHash
   /// Of table, operation and columns.
   let contentSeed: RowHash
+  /// Of table and operation.
+  let insertSeed: RowHash
   /// All items but old values; none of an unknown table's, which are hashed whole.
   let contentItems: [Int]
+  /// For an insert: each item with its column and the oldest name of that. What is not set does not count: a
+  /// device that sends the insert again may have got a column meanwhile.
+  private(set) var insertItems: [(name: Value, item: Int, column: Column)] = []
   /// The items that say which rows the row references afterwards, each with the beginning of their `RowHash`; nil: the
   /// row array does not say it.
   private(set) var targetItems: [(item: Int, seed: RowHash)]?
@@ -50,6 +55,9 @@ final class ShapePlan {
     let origins = shape.columns.map { name in definition?.column(formerly: name)?.origin ?? name }
     contentSeed.add(([shape.operation.rawValue] + origins).map { Value.text(Array($0.utf8)) })
     self.contentSeed = contentSeed
+    var insertSeed = RowHash(table: definition?.origin ?? shape.table)
+    insertSeed.add(Value.text(Array("insert set".utf8)))
+    self.insertSeed = insertSeed
     guard let place else {
       columns = []
       hasUnknownColumns = false
@@ -82,6 +90,11 @@ final class ShapePlan {
       itemCount = shape.columns.count
       targets = types
       keyItems = table.table.primaryKey.compactMap { name in shape.columns.firstIndex(of: name) }
+      if !hasUnknownColumns {
+        insertItems = columns.enumerated().map { item, column in
+          (.text(Array(origins[item].utf8)), item, table.columns[column])
+        }
+      }
     case .update:
       itemCount = keyCount + 2 * shape.columns.count
       targets = keyColumns + types.flatMap { [nil, $0] }

@@ -32,6 +32,8 @@ struct StagedChange {
   var hash: UInt64
   /// `ShapePlan.content`.
   var content: UInt64
+  /// `ShapePlan.wholeContent`, where it is another.
+  var wholeContent: UInt64?
   /// What its content alone says against it.
   var refusal: RefusalText?
 
@@ -72,6 +74,8 @@ struct StagedRequest {
 
   var id: RequestID { RequestID(stamp: stamp, counter: first) }
   var content: RequestContent { RequestContent(changes.lazy.map(\.content)) }
+  /// As an earlier version wrote it down.
+  var wholeContent: RequestContent { RequestContent(changes.lazy.map { $0.wholeContent ?? $0.content }) }
 }
 
 /// Tells requests with one ID apart by what they change: two copies of one device's file share a stamp and count on from

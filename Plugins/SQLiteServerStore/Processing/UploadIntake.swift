@@ -134,8 +134,21 @@ extension ShapePlan {
     return hash.value
   }
 
-  /// What the row array changes: everything but the old values.
+  /// What the row array changes: everything but the old values, and what an insert does not set.
   func content(_ items: [PayloadReader.Item]) -> UInt64 {
+    if insertItems.isEmpty { return wholeContent(items) }
+    var hash = insertSeed
+    for (name, item, column) in insertItems {
+      let value = items[item].value
+      guard column.isSet(value) else { continue }
+      hash.add(name)
+      hash.add(value)
+    }
+    return hash.value
+  }
+
+  /// As an earlier version wrote it down of inserts: with every column.
+  func wholeContent(_ items: [PayloadReader.Item]) -> UInt64 {
     var hash = contentSeed
     for index in contentItems { hash.add(items[index]) }
     if place == nil { for item in items { hash.add(item) } }
@@ -150,8 +163,8 @@ extension ShapePlan {
     // A refused one, too: what depends on it is known by what it would have done.
     var change = StagedChange(
       table: place, counter: counter, operation: operation, columns: hasUnknownColumns ? [] : columns,
-      key: keyItems.map { values[$0] }, old: [], new: [], made: made, hash: hash, content: content(items), refusal: text
-    )
+      key: keyItems.map { values[$0] }, old: [], new: [], made: made, hash: hash, content: content(items),
+      wholeContent: insertItems.isEmpty ? nil : wholeContent(items), refusal: text)
     guard place != nil, !hasUnknownColumns else { return change }
     switch operation {
     case .insert: change.new = values
