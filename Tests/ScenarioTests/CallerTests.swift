@@ -319,7 +319,10 @@ struct CallerTests {
     try await client.synchronize()
     try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'Anna wrote this')")
     let bert = ClientUser(database: fleet.directory + "/bert ü.db", credentials: { Credentials(token: "bert-token") })
+    let events = client.events
     let watching = Task { await client.watch() }
+    // It is under way: one that begins after the switch would be bert's, and go on.
+    for await _ in events { break }
     try await client.switch(to: bert)
     #expect(await watching.value == nil)
     try await client.synchronize()
