@@ -118,7 +118,10 @@ private struct ContractRun {
     let chosen = all.filter { rule in only.map { rule.name.contains($0) } ?? true }
     for (place, rule) in chosen.enumerated() {
       terminal.progress(rule.name, share: Double(place) / Double(chosen.count))
-      outcomes += await runContract([rule], makeSubject: makeSubject)
+      // One case at a time, and nothing beside it: what the process takes is the case's.
+      outcomes += await ContractMemory.$ofACase.withValue(2 << 30) {
+        await runContract([rule], makeSubject: makeSubject)
+      }
     }
     terminal.endProgress()
   }

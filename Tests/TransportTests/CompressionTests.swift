@@ -56,6 +56,18 @@ import Testing
     #expect(failure?.message.contains("never ends: did not end within") == true)
   }
 
+  @Test("A case that takes more memory than it may fails where somebody looks, and says which")
+  func aHoardingCaseFails() async throws {
+    guard ContractMemory.now() != nil else { return }
+    let rule = ContractCase<Int>("hoards", rule: "none") { _ in }
+    // Tests beside this one take memory and give it back: a limit that no process keeps is the one that can be asked for here.
+    let failure = await #expect(throws: ContractFailure.self) {
+      try await ContractMemory.$ofACase.withValue(-(1 << 40)) { try await rule.run(1) }
+    }
+    #expect(failure?.message.contains("hoards: the process has") == true)
+    try await rule.run(1)
+  }
+
   @Test func severalMembersAreReadAsOne() async throws {
     let (one, two) = (Array("first ".utf8), Array("second".utf8))
     let coded = try await collect(one, as: GzipCompression()) + collect(two, as: GzipCompression())
