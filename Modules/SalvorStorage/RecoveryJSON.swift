@@ -81,7 +81,8 @@ extension RecoveryReport {
       "id": .string(id), "time": .integer(time), "reason": .string(reason.rawValue), "strategy": .string(strategy),
       "kept": .integer(counts.kept), "merged": .integer(counts.merged), "discarded": .integer(counts.discarded),
       "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes), "lost": .integer(counts.lost),
-      "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp), "backup": backup.map(JSONValue.string) ?? .null,
+      "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp),
+      "backup": backup.map(JSONValue.string) ?? .null,
     ]
   }
 
