@@ -23,8 +23,12 @@ struct UploadAcceptance {
   /// - Parameter rows: asked for only where a row has an accepted change after one that stays.
   func run(_ rows: () throws -> WorkingRows) throws -> SettleReport {
     var report = SettleReport()
+    var erased: [RequestRange] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
-      if try refuse(refusal) { report.refused += 1 }
+      let range = try context.range(of: refusal.counter)
+      let isErased = try refusal.reason == .purged && context.isOffer(range)
+      guard try refuse(refusal) else { continue }
+      if isErased { erased.append(range) } else { report.refused += 1 }
     }
     // While later changes of their rows, accepted ones too, are still in the log.
     try context.noteErrorValues()
@@ -55,6 +59,7 @@ struct UploadAcceptance {
       _ = try LogIndex(context)
       for base in bases { try rows().setBase(base.table, base.key, base.row) }
     }
+    if !erased.isEmpty { try forget(erased, rows) }
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
@@ -63,6 +68,16 @@ struct UploadAcceptance {
     if let commit = outcome.results.commit { try connection.rememberCommit(commit) }
     try end()
     return report
+  }
+
+  /// What was offered and the server has erased for good leaves this device, too, without a word of its values (semantics 10).
+  private func forget(_ erased: [RequestRange], _ rows: () throws -> WorkingRows) throws {
+    _ = try LogIndex(context)
+    try rows().remove(erased)
+    let count = erased.count == 1 ? "1 row" : "\(erased.count) rows"
+    try connection.note(
+      ["\(count) that the server has erased for good were removed here, too. Copies among the backups may hold them: salvor backups."],
+      at: context.clock.now())
   }
 
   /// The upload is over: what is captured from here on has a stamp of its own.

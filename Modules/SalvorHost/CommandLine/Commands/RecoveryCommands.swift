@@ -138,6 +138,7 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
       ["… of these on another base", grouped(plan.counts.merged)], ["requests uploaded first", grouped(plan.sent)],
       ["requests to the archive", grouped(plan.counts.discarded)], ["rows to fetch", grouped(plan.rowsToFetch)],
       ["rows to remove", grouped(plan.counts.deletes)], ["rows the server lost", grouped(plan.counts.lost)],
+      ["… of these offered to it again", grouped(plan.counts.offered)],
       ["payload", plan.bytes.map { bytes($0) } ?? "not known before it comes"],
     ])
   return 0
@@ -194,6 +195,7 @@ func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome?, on term
       + "\(grouped(report.counts.kept + report.counts.merged)) requests kept, \(grouped(report.counts.discarded)) in the archive, "
       + "\(grouped(report.counts.upserts)) rows written, \(grouped(report.counts.deletes)) removed, "
       + "\(grouped(report.counts.lost)) that the server lost"
+      + (report.counts.offered > 0 ? ", \(grouped(report.counts.offered)) offered to it again" : "")
       + (report.counts.givenUp > 0
         ? ", \(grouped(report.counts.givenUp)) client-only rows, subscriptions and settings given up" : "")
       + "; salvor recover --report \(report.id) names each")

@@ -96,6 +96,11 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
         ? "\(wait) still; a sync without --group sends what is of other groups"
         : "\(wait) still, for the next sync; salvor queue lists what")
   }
+  if report.healed + report.superseded > 0 {
+    terminal.say(
+      "\(grouped(report.healed)) of the rows that the server had lost are there again"
+        + (report.superseded > 0 ? "; of \(grouped(report.superseded)) it has newer versions" : ""))
+  }
   if report.conflicts > 0 {
     let were = report.conflicts == 1 ? "1 conflict was" : "\(grouped(report.conflicts)) conflicts were"
     terminal.say("\(were) found on the server; its operator sees them with salvor conflicts")

@@ -1,0 +1,179 @@
+import SalvorClientEngine
+import SalvorModel
+import SalvorStorage
+import Testing
+
+private let tables = ["severity", "site", "visit"]
+
+/// Ten sites, and two devices that have them. A backup named `night` was made then.
+private func fleet(recovery: String = "") async throws -> (Fleet, Device, Device) {
+  let fleet = try Fleet()
+  try await fleet.start()
+  try fleet.serverConnection().execute(
+    "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT 's' || i, 'Site ' || i, 'Toronto', 40 FROM n"
+  )
+  let a = try fleet.device("a", recovery: recovery)
+  let b = try fleet.device("b", recovery: recovery)
+  for device in [a, b] {
+    // Each has uploaded before: a server that goes back has seen it.
+    try await device.write("INSERT INTO site (id, name) VALUES ('\(device.name)', 'of \(device.name)')")
+    #expect(try await device.sync().error == nil)
+  }
+  #expect(try await a.sync().error == nil)
+  try await fleet.backup("night")
+  return (fleet, a, b)
+}
+
+private func synchronize(_ devices: [Device], times: Int = 2) async throws {
+  for _ in 0..<times {
+    for device in devices {
+      let report = try await device.sync()
+      #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
+    }
+  }
+}
+
+private func site(_ fleet: Fleet, _ id: String) throws -> [Value]? {
+  try fleet.serverRows("site").first { $0[0] == .text(id) }
+}
+
+@Suite("Heal: the fleet gives a restored server back what it lost (semantics 10)")
+struct HealingTests {
+  @Test(
+    "what was acknowledged after the backup is on the server again, whoever returns first", arguments: [true, false])
+  func everythingComesBack(aReturnsFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
+      "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
+    try await synchronize([a])
+    try await b.write("UPDATE site SET city = 'Ottawa' WHERE id IN ('s3', 's5')")
+    try await synchronize([b, a])
+    let before = try tables.map { try fleet.serverRows($0) }
+    try await fleet.restore("night")
+    #expect(try tables.map { try fleet.serverRows($0) } != before)
+    let devices = aReturnsFirst ? [a, b] : [b, a]
+    // The application sees none of it go.
+    let first = try await devices[0].sync()
+    #expect(first.error == nil, "\(String(describing: first.error))")
+    #expect((first.recovery?.report?.counts.offered ?? 0) > 0)
+    #expect(first.healed == first.recovery?.report?.counts.offered)
+    try await synchronize(devices)
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, [a, b])
+    for device in devices {
+      let status = try await device.open().status()
+      #expect([status.queued, status.inError, status.displaced, status.kept] == [0, 0, 0, 0], "\(device.name)")
+    }
+  }
+
+  @Test("of one row's lost versions the newest wins, whoever offers it first", arguments: [true, false])
+  func newestWins(olderReturnsFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await synchronize([a], times: 1)
+    try await b.write("UPDATE site SET seats = 2 WHERE id = 's0'")
+    // The device b has not seen the change of a when it writes, and wins by the policy; a never sees it.
+    try await synchronize([b], times: 1)
+    #expect(try site(fleet, "s0")?[3] == 2)
+    try await fleet.restore("night")
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    #expect(try site(fleet, "s0")?[3] == 2)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("a column that was written after the restore stands; the others of the row come back")
+  func writtenAfterTheRestoreStands() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("UPDATE site SET seats = 77, city = 'Guelph', name = 'lost name' WHERE id = 's1'")
+    try await synchronize([a])
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("UPDATE site SET city = 'Office' WHERE id = 's1'")
+    try await synchronize([a, b])
+    #expect(try site(fleet, "s1") == ["s1".value, "lost name".value, "Office".value, 77])
+    try fleet.expectEqual(tables, [a, b])
+    let conflicts = try fleet.serverConnection().integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL")
+    #expect(conflicts == 1, "the offered value that lost is a conflict version")
+  }
+
+  @Test("a row deleted after the restore stays deleted")
+  func deletedAfterTheRestore() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("UPDATE site SET seats = 77 WHERE id = 's1'")
+    try await synchronize([a])
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's1'")
+    try await synchronize([a, b])
+    #expect(try site(fleet, "s1") == nil)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("a device's own changes since the restore come after what it offers")
+  func ownChangesComeAfter() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 1, city = 'lost' WHERE id = 's1'", "INSERT INTO site (id, name) VALUES ('new', 'lost')",
+      "UPDATE site SET seats = 1 WHERE id = 's2'")
+    try await synchronize([a])
+    try await a.write(
+      "UPDATE site SET seats = 2 WHERE id = 's1'", "UPDATE site SET name = 'written since' WHERE id = 'new'",
+      "INSERT INTO visit VALUES ('v1', 'new', 'of today', NULL)", "DELETE FROM site WHERE id = 's2'")
+    try await fleet.restore("night")
+    try await synchronize([a, b])
+    #expect(try site(fleet, "s1") == ["s1".value, "Site 1".value, "lost".value, 2])
+    #expect(try site(fleet, "new")?[1] == "written since".value)
+    #expect(try site(fleet, "s2") == nil)
+    #expect(try fleet.serverRows("visit").count == 1)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("heal off: what was lost stays in the archive")
+  func off() async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"off\"")
+    try await a.write("UPDATE site SET seats = 99 WHERE id = 's3'")
+    try await synchronize([a])
+    try await fleet.restore("night")
+    let report = try await a.sync()
+    #expect(report.recovery?.report?.counts.offered == 0)
+    #expect(report.healed == 0)
+    try await synchronize([a, b])
+    #expect(try site(fleet, "s3")?[3] == 40)
+    #expect(try await a.open().errorArchive().map(\.reason) == ["lost-on-server"])
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("heal all: who only read a row gives it back, too")
+  func all() async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"all\"")
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a, b])
+    try await fleet.restore("night")
+    // The device a never comes back.
+    try await synchronize([b])
+    #expect(try site(fleet, "s3")?[3] == 99)
+    #expect(try site(fleet, "new") != nil)
+    try fleet.expectEqual(tables, [b])
+    try await synchronize([a])
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().kept == 0)
+  }
+
+  @Test("a second restore, to the same backup, in the middle of healing: nothing is missing at the end")
+  func twice() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a])
+    try await b.write(
+      "UPDATE site SET city = 'Ottawa' WHERE id = 's5'", "UPDATE site SET city = 'Hull' WHERE id = 's3'")
+    try await synchronize([b, a])
+    let before = try tables.map { try fleet.serverRows($0) }
+    try await fleet.restore("night")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    try await synchronize([b, a])
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, [a, b])
+  }
+}
