@@ -37,6 +37,10 @@ public struct SyncReport: Sendable {
   /// Their first counters, as long as the archive has them: one that is sent again with a later edit is not counted twice.
   var refusedCounters: Set<Int64> = []
   public var conflicts: Int64 = 0
+  /// Offers of rows that a restored server had lost (semantics 10): those that brought something back, and those that found a newer
+  /// version there.
+  public var healed: Int64 = 0
+  public var superseded: Int64 = 0
   /// Requests that still wait, and why; nil: none does.
   public var queued: Int64 = 0
   public var queuedReason: QueuedReason?
@@ -76,6 +80,8 @@ public struct SyncReport: Sendable {
       "downloaded": ["upserts": .integer(upserts), "deletes": .integer(deletes)],
       "refused": .integer(refused),
       "conflicts": .integer(conflicts),
+      "healed": .integer(healed),
+      "superseded": .integer(superseded),
       "queued": .integer(queued),
       "queuedReason": queuedReason.map { .string($0.rawValue) } ?? .null,
       "displaced": .integer(displaced),
@@ -84,7 +90,11 @@ public struct SyncReport: Sendable {
       "roundTrips": .integer(roundTrips),
       "notices": .array(notices.map(JSONValue.string)),
       "changes": .array(changes.map(\.json)),
-      "recovery": recovery.map(\.json) ?? .null,
+      "recovery": recovery.map { recovery in
+        var recovery = recovery
+        recovery.healed = healed
+        return recovery.json
+      } ?? .null,
       "error": error.map(\.json) ?? .null,
     ]
   }

@@ -42,7 +42,7 @@ extension Host {
   private static func recovery(_ settings: RecoverySettings) throws -> RecoveryConfiguration {
     var recovery = RecoveryConfiguration(
       strategies: try settings.strategies.map { try $0.make() }, strategy: settings.strategy,
-      reasons: settings.reasons, backupsKept: settings.backupsKept)
+      reasons: settings.reasons, backupsKept: settings.backupsKept, heal: settings.heal)
     func program(_ path: String?, _ name: String) -> RecoveryConfiguration.Hook? {
       guard let path else { return nil }
       let program = HookProgram(name: name, path: path, timeoutSeconds: settings.hookTimeoutSeconds)

@@ -81,7 +81,8 @@ extension RecoveryReport {
       "id": .string(id), "time": .integer(time), "reason": .string(reason.rawValue), "strategy": .string(strategy),
       "kept": .integer(counts.kept), "merged": .integer(counts.merged), "discarded": .integer(counts.discarded),
       "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes), "lost": .integer(counts.lost),
-      "givenUp": .integer(counts.givenUp), "backup": backup.map(JSONValue.string) ?? .null,
+      "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp),
+      "backup": backup.map(JSONValue.string) ?? .null,
     ]
   }
 
@@ -98,6 +99,7 @@ extension RecoveryReport {
     counts.upserts = try json.integer("upserts")
     counts.deletes = try json.integer("deletes")
     counts.lost = try json.integer("lost")
+    counts.offered = json["offered"]?.integer ?? 0
     counts.givenUp = json["givenUp"]?.integer ?? 0
   }
 }

@@ -66,13 +66,16 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var keepsBeforeImages: Bool
   /// The copy that was made before, for the report.
   public var copy: String?
+  /// Which lost rows become offers (semantics 10); `off` where the server takes none. The others are kept in the archive.
+  public var heal: HealMode
 
   public init(
     id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
     starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
     server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool,
-    copy: String? = nil
+    copy: String? = nil, heal: HealMode = .off
   ) {
+    self.heal = heal
     self.id = id
     self.reason = reason
     self.strategy = strategy
@@ -127,6 +130,8 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var deletes: Int64 = 0
   /// Rows that the server acknowledged and lost.
   public var lost: Int64 = 0
+  /// Of these, what is offered to the server again.
+  public var offered: Int64 = 0
   /// Client-only rows, subscriptions and settings that the strategy does not keep.
   public var givenUp: Int64 = 0
   public init() {}
@@ -143,6 +148,8 @@ public struct RecoveryItem: Sendable, Hashable {
     case discarded
     /// A row that the server acknowledged and lost.
     case lost
+    /// A row that the server acknowledged and lost: a request offers it again.
+    case offered
     /// A lost row that a request needs, and that is sent again with it.
     case remade
     /// A client-only row kept aside because its parent went.

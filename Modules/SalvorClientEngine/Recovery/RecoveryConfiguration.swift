@@ -34,6 +34,8 @@ public struct RecoveryConfiguration: Sendable {
   public var reasons: [RecoveryReason: String]
   /// Copies and before-images that are kept; older ones are removed after a recovery.
   public var backupsKept: Int
+  /// Which rows that a restored server lost are offered to it again (semantics 10).
+  public var heal: HealMode
   /// Called before anything is touched; what it throws stops the recovery.
   public var beforeReset: Hook?
   /// Called when the database is as it will be.
@@ -45,8 +47,9 @@ public struct RecoveryConfiguration: Sendable {
 
   public init(
     strategies: [any RecoveryStrategy] = [], strategy: String = "recover-unsynced-changes",
-    reasons: [RecoveryReason: String] = [:], backupsKept: Int = 3
+    reasons: [RecoveryReason: String] = [:], backupsKept: Int = 3, heal: HealMode = .own
   ) {
+    self.heal = heal
     self.strategies = strategies
     self.strategy = strategy
     self.reasons = reasons

@@ -117,6 +117,7 @@ struct RecoveryPlanning {
       counts.deletes = plan.counts.deletes
       if plan.sent == 0 { counts.deletes += try await store.rowsMadeHere() }
       counts.lost = plan.counts.lost
+      counts.offered = plan.counts.offered
       plan.counts = counts
     }
     return plan

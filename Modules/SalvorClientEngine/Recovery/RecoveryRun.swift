@@ -416,7 +416,7 @@ struct RecoveryRun {
       config: rebuild == .nothing ? nil : config,
       removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil,
       keepsBeforeImages: journal.backup == nil,
-      copy: journal.backup)
+      copy: journal.backup, heal: incident.facts.heals ? configuration.recovery.heal : .off)
   }
 
   /// No guard stops what a person wants, at the device or at the server (decision 33), nor the first sync with a server that has forgotten
@@ -458,6 +458,7 @@ struct RecoveryRun {
     var done = report
     for upload in try await uploads() {
       done.counts.lost += upload.counts.lost
+      done.counts.offered += upload.counts.offered
       done.counts.deletes += upload.counts.deletes
     }
     if journal.backup == nil { journal.backup = done.backup }

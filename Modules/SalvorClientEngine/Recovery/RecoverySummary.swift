@@ -14,6 +14,8 @@ public struct RecoverySummary: Sendable, Hashable {
   /// Where a person has to decide: what `recover` wants.
   public var token: String?
   public var backup: String?
+  /// What the server took of the offers in this synchronization.
+  public var healed: Int64 = 0
 
   public var json: JSONValue {
     let counts = report?.counts ?? RecoveryCounts()
@@ -30,8 +32,8 @@ public struct RecoverySummary: Sendable, Hashable {
       "deletes": .integer(counts.deletes),
       "lost": .integer(counts.lost),
       "givenUp": .integer(counts.givenUp),
-      "offered": 0,
-      "healed": 0,
+      "offered": .integer(counts.offered),
+      "healed": .integer(healed),
       "backup": backup.map(JSONValue.string) ?? .null,
       "token": token.map(JSONValue.string) ?? .null,
     ]
@@ -68,7 +70,7 @@ public struct RecoveryPlan: Sendable, Hashable {
       ],
       "rows": [
         "fetch": .integer(rowsToFetch), "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes),
-        "offer": .integer(counts.lost),
+        "offer": .integer(counts.offered),
       ],
       "bytes": bytes.map(JSONValue.integer) ?? .null,
     ]

@@ -445,6 +445,8 @@ struct SyncSession {
     report.refused += settled.refused
     report.refusedCounters.formUnion(results.refused.map(\.counter))
     report.conflicts += results.conflicts
+    report.healed += results.healed
+    report.superseded += results.superseded
     if settled.refused > 0 { isArchiveTouched = true }
     if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
   }

@@ -15,6 +15,7 @@ struct Recovered: Sendable {
   var config: SyncConfig?
   var removedShareMax: Double?
   var keepsBeforeImages = true
+  var heal = HealMode.off
   /// Groups that were compared or came whole: none of their rows is known to be shared.
   var compared: Set<String> = []
 
@@ -45,7 +46,7 @@ extension ClientBench {
       groups: schema.groups.map { GroupState(name: $0.name, cursor: head, scopeDigest: "all") },
       previous: recovered.previous, shared: recovered.shared, remoteID: recovered.remoteID, server: Self.server,
       config: recovered.config, removedShareMax: recovered.removedShareMax,
-      keepsBeforeImages: recovered.keepsBeforeImages)
+      keepsBeforeImages: recovered.keepsBeforeImages, heal: recovered.heal)
   }
 
   static let server = ServerID(unchecked: String(repeating: "5", count: 32))

@@ -41,7 +41,7 @@ extension ServerEngine {
       metrics.registrations.add(1)
     }
     var begin = SessionBegin(message: message)
-    begin.incarnations = admission.incarnations
+    begin.incarnations = untold(message, admission)
     switch try await verdict(on: message, admission) {
     case .accepted(let answersAgain): begin.answersAgain = answersAgain
     case .reset(let reason): throw refusal(reason, message, principal, stored: admission.stored)
@@ -51,6 +51,16 @@ extension ServerEngine {
     begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
     activity.noteSuccess(of: message.remote)
     return begin
+  }
+
+  /// What the device does not know yet, with the incarnation of now: what this session commits is of it, and a device that is told
+  /// only with its next session may meet a restored server then.
+  private func untold(_ message: BeginMessage, _ admission: Admission) -> [Incarnation] {
+    guard message.incarnation != identity.incarnation else { return [] }
+    let present = identity.incarnation
+    let isTold = admission.incarnations.contains { $0.id == present }
+    guard message.upload != .none, !isTold else { return admission.incarnations }
+    return admission.incarnations + [Incarnation(id: present, firstCommit: admission.head.number + 1)]
   }
 
   /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.

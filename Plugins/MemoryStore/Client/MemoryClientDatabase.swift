@@ -97,6 +97,8 @@ struct ClientContent: Sendable {
   var remoteID: RemoteID
   var serverID: ServerID?
   var incarnations: [Incarnation] = []
+  /// Those whose commits were lost, in the order in which they lived.
+  var lostIncarnations: [IncarnationID] = []
   var previous: SequenceID?
   var current: SequenceID?
   /// Newest first, `previous` not included.

@@ -182,7 +182,7 @@ public actor MemoryClientStore: ClientStore {
     let state = try read()
     return UploadEncoding(
       context: state.outgoingContext, leaving: state.leaving, schema: state.schema,
-      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin)
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), lost: state.lostIncarnations
     ).chunk(
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }

@@ -25,5 +25,5 @@ extension ClientContent {
 }
 
 extension Request {
-  fileprivate var isPlain: Bool { state == .queued && changes.count == 1 && tag == nil }
+  fileprivate var isPlain: Bool { state == .queued && changes.count == 1 && tag == nil && changes[0].offer == nil }
 }

@@ -15,6 +15,8 @@ struct ClientRecovery {
   var requests: [RequestID: (fate: RecoveryItem.Fate, reason: String?)] = [:]
   /// Requests that make a lost row again for the sake of its children.
   var remadeParents: [RequestID] = []
+  /// Requests with an offer.
+  var offered: Set<RequestID> = []
 
   enum RowFate {
     case same, changed, deleted, left, lost
@@ -40,11 +42,10 @@ struct ClientRecovery {
     _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
     content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)))
     judgeRows(arrivals)
+    rememberLost()
     cut(arrivals)
-    switch order.requests {
-    case .discard: discardRequests()
-    case .keep: mergeRequests()
-    }
+    if order.requests == .discard { discardRequests() }
+    if order.rebuild == .nothing { mergeRequests() } else { offerLostRows() }
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.discarded, "displaced") }
     archiveLost()
     try guardAgainstMassDeletion()
@@ -93,6 +94,26 @@ struct ClientRecovery {
   /// The commit that last changed a row's base here, as far as this device knows.
   private func version(of name: RowName) -> Int64 {
     newestChange(of: name)?.version ?? before.wholeSince[before.schema.table(name.table)?.group ?? ""] ?? 0
+  }
+
+  /// The version of a lost row; nil: it is not known which, or nothing is offered.
+  func lostVersion(of name: RowName) -> LostVersion? {
+    let number = version(of: name)
+    guard order.heal != .off, isLost(name), number > order.shared ?? 0,
+      let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
+    else { return nil }
+    return LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0)
+  }
+
+  /// Those whose commits are lost now, after the ones that were lost before.
+  private mutating func rememberLost() {
+    guard order.heal != .off, order.absence == .lost else { return }
+    let known = before.incarnations.filter { $0.firstCommit > 0 }
+    for (place, incarnation) in known.enumerated() {
+      let end = place + 1 < known.count ? known[place + 1].firstCommit : .max
+      guard end > (order.shared ?? 0) + 1, !content.lostIncarnations.contains(incarnation.id) else { continue }
+      content.lostIncarnations.append(incarnation.id)
+    }
   }
 
   /// Lost is not deleted (semantics 6): what a commit made that the server has, it has not lost.

@@ -19,6 +19,7 @@ extension ClientRecovery {
     dropDeletesOfGoneRows(standing)
     deletedWins(standing)
     remakeLostRows()
+    offerLostRows()
     remakeLostParents()
   }
 
@@ -61,7 +62,14 @@ extension ClientRecovery {
       case .delete: lost[name] = nil
       case .update:
         lost[name] = nil
-        content.requests[index].changes[place] = insert(change.applied(to: base, of: table) ?? base, table, change)
+        var made = insert(change.applied(to: base, of: table) ?? base, table, change)
+        if let version = lostVersion(of: name) {
+          // What was offered before, and is lost again, is no ordinary change.
+          let written = change.offer == nil ? change.columns.map(\.name) : []
+          made.offer = Offer(version, written: written)
+          offered.insert(content.requests[index].id)
+        }
+        content.requests[index].changes[place] = made
         requests[content.requests[index].id] = (.remade, nil)
       }
     }
@@ -74,6 +82,50 @@ extension ClientRecovery {
       ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))
     }
     return change
+  }
+
+  /// What the server lost stays, by requests that offer it again, as if they came before those that wait: what these change
+  /// in a row is theirs (semantics 10).
+  mutating func offerLostRows() {
+    guard order.heal != .off else { return }
+    // A restore that was meant to undo a mass deletion: a person looks at it.
+    let deletes = Dictionary(grouping: lostRows.filter { isDeleteOfRow($0) }, by: \.table)
+    let mass = deletes.filter { name, rows in
+      rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count
+    }
+    for name in lostRows {
+      guard var change = lost[name], isWritable(name), isOffered(name), let version = lostVersion(of: name) else {
+        continue
+      }
+      if change.operation == .delete, !isDeleteOfRow(name) || mass[name.table] != nil { continue }
+      let others = outstanding.flatMap { content.requests[$0].changes }.filter { $0.row == name }
+      if !others.isEmpty {
+        guard change.operation == .update, others.allSatisfy({ $0.operation == .update }) else { continue }
+        change.columns.removeAll { column in others.contains { $0.column(column.name) != nil } }
+        if change.columns.isEmpty { continue }
+      }
+      lost[name] = nil
+      content.counter += 1
+      change.counter = content.counter
+      change.made = content.schema.table(name.table).flatMap { content.groups[$0.group]?.cursor?.number } ?? 0
+      change.offer = Offer(version)
+      let request = Request(stamp: content.stamp, changes: [change])
+      content.requests.append(request)
+      offered.insert(request.id)
+      requests[request.id] = (.offered, "lost-on-server")
+    }
+  }
+
+  /// The server has the row, and a lost commit deleted it.
+  private func isDeleteOfRow(_ name: RowName) -> Bool {
+    lost[name]?.operation == .delete && content.bases[name] != nil
+  }
+
+  private func isOffered(_ name: RowName) -> Bool {
+    // A table that is made anew forgets when it came.
+    if order.rebuild != .nothing, !before.baseChanges.contains(where: { $0.row == name }) { return false }
+    return order.heal == .all
+      || before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
   }
 
   /// A lost row that a row with a request references, up to the root: a queued insert of its own. One that a request
@@ -102,7 +154,10 @@ extension ClientRecovery {
       let change = Change(
         counter: content.counter, made: content.groups[parentTable.group]?.cursor?.number ?? 0, row: parent,
         operation: .insert, columns: [])
-      let request = Request(stamp: content.stamp, changes: [insert(base, parentTable, change)])
+      var made = insert(base, parentTable, change)
+      made.offer = lostVersion(of: parent).map { Offer($0) }
+      let request = Request(stamp: content.stamp, changes: [made])
+      if made.offer != nil { offered.insert(request.id) }
       content.requests.append(request)
       remadeParents.append(request.id)
       remakeLostParents(of: parent, base, view)

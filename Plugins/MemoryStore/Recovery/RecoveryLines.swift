@@ -67,13 +67,15 @@ extension ClientRecovery {
       case .kept: counts.kept += 1
       case .merged, .remade: counts.merged += 1
       case .discarded: counts.discarded += 1
+      case .offered: counts.lost += 1
       case .lost, .aside, .givenUp: break
       }
     }
     for name in content.bases.differences(from: before.bases) {
       if content.bases[name] == nil { counts.deletes += 1 } else { counts.upserts += 1 }
     }
-    counts.lost = Int64(lost.count)
+    counts.lost += Int64(lost.count)
+    counts.offered = Int64(offered.count)
     counts.givenUp = Int64(givenUp.count)
     return counts
   }

@@ -10,7 +10,7 @@ struct Change: Sendable, Hashable {
   /// Insert: every travelling column with its new value. Update: the changed columns with both. Delete: on a device the
   /// whole row with its old values; as uploaded none.
   var columns: [ChangedColumn]
-  /// Not nil: it brings back what a server has lost (semantics 10).
+  /// It brings back what the server acknowledged and lost (semantics 10).
   var offer: Offer?
 
   func column(_ name: String) -> ChangedColumn? { columns.first { $0.name == name } }

@@ -11,8 +11,13 @@ struct UploadEncoding {
   let blobs: BlobSink
   /// The key columns of each table.
   let keys: [String: [String]]
+  /// The incarnations that offers are of, in the order in which they lived.
+  let lost: [IncarnationID]
 
-  init(context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink) {
+  init(
+    context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink, lost: [IncarnationID]
+  ) {
+    self.lost = lost
     self.context = context
     self.leaving = leaving
     self.blobs = blobs
@@ -23,6 +28,7 @@ struct UploadEncoding {
   func chunk(of requests: [Request], after counter: Int64, bytesTarget: Int) -> UploadChunk? {
     var writer = UploadChunkWriter(blobs: blobs)
     var isLast = true
+    var saysLost = false
     loop: for request in requests where request.lastCounter > counter {
       var isNamed = false
       for change in request.changes where change.counter > counter {
@@ -33,6 +39,11 @@ struct UploadEncoding {
         if !isNamed && (request.changes.count > 1 || request.tag != nil) {
           writer.request(first: request.firstCounter, last: request.lastCounter, tag: request.tag)
           isNamed = true
+        }
+        if let offer = change.offer {
+          if !saysLost { writer.lost(lost) }
+          saysLost = true
+          writer.offer(first: change.counter, last: change.counter, offer)
         }
         write(change, of: request, to: &writer)
         for parent in context where parent.counter == change.counter {

@@ -43,6 +43,11 @@ enum StoreTables {
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
+    -- Changes that bring back what the server acknowledged and lost: the lost commit, and the newest one that both sides had when
+    -- they parted. written: slots of the change that are an ordinary change.
+    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT);
+    -- The server's incarnations whose commits were lost, in the order in which they lived.
+    CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     -- Tables that were made anew with other columns: the archive has changes of them. Their slots stay in salvor_column.
     CREATE TABLE IF NOT EXISTS salvor_retired_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL, keys INTEGER NOT NULL);
     -- What recoveries did: report and lines as JSON.

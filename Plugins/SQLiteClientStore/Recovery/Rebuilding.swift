@@ -188,6 +188,8 @@ final class Rebuilding {
     var counts = RecoveryCounts()
     counts.deletes = gone
     counts.lost = try archiveLost()
+    if let move = merge.offers.move { try context.settle(move) }
+    counts.offered = Int64(merge.offers.counters.count)
     merge.add(counts)
     for entry in before {
       try connection.execute("DROP TABLE \(entry.keys)")
@@ -217,6 +219,7 @@ final class Rebuilding {
           // A table with other columns has no row of this kind.
           let base = try table.flatMap { try context.currentRow($0, key) }
           let (captured, padded) = (table ?? entry.table, padded(was, base))
+          if row.int64(0) == 1, try table.map({ try merge.offers.add($0, key, was: padded) }) == true { return true }
           if row.int64(0) == 1 {
             try archive.lost(captured, key, was: padded, base: base)
           } else {
@@ -226,8 +229,14 @@ final class Rebuilding {
         }
       }
       guard let table else { continue }
+      var returned: [Key] = []
+      try merge.versions.eachDeleted(table) { key, _ in
+        if try context.currentRow(table, key) != nil { returned.append(key) }
+      }
+      let isMass = try merge.isMass(returned.count, of: table)
       try merge.versions.eachDeleted(table) { key, isOwn in
         if let base = try context.currentRow(table, key) {
+          if try !isMass && merge.offers.add(table, key, was: nil) { return }
           try archive.lost(table, key, was: nil, base: base)
         } else if isOwn {
           try archive.gone(table, key)

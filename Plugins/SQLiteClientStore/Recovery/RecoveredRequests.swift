@@ -98,6 +98,10 @@ final class RecoveredRequests {
       counts.merged += 1
       return try record.request(range, state: .remade, reason: nil, changes)
     }
+    if merge.offers.counters.contains(range.first) {
+      counts.lost += 1
+      return try record.request(range, state: .offered, reason: "lost-on-server", changes)
+    }
     if inError.contains(range.first) { return }
     let isRebased = changes.contains { merge.rebased.contains(RowRef(table: $0.table.number, key: $0.key)) }
     let isMerged = isRebased || wereDisplaced.contains(range.first)
@@ -131,7 +135,7 @@ final class RecoveredRequests {
   /// where SQLite has them into the text. False: it is something else.
   private func recordPlainly(_ row: SQLiteStatement, _ seq: Int64) throws -> Bool {
     guard !inError.contains(seq), !wereDisplaced.contains(seq), !seen.contains(seq), !merge.remade.contains(seq),
-      !merge.remadeParents.contains(seq), let layout = try layout(row.int64(1)),
+      !merge.remadeParents.contains(seq), !merge.offers.counters.contains(seq), let layout = try layout(row.int64(1)),
       let operation = LogOperation(rawValue: row.int64(2))
     else { return false }
     let table = layout.table

@@ -22,7 +22,8 @@ struct RecoveryRun {
     try context.takeBackUpload()
     let versions = try BaseVersions(context, order)
     let record = try RecoveryRecord(context)
-    let merge = RecoveryMerge(context, order, versions, record)
+    let offers = try Offers(context, order, versions)
+    let merge = RecoveryMerge(context, order, versions, record, offers)
     // Tables that are made anew may have other names.
     let full = order.rebuild == .nothing ? try DownloadApply.fullTables(context) : nil
     let whole = wholeGroups(full ?? [])
@@ -38,7 +39,7 @@ struct RecoveryRun {
     try rebuilding?.finish()
     try context.forgetReturned(of: whole, upTo: deletes)
     try moveGroups(whole)
-    return try finish(merge, record, aside, apply.rows.index)
+    return try finish(merge, record, aside, rebuilding == nil ? apply.rows.index : LogIndex(context))
   }
 
   private func finish(

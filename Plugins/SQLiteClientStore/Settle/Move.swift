@@ -56,6 +56,8 @@ struct Move {
   var removedArchived: [RequestRange] = []
   /// Changes after this counter are kept in the archive: a backup from before them is put back.
   var keptAfter: Int64?
+  /// Rows that a restored server lost: requests that offer them again are added.
+  var offers: Offers?
   var holding = Holding.none
   /// Between an acknowledgement and the download that follows it bases may reference rows that are not there.
   var basesMayBreak = true

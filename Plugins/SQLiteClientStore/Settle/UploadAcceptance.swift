@@ -58,6 +58,7 @@ struct UploadAcceptance {
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
+    try context.forgetOffers()
     try forgetTimes()
     if let commit = outcome.results.commit { try connection.rememberCommit(commit) }
     try end()

@@ -51,6 +51,9 @@ struct UploadEncoder {
     var ranges = try RangeCursor(context, after: counter)
     var parents = try ContextCursor(context, after: counter)
     var named: Int64 = 0
+    var offers = try OfferCursor(context, after: counter)
+    var offeredUpTo: Int64 = 0
+    var saysLost = false
     let anySeen = try context.anySeen()
     let catalog = context.catalog
     try context.connection.query(
@@ -70,6 +73,15 @@ struct UploadEncoder {
       if let range = try ranges.range(of: seq), range.first != named {
         writer.request(first: range.first, last: range.last, tag: range.tag)
         named = range.first
+      }
+      if seq > offeredUpTo, let run = try offers.run(from: seq) {
+        if !saysLost { writer.lost(offers.incarnations) }
+        saysLost = true
+        let written = run.written.compactMap { slot in
+          layout.slots.firstIndex(of: slot).map { layout.names[$0] }
+        }
+        writer.offer(first: seq, last: run.last, Offer(run.version, written: written))
+        offeredUpTo = run.last
       }
       try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names, &hints)
       try parents.write(upTo: seq, &writer)

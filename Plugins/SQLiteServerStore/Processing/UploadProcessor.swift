@@ -37,6 +37,8 @@ final class UploadProcessor {
   private static let smallBlockBytes = 64 << 10
   /// How many requests of a large block are a set where one breaks a constraint.
   private static let setRequestsMax = 16
+  /// How many offers of a large block are a set: each is looked at, and they seldom break anything.
+  private static let setOffersMax = 256
 
   private let connection: SQLiteConnection
   private let catalog: Catalog
@@ -162,10 +164,14 @@ final class UploadProcessor {
     }
     func take(_ request: StagedRequest) throws {
       set.append(request)
-      if set.count >= Self.setRequestsMax { try decideSet() }
+      let countMax = set[0].isOffer ? Self.setOffersMax : Self.setRequestsMax
+      if set.count >= countMax { try decideSet() }
     }
     try read(chunks) { plan, row, stamp, counter, made in
       if !set.isEmpty {
+        let request = try request(plan, row, stamp, counter, made)
+        if try !isSettled(request) { try take(request) }
+      } else if reading.offer(of: counter) != nil {
         let request = try request(plan, row, stamp, counter, made)
         if try !isSettled(request) { try take(request) }
       } else if let broken = try straight(plan, row, stamp, counter, made) {

@@ -109,13 +109,13 @@ final class BaseVersions {
     name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
       // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
       try connection.run(
-        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted, max(own) OVER (PARTITION BY t, \(values), version) FROM salvor_history ORDER BY version, id"
+        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted, max(own) OVER (PARTITION BY t, \(values), version), max(own AND version > \(order.shared ?? 0)) OVER (PARTITION BY t, \(values)) FROM salvor_history ORDER BY version, id"
       )
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
@@ -125,15 +125,24 @@ final class BaseVersions {
       }
     }
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
-    find = try connection.prepare("SELECT version, deleted FROM \(name) WHERE \(condition)", persistent: true)
+    find = try connection.prepare("SELECT version, deleted, wrote FROM \(name) WHERE \(condition)", persistent: true)
   }
 
-  private func entry(_ table: CapturedTable, _ key: Key) throws -> (version: Int64, deleted: Int64)? {
+  private func entry(
+    _ table: CapturedTable, _ key: Key
+  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
     guard tables.contains(table.number) else { return nil }
+    return try remembered(table, key)
+  }
+
+  /// Also of a table that was made anew since.
+  private func remembered(
+    _ table: CapturedTable, _ key: Key
+  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
     try find.bind(1, table.number)
     for place in 0..<keyWidth { try find.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
     defer { find.reset() }
-    return try find.step() ? (find.int64(0), find.int64(1)) : nil
+    return try find.step() ? (find.int64(0), find.int64(1), find.int64(2)) : nil
   }
 
   /// The row's version is a commit that the server never made.
@@ -141,6 +150,20 @@ final class BaseVersions {
     guard order.absence == .lost else { return false }
     guard let shared = order.shared else { return true }
     return try entry(table, key).map { $0.version > shared } ?? cameLater.contains(table.number)
+  }
+
+  /// The lost commit that changed the row last, and whether this device wrote the row by a lost commit; nil: its version is not
+  /// lost, or is not known.
+  func lost(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
+    guard try isLost(table, key) else { return nil }
+    if let entry = try entry(table, key) { return (entry.version, entry.wrote == 1) }
+    let whole = try context.connection.cameWhole(context.group(of: table.number))
+    return whole > order.shared ?? 0 ? (whole, false) : nil
+  }
+
+  /// The same of a row that is known to be lost, and whose table was made anew since.
+  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
+    try remembered(table, key).flatMap { $0.version > order.shared ?? 0 ? ($0.version, $0.wrote == 1) : nil }
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.

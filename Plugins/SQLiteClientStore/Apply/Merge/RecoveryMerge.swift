@@ -9,6 +9,7 @@ final class RecoveryMerge {
   let order: RecoveryOrder
   let versions: BaseVersions
   let record: RecoveryRecord
+  let offers: Offers
   private(set) var watch: BaseWatch?
   /// Tables that were made anew, by name.
   var rebuilt: Set<String> = []
@@ -25,7 +26,11 @@ final class RecoveryMerge {
 
   private var connection: SQLiteConnection { context.connection }
 
-  init(_ context: StoreContext, _ order: RecoveryOrder, _ versions: BaseVersions, _ record: RecoveryRecord) {
+  init(
+    _ context: StoreContext, _ order: RecoveryOrder, _ versions: BaseVersions, _ record: RecoveryRecord,
+    _ offers: Offers
+  ) {
+    self.offers = offers
     self.context = context
     self.order = order
     self.versions = versions
@@ -84,6 +89,7 @@ final class RecoveryMerge {
         try takeLoss(change, first, rows, watch)
       }
     }
+    try offerLost(rows, watch)
     try makeParentsAgain(rows, watch)
     for change in plain where try watch.isHeld(change.table, change.key) {
       try rows.setBase(change.table, change.key, nil)
@@ -91,6 +97,45 @@ final class RecoveryMerge {
     try watch.each("fate = \(BaseWatch.Fate.lost.rawValue)") { entry in
       if try !rows.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
     }
+  }
+
+  /// What the server lost stays, by requests that offer it again. Its parents come after it.
+  private func offerLost(_ rows: WorkingRows, _ watch: BaseWatch) throws {
+    guard offers.isOn else { return }
+    var entries: [BaseWatch.Entry] = []
+    var deletes: [Int64: (table: CapturedTable, count: Int)] = [:]
+    let (lost, row) = (BaseWatch.Fate.lost.rawValue, BaseWatch.Fate.row.rawValue)
+    try watch.each("fate = \(lost) OR (fate = \(row) AND (was IS NULL OR typeof(was) = 'text'))") { entry in
+      if entry.was == nil, entry.fate == .row {
+        guard try versions.wasDeleted(entry.table, entry.key) else { return }
+        deletes[entry.table.number, default: (entry.table, 0)].count += 1
+      }
+      entries.append(entry)
+    }
+    let mass = try Set(deletes.values.filter { try isMass($0.count, of: $0.table) }.map(\.table.number))
+    for entry in entries {
+      if entry.was == nil, entry.fate == .row, mass.contains(entry.table.number) { continue }
+      let isLost = entry.fate == .lost
+      if isLost, try !watch.isHeld(entry.table, entry.key) { continue }
+      guard let version = try offers.version(entry.table, entry.key) else { continue }
+      var was = entry.was
+      if isLost {
+        let work = try rows.load(entry.table, entry.key)
+        // What a request has made of it since is that request's.
+        guard work.timeline.steps.isEmpty else { continue }
+        was = work.timeline.base
+        try rows.setBase(entry.table, entry.key, nil)
+      }
+      guard let counter = try rows.makeAgain(entry.table, entry.key, as: was) else { continue }
+      try offers.mark(counter, version)
+      try watch.settle(entry.table, entry.key)
+    }
+  }
+
+  /// Lost deletes that a restore was meant to undo: a person looks at them.
+  func isMass(_ deletes: Int, of table: CapturedTable) throws -> Bool {
+    guard deletes >= RecoveryMerge.guardedRowsMin else { return false }
+    return Int64(deletes) * 2 > (try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0)
   }
 
   private struct Change {
@@ -144,7 +189,16 @@ final class RecoveryMerge {
   ) throws {
     if case .update? = first?.change, isWritable(change.table) {
       try watch.settle(change.table, change.key)
-      if let first = try rows.makeAgain(change.table, change.key) { remade.insert(first) }
+      let version = try offers.version(change.table, change.key, isNeeded: true)
+      let written = try first.flatMap { step -> [Int]? in
+        guard case .update(let news) = step.change else { return nil }
+        // What was offered before, and is lost again, is no ordinary change.
+        return try context.isOffer(RequestRange(first: step.seq, last: step.seq)) ? [] : news.keys.sorted()
+      }
+      if let made = try rows.makeAgain(change.table, change.key) {
+        remade.insert(made)
+        if let version, let first { try offers.mark(first.seq, version, written: written ?? []) }
+      }
     } else {
       try rows.setBase(change.table, change.key, nil)
     }
@@ -225,9 +279,10 @@ final class RecoveryMerge {
           for (slot, parent) in references(of: child, to: parents.map(\.captured)) where row[slot] != .null {
             let key = [row[slot]]
             // One that a request inserted, too, is there already.
-            guard try watch.isHeld(parent, key), try rows.load(parent, key).timeline.steps.isEmpty,
-              let counter = try rows.makeAgainAlone(parent, key)
-            else { continue }
+            guard try watch.isHeld(parent, key), try rows.load(parent, key).timeline.steps.isEmpty else { continue }
+            let version = try offers.version(parent, key, isNeeded: true)
+            guard let counter = try rows.makeAgainAlone(parent, key) else { continue }
+            if let version { try offers.mark(counter, version) }
             try watch.settle(parent, key)
             remadeParents.insert(counter)
             if let made = try shown(parent, key, rows) { waiting.append((parent, made)) }
@@ -287,6 +342,7 @@ final class RecoveryMerge {
         try archive.lost(entry.table, entry.key, was: nil, base: base)
       }
     }
+    counts.offered += Int64(offers.counters.count)
     counts.lost += archive.count
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)
@@ -320,6 +376,7 @@ final class RecoveryMerge {
     counts.merged += more.merged
     counts.discarded += more.discarded
     counts.lost += more.lost
+    counts.offered += more.offered
     counts.givenUp += more.givenUp
     counts.upserts += more.upserts
     counts.deletes += more.deletes

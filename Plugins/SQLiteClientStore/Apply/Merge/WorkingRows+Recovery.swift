@@ -22,24 +22,51 @@ extension WorkingRows {
     return try context.range(of: step.seq).first
   }
 
-  /// The server lost a row that a request needs: it becomes a queued insert of its own. Answers its counter.
+  /// The server lost a row that stands here: it becomes a queued insert of its own. Answers its counter.
   func makeAgainAlone(_ table: CapturedTable, _ key: Key) throws -> Int64? {
+    guard let row = try load(table, key).timeline.current else { return nil }
+    try setBase(table, key, nil)
+    return try makeAgain(table, key, as: row)
+  }
+
+  /// The server lost what a row was: it becomes that again, by a request of its own upon its base. What requests change in it
+  /// stays theirs. Answers the request's counter; nil: there is nothing to change.
+  ///
+  /// - Parameter was: nil: it was deleted.
+  func makeAgain(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> Int64? {
     let ref = RowRef(table: table.number, key: key)
     var work = try load(table, key)
-    guard let row = work.timeline.current else { return nil }
+    guard var change = LossArchive.step(table, was: was, now: work.timeline.base)?.change else { return nil }
+    if !work.timeline.steps.isEmpty {
+      guard case .update(var news) = change else { return nil }
+      for step in work.timeline.steps {
+        guard case .update(let others) = step.change else { return nil }
+        for slot in others.keys { news[slot] = nil }
+      }
+      if news.isEmpty { return nil }
+      change = .update(news)
+    }
+    let operation: LogOperation =
+      switch change.operation {
+      case .insert: .insert
+      case .update: .update
+      case .delete: .delete
+      }
     let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<table.keyCount).map { "?\($0 + 3)" }.joined(separator: ", ")
     try context.connection.run(
       "INSERT INTO salvor_log (t, op, \(keys)) VALUES (?1, ?2, \(slots))",
-      [.integer(table.number), .integer(LogOperation.insert.rawValue)] + key)
+      [.integer(table.number), .integer(operation.rawValue)] + key)
     let counter = context.connection.lastInsertRowID
     noteAdded(counter)
     try index.add(table, key, seq: counter)
-    let step = RowTimeline.Step(seq: counter, change: .insert(row), isJoined: false, before: nil, after: row)
-    work.timeline = RowTimeline(base: nil, steps: [step])
-    work.captured = [counter: step]
+    work.timeline.steps.append(
+      RowTimeline.Step(seq: counter, change: change, isJoined: false, before: nil, after: nil))
+    work.timeline.rebase(on: work.timeline.base)
+    work.captured[counter] = work.timeline.steps.last
     try put(work, ref)
-    try touched.written(table, key)
+    // One that stands in its table already is not written.
+    if work.shown == work.timeline.current, work.shown != nil { try touched.written(table, key) }
     return counter
   }
 

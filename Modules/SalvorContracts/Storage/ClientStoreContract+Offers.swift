@@ -1,0 +1,154 @@
+import SalvorModel
+import SalvorStorage
+
+/// What a recovery offers to a server that has lost it (semantics 10).
+extension ClientStoreContract {
+  private static let incarnation = IncarnationID(unchecked: String(repeating: "7", count: 32))
+
+  /// The device knows the server's incarnation from its first commit on.
+  private static func offering(
+    _ name: String, _ schema: Schema = ContractSchemas.notes(),
+    _ body: @escaping @Sendable (inout ClientBench) async throws -> Void
+  ) -> Case {
+    recovering(schema, "offers: \(name)", rule: "semantics 10, An offer is a request") { bench in
+      try await bench.store.remember(
+        server: ClientBench.server, incarnations: [Incarnation(id: incarnation, firstCommit: 1)], principal: "anna")
+      try await body(&bench)
+    }
+  }
+
+  static let offers: [Case] = [
+    offering("what this device wrote at a lost commit stays, and is sent again with its version") { bench in
+      try await bench.download(
+        full: ["note"],
+        rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null]), ("note", ["n4", "d", .null])])
+      try await bench.write(
+        .insert("note", ["id": "n3", "title": "mine"]), .update("note", ["n1"], ["title": "mine"]),
+        .delete("note", ["n2"]))
+      try await bench.commitUpload()
+      // Another's change is lost, too, and is not this device's to offer.
+      try await bench.download(rows: [("note", ["n4", "theirs", .null])])
+      var recovered = Recovered(
+        shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null]), ("note", ["n4", "d", .null])],
+        departed: [("note", .lost, ["n3"])])
+      recovered.heal = .own
+      // No guard counts what stays.
+      recovered.removedShareMax = 0
+      let report = try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "mine", .null], ["n3", "mine", .null], ["n4", "d", .null]])
+      try await bench.expectArchive(["kept lost-on-server update note [n4] [title=d] > [title=theirs]"])
+      try expectEqual([report.counts.lost, report.counts.offered], [4, 3], "lost and offered")
+      try await bench.expectItems([
+        "offered update note [n1]", "offered delete note [n2]", "offered insert note [n3]", "lost update note [n4]",
+      ])
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary).sorted(),
+        [
+          "delete note [n2] of 2 []", "insert note [\"id\", \"title\", \"body\"] [n3, mine, null] of 2 []",
+          "update note [\"title\"] [n1, a, mine] of 2 []",
+        ], "what is sent")
+      try expectEqual(
+        Set(sent.changes.compactMap(\.offer?.version)),
+        [LostVersion(incarnation: incarnation, number: 2, parting: 1)], "the lost version")
+      try await bench.settle(sent)
+      try await bench.expectRows("note", [["n1", "mine", .null], ["n3", "mine", .null], ["n4", "d", .null]])
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offers are settled")
+    },
+    offering("a change that waits needs the lost row: the row is offered with it, whoever wrote it") { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "theirs", "x"])])
+      try await bench.write(.update("note", ["n1"], ["body": "mine"]))
+      let before = try await bench.queued()
+      var recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "theirs", "mine"]])
+      try expectEqual(try await bench.queued().map(\.id), before.map(\.id), "the requests that wait")
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary),
+        ["insert note [\"id\", \"title\", \"body\"] [n1, theirs, mine] of 2 [\"body\"]"], "what is sent")
+    },
+    offering("what a waiting change writes is not offered; the rest of the row is") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost", "body": "lost"]))
+      try await bench.commitUpload()
+      try await bench.write(.update("note", ["n1"], ["body": "waits"]))
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", "x"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "lost", "waits"]])
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary).sorted(),
+        ["update note [\"body\"] [n1, lost, waits]", "update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
+    },
+    offering("all that the device holds of lost commits, where it is told so") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null]), ("note", ["n2", "new", .null])])
+      var recovered = Recovered(
+        shared: 1, rows: [("note", ["n1", "a", .null])], departed: [("note", .lost, ["n2"])])
+      recovered.heal = .all
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "theirs", .null], ["n2", "new", .null]])
+      try await bench.expectArchive([])
+      try expectEqual(try await bench.begin().changes.count, 2, "the offers")
+    },
+    offering("a strategy that discards gives up what was not synchronized, not what was acknowledged") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      try await bench.write(.insert("note", ["id": "n2", "title": "waits"]))
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      (recovered.heal, recovered.requests) = (.own, .discard)
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "lost", .null]])
+      try await bench.expectArchive(["kept discarded insert note [n2] [] > [id=n2, title=waits, body=null]"])
+    },
+    offering("tables that are made anew have what was acknowledged and lost, too") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(
+        .update("note", ["n1"], ["title": "lost"]), .insert("note", ["id": "n3", "title": "lost"]),
+        .delete("note", ["n2"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(
+        shared: 1, full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      (recovered.heal, recovered.requests, recovered.rebuild) = (.own, .discard, .synchronizedTables)
+      let report = try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "lost", .null], ["n3", "lost", .null]])
+      try await bench.expectArchive([])
+      try expectEqual([report.counts.lost, report.counts.offered], [3, 3], "lost and offered")
+      try expectEqual(try await bench.begin().changes.count, 3, "the offers")
+    },
+    offering("a mass deletion is not offered: a restore may have been meant to undo it") { bench in
+      let rows = (1...30).map { ("note", [.text("n\(100 + $0)"), "a", .null] as Row) }
+      try await bench.download(full: ["note"], rows: rows)
+      try await bench.store.write((1...20).map { .delete("note", [.text("n\(100 + $0)")]) })
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: rows)
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", rows.map(\.1))
+      try expectEqual(try await bench.begin().changes, [], "the offers")
+      try expectEqual(try await bench.store.status().kept, 20, "the deletes in the archive")
+    },
+    offering("a second restore offers again what the first one had lost, and what it has lost itself") { bench in
+      let later = IncarnationID(unchecked: String(repeating: "8", count: 32))
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "one"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.store.remember(
+        server: ClientBench.server, incarnations: [Incarnation(id: later, firstCommit: 2)], principal: "anna")
+      // The offer is settled, and lost once more.
+      try await bench.settle(try await bench.begin(), commit: bench.nextCommit())
+      recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+      (recovered.heal, recovered.id) = (.own, "recovery 2")
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "one", .null]])
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.offer?.version.incarnation), [later], "whose commit was lost")
+    },
+  ]
+}

@@ -1,0 +1,178 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What a recovery offers to a server that has lost it (semantics 10): for each row one more request upon the server's row, marked
+/// in `salvor_offer` with the version that was lost. So the row stays in its table as it was, and goes up like every request.
+///
+/// An offer has a higher counter than the requests that waited, and changes no column that one of them changes: so it is as if
+/// it came before them.
+final class Offers {
+  private let context: StoreContext
+  private let order: RecoveryOrder
+  private let versions: BaseVersions
+  /// The server's incarnations as the device knew them, by their first commits.
+  private let incarnations: [Incarnation]
+  /// Of this recovery.
+  private(set) var counters: Set<Int64> = []
+  private let insertion: SQLiteStatement
+
+  /// Before the history is cut.
+  init(_ context: StoreContext, _ order: RecoveryOrder, _ versions: BaseVersions) throws {
+    self.context = context
+    self.order = order
+    self.versions = versions
+    let connection = context.connection
+    incarnations = try connection.rows(
+      "SELECT id, first_commit FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit"
+    ).compactMap { row in
+      row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
+    }
+    insertion = try connection.prepare(
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written) VALUES (?1, ?2, ?3, ?4, ?5)",
+      persistent: true)
+    guard isOn, order.absence == .lost else { return }
+    let lost = order.shared ?? 0
+    for (place, incarnation) in incarnations.enumerated() {
+      let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
+      guard next > lost + 1 else { continue }
+      try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
+    }
+    try connection.run(
+      "DELETE FROM salvor_lost WHERE place <= (SELECT max(place) FROM salvor_lost) - ?1", .integer(Self.incarnationsMax)
+    )
+  }
+
+  /// So many lost incarnations are remembered, the newest ones.
+  static let incarnationsMax: Int64 = 1000
+
+  var isOn: Bool { order.heal != .off }
+
+  /// The version of a row that is to be offered; nil: it is not.
+  ///
+  /// - Parameter isNeeded: a request needs the row, whoever wrote it.
+  func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
+    guard isOn, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
+      let lost = try order.rebuild == .nothing ? versions.lost(table, key) : versions.lostBefore(table, key),
+      isNeeded || lost.isOwn || order.heal == .all,
+      let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
+    else { return nil }
+    return LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0)
+  }
+
+  /// The change `counter` is an offer.
+  ///
+  /// - Parameter written: slots that are an ordinary change.
+  func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = []) throws {
+    counters.insert(counter)
+    try insertion.bind(1, counter)
+    try insertion.bind(2, .text(version.incarnation.text))
+    try insertion.bind(3, version.number)
+    try insertion.bind(4, version.parting)
+    try insertion.bind(5, written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")))
+    try insertion.run()
+  }
+
+  // MARK: Of tables that are made anew
+
+  private var waiting: [(table: CapturedTable, key: Key, was: SlotRow?, version: LostVersion)] = []
+
+  /// The row is offered with the move that takes this. False: it is not offered.
+  ///
+  /// - Parameter was: nil: it was deleted.
+  func add(_ table: CapturedTable, _ key: Key, was: SlotRow?) throws -> Bool {
+    guard let version = try version(table, key) else { return false }
+    waiting.append((table, key, was, version))
+    return true
+  }
+
+  /// A move that brings these rows back; nil: there are none.
+  var move: Move? {
+    guard !waiting.isEmpty else { return nil }
+    var move = Move()
+    move.offers = self
+    move.basesMayBreak = false
+    return move
+  }
+
+  func take(_ rows: WorkingRows) throws {
+    for row in waiting {
+      if let counter = try rows.makeAgain(row.table, row.key, as: row.was) { try mark(counter, row.version) }
+    }
+    waiting = []
+  }
+}
+
+/// The marks of offers after a counter, read ahead in pages.
+struct OfferCursor {
+  private let context: StoreContext
+  private var page: ArraySlice<Mark> = []
+  private var last: Int64
+  private var isAtEnd = false
+  /// The lost incarnations, in the order in which they lived.
+  let incarnations: [IncarnationID]
+
+  private struct Mark {
+    var seq: Int64
+    var version: LostVersion
+    var written: [Int]
+  }
+
+  init(_ context: StoreContext, after counter: Int64) throws {
+    self.context = context
+    last = counter
+    incarnations = try context.connection.rows("SELECT id FROM salvor_lost ORDER BY place").compactMap { row in
+      row[0].string.flatMap { IncarnationID($0) }
+    }
+    isAtEnd = incarnations.isEmpty
+  }
+
+  /// The offers that begin with the change `seq`, those of one version that follow it without a gap; nil: it is none. In order.
+  mutating func run(from seq: Int64) throws -> (last: Int64, version: LostVersion, written: [Int])? {
+    while let first = page.first, first.seq < seq { page.removeFirst() }
+    if page.isEmpty { try read(after: max(last, seq - 1)) }
+    guard let first = page.first, first.seq == seq else { return nil }
+    var run = (last: seq, version: first.version, written: first.written)
+    guard first.written.isEmpty else { return run }
+    for mark in page.dropFirst() {
+      guard mark.seq == run.last + 1, mark.version == first.version, mark.written.isEmpty else { break }
+      run.last = mark.seq
+    }
+    return run
+  }
+
+  private mutating func read(after counter: Int64) throws {
+    guard !isAtEnd else { return }
+    var found: [Mark] = []
+    try context.connection.query(
+      "SELECT seq, incarnation, number, parting, written FROM salvor_offer WHERE seq > ?1 ORDER BY seq LIMIT 1000",
+      [.integer(counter)]
+    ) { row in
+      guard let incarnation = row.value(1).string.flatMap({ IncarnationID($0) }) else { return true }
+      found.append(
+        Mark(
+          seq: row.int64(0),
+          version: LostVersion(incarnation: incarnation, number: row.int64(2), parting: row.int64(3)),
+          written: (row.value(4).string ?? "").split(separator: ",").compactMap { Int($0) }))
+      return true
+    }
+    page = found[...]
+    last = found.last?.seq ?? counter
+    isAtEnd = found.isEmpty
+  }
+}
+
+extension StoreContext {
+  func isOffer(_ request: RequestRange) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 LIMIT 1", .integer(request.first), .integer(request.last))
+      != nil
+  }
+
+  /// Of requests that have left for good.
+  func forgetOffers() throws {
+    try connection.run(
+      "DELETE FROM salvor_offer WHERE NOT EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op IN \(Self.changeOperations)) AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.seq = salvor_offer.seq)"
+    )
+  }
+}
