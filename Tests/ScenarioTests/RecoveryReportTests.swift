@@ -105,7 +105,7 @@ struct RecoveryReportTests {
   func hookAfterGuards(strategy: String) async throws {
     let called = Box<RecoveryConfiguration.Notice>()
     let (fleet, a) = try await badDay(
-      recovery: "strategy: \"\(strategy)\"",
+      recovery: "heal: \"off\", strategy: \"\(strategy)\"",
       server: "authentication: { module: \"none\" }, recovery: { selfServiceRemoteDeletion: true },", sites: 60
     ) { $0.recovery.beforeReset = { called.append($0) } }
     let before = try a.rows("site")

@@ -82,6 +82,24 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary).sorted(),
         ["update note [\"body\"] [n1, lost, waits]", "update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
     },
+    offering("what the server has erased for good leaves the device, without a trace in the archive") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(
+        .update("note", ["n1"], ["title": "lost"]), .insert("note", ["id": "n2", "title": "a person"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(
+        shared: 1, rows: [("note", ["n1", "a", .null])], departed: [("note", .lost, ["n2"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "lost", .null], ["n2", "a person", .null]])
+      let report = try await bench.settle(try await bench.begin(), commit: bench.nextCommit()) { change in
+        change.operation == .insert ? .purged : nil
+      }
+      try expectEqual([report.accepted, report.refused], [1, 0], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "lost", .null]])
+      try await bench.expectArchive([])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
     offering("all that the device holds of lost commits, where it is told so") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.download(rows: [("note", ["n1", "theirs", .null]), ("note", ["n2", "new", .null])])

@@ -38,6 +38,12 @@ extension ClientContent {
     for sent in outgoing {
       let place = requests.firstIndex { $0.id == sent.id }
       if let refusal = results.refused.first(where: { $0.id == sent.id }) {
+        // What the server has erased for good leaves this device, too (semantics 10).
+        let isOfferAlone = sent.changes.count == 1 && sent.changes[0].offer?.written.isEmpty == true
+        if refusal.reason == .purged, isOfferAlone, let place, requests[place].state != .displaced {
+          requests.remove(at: place)
+          continue
+        }
         report.refused += 1
         guard let place else { continue }
         let state: RequestState = refusal.reason == .blocked ? .blocked : .refused

@@ -96,10 +96,13 @@ struct ClientRecovery {
     newestChange(of: name)?.version ?? before.wholeSince[before.schema.table(name.table)?.group ?? ""] ?? 0
   }
 
+  /// Another server has lost nothing of this.
+  var heals: Bool { order.heal != .off && before.serverID == order.server }
+
   /// The version of a lost row; nil: it is not known which, or nothing is offered.
   func lostVersion(of name: RowName) -> LostVersion? {
     let number = version(of: name)
-    guard order.heal != .off, isLost(name), number > order.shared ?? 0,
+    guard heals, isLost(name), number > order.shared ?? 0,
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return nil }
     return LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0)
@@ -107,7 +110,7 @@ struct ClientRecovery {
 
   /// Those whose commits are lost now, after the ones that were lost before.
   private mutating func rememberLost() {
-    guard order.heal != .off, order.absence == .lost else { return }
+    guard heals, order.absence == .lost else { return }
     let known = before.incarnations.filter { $0.firstCommit > 0 }
     for (place, incarnation) in known.enumerated() {
       let end = place + 1 < known.count ? known[place + 1].firstCommit : .max

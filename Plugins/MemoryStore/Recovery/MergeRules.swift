@@ -87,7 +87,7 @@ extension ClientRecovery {
   /// What the server lost stays, by requests that offer it again, as if they came before those that wait: what these change
   /// in a row is theirs (semantics 10).
   mutating func offerLostRows() {
-    guard order.heal != .off else { return }
+    guard heals else { return }
     // A restore that was meant to undo a mass deletion: a person looks at it.
     let deletes = Dictionary(grouping: lostRows.filter { isDeleteOfRow($0) }, by: \.table)
     let mass = deletes.filter { name, rows in

@@ -172,12 +172,15 @@ final class Rebuilding {
   // MARK: When it is applied
 
   func finish() throws {
+    var counts = RecoveryCounts()
+    counts.lost = try archiveLost()
+    if let move = merge.offers.move { try context.settle(move) }
+    counts.offered = Int64(merge.offers.counters.count)
     var names: [String] = []
-    var gone: Int64 = 0
     for entry in before {
       let count = try connection.integer("SELECT count(*) FROM \(entry.keys)") ?? 0
       let missing = try missingCount(entry.table, entry.keys, count)
-      gone += missing
+      counts.deletes += missing
       if let share = order.removedShareMax, count >= RecoveryMerge.guardedRowsMin,
         Double(missing) > share * Double(count)
       {
@@ -185,11 +188,6 @@ final class Rebuilding {
       }
     }
     try RecoveryMerge.refuse(names)
-    var counts = RecoveryCounts()
-    counts.deletes = gone
-    counts.lost = try archiveLost()
-    if let move = merge.offers.move { try context.settle(move) }
-    counts.offered = Int64(merge.offers.counters.count)
     merge.add(counts)
     for entry in before {
       try connection.execute("DROP TABLE \(entry.keys)")

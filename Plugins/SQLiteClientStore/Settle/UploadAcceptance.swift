@@ -26,7 +26,7 @@ struct UploadAcceptance {
     var erased: [RequestRange] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
       let range = try context.range(of: refusal.counter)
-      let isErased = try refusal.reason == .purged && context.isOffer(range)
+      let isErased = try refusal.reason == .purged && context.isOfferAlone(range)
       guard try refuse(refusal) else { continue }
       if isErased { erased.append(range) } else { report.refused += 1 }
     }

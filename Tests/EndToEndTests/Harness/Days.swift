@@ -47,12 +47,19 @@ enum Days {
     """
   }
 
-  /// What the server acknowledged and lost where it went back to `time`, as `Device.kept` has it.
-  static func lost(at time: Int) -> Set<String> {
-    guard time < 4 else { return [] }
-    return Set(
-      (max(time + 1, 2)...4).map { "insert inspection \(900_000 + $0): lost-on-server" }
-        + ["update establishment \(Inspections.edited): lost-on-server"])
+  /// How many rows a server that went back to `time` has lost.
+  static func lost(at time: Int) -> Int64 {
+    // Each day's inspection, and the edit.
+    time < 4 ? Int64(4 - time) + 1 : 0
+  }
+
+  /// How many of what the days made is in a database's rows: three inspections, and the last edit.
+  static func found(in database: String) throws -> Int64? {
+    try SQLiteConnection(database, busyTimeoutMilliseconds: 20_000).integer(
+      """
+      SELECT (SELECT count(*) FROM inspection WHERE id IN (900002, 900003, 900004))
+        + (SELECT count(*) FROM establishment WHERE id = \(Inspections.edited) AND min_inspections_per_year = 14)
+      """)
   }
 
   private static let lived = Task {

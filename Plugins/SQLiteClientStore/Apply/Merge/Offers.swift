@@ -23,6 +23,7 @@ final class Offers {
     self.order = order
     self.versions = versions
     let connection = context.connection
+    isOn = try order.heal != .off && connection.text(.server) == order.server.text
     incarnations = try connection.rows(
       "SELECT id, first_commit FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit"
     ).compactMap { row in
@@ -46,7 +47,8 @@ final class Offers {
   /// So many lost incarnations are remembered, the newest ones.
   static let incarnationsMax: Int64 = 1000
 
-  var isOn: Bool { order.heal != .off }
+  /// Another server has lost nothing of this.
+  let isOn: Bool
 
   /// The version of a row that is to be offered; nil: it is not.
   ///
@@ -167,6 +169,13 @@ extension StoreContext {
     try connection.integer(
       "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 LIMIT 1", .integer(request.first), .integer(request.last))
       != nil
+  }
+
+  /// It is an offer, and nothing that somebody wrote since.
+  func isOfferAlone(_ request: RequestRange) throws -> Bool {
+    guard request.first == request.last else { return false }
+    return try connection.integer(
+      "SELECT 1 FROM salvor_offer WHERE seq = ?1 AND written IS NULL", .integer(request.first)) != nil
   }
 
   /// Of requests that have left for good.
