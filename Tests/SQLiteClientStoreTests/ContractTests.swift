@@ -76,6 +76,13 @@ private let specification = StorePairSubject(client: memoryClient, server: memor
     }
   }
 
+  @Test("random histories of devices that offer what a server lost give what the specification gives", arguments: seeds)
+  func offersAsTheSpecification(_ seed: UInt64) async throws {
+    try await RecoveryComparison(subject: pair, specification: specification, about: .healing).run(seed: seed) { line in
+      if environment("SALVOR_FUZZ_TRACE") != nil { print(line) }
+    }
+  }
+
   @Test(
     "random histories of flag columns and servers that go back give what the specification gives",
     arguments: seeds(and: [49, 53, 84]))

@@ -16,6 +16,8 @@ public struct RecoveryComparison: Sendable {
     case everything
     /// Tables with dirty and deleted columns of the application's own: marks wait, are sent, and are refused.
     case flags
+    /// Devices offer what the server lost (semantics 10).
+    case healing
   }
 
   public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
@@ -26,7 +28,7 @@ public struct RecoveryComparison: Sendable {
 
   private var settings: [StoreComparison.Setting] {
     switch theme {
-    case .everything: StoreComparison.settings
+    case .everything, .healing: StoreComparison.settings
     case .flags: StoreComparison.flagSettings
     }
   }
@@ -83,7 +85,7 @@ public struct RecoveryComparison: Sendable {
     }
     var copies: Set<Int> = []
     for number in 1...steps {
-      let step = try await Self.step(&random, &history, wanted, copies)
+      let step = try await step(&random, &history, wanted, copies)
       if case .copyServer(let slot) = step { copies.insert(slot) }
       trace("\(number): \(step)")
       do {
@@ -113,7 +115,7 @@ public struct RecoveryComparison: Sendable {
     }
   }
 
-  private static func step(
+  private func step(
     _ random: inout SeededGenerator, _ history: inout RandomHistory, _ bench: PairBench, _ copies: Set<Int>
   ) async throws -> Step {
     let slot = random.below(2)
@@ -138,6 +140,12 @@ public struct RecoveryComparison: Sendable {
     // Groups stay together here: which of them is behind is not what is compared.
     if case .sync(let client, _, let cut) = step { return .sync(client, cut, wish(&random)) }
     return .plain(step)
+  }
+
+  private func wish(_ random: inout SeededGenerator) -> RecoveryWish {
+    var wish = Self.wish(&random)
+    if theme == .healing { wish.heal = [.own, .own, .all, .off][random.below(4)] }
+    return wish
   }
 
   private static func wish(_ random: inout SeededGenerator) -> RecoveryWish {

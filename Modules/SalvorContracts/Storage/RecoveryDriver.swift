@@ -7,9 +7,11 @@ struct RecoveryWish: Sendable, Hashable, CustomStringConvertible {
   var requests = RecoveryOrder.Requests.keep
   var rebuild = RecoveryOrder.Rebuild.nothing
   var takesNewRemoteID = false
+  var heal = HealMode.off
 
   var description: String {
     "\(requests.rawValue), rebuild \(rebuild.rawValue)\(takesNewRemoteID ? ", new remote ID" : "")"
+      + (heal == .off ? "" : ", heal \(heal.rawValue)")
   }
 }
 
@@ -62,6 +64,12 @@ struct RecoveryDriver: Sendable {
     try await server.register(state.remoteID, principal: principal.name)
     let admission = try await admission(state)
     let reason = Self.reason(admission, state) ?? .operatorRequested
+    if wish.heal != .off {
+      // An incarnation that no server has: of every lost commit.
+      let lost = IncarnationID(unchecked: String(repeating: "7", count: 32))
+      try await client.remember(
+        server: serverID, incarnations: [Incarnation(id: lost, firstCommit: 1)], principal: principal.name)
+    }
     var starts = try await client.recoveryStarts(shared: admission.lastShared, trimmed: try await server.trimmed())
     try await client.discardStaged()
     if wish.rebuild == .nothing {
@@ -77,7 +85,7 @@ struct RecoveryDriver: Sendable {
         absence: reason == .serverRestored ? .lost : .deleted, starts: starts, groups: groups,
         previous: wish.takesNewRemoteID ? nil : admission.remote?.sequence, shared: admission.lastShared?.number,
         remoteID: wish.takesNewRemoteID ? RemoteID(from: SystemRandom()) : nil, server: serverID,
-        removedShareMax: nil, keepsBeforeImages: wish.rebuild == .nothing))
+        removedShareMax: nil, keepsBeforeImages: wish.rebuild == .nothing, heal: wish.heal))
   }
 
   /// The rows that the device changed after the shared commit, as the server has them.
