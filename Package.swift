@@ -54,6 +54,8 @@ let package = Package(
     .library(name: "SalvorFoundation", targets: ["SalvorFoundation"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "SalvorHostCommands", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
+    // libsalvor-c.so: the C ABI. An executable has the name salvor; Tools/libsalvor makes libsalvor.so of it.
+    .library(name: "salvor-c", type: .dynamic, targets: ["LibSalvor"]),
     .executable(name: "salvor", targets: ["salvor"]),
     .executable(name: "salvor-bench", targets: ["salvor-bench"]),
   ],
@@ -158,6 +160,18 @@ let package = Package(
     product("SalvorModules", protocols + ["SalvorRecovery"]),
     product("SalvorFoundation", ["SalvorModel"]),
 
+    // The C ABI: nothing but the functions of its header is seen from outside, and Swift's runtime is inside where the toolchain
+    // can (Linux).
+    .target(
+      name: "LibSalvor", dependencies: ["SalvorClient", "SalvorWire"], path: "Products/LibSalvor",
+      exclude: ["README.md", "include", "exports.map"],
+      linkerSettings: [
+        .unsafeFlags(
+          [
+            "-static-stdlib", "-Xlinker", "--version-script=\(Context.packageDirectory)/Products/LibSalvor/exports.map",
+            "-Xlinker", "-soname=libsalvor.so.1",
+          ], .when(platforms: [.linux]))
+      ]),
     product(
       "SalvorHostCommands",
       protocols + [
