@@ -180,13 +180,15 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case blocked
   /// The row was erased for good (`salvor server purge`).
   case purged
+  /// An offer of a commit that the server has not lost (semantics 10).
+  case notLost = "not-lost"
 
   /// The status code of an archive entry, in HTTP's terms.
   public var status: Int {
     switch self {
     case .serverMaintained, .outOfScope: 403
     case .unknownTable, .unknownColumn: 404
-    case .conflict, .rowDeleted, .keyExists: 409
+    case .conflict, .rowDeleted, .keyExists, .notLost: 409
     case .tooLarge: 413
     case .constraint, .missingParent, .notStorable, .validator: 422
     case .purged: 410

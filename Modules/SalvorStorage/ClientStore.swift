@@ -284,11 +284,19 @@ public struct UploadResults: Sendable, Hashable {
   /// Accepted requests that were in conflict: kept as conflict versions, or settled by a policy that overwrote a value.
   public var conflicts: Int64
   public var refused: [Refusal]
-  public init(commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal]) {
+  /// Accepted offers (semantics 10) that brought something back, and those that found a newer version, or their own, there.
+  public var healed: Int64
+  public var superseded: Int64
+  public init(
+    commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal], healed: Int64 = 0,
+    superseded: Int64 = 0
+  ) {
     self.commit = commit
     self.acceptedRequests = acceptedRequests
     self.conflicts = conflicts
     self.refused = refused
+    self.healed = healed
+    self.superseded = superseded
   }
 }
 

@@ -4,12 +4,15 @@ import SalvorWire
 extension UploadResults {
   /// As it stands in the protocol and in the server's record of an upload.
   public var json: JSONValue {
-    [
-      "accepted": .integer(acceptedRequests),
-      "conflicts": .integer(conflicts),
-      "commit": commit?.json ?? .null,
-      "refused": .array(refused.map(\.json)),
+    var members: [JSONValue.Member] = [
+      .init("accepted", .integer(acceptedRequests)),
+      .init("conflicts", .integer(conflicts)),
+      .init("commit", commit?.json ?? .null),
+      .init("refused", .array(refused.map(\.json))),
     ]
+    if healed > 0 { members.append(.init("healed", .integer(healed))) }
+    if superseded > 0 { members.append(.init("superseded", .integer(superseded))) }
+    return .object(members)
   }
 
   public init(_ json: JSONValue) throws(SalvorError) {
@@ -19,7 +22,7 @@ extension UploadResults {
     for entry in try json.array("refused") { refused.append(try Refusal(entry)) }
     self.init(
       commit: commit, acceptedRequests: try json.integer("accepted"), conflicts: try json.integer("conflicts"),
-      refused: refused)
+      refused: refused, healed: json["healed"]?.integer ?? 0, superseded: json["superseded"]?.integer ?? 0)
   }
 }
 

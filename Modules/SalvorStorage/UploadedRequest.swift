@@ -28,10 +28,14 @@ public struct UploadedChange: Sendable, Hashable {
   public var operation: Operation
   /// An insert's: all travelling columns; an update's: those that changed; a delete's: none.
   public var columns: [UploadedColumn]
+  /// Not nil: it brings back what the server has lost (semantics 10).
+  public var offer: Offer?
 
   public init(
-    counter: Int64, made: Int64, table: String, key: Key, operation: Operation, columns: [UploadedColumn]
+    counter: Int64, made: Int64, table: String, key: Key, operation: Operation, columns: [UploadedColumn],
+    offer: Offer? = nil
   ) {
+    self.offer = offer
     self.counter = counter
     self.made = made
     self.table = table
@@ -62,6 +66,8 @@ public struct UploadRequestReader: Sendable {
   private var lastCounter: Int64 = 0
   /// What the last `request` line said.
   private var range: (first: Int64, last: Int64, tag: String?)?
+  /// What the last `offer` line said.
+  private var offers: (first: Int64, last: Int64, offer: Offer)?
   private var open: (request: UploadedRequest, last: Int64)?
 
   /// - Parameter tables: a request that is one change of another table is left out; nil: none is.
@@ -79,7 +85,8 @@ public struct UploadRequestReader: Sendable {
       var reader = UploadChunkReader(buffer, blobs: blobs)
       while let event = try reader.next() {
         switch event {
-        case .shape, .context: break
+        case .shape, .context, .lost: break
+        case .offer(let first, let last, let offer): offers = (first, last, offer)
         case .request(let first, let last, let tag): range = (first, last, tag)
         case .change(let place, let stamp, let counter, let made):
           guard counter > lastCounter else { throw reader.malformed("the counters must grow") }
@@ -91,9 +98,10 @@ public struct UploadRequestReader: Sendable {
           if isAlone, tables?.contains(shape.table) == false { continue }
           var values: [Value] = []
           while let item = try reader.item() { values.append(item.value) }
-          guard let change = change(shape, values, counter, made) else {
+          guard var change = change(shape, values, counter, made) else {
             throw reader.malformed("a row does not have its shape")
           }
+          if let offers, (offers.first...offers.last).contains(counter) { change.offer = offers.offer }
           if open == nil {
             open = (UploadedRequest(stamp: stamp, tag: named?.tag, changes: []), named?.last ?? counter)
           }

@@ -27,11 +27,14 @@ public struct RecoveryFacts: Sendable, Hashable {
   public var differences: [String]
   /// Names the operator's demand for a reset that this remote has not met yet; nil: there is none.
   public var demand: Int64?
+  /// The server takes offers of what it lost (semantics 10); one of an older release does not say so.
+  public var heals: Bool
 
   public init(
     token: String, server: ServerID, incarnation: IncarnationID, principal: String, reason: RecoveryReason?,
     shared: Commit?, trimmed: Int64, head: Commit, stored: SequenceID?, scopes: [String: String], rows: Int64,
-    clientRecoveryEnabled: Bool, selfServiceRemoteDeletion: Bool, differences: [String], demand: Int64? = nil
+    clientRecoveryEnabled: Bool, selfServiceRemoteDeletion: Bool, differences: [String], demand: Int64? = nil,
+    heals: Bool = false
   ) {
     self.token = token
     self.server = server
@@ -48,6 +51,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     self.selfServiceRemoteDeletion = selfServiceRemoteDeletion
     self.differences = differences
     self.demand = demand
+    self.heals = heals
   }
 
   public var json: JSONValue {
@@ -61,6 +65,7 @@ public struct RecoveryFacts: Sendable, Hashable {
         "rows": .integer(rows), "clientRecoveryEnabled": .bool(clientRecoveryEnabled),
         "selfServiceRemoteDeletion": .bool(selfServiceRemoteDeletion),
         "differences": .array(differences.map(JSONValue.string)), "demand": demand.map(JSONValue.integer) ?? .null,
+        "heals": .bool(heals),
       ]
     ]
   }
@@ -88,6 +93,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     selfServiceRemoteDeletion = json["selfServiceRemoteDeletion"]?.bool ?? false
     differences = try json.array("differences").compactMap(\.string)
     demand = json["demand"]?.integer
+    heals = json["heals"]?.bool ?? false
   }
 
   private static func commit(_ json: JSONValue?) throws(SalvorError) -> Commit? {

@@ -20,11 +20,14 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"stamp":"…"}                                           the stamp of the request IDs that follow
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
+///     {"lost":["…","…"]}                                      incarnations that the offers are of, in the order they lived
+///     {"offer":7,"last":9,"of":[0,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the first
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
 ///     {"context":"site","made":57,"keys":[["s1"],…]}          unchanged parents of changed rows, up to the root
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
-/// the device's rows stood at when the changes were made, or when the upload was chosen.
+/// the device's rows stood at when the changes were made, or when the upload was chosen. An offer's third number is that of the
+/// newest commit that both sides had when they parted; `written` names columns that are no offer (`Offer`).
 public struct UploadChunkWriter: Sendable {
   public private(set) var payload: PayloadWriter
   private var shapes: [UploadShape: Int] = [:]
@@ -37,6 +40,8 @@ public struct UploadChunkWriter: Sendable {
   public private(set) var changeCount = 0
   /// In the order in which their first keys came; they are written at the chunk's end.
   private var contexts: [Context] = []
+  /// Their places on the `lost` line.
+  private var lost: [IncarnationID: Int] = [:]
 
   /// Keys of one table, as they are written.
   private struct Context {
@@ -90,6 +95,45 @@ public struct UploadChunkWriter: Sendable {
     if let tag {
       payload.raw(",\"tag\":")
       payload.text(tag)
+    }
+    payload.raw("}\n")
+  }
+
+  /// The incarnations that offers of this chunk may name, in the order in which they lived: a later one's versions are newer.
+  /// Once in a chunk, before its first offer.
+  public mutating func lost(_ incarnations: [IncarnationID]) {
+    endLine()
+    payload.raw("{\"lost\":[")
+    for (place, incarnation) in incarnations.enumerated() {
+      if place > 0 { payload.comma() }
+      payload.text(incarnation.text)
+      lost[incarnation] = place
+    }
+    payload.raw("]}\n")
+  }
+
+  /// Says that the changes from `first` to `last` are offers, each a request of its own. Before the first of them, and after
+  /// `lost`, which names its incarnation.
+  public mutating func offer(first: Int64, last: Int64, _ offer: Offer) {
+    endLine()
+    payload.raw("{\"offer\":")
+    payload.number(first)
+    payload.raw(",\"last\":")
+    payload.number(last)
+    payload.raw(",\"of\":[")
+    payload.number(Int64(lost[offer.version.incarnation] ?? 0))
+    payload.comma()
+    payload.number(offer.version.number)
+    payload.comma()
+    payload.number(offer.version.parting)
+    payload.raw("]")
+    if !offer.written.isEmpty {
+      payload.raw(",\"written\":[")
+      for (place, column) in offer.written.enumerated() {
+        if place > 0 { payload.comma() }
+        payload.text(column)
+      }
+      payload.raw("]")
     }
     payload.raw("}\n")
   }
@@ -197,11 +241,19 @@ public struct UploadChunkReader: ~Copyable {
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
     case context(table: String, made: Int64, keys: [Key])
+    /// The incarnations that offers are of, in the order in which they lived.
+    case lost([IncarnationID])
+    /// The changes from `first` to `last` are offers.
+    case offer(first: Int64, last: Int64, offer: Offer)
   }
+
+  /// A chunk names at most so many lost incarnations.
+  public static let lostMax = 1000
 
   private var reader: PayloadReader
   public private(set) var shapes: [UploadShape] = []
   private var stamp: RequestStamp?
+  private var lost: [IncarnationID] = []
   private var counter: Int64 = 0
   private var made: Int64 = 0
   private var inChanges = false
@@ -276,6 +328,8 @@ public struct UploadChunkReader: ~Copyable {
       return .shape(shapes.count - 1)
     case "request": return try request(&isFirst)
     case "context": return try context(&isFirst)
+    case "lost": return try lostIncarnations()
+    case "offer": return try offer(&isFirst)
     case "first":
       counter = try reader.integer()
       guard counter > 0, try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
@@ -324,6 +378,51 @@ public struct UploadChunkReader: ~Copyable {
     }
     try reader.expect(0x7D)
     return .context(table: table, made: made, keys: keys)
+  }
+
+  private mutating func lostIncarnations() throws(SalvorError) -> Event {
+    guard lost.isEmpty else { throw reader.malformed("a second \"lost\"") }
+    try reader.beginArray()
+    var isFirst = true
+    while try reader.nextElement(&isFirst) {
+      guard let incarnation = IncarnationID(try reader.text()), !lost.contains(incarnation) else {
+        throw reader.malformed("not an incarnation, or one twice")
+      }
+      lost.append(incarnation)
+      guard lost.count <= Self.lostMax else { throw reader.malformed("too many incarnations") }
+    }
+    try reader.expect(0x7D)
+    return .lost(lost)
+  }
+
+  private mutating func offer(_ isFirst: inout Bool) throws(SalvorError) -> Event {
+    let first = try reader.integer()
+    guard try reader.nextKey(&isFirst) == "last" else { throw reader.malformed("expected \"last\"") }
+    let last = try reader.integer()
+    guard try reader.nextKey(&isFirst) == "of" else { throw reader.malformed("expected \"of\"") }
+    var numbers: [Int64] = []
+    try reader.beginArray()
+    var isFirstNumber = true
+    while try reader.nextElement(&isFirstNumber) {
+      numbers.append(try reader.integer())
+      guard numbers.count <= 3 else { throw reader.malformed("an offer is of three numbers") }
+    }
+    var written: [String] = []
+    if let key = try reader.nextKey(&isFirst) {
+      guard key == "written" else { throw reader.malformed("expected \"written\"") }
+      try reader.beginArray()
+      var isFirstColumn = true
+      while try reader.nextElement(&isFirstColumn) {
+        written.append(try reader.text())
+        guard written.count <= Limits().columnsMax else { throw reader.malformed("too many columns") }
+      }
+      try reader.expect(0x7D)
+    }
+    guard first > 0, last >= first, numbers.count == 3, numbers[0] >= 0, numbers[0] < lost.count, numbers[2] >= 0,
+      numbers[1] > numbers[2]
+    else { throw reader.malformed("an offer of no lost commit") }
+    let version = LostVersion(incarnation: lost[Int(numbers[0])], number: numbers[1], parting: numbers[2])
+    return .offer(first: first, last: last, offer: Offer(version, written: written))
   }
 
   private mutating func request(_ isFirst: inout Bool) throws(SalvorError) -> Event {

@@ -84,6 +84,7 @@ import Testing
       "The application's own validator refuses it; the message says why. A status of its own may stand here."
     case .blocked: "A request that this one depends on was refused. It was not tried."
     case .purged: "The row was erased for good on the server (`salvor server purge`), and its key is not free."
+    case .notLost: "An offer of a commit that the server has, or cannot have had: it has lost nothing there."
     }
   }
 }

@@ -136,12 +136,18 @@ struct ChunkTests {
     writer.request(first: 10, last: 11, tag: "visit 17")
     change(delete, stamp, 10, 57, ["k"])
     change(update, other, 11, 58, ["m", 1, 2, 3, 4])
+    let incarnations = ["c", "d"].compactMap { IncarnationID(String(repeating: $0, count: 32)) }
+    writer.lost(incarnations)
+    writer.offer(
+      first: 12, last: 13,
+      Offer(LostVersion(incarnation: incarnations[1], number: 105, parting: 100), written: ["ä"]))
+    change(delete, other, 12, 58, ["n"])
     writer.context(table: "p", made: 57, key: ["k", 1])
     writer.context(table: "q", made: 0, key: [.null])
     writer.context(table: "p", made: 57, key: ["l", 2])
     let bytes = writer.finish()
     #expect(writer.firstCounter == 7)
-    #expect(writer.lastCounter == 11)
+    #expect(writer.lastCounter == 12)
 
     var found: [String] = []
     try bytes.withUnsafeBufferPointer { buffer in
@@ -152,6 +158,11 @@ struct ChunkTests {
         case .context(let table, let made, let keys):
           found.append("context \(table) \(made) \(keys.map { $0.map(\.description) })")
         case .request(let first, let last, let tag): found.append("request \(first)-\(last) \(tag ?? "")")
+        case .lost(let incarnations): found.append("lost \(incarnations.map { $0.text.prefix(1) })")
+        case .offer(let first, let last, let offer):
+          found.append(
+            "offer \(first)-\(last) \(offer.version.incarnation.text.prefix(1)) \(offer.version.number) \(offer.version.parting) \(offer.written)"
+          )
         case .change(let shape, let stamp, let counter, let made):
           var values: [String] = []
           while let item = try reader.item() { values.append(item.value.description) }
@@ -169,6 +180,9 @@ struct ChunkTests {
         "shape 1 u",
         "10 a 57 delete k",
         "11 b 58 update m,1,2,3,4",
+        "lost [\"c\", \"d\"]",
+        "offer 12-13 d 105 100 [\"ä\"]",
+        "12 b 58 delete n",
         "context p 57 [[\"k\", \"1\"], [\"l\", \"2\"]]",
         "context q 0 [[\"null\"]]",
       ])

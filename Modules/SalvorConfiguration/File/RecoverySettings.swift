@@ -2,11 +2,6 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorRecovery
 
-/// Which lost rows a device offers to a restored server (semantics 10).
-public enum HealMode: String, Sendable, CaseIterable {
-  case own, all, off
-}
-
 /// `client.recovery`: what a device does when its history and the server's part (semantics 9).
 public struct RecoverySettings: Sendable {
   public var strategy = "recover-unsynced-changes"

@@ -15,13 +15,16 @@ struct ReadChange: Sendable, Hashable {
   /// The first counter of the request it belongs to.
   var request: Int64
   var tag: String?
+  /// Not nil: it brings back what the server has lost.
+  var offer: Offer?
 
   var id: RequestID { RequestID(stamp: stamp, counter: request) }
 
   /// What is changed, without the numbers that differ between stores.
   var summary: String {
     let columns = operation == .delete ? "" : " \(columns)"
-    return "\(operation.rawValue) \(table)\(columns) \(values)"
+    let offered = offer.map { " of \($0.version.number) \($0.written)" } ?? ""
+    return "\(operation.rawValue) \(table)\(columns) \(values)\(offered)"
   }
 }
 
@@ -38,13 +41,15 @@ enum ReadUpload {
   static func changes(in chunks: [UploadChunk]) throws -> [ReadChange] {
     var changes: [ReadChange] = []
     var ranges: [(first: Int64, last: Int64, tag: String?)] = []
+    var offers: [(first: Int64, last: Int64, offer: Offer)] = []
     for chunk in chunks {
       var count = 0
       try chunk.bytes.withUnsafeBufferPointer { buffer in
         var reader = UploadChunkReader(buffer, blobs: BlobCollector())
         while let event = try reader.next() {
           switch event {
-          case .shape, .context: break
+          case .shape, .context, .lost: break
+          case .offer(let first, let last, let offer): offers.append((first, last, offer))
           case .request(let first, let last, let tag): ranges.append((first, last, tag))
           case .change(let place, let stamp, let counter, let made):
             var values: [Value] = []
@@ -54,7 +59,8 @@ enum ReadUpload {
             changes.append(
               ReadChange(
                 table: shape.table, operation: shape.operation, columns: shape.columns, values: values, stamp: stamp,
-                counter: counter, made: made, request: range?.first ?? counter, tag: range?.tag))
+                counter: counter, made: made, request: range?.first ?? counter, tag: range?.tag,
+                offer: offers.last { $0.first <= counter && counter <= $0.last }?.offer))
             count += 1
           }
         }

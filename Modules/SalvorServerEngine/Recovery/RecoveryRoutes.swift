@@ -145,7 +145,7 @@ extension ServerEngine {
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
       scopes: scopes, rows: rows, clientRecoveryEnabled: configuration.clientRecoveryEnabled,
       selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences,
-      demand: admission.remote?.resetDemand)
+      demand: admission.remote?.resetDemand, heals: store is any HealingServerStore)
   }
 
   // MARK: Download

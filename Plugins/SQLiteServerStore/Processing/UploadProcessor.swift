@@ -238,7 +238,7 @@ final class UploadProcessor {
       case .request(let first, let last, _): range = (first, last)
       // A clean parent never overwrites (semantics 7), and one that is missing is found by its foreign key: context is
       // for a recovery, which makes a parent from it that this server has lost.
-      case .context: break
+      case .context, .lost, .offer: break
       case .change(let place, let stamp, let counter, let made):
         guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
         reading.lastCounter = counter

@@ -1,0 +1,40 @@
+/// Which lost rows a device offers to a restored server (semantics 10).
+public enum HealMode: String, Sendable, CaseIterable {
+  /// Rows that this remote wrote at a lost commit.
+  case own
+  /// Every row that it holds of a lost commit.
+  case all
+  case off
+}
+
+/// Where a version of a row was acknowledged that a server has lost since: a commit of the incarnation `incarnation` that
+/// the server's history does not have any more.
+///
+/// Of one row's offered versions the newest counts: of two incarnations the one that lived later, which devices that met both
+/// tell (`UploadChunkWriter.lost`), in one the higher number.
+public struct LostVersion: Sendable, Hashable {
+  public var incarnation: IncarnationID
+  /// Of the lost commit.
+  public var number: Int64
+  /// The number of the newest commit that the device and the server had both made when they parted; 0: none.
+  public var parting: Int64
+
+  public init(incarnation: IncarnationID, number: Int64, parting: Int64) {
+    self.incarnation = incarnation
+    self.number = number
+    self.parting = parting
+  }
+}
+
+/// What marks a change of an upload as an offer: it brings back what a server acknowledged and lost (semantics 10).
+public struct Offer: Sendable, Hashable {
+  public var version: LostVersion
+  /// Columns of the change that the device wrote after the parting: of these it is an ordinary change. Only of an insert,
+  /// which makes a lost row again for the sake of a change that waits.
+  public var written: [String]
+
+  public init(_ version: LostVersion, written: [String] = []) {
+    self.version = version
+    self.written = written
+  }
+}
