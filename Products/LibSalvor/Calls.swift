@@ -20,7 +20,15 @@ struct Reply: Sendable {
 
   /// A synchronization; the figures of one that failed are beside its error.
   init(_ report: SyncReport) {
-    if let error = report.error { self.init(error, report: report) } else { self.init(report.json) }
+    guard var error = report.error else {
+      self.init(report.json)
+      return
+    }
+    // What a call that is ended breaks off by itself has not failed for another reason.
+    if Task.isCancelled, error.isRetryable {
+      error = SalvorError(.cancelled, "The call was ended by salvor_cancel or salvor_close. Nothing is lost.")
+    }
+    self.init(error, report: report)
   }
 
   func give(to result: Result_) -> Int32 {
