@@ -20,9 +20,9 @@ func product(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .target(name: name, dependencies: dependencies, path: "Products/\(name)", exclude: ["README.md"])
 }
 
-func example(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+func example(_ name: String, _ dependencies: [Target.Dependency], files: [String] = []) -> Target {
   .executableTarget(
-    name: "example-\(name)", dependencies: dependencies, path: "Examples/\(name)", exclude: ["README.md"])
+    name: "example-\(name)", dependencies: dependencies, path: "Examples/\(name)", exclude: ["README.md"] + files)
 }
 
 func systemLibrary(_ name: String, pkgConfig: String, apt: String, brew: String) -> Target {
@@ -54,6 +54,8 @@ let package = Package(
     .library(name: "SalvorFoundation", targets: ["SalvorFoundation"]),
     .library(name: "SalvorHost", targets: ["SalvorHost", "SalvorHostCommands", "StandardModules"]),
     .library(name: "SalvorContracts", targets: ["SalvorContracts"]),
+    // libsalvor-c.so: the C ABI. An executable has the name salvor; Tools/libsalvor makes libsalvor.so of it.
+    .library(name: "salvor-c", type: .dynamic, targets: ["LibSalvor"]),
     .executable(name: "salvor", targets: ["salvor"]),
     .executable(name: "salvor-bench", targets: ["salvor-bench"]),
   ],
@@ -126,20 +128,23 @@ let package = Package(
     plugin("ClientWinsPolicy", policyProtocols),
     plugin("ServerWinsPolicy", policyProtocols),
     plugin("KeepVersionsPolicy", policyProtocols),
+    plugin("ModuleProgram", ["SalvorModel", "SalvorModuleKit", "SalvorWire"]),
+    plugin("ProgramRecovery", strategyProtocols + ["SalvorWire", "ModuleProgram"]),
+    plugin("ProgramPolicy", ["SalvorModel", "SalvorWire", "ModuleProgram"] + policyProtocols),
     plugin("NoAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin(
       "ClientModules",
       [
         "SalvorModuleKit", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "IdentityCompression",
         "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
-        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
+        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery", "ProgramRecovery",
       ]),
     plugin(
       "ServerModules",
       [
         "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
         "IdentityCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
-        "KeepVersionsPolicy", "WebhookValidator",
+        "KeepVersionsPolicy", "ProgramPolicy", "WebhookValidator",
       ]),
     plugin(
       "StandardModules",
@@ -158,6 +163,18 @@ let package = Package(
     product("SalvorModules", protocols + ["SalvorRecovery"]),
     product("SalvorFoundation", ["SalvorModel"]),
 
+    // The C ABI: nothing but the functions of its header is seen from outside, and Swift's runtime is inside where the toolchain
+    // can (Linux).
+    .target(
+      name: "LibSalvor", dependencies: ["SalvorClient", "SalvorWire"], path: "Products/LibSalvor",
+      exclude: ["README.md", "include", "exports.map"],
+      linkerSettings: [
+        .unsafeFlags(
+          [
+            "-static-stdlib", "-Xlinker", "--version-script=\(Context.packageDirectory)/Products/LibSalvor/exports.map",
+            "-Xlinker", "-soname=libsalvor.so.1",
+          ], .when(platforms: [.linux]))
+      ]),
     product(
       "SalvorHostCommands",
       protocols + [
@@ -168,6 +185,9 @@ let package = Package(
     // Examples that are programs.
     example("quickstart", ["SalvorClient"]),
     example("own-server", ["SalvorServer"]),
+    example("notes", ["SalvorClient", "CSQLite"], files: ["salvor.json5", "schema.json5"]),
+    example(
+      "modules", ["SalvorModules", "SalvorHost", "SalvorHostCommands", "StandardModules", "SQLiteClientStore"]),
     example("own-host", ["SalvorModules", "SalvorHost", "SalvorHostCommands", "StandardModules"]),
 
     // Tools.
@@ -217,7 +237,10 @@ let package = Package(
       protocols + ["SalvorServerEngine", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
     tests(
       "SalvorHostTests",
-      ["SalvorHost", "SalvorRecovery", "StandardModules", "ClientModules", "ServerModules", "SalvorContracts"]),
+      [
+        "SalvorHost", "SalvorRecovery", "StandardModules", "ClientModules", "ServerModules", "SalvorContracts",
+        "ModuleProgram", "ProgramRecovery", "ProgramPolicy",
+      ]),
     tests("SQLiteSupportTests", ["SQLiteSupport"]),
     tests(
       "SQLiteClientStoreTests",
@@ -251,12 +274,14 @@ let package = Package(
       protocols + [
         "SalvorRecovery", "SalvorContracts", "SQLiteClientStore", "SQLiteServerStore", "MemoryStore",
         "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
-        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery",
+        "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery", "ModuleProgram",
+        "ProgramRecovery",
       ]),
     tests(
       "EndToEndTests",
       [
         "salvor", "salvor-crash", "salvor-load", "example-quickstart", "example-own-server", "example-own-host",
+        "example-notes", "example-modules",
         "SQLiteSupport",
         "SalvorModel",
       ]),

@@ -18,8 +18,8 @@ public protocol RecoveryStrategy: Sendable {
 
 /// What a strategy promises, shown by `salvor modules` and checked by its contract (semantics 9).
 public struct RecoveryGuarantees: Sendable, Hashable {
-  public enum Requests: String, Sendable { case kept, uploaded, archived, untouched }
-  public enum Local: String, Sendable { case kept, archived, lost, untouched }
+  public enum Requests: String, Sendable, CaseIterable { case kept, uploaded, archived, untouched }
+  public enum Local: String, Sendable, CaseIterable { case kept, archived, lost, untouched }
   public var unsyncedChanges: Requests
   public var clientOnlyTables: Local
   /// Subscriptions, group settings and personalization keys.

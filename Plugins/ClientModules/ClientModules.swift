@@ -4,6 +4,7 @@ import GzipCompression
 import HTTPClientTransport
 import IdentityCompression
 import ManualRecovery
+import ProgramRecovery
 import RecoverUnsyncedChangesRecovery
 import RecreateRecovery
 import SQLiteClientStore
@@ -12,12 +13,13 @@ import UploadThenRecreateRecovery
 
 /// The modules of a device: the list that `import SalvorClient` brings.
 public enum ClientModules {
-  /// The SQLite store, the HTTP transport, gzip and identity, and the seven recovery strategies.
+  /// The SQLite store, the HTTP transport, gzip and identity, and the recovery strategies.
   public static var all: [ModuleFactory] {
     var list: [ModuleFactory] = [
       SQLiteClientStore.factory, GzipCompression.factory, IdentityCompression.factory, RecreateRecovery.factory,
       CopyAndResubscribeRecovery.factory, UploadThenRecreateRecovery.factory, RecoverUnsyncedChangesRecovery.factory,
       RecoverUnsyncedChangesRecovery.orDiscardFactory, DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
+      ProgramRecovery.factory,
     ]
     #if HTTPClient
       list.append(HTTPClientTransport.factory)

@@ -5,6 +5,7 @@ import HTTPServerTransport
 import IdentityCompression
 import KeepVersionsPolicy
 import NoAuthentication
+import ProgramPolicy
 import SQLiteServerStore
 import SalvorModuleKit
 import ServerWinsPolicy
@@ -19,6 +20,7 @@ public enum ServerModules {
     var list: [ModuleFactory] = [
       SQLiteServerStore.factory, GzipCompression.factory, IdentityCompression.factory, TokenAuthentication.factory,
       NoAuthentication.factory, ClientWinsPolicy.factory, ServerWinsPolicy.factory, KeepVersionsPolicy.factory,
+      ProgramPolicy.factory,
       WebhookValidator.factory,
     ]
     #if HTTPServer

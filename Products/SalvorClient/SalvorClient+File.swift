@@ -63,6 +63,29 @@ extension SalvorClient {
       })
   }
 
+  /// The client of a configuration that is in no file: JSON5, as it would stand in one.
+  ///
+  ///     let client = try SalvorClient(configuration: "{ schema: …, client: … }", directory: "data")
+  ///
+  /// - Parameters:
+  ///   - text: the configuration; `schema` in it may be the schema itself.
+  ///   - directory: relative paths are relative to it.
+  ///   - modules: the modules that the text may name.
+  ///   - environment: for `${NAME}`; nil: the environment of this process.
+  ///   - adjust: the last word, e.g. callbacks of the application.
+  /// - Throws: `configuration` with everything that is wrong in its message. Nothing was opened or made then.
+  public init(
+    configuration text: String, directory: String, modules: [ModuleFactory] = ClientModules.all,
+    environment: [String: String]? = nil, adjust: (inout Configuration) -> Void = { _ in }
+  ) throws {
+    let environment = environment ?? processEnvironment()
+    try self.init(
+      HostConfiguration.load(
+        text: Array(text.utf8), named: directory + "/configuration", registry: try ModuleRegistry(modules),
+        environment: environment, sections: [.client]),
+      environment, adjust)
+  }
+
   private init(
     _ read: ConfigurationResult, _ environment: [String: String], _ adjust: (inout Configuration) -> Void
   ) throws {

@@ -37,6 +37,18 @@ import Testing
     for block in blocks { try await session.run(block, of: page) }
   }
 
+  @Test(
+    "The commands of the page about other languages run as they stand",
+    .enabled(if: (programs + ["python3", "cc"]).allSatisfy(Built.has) && LibraryTests.canInstall))
+  func commandsOfOtherLanguagesRun() async throws {
+    let page = "docs/guides/other-languages.md"
+    let blocks = Block.all(of: try String(contentsOf: Built.root.appendingPathComponent(page), encoding: .utf8))
+    #expect(!blocks.isEmpty)
+    let session = try DocumentSession()
+    defer { session.end() }
+    for block in blocks { try await session.run(block, of: page) }
+  }
+
   @Test("Blocks and what they must print are read from a page")
   func blocksAreRead() {
     let page = """
@@ -196,7 +208,10 @@ private final class DocumentSession {
     }
     let child = try ChildProcess(
       "bash", ["-c", block.isServer ? block.serverScript(directory) : script], directory: directory,
-      environment: ["PATH": "\(bin):\(path)"])
+      environment: [
+        "PATH": LibraryTests.python.hasPrefix("/usr/bin/") ? "\(bin):/usr/bin:\(path)" : "\(bin):\(path)",
+        "repository": Built.root.path, "SALVOR_C_LIBRARY": "\(bin)/libsalvor-c.so",
+      ])
     if block.isServer {
       servers.append(child)
       _ = try await child.line(after: "listening ")

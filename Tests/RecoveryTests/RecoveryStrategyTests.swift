@@ -2,6 +2,8 @@ import CopyAndResubscribeRecovery
 import DiscardUnsyncedChangesRecovery
 import Foundation
 import ManualRecovery
+import ModuleProgram
+import ProgramRecovery
 import RecoverUnsyncedChangesRecovery
 import RecreateRecovery
 import SalvorContracts
@@ -20,6 +22,13 @@ private let strategies: [String: any RecoveryStrategy] = [
   "recover-or-discard-unsynced-changes": RecoverUnsyncedChangesRecovery(orDiscard: true),
   "discard-unsynced-changes": DiscardUnsyncedChangesRecovery(),
   "manual": ManualRecovery(),
+  // In Python.
+  "program": ProgramRecovery(
+    ModuleProgram(
+      path: URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().appendingPathComponent("Examples/module-program/plan.py").path,
+      timeoutSeconds: 60),
+    guarantees: RecoverUnsyncedChangesRecovery().guarantees),
 ]
 
 /// As many worlds at a time as a small machine has files and processors for.

@@ -21,7 +21,7 @@ struct ConflictPolicyTests {
     #expect(try policy("keep-versions").uniform == .both)
     #expect(
       StandardModules.all.filter { $0.descriptor.kind == .conflictPolicy }.map(\.descriptor.name).sorted()
-        == ["client-wins", "keep-versions", "server-wins"])
+        == ["client-wins", "keep-versions", "program", "server-wins"])
   }
 
   @Test("ConflictPolicyContract", arguments: ConflictPolicyContract.cases)

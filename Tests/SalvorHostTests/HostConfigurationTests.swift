@@ -127,7 +127,7 @@ struct HostConfigurationTests {
       }
       """)
     let strategies =
-      "copy-and-resubscribe, discard-unsynced-changes, manual, recover-or-discard-unsynced-changes, "
+      "copy-and-resubscribe, discard-unsynced-changes, manual, program, recover-or-discard-unsynced-changes, "
       + "recover-unsynced-changes, recreate, upload-then-recreate"
     let limits = LimitSetting.all.map(\.name).joined(separator: ", ")
     let reasons = RecoveryReason.allCases.map(\.rawValue).joined(separator: ", ")
@@ -269,7 +269,7 @@ struct HostConfigurationTests {
         "salvor.json5:1: client.credentials.token: needs the environment variable A, which is not set",
         "salvor.json5:1: client.credentials.token: needs the environment variable B, which is not set",
         "salvor.json5:1: client.recovery.heal: needs the environment variable D, which is not set",
-        "salvor.json5:1: client.recovery.strategy: is what the environment gives; allowed: copy-and-resubscribe, discard-unsynced-changes, manual, recover-or-discard-unsynced-changes, recover-unsynced-changes, recreate, upload-then-recreate",
+        "salvor.json5:1: client.recovery.strategy: is what the environment gives; allowed: copy-and-resubscribe, discard-unsynced-changes, manual, program, recover-or-discard-unsynced-changes, recover-unsynced-changes, recreate, upload-then-recreate",
         "salvor.json5:1: client.recovery.heal: is \"${D}\"; allowed: own, all, off",
       ])
     #expect(

@@ -11,7 +11,9 @@ struct StandardModulesTests {
   private static let required: [String: String] = [
     "client-storage sqlite": "{path: 'a.db'}", "server-storage sqlite": "{path: 'a.db'}",
     "validator webhook": "{url: 'https://rules.example.org/visits'}",
-    "client-transport http": "{url: 'http://127.0.0.1:8484'}", "authentication tokens": "{file: 'tokens.json5'}",
+    "client-transport http": "{url: 'http://127.0.0.1:8484'}", "recovery-strategy program": "{path: 'plan.py'}",
+    "conflict-policy program": "{path: 'settle.py'}",
+    "authentication tokens": "{file: 'tokens.json5'}",
   ]
 
   private static func subject(_ factory: ModuleFactory) throws -> LifecycleSubject {

@@ -34,6 +34,7 @@ public struct RecoverySettings: Sendable {
     settings.decodeReasons(&reader, names)
     options = reader.object("options")
     settings.prepareStrategies(&options, registry, context)
+    settings.checkOptions(options, &reader)
     if let options { reader.finish(child: options) }
     if var hooks = reader.object("hooks") {
       settings.beforeReset = hook(&hooks, "beforeReset", directory)
@@ -71,6 +72,18 @@ public struct RecoverySettings: Sendable {
       let make = factory.prepare(&options, context, as: (any RecoveryStrategy).self)
       if value != nil { list?.finish(child: options) }
       if let make { strategies.append(PreparedModule(descriptor: factory.descriptor, make: make)) }
+    }
+  }
+
+  /// A strategy that has to be told something, e.g. which program it is, is of no use where it is named and told nothing.
+  private func checkOptions(_ options: OptionReader?, _ reader: inout OptionReader) {
+    let missing = Set([strategy] + reasons.values).filter { name in
+      !strategies.contains { $0.descriptor.name == name } && options?.has(name) != true
+    }
+    for name in missing.sorted() {
+      reader.report(
+        name == strategy ? "strategy" : "reasons",
+        "names \(name), which needs options: give them as options: { \(name): { … } } beside it")
     }
   }
 

@@ -230,12 +230,3 @@ extension Terminal {
     }
   }
 }
-
-extension Backup {
-  public var json: JSONValue {
-    [
-      "id": .string(id), "time": .integer(time), "content": .string(content.rawValue), "reason": .string(reason),
-      "bytes": .integer(bytes), "path": .string(path),
-    ]
-  }
-}
