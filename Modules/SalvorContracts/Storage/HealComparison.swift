@@ -58,7 +58,8 @@ public struct HealComparison: Sendable {
       do {
         switch step {
         case .write(let write):
-          let a = try? await found.store.write([write]), b = try? await wanted.store.write([write])
+          let a: Void? = try? await found.store.write([write])
+          let b: Void? = try? await wanted.store.write([write])
           try expectEqual(a == nil, b == nil, "whether the write is refused")
         case .upload(let place, let sent, let lost, let made):
           let a = try await Self.upload(&foundDevices[place], found, sent, lost, made)
