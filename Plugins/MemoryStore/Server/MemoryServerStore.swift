@@ -226,7 +226,8 @@ public actor MemoryServerStore: ServerStore {
       in: chunks.map(\.bytes), schema: state.schema, blobs: blobs, lost: &lost)
     for incarnations in lost { state.note(incarnations) }
 
-    var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now(),
+    var processing = try UploadProcessing(
+      requests, of: upload, on: state, policies: policies, time: clock.now(),
       incarnation: opening?.incarnation)
     processing.run()
     let touched = processing.touched

@@ -362,7 +362,9 @@ struct UploadProcessing {
   func conflictVersion(_ change: Change, of request: RequestID) -> ConflictVersion? {
     guard let table = state.schema.table(change.row.table) else { return nil }
     var server = ConflictVersion.ServerSide(row: tables[change.row].map { named($0, of: table) })
-    if let write = state.newestForeignWrite(of: change.row, besides: remote, after: change.offer?.version.parting ?? change.made) {
+    if let write = state.newestForeignWrite(
+      of: change.row, besides: remote, after: change.offer?.version.parting ?? change.made)
+    {
       server.commit = write.commit.number
       server.time = write.time
       server.remote = write.remote

@@ -103,7 +103,8 @@ struct ConflictBook {
       """
       SELECT 1 FROM salvor_conflict WHERE "table" = ?1 AND key = ?2 AND offer LIKE ?3 AND operation = ?4 AND client = ?5
         AND offer IS NOT NULL LIMIT 1
-      """, .text(table.name), .text(JSONValue.array(change.key.map { JSONValue($0) }).text), .text("\(version.incarnation.text) \(version.number) %"),
+      """, .text(table.name), .text(JSONValue.array(change.key.map { JSONValue($0) }).text),
+      .text("\(version.incarnation.text) \(version.number) %"),
       .text(change.operation.rawValue),
       object(change.conflictColumns(of: table).map { NamedValue($0.name, $0.new) })) == 1
   }

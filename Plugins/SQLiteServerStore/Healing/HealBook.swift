@@ -225,7 +225,8 @@ final class HealBook {
     guard !healings.isEmpty else { return }
     let end = try CommitLog.state(connection).lastSequence
     if end > before { try noteEntries(healings, after: before) }
-    let at = end > before ? 2 * end : 2 * before + 1
+    // Where nothing was written, others' entries of the same upload say nothing.
+    let at = end > before ? 2 * end : 2 * last + 1
     for healing in healings.values.joined() where healing.mask != 0 {
       let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
       if healing.hadMarks {
@@ -330,7 +331,8 @@ extension RefusalText {
   static func notLost(_ version: LostVersion) -> RefusalText {
     RefusalText(
       .notLost,
-      "This server has not lost commit \(version.number), or never had it. Synchronize again; the row comes as it is now.")
+      "This server has not lost commit \(version.number), or never had it. Synchronize again; the row comes as it is now."
+    )
   }
 }
 

@@ -197,7 +197,8 @@ final class BlockDecision {
     guard let refusal else {
       // What is kept is not written, so nothing else finds out that it lacks a parent.
       if try !isLast && conflicts.allSatisfy({ $0.settled == nil && $0.change.offer == nil })
-        && evaluation.lacksParent(request, found) {
+        && evaluation.lacksParent(request, found)
+      {
         evaluation.withdrawKept(beyond: keptBefore)
         return decisions.carry(request, found)
       }

@@ -341,7 +341,8 @@ final class UploadProcessor {
   ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
     let mayRun =
-      try reading.offer(of: counter) == nil && plan.statement != nil && !settled.mayHold(stamp) && refusal(plan, row, stamp, counter) == nil
+      try reading.offer(of: counter) == nil && plan.statement != nil && !settled.mayHold(stamp)
+      && refusal(plan, row, stamp, counter) == nil
       // An insert's statement does nothing where the row is there.
       && (plan.operation == .insert
         || !decision.foreign.isNewer(

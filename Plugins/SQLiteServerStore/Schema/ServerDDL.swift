@@ -44,6 +44,7 @@ enum ServerDDL {
     \(BlobStaging.tables)
     \(PurgeBook.table)
     \(HealBook.tables)
+    \(BackupBook.table)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.
