@@ -31,9 +31,13 @@ public struct ConflictVersion: Sendable, Hashable {
     public var operation: Operation
     /// The columns that it changes, with what the client saw and what it wants; of a delete none.
     public var columns: [ConflictColumn]
+    /// Not nil: it is no new change, but what an offer would bring back (semantics 10).
+    public var offer: LostVersion?
     public init(
-      remote: RemoteID, principal: String, time: Int64, made: Int64, operation: Operation, columns: [ConflictColumn]
+      remote: RemoteID, principal: String, time: Int64, made: Int64, operation: Operation, columns: [ConflictColumn],
+      offer: LostVersion? = nil
     ) {
+      self.offer = offer
       self.remote = remote
       self.principal = principal
       self.time = time

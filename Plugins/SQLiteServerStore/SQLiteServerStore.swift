@@ -321,3 +321,5 @@ extension SQLiteServerStore: SchemaExamining, FileDatabase {
     TableTrial.problems(in: schema.synchronizedPart, ddl: Installation.ddl)
   }
 }
+
+extension SQLiteServerStore: HealingServerStore {}

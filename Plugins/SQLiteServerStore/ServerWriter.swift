@@ -337,7 +337,16 @@ actor ServerWriter {
     }
   }
 
-  func backup(to path: String) throws { try DatabaseCopy.make(from: try opened().connection, to: path) }
+  func backup(to path: String) throws {
+    try DatabaseCopy.make(from: try opened().connection, to: path)
+    let now = options.clock.now()
+    try withBackups { try $0.note(copyAt: path, now: now) }
+  }
+
+  /// Of a database in memory.
+  func withBackups<Answer>(_ body: (BackupBook) throws -> Answer) throws -> Answer {
+    try transaction(durable: true) { try body(BackupBook($0.connection, database: nil)) }
+  }
 
   func trim(before milliseconds: Int64) throws {
     _ = try sweep()

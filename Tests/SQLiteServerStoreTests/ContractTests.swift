@@ -141,4 +141,11 @@ private let memoryClient = StoreSubject<any ClientStore> {
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }
   }
+
+  @Test("random uploads with offers end as the specification says (semantics 10)", arguments: chosenSeeds(1...60))
+  func healsAsTheSpecification(_ seed: UInt64) async throws {
+    try await HealComparison(subject: sqliteServer, specification: memoryServer).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
 }

@@ -33,6 +33,34 @@ import Testing
     return (desk, copy)
   }
 
+  @Test("every copy has a line, which a restore does not take back; a forgotten one is no floor")
+  func recorded() async throws {
+    let (desk, copy) = try await desk()
+    let first = try await desk.store.sweep().number - 1
+    let second = desk.path + ".second"
+    try await desk.store.backup(to: second)
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    let known = try await desk.store.recordedBackups()
+    #expect(
+      known.map { URL(fileURLWithPath: $0.path).lastPathComponent } == [
+        "consolidated.db.second", "consolidated.db.copy %?#1",
+      ])
+    #expect(known.map(\.commit.number) == [first + 1, first])
+    #expect(Set(known.map(\.digest.count)) == [64])
+    #expect(RecordedBackup.floor(of: known) == first)
+    let oldest = try #require(known.last)
+    #expect(try await desk.store.forgetBackup(oldest.id))
+    #expect(try await !desk.store.forgetBackup(oldest.id))
+    #expect(try await !desk.store.forgetBackup("nothing"))
+    #expect(RecordedBackup.floor(of: try await desk.store.recordedBackups()) == first + 1)
+    await desk.store.close()
+    _ = try await desk.store.restore(from: second)
+    #expect(try await desk.store.recordedBackups().map(\.isForgotten) == [false, true])
+    await desk.store.close()
+  }
+
   @Test("the copy stands in the database's place, the database beside it, and the next start says so")
   func restore() async throws {
     let (desk, copy) = try await desk()

@@ -82,3 +82,5 @@ extension BrokenServerStore: RecoveringServerStore {
 
   public func backup(to path: String) async throws { try await recovering.backup(to: path) }
 }
+
+extension BrokenServerStore: HealingServerStore {}

@@ -18,6 +18,8 @@ public actor BrokenServerStore: ServerStore {
     case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
     case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
     case forgetsSettledConflicts
+    // Of offers: takes the last one that comes, turns the order of incarnations round, sees no write after a parting.
+    case ranksNothing, ordersIncarnationsBackwards, overlooksWrites
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     // Of blobs.
@@ -28,6 +30,7 @@ public actor BrokenServerStore: ServerStore {
   let base: any ServerStore
   let fault: Fault
   private var schema = Schema(tables: [])
+  private var offersSeen: Int64 = 0
 
   public init(_ base: any ServerStore, _ fault: Fault) {
     self.base = base
@@ -97,6 +100,16 @@ public actor BrokenServerStore: ServerStore {
     case .seesNoConflicts:
       upload.chunks = upload.chunks?.map { chunk in
         chunk.with(bytes: chunk.bytes.mapLines { $0.replacingNumber(after: "\"made\":", with: Int64(1) << 50) })
+      }
+    case .ranksNothing:
+      offersSeen += 1
+      let shift = offersSeen << 40
+      upload.chunks = upload.chunks?.map { $0.mapOffers { LostVersion($0, number: $0.number + shift) } }
+    case .ordersIncarnationsBackwards: upload.chunks = upload.chunks?.map { $0.withLostBackwards() }
+    case .overlooksWrites:
+      let head = try await base.sweep().number
+      upload.chunks = upload.chunks?.map {
+        $0.mapOffers { LostVersion(incarnation: $0.incarnation, number: $0.number + 1 << 40, parting: head) }
       }
     case .acceptsOutOfScope: upload.principal.parameters = [:]
     case .appliesRefusedRequests: upload.refused = []

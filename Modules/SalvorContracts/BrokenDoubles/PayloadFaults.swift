@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// How the doubles falsify payloads: line by line, as text.
 extension [UInt8] {
@@ -57,5 +58,50 @@ extension UploadChunk {
     let stamp = RequestStamp(from: SystemRandom())
     return with(
       bytes: bytes.mapLines { line in line.hasPrefix("{\"stamp\":") ? "{\"stamp\":\"\(stamp)\"}" : line })
+  }
+}
+
+extension LostVersion {
+  fileprivate init(json: [JSONValue]) {
+    self.init(
+      incarnation: IncarnationID(unchecked: ""), number: json[1].integer ?? 0, parting: json[2].integer ?? 0)
+  }
+
+  init(_ version: LostVersion, number: Int64) {
+    self.init(incarnation: version.incarnation, number: number, parting: version.parting)
+  }
+}
+
+extension UploadChunk {
+  /// Offers of other versions of the same incarnations.
+  func mapOffers(_ change: (LostVersion) -> LostVersion) -> UploadChunk {
+    mapOfferLines { of in
+      let version = change(LostVersion(json: of))
+      return [of[0], .integer(version.number), .integer(version.parting)]
+    }
+  }
+
+  /// The incarnations of its offers lived in the opposite order.
+  func withLostBackwards() -> UploadChunk {
+    var count: Int64 = 0
+    let chunk = with(
+      bytes: bytes.mapLines { line in
+        guard let json = try? JSONValue(parsing: Array(line.utf8)), let lost = json["lost"]?.array else { return line }
+        count = Int64(lost.count)
+        return JSONValue.object([.init("lost", .array(lost.reversed()))]).text
+      })
+    return chunk.mapOfferLines { of in [.integer(count - 1 - (of[0].integer ?? 0)), of[1], of[2]] }
+  }
+
+  private func mapOfferLines(_ change: ([JSONValue]) -> [JSONValue]) -> UploadChunk {
+    with(
+      bytes: bytes.mapLines { line in
+        guard line.hasPrefix("{\"offer\":"), let json = try? JSONValue(parsing: Array(line.utf8)),
+          let members = json.members, let of = json["of"]?.array, of.count == 3
+        else { return line }
+        return JSONValue.object(
+          members.map { $0.key == "of" ? JSONValue.Member("of", .array(change(of))) : $0 }
+        ).text
+      })
   }
 }

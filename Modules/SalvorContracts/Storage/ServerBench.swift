@@ -86,6 +86,8 @@ enum Sent: Sendable {
   case update(String, Key, [(String, Value, Value)])
   case delete(String, Key)
   indirect case group([Sent])
+  /// Brings back what the server has lost.
+  indirect case offer(LostVersion, Sent, written: [String] = [])
 }
 
 /// A device without a database: it knows what it downloaded, and makes uploads by hand.
@@ -97,6 +99,8 @@ struct Device: Sendable {
   var stamp = RequestStamp(from: SystemRandom())
   var sequence: SequenceID?
   var counter: Int64 = 0
+  /// The incarnations that its offers are of, in the order in which they lived.
+  var lost: [IncarnationID] = []
   /// What it subscribes to; nil: to nothing, and it never did.
   var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
@@ -144,6 +148,7 @@ struct Device: Sendable {
   /// The chunk of an upload, its counters drawn.
   mutating func chunk(_ sent: [Sent], made: Int64? = nil, isLast: Bool = true) -> UploadChunk {
     var writer = UploadChunkWriter(blobs: ContractBlobs.sink)
+    if !lost.isEmpty { writer.lost(lost) }
     for item in sent {
       if case .group(let members) = item {
         writer.request(first: counter + 1, last: counter + Int64(members.count), tag: "group")
@@ -159,6 +164,10 @@ struct Device: Sendable {
   }
 
   private mutating func write(_ sent: Sent, _ made: Int64?, _ writer: inout UploadChunkWriter) {
+    if case .offer(let version, let sent, let written) = sent {
+      writer.offer(first: counter + 1, last: counter + 1, Offer(version, written: written))
+      return write(sent, made, &writer)
+    }
     counter += 1
     func begin(_ table: String, _ operation: SalvorModel.Operation, _ columns: [String]) {
       let group = schema.table(table)?.group
@@ -180,7 +189,7 @@ struct Device: Sendable {
     case .delete(let table, let key):
       begin(table, .delete, [])
       for value in key { writer.value(value) }
-    case .group: return
+    case .group, .offer: return
     }
     writer.endChange()
   }

@@ -75,7 +75,18 @@ extension ConflictVersion {
     func optional(_ text: String?) -> JSONValue { text.map(JSONValue.string) ?? .null }
     let before = client.columns.compactMap { column in column.old.map { NamedValue(column.name, $0) } }
     let hasAfter = client.operation != .delete
-    return [
+    let lost: [JSONValue.Member] =
+      client.offer.map { offer in
+        [
+          .init(
+            "offer",
+            [
+              "incarnation": .string(offer.incarnation.text), "commit": .integer(offer.number),
+              "parting": .integer(offer.parting),
+            ])
+        ]
+      } ?? []
+    return lost + [
       .init("id", .integer(id)), .init("first", .integer(first)), .init("state", .string(state.rawValue)),
       .init("table", .string(table)), .init("key", .array(key.map { JSONValue($0) })),
       .init("request", .string(request.description)),

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 import SalvorTransport
 import SalvorWire
 
@@ -39,9 +40,12 @@ extension ServerEngine {
     }
     switch request.method {
     case "GET":
-      return json([
-        "keep": .integer(Int64(backups.keep)), "backups": .array(try backups.list().map(\.json)),
-      ])
+      let recorded = try await (configuration.store as? any BackupListingServerStore)?.recordedBackups()
+      return json(
+        .object(
+          [
+            .init("keep", .integer(Int64(backups.keep))), .init("backups", .array(try backups.list().map(\.json))),
+          ] + (recorded.map(RecordedBackup.members) ?? [])))
     case "POST":
       try who.require(.operator)
       return try await act("server.backup", "", who, request) {

@@ -4,11 +4,15 @@ import SalvorWire
 
 /// Reads the chunks of an upload as requests, in the client's order.
 enum UploadDecoding {
-  static func requests(in chunks: [[UInt8]], schema: Schema, blobs: any BlobResolver) throws -> [Request] {
+  /// - Parameter lost: gets what the `lost` lines say.
+  static func requests(
+    in chunks: [[UInt8]], schema: Schema, blobs: any BlobResolver, lost: inout [[IncarnationID]]
+  ) throws -> [Request] {
     var reader = UploadRequestReader(schema: schema)
     var requests: [UploadedRequest] = []
     for chunk in chunks { requests += try reader.read(chunk, blobs: blobs) }
     if let last = reader.finish() { requests.append(last) }
+    lost = reader.lost
     return requests.map(Request.init)
   }
 }
@@ -21,7 +25,8 @@ extension Request {
         Change(
           counter: change.counter, made: change.made, row: RowName(table: change.table, key: change.key),
           operation: change.operation,
-          columns: change.columns.map { ChangedColumn(name: $0.name, old: $0.old ?? .null, new: $0.new) })
+          columns: change.columns.map { ChangedColumn(name: $0.name, old: $0.old ?? .null, new: $0.new) },
+          offer: change.offer)
       }, tag: uploaded.tag)
   }
 }

@@ -16,7 +16,17 @@ extension ServerState {
         commits[place].tables = then
       }
       commits[place].changed = Set(commits[place].changed.filter(goesOn).map(names.row))
+      commits[place].healed = Dictionary(
+        commits[place].healed.filter { goesOn($0.key) }.map { row, columns in
+          (names.row(row), Set(columns.map { names.column($0, of: row.table) }))
+        }
+      ) { first, _ in first }
     }
+    healed = Dictionary(
+      healed.filter { goesOn($0.key) }.map { row, columns in
+        (names.row(row), columns.mapKeys { names.column($0, of: row.table) })
+      }
+    ) { first, _ in first }
     purged = Set(purged.filter(goesOn).map(names.row))
     unnumbered = Set(unnumbered.filter(goesOn).map(names.row))
     settled = Dictionary(

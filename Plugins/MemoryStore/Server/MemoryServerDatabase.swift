@@ -85,6 +85,10 @@ struct ServerState: Sendable {
   var blobs: [String: [BlobHash: StagedBlob]] = [:]
   /// The rows that were erased for good.
   var purged: Set<RowName> = []
+  /// What came by offers, column by column.
+  var healed: [RowName: [String: HealedColumn]] = [:]
+  /// In which order lost incarnations lived: neighbours, as devices told.
+  var lostNeighbours: [LostNeighbours] = []
   /// How many acts of the ledger are in it.
   var purgeActs = 0
   /// The last ID that a conflict version got.
@@ -130,6 +134,8 @@ struct ServerState: Sendable {
     /// Milliseconds since 1970.
     var time: Int64
     var changed: Set<RowName>
+    /// What of that came by offers: columns of rows, and `HealedColumn.existence`.
+    var healed: [RowName: Set<String>] = [:]
     /// The tables as the commit left them; nil once it is trimmed.
     var tables: MemoryTables?
   }
@@ -191,13 +197,15 @@ struct ServerState: Sendable {
 
   /// Adds a commit where rows changed. Nil: nothing did.
   mutating func commit(
-    _ changed: Set<RowName>, by remote: RemoteID?, touchedFor: RemoteID? = nil, random: any RandomSource, time: Int64
+    _ changed: Set<RowName>, by remote: RemoteID?, healed: [RowName: Set<String>] = [:], touchedFor: RemoteID? = nil,
+    random: any RandomSource, time: Int64
   ) -> Commit? {
     guard !changed.isEmpty else { return nil }
     let commit = Commit(number: head.number + 1, id: CommitID(from: random))
     commits.append(
       CommitRecord(
-        commit: commit, remote: remote, touchedFor: touchedFor, time: time, changed: changed, tables: tables))
+        commit: commit, remote: remote, touchedFor: touchedFor, time: time, changed: changed, healed: healed,
+        tables: tables))
     return commit
   }
 

@@ -68,6 +68,7 @@ extension ServerState {
     let before = conflictVersions.count
     conflictVersions.removeAll { $0.table == name.table && $0.key == name.key }
     report.conflicts = Int64(before - conflictVersions.count)
+    healed[name] = nil
     remotes = remotes.mapValues { remote in
       var remote = remote
       remote.stagedSequence = nil

@@ -221,18 +221,28 @@ public actor MemoryServerStore: ServerStore {
     atWork.goesOn(upload.remote, now: clock.now())
     var upload = upload
     upload.refused += try blobs.tooLarge(in: chunks.map(\.bytes))
-    let requests = try UploadDecoding.requests(in: chunks.map(\.bytes), schema: state.schema, blobs: blobs)
+    var lost: [[IncarnationID]] = []
+    let requests = try UploadDecoding.requests(
+      in: chunks.map(\.bytes), schema: state.schema, blobs: blobs, lost: &lost)
+    for incarnations in lost { state.note(incarnations) }
 
-    var processing = try UploadProcessing(requests, of: upload, on: state, policies: policies, time: clock.now())
+    var processing = try UploadProcessing(
+      requests, of: upload, on: state, policies: policies, time: clock.now(),
+      incarnation: opening?.incarnation)
     processing.run()
     let touched = processing.touched
     let changed = processing.tables.differences(from: state.tables)
     state.tables = processing.tables
     state.keep(processing.kept)
-    let commit = state.commit(changed, by: upload.remote, random: random, time: clock.now())
+    let commit = state.commit(
+      changed, by: upload.remote, healed: processing.healedEntries, random: random, time: clock.now())
+    state.healed = processing.healed
+    state.number(commit)
     _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
 
-    var results = UploadResults(commit: commit, acceptedRequests: 0, refused: [])
+    var results = UploadResults(
+      commit: commit, acceptedRequests: 0, refused: [], healed: processing.healedOffers,
+      superseded: processing.supersededOffers)
     var budget = ServerRowBudget()
     for (index, request) in requests.enumerated() {
       switch processing.outcomes[index] {
@@ -338,6 +348,7 @@ public actor MemoryServerStore: ServerStore {
       state.commits[index].tables = nil
     }
     state.settled = state.settled.filter { $0.value.time >= milliseconds }
+    state.forgetHealed()
     state.remotes = state.remotes.mapValues { remote in
       var remote = remote
       remote.olderSequences = remote.olderSequences.filter { $0.value >= milliseconds }
@@ -390,3 +401,5 @@ public actor MemoryServerStore: ServerStore {
     write(state)
   }
 }
+
+extension MemoryServerStore: HealingServerStore {}

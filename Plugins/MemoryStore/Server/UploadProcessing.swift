@@ -23,19 +23,29 @@ struct UploadProcessing {
   let scope: ScopeCheck
   let constraints: Constraints
   let dependence: Dependence
-  private(set) var tables: MemoryTables
+  var tables: MemoryTables
   private(set) var outcomes: [Int: Outcome] = [:]
   /// Conflicts of accepted requests, kept and settled ones, request by request, without IDs.
   private(set) var kept: [[ConflictVersion]] = []
   /// Counters of changes that met another row than the one they were made on: the sender may hold something else than what
   /// the server does.
-  private var metAnother: Set<Int64> = []
+  var metAnother: Set<Int64> = []
   /// Counters of deletes of rows that the sender may not see: they delete nothing, and tell nothing.
   private var unseen: Set<Int64> = []
+  /// `ServerState.healed`, with what this upload brings back.
+  var healed: [RowName: [String: HealedColumn]]
+  /// What of the upload's own writes came by offers.
+  var healedEntries: [RowName: Set<String>] = [:]
+  var healedOffers: Int64 = 0
+  var supersededOffers: Int64 = 0
+  /// Conflict versions of the offer that is being decided.
+  var offered: [ConflictVersion] = []
+  /// This start of the server.
+  let incarnation: IncarnationID?
   /// `ProcessRequest.isNarrowed`
   private let isNarrowed: Bool
   /// The request being decided.
-  private var deciding: Int?
+  private(set) var deciding: Int?
   /// A change of the request being decided is in conflict, and both versions are kept.
   private var isKept = false
   /// Conflicts of the request being decided that policies settled.
@@ -47,8 +57,10 @@ struct UploadProcessing {
 
   init(
     _ requests: [Request], of upload: ProcessRequest, on state: ServerState, policies: [String: any ConflictPolicy],
-    time: Int64
+    time: Int64, incarnation: IncarnationID?
   ) throws {
+    self.incarnation = incarnation
+    healed = state.healed
     self.state = state
     self.remote = upload.remote
     isNarrowed = upload.isNarrowed
@@ -85,6 +97,8 @@ struct UploadProcessing {
     let broken = constraints.violations(in: attempt.tables).subtracting(violationsBefore)
     if broken.isEmpty {
       self = attempt
+    } else if set.count == 1, let index = set[0].first, isKeptBeside(set[0], broken) {
+      keepUnwritable(index)
     } else if set.count == 1 {
       refuse(set[0], for: broken)
     } else {
@@ -148,27 +162,48 @@ struct UploadProcessing {
     if let refusal = refusedBefore[request.id] {
       return .refused(refusal.reason, refusal.message, status: refusal.status, blockedBy: nil)
     }
-    let tablesBefore = tables
+    let before = self
     isKept = false
     settled = []
+    offered = []
     deciding = index
     for change in request.changes {
       if let (reason, message) = apply(change) {
-        tables = tablesBefore
+        takeBack(before)
         return .refused(reason, message, blockedBy: nil)
       }
+      if change.offer == nil { noteWrite(change) }
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
-      tables = tablesBefore
+      takeBack(before)
       kept.append(request.changes.compactMap { conflictVersion($0, of: request.id) })
-    } else if !settled.isEmpty {
-      kept.append(settled)
+    } else if !settled.isEmpty || !offered.isEmpty {
+      kept.append(offered + settled)
     }
-    return .accepted(inConflict: isKept || !settled.isEmpty)
+    return .accepted(inConflict: isKept || !settled.isEmpty || !offered.isEmpty)
   }
 
-  private typealias Reason = (RefusalReason, String)
+  /// Of an offer that is kept beside its row.
+  mutating func begin(_ index: Int) {
+    deciding = index
+    offered = []
+  }
+
+  mutating func end(_ index: Int) {
+    if !offered.isEmpty { kept.append(offered) }
+    outcomes[index] = .accepted(inConflict: !offered.isEmpty)
+  }
+
+  private mutating func takeBack(_ before: UploadProcessing) {
+    tables = before.tables
+    healed = before.healed
+    healedEntries = before.healedEntries
+    healedOffers = before.healedOffers
+    supersededOffers = before.supersededOffers
+  }
+
+  typealias Reason = (RefusalReason, String)
 
   private mutating func apply(_ change: Change) -> Reason? {
     guard let table = state.schema.table(change.row.table), table.maintained != .client else {
@@ -186,6 +221,7 @@ struct UploadProcessing {
       }
     }
     if change.operation != .delete, state.purged.contains(change.row) { return (.purged, Purged.message(table.name)) }
+    if let offer = change.offer { return apply(change, offer, table) }
     switch change.operation {
     case .insert: return insert(change, table)
     case .update: return update(change, table)
@@ -252,7 +288,7 @@ struct UploadProcessing {
   }
 
   /// The row has left the sender's scope since the change was made, deleted or moved; or this very upload has written it.
-  private func hasLeft(_ change: Change) -> Bool {
+  func hasLeft(_ change: Change) -> Bool {
     guard let table = state.schema.table(change.row.table) else { return false }
     if tables[change.row] != state.tables[change.row] { return true }
     var wasInside = false
@@ -266,7 +302,7 @@ struct UploadProcessing {
   }
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.
-  private func isNewer(_ change: Change) -> Bool {
+  func isNewer(_ change: Change) -> Bool {
     // A row that this very upload made is no one else's, whatever was there before.
     if state.tables[change.row] == nil && tables[change.row] != nil { return false }
     // Older than what is kept: nobody can say, so the values decide.
@@ -275,7 +311,7 @@ struct UploadProcessing {
   }
 
   /// The table's policy settles a conflict.
-  private mutating func settleConflict(_ change: Change, over present: Row, _ table: Table) -> Reason? {
+  mutating func settleConflict(_ change: Change, over present: Row, _ table: Table) -> Reason? {
     guard let policy = policies[table.name], let deciding else {
       return (.conflictPolicy, "\(table.name) has no conflict policy. Tell the server's operator.")
     }
@@ -323,10 +359,12 @@ struct UploadProcessing {
     zip(table.travelling, table.travelling(row)).map { NamedValue($0.name, $1) }
   }
 
-  private func conflictVersion(_ change: Change, of request: RequestID) -> ConflictVersion? {
+  func conflictVersion(_ change: Change, of request: RequestID) -> ConflictVersion? {
     guard let table = state.schema.table(change.row.table) else { return nil }
     var server = ConflictVersion.ServerSide(row: tables[change.row].map { named($0, of: table) })
-    if let write = state.newestForeignWrite(of: change.row, besides: remote, after: change.made) {
+    if let write = state.newestForeignWrite(
+      of: change.row, besides: remote, after: change.offer?.version.parting ?? change.made)
+    {
       server.commit = write.commit.number
       server.time = write.time
       server.remote = write.remote
@@ -337,7 +375,7 @@ struct UploadProcessing {
       client: ConflictVersion.ClientSide(
         remote: remote, principal: scope.scope.principal.name, time: time, made: change.made,
         operation: change.operation,
-        columns: conflictColumns(change)),
+        columns: conflictColumns(change), offer: change.offer?.version),
       server: server)
   }
 
@@ -345,7 +383,7 @@ struct UploadProcessing {
     put(change.applied(to: before, of: table), at: change.row, over: before)
   }
 
-  private mutating func put(_ row: Row?, at name: RowName, over before: Row?) -> Reason? {
+  mutating func put(_ row: Row?, at name: RowName, over before: Row?) -> Reason? {
     let tablesBefore = tables
     tables[name] = row
     return scopeRefusal(name, over: before) ?? leadRefusal(name, since: tablesBefore)
@@ -371,7 +409,7 @@ struct UploadProcessing {
   }
 
   /// What speaks against a row that was written.
-  private mutating func scopeRefusal(_ name: RowName, over before: Row?) -> Reason? {
+  mutating func scopeRefusal(_ name: RowName, over before: Row?) -> Reason? {
     guard let row = tables[name], let table = state.schema.table(name.table) else { return nil }
     switch scope.finding(row, of: table, in: tables) {
     case .inside: return nil
@@ -385,15 +423,15 @@ struct UploadProcessing {
     }
   }
 
-  private func isInside(_ row: Row, _ name: RowName, _ table: Table) -> Bool {
+  func isInside(_ row: Row, _ name: RowName, _ table: Table) -> Bool {
     scope.finding(row, of: table, in: tables) == .inside || postponed?.contains { $0.row == name } == true
   }
 
-  private func rowDeleted(_ table: Table) -> Reason {
+  func rowDeleted(_ table: Table) -> Reason {
     (.rowDeleted, "The row of \(table.name) was deleted on the server, or is not within your scope.")
   }
 
-  private func outOfScope(_ table: Table) -> Reason {
+  func outOfScope(_ table: Table) -> Reason {
     (.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
   }
 

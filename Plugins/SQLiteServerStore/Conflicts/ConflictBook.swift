@@ -30,7 +30,8 @@ struct ConflictBook {
       let table = catalog.tables[entry.table]
       let client = ConflictVersion.ClientSide(
         remote: upload.remote, principal: upload.principal.name, time: now, made: entry.change.made,
-        operation: entry.change.operation, columns: entry.change.conflictColumns(of: table))
+        operation: entry.change.operation, columns: entry.change.conflictColumns(of: table),
+        offer: entry.change.offer?.version)
       try insert(
         ConflictVersion(
           id: last, first: first?.id ?? last, table: table.name, key: entry.change.key, request: entry.request,
@@ -76,8 +77,8 @@ struct ConflictBook {
       """
       INSERT INTO salvor_conflict (id, first, "table", key, request, remote, principal, time, made, operation, seen,
         client, server, server_commit, server_time, server_remote, server_principal, resolution, resolved, resolved_by,
-        settled)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+        settled, offer)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
       """, .integer(version.id), .integer(version.first), .text(version.table),
       .text(JSONValue.array(version.key.map { JSONValue($0) }).text), .text(version.request.description),
       .text(client.remote.text), .text(client.principal), .integer(client.time), .integer(client.made),
@@ -87,18 +88,32 @@ struct ConflictBook {
       server.remote.map { .text($0.text) } ?? .null, server.principal.map { .text($0) } ?? .null,
       version.settlement == nil ? .null : .text(Self.settled),
       version.settlement == nil ? .null : .integer(client.time),
-      version.settlement.map { .text($0.policy) } ?? .null, version.settlement?.row.map(object) ?? .null)
+      version.settlement.map { .text($0.policy) } ?? .null, version.settlement?.row.map(object) ?? .null,
+      client.offer.map { .text($0.text) } ?? .null)
   }
 
   private func object(_ values: [NamedValue]) -> Value {
     .text(JSONValue.object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) }).text)
   }
 
+  /// Whether the same offer is kept already, open or resolved: another copy of the device, or another device, offered it.
+  func isKept(_ change: StagedChange, _ table: ServerTable) throws -> Bool {
+    guard let version = change.offer?.version else { return false }
+    return try connection.integer(
+      """
+      SELECT 1 FROM salvor_conflict WHERE "table" = ?1 AND key = ?2 AND offer LIKE ?3 AND operation = ?4 AND client = ?5
+        AND offer IS NOT NULL LIMIT 1
+      """, .text(table.name), .text(JSONValue.array(change.key.map { JSONValue($0) }).text),
+      .text("\(version.incarnation.text) \(version.number) %"),
+      .text(change.operation.rawValue),
+      object(change.conflictColumns(of: table).map { NamedValue($0.name, $0.new) })) == 1
+  }
+
   // MARK: Reading
 
   private static let columns = """
     id, first, "table", key, request, remote, principal, time, made, operation, seen, client, server, server_commit,
-    server_time, server_remote, server_principal, resolution, resolved, resolved_by, settled
+    server_time, server_remote, server_principal, resolution, resolved, resolved_by, settled, offer
     """
 
   func list(after id: Int64, limit: Int, state: ConflictState?) throws -> [ConflictVersion] {
@@ -166,7 +181,7 @@ struct ConflictBook {
         remote: remote, principal: row.string(6), time: row.int64(7), made: row.int64(8), operation: operation,
         columns: client.map { value in
           ConflictColumn(value.name, old: seen.first { $0.name == value.name }?.value, new: value.value)
-        }),
+        }, offer: row.optionalString(21).flatMap { LostVersion(text: $0) }),
       server: ConflictVersion.ServerSide(
         row: try row.optionalString(12).flatMap(values), commit: row.isNull(13) ? nil : row.int64(13),
         time: row.isNull(14) ? nil : row.int64(14), remote: row.optionalString(15).flatMap { RemoteID($0) },

@@ -47,7 +47,7 @@ struct ChangeTriggers {
       trigger(
         "au", "AFTER UPDATE OF \(quotedList(table.columns.map(\.name)))",
         when: "\(sameKey("OLD", "NEW")) AND \(balanced(table.columns.indices.map { differs("OLD", "NEW", $0) }))",
-        [log("\(moveOrUpdate("OLD", "NEW"))", "OLD", old: "OLD")]),
+        [log("\(moveOrUpdate("OLD", "NEW"))", "OLD", old: "OLD", changed: mask("OLD", "NEW"))]),
       trigger(
         "ak", "AFTER UPDATE OF \(keyNames)", when: "NOT (\(sameKey("OLD", "NEW")))",
         [log(LogOperation.delete, "OLD", old: "OLD"), log(LogOperation.insert, "NEW", old: nil), dropOld]),
@@ -68,11 +68,18 @@ struct ChangeTriggers {
 
   private func log(_ operation: Int64, _ row: String, old: String?) -> String { log("\(operation)", row, old: old) }
 
-  private func log(_ operation: String, _ row: String, old: String?) -> String {
+  /// - Parameter changed: the `ColumnMask` of what was changed; nil: every column.
+  private func log(_ operation: String, _ row: String, old: String?, changed: String? = nil) -> String {
     let values =
       keys.map { "\(row).\(quoted($0))" } + (old.map { old in table.relevant.map { "\(old).\(quoted($0))" } } ?? [])
+    let (name, mask) = changed.map { ("m, ", "\($0), ") } ?? ("", "")
     return
-      "INSERT INTO salvor_change (t, op, \(slots(values.count))) VALUES (\(t), \(operation), \(values.joined(separator: ", ")))"
+      "INSERT INTO salvor_change (t, op, \(name)\(slots(values.count))) VALUES (\(t), \(operation), \(mask)\(values.joined(separator: ", ")))"
+  }
+
+  /// Which columns differ, as a `ColumnMask`.
+  private func mask(_ a: String, _ b: String) -> String {
+    balanced(table.columns.indices.map { "((\(differs(a, b, $0))) << \(table.bits[$0]))" }, by: "|")
   }
 
   private func slots(_ count: Int) -> String { (0..<count).map { "v\($0)" }.joined(separator: ", ") }
@@ -164,10 +171,10 @@ struct ChangeTriggers {
     return copies + ["DELETE FROM \(table.pending) WHERE id <= (SELECT max(id) FROM \(table.pending)) - \(kept)"]
   }
 
-  private func logPending(_ operation: String, _ condition: String) -> String {
+  private func logPending(_ operation: String, _ condition: String, changed: String = "NULL") -> String {
     let values =
       table.keyPlaces.map { "p.c\($0)" } + table.relevant.compactMap(table.place).map { "p.c\($0)" }
-    return "INSERT INTO salvor_change (t, op, \(slots(values.count))) SELECT \(t), \(operation), "
+    return "INSERT INTO salvor_change (t, op, m, \(slots(values.count))) SELECT \(t), \(operation), \(changed), "
       + "\(values.joined(separator: ", ")) FROM \(table.pending) p WHERE \(condition)"
   }
 
@@ -189,7 +196,7 @@ struct ChangeTriggers {
       // Other rows that the statement replaced.
       logPending("\(LogOperation.delete)", "NOT (\(pendingIs("NEW", alias: "p"))) AND NOT \(stillThere("p"))"),
       // The row with this key was replaced: an update of what differs.
-      logPending(moveOrUpdate("p", "NEW"), "\(newestOwn) AND \(changed)"),
+      logPending(moveOrUpdate("p", "NEW"), "\(newestOwn) AND \(changed)", changed: mask("p", "NEW")),
       // No row had this key.
       "INSERT INTO salvor_change (t, op, \(slots(key.count))) SELECT \(t), \(LogOperation.insert), "
         + "\(key.joined(separator: ", ")) WHERE NOT EXISTS (SELECT 1 FROM \(table.pending) q WHERE \(pendingIs("NEW", alias: "q")))",
@@ -208,12 +215,12 @@ struct ChangeTriggers {
 }
 
 /// `(a OR b) OR (c OR d)`: SQLite limits the depth of an expression, not its width.
-func balanced(_ terms: [String]) -> String {
+func balanced(_ terms: [String], by sign: String = "OR") -> String {
   switch terms.count {
   case 0: return "0"
   case 1: return terms[0]
   default:
     let half = terms.count / 2
-    return "(\(balanced(Array(terms[..<half]))) OR \(balanced(Array(terms[half...]))))"
+    return "(\(balanced(Array(terms[..<half]), by: sign)) \(sign) \(balanced(Array(terms[half...]), by: sign)))"
   }
 }

@@ -76,6 +76,8 @@ struct Trimming {
     var more = try removeSome("salvor_change", "seq", upTo: min(sequence, last - 1))
     for table in ["salvor_gone", "salvor_came"] where try removeSome(table, "seq", upTo: sequence) { more = true }
     if try removeSome("salvor_commit", "number", upTo: trimmed - 1) { more = true }
+    // Who parted from this server later has seen what was healed before.
+    if try removeSome("salvor_healed", "at", upTo: 2 * sequence) { more = true }
     for table in ["salvor_settled", "salvor_sequence"] where try removeOld(table, before: milliseconds) { more = true }
     return more
   }

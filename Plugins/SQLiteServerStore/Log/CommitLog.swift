@@ -7,7 +7,7 @@ import SalvorStorage
 final class CommitLog {
   let connection: SQLiteConnection
   let catalog: Catalog
-  private let incarnation: IncarnationID
+  let incarnation: IncarnationID
   private let random: any RandomSource
   private let clock: any Clock
   private let expansion: ScopeExpansion

@@ -12,6 +12,7 @@ final class BlockDecision {
   private let writer: SetWriter
   private let now: Int64
   private let departures: Departures
+  private let heals: HealBook
   var foreign: ForeignChanges
   private var connection: SQLiteConnection { rows.connection }
 
@@ -19,8 +20,11 @@ final class BlockDecision {
   private typealias Unit = [(request: StagedRequest, steps: [Step])]
 
   /// - Parameter last: the last entry of the log before the upload.
-  init(_ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, last: Int64, now: Int64) {
+  init(
+    _ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, _ heals: HealBook, last: Int64, now: Int64
+  ) {
     self.rows = rows
+    self.heals = heals
     departures = Departures(rows: rows, principal: upload.principal, last: last)
     self.now = now
     self.upload = upload
@@ -35,7 +39,7 @@ final class BlockDecision {
       var reader = StepReader(rows, over: tally.refusedRows)
       steps = try reader.steps(of: request)
     }
-    var evaluation = SetEvaluation(rows, upload, departures, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
     var decisions = SetDecisions()
     try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
     // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
@@ -46,6 +50,7 @@ final class BlockDecision {
     }
     if try write(evaluation, &tally) != nil { return false }
     tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
     decisions.join(&tally)
     return true
   }
@@ -74,11 +79,12 @@ final class BlockDecision {
 
   /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
   private func attempt(_ set: ArraySlice<Unit>, _ tally: inout Tally, isLast: Bool) throws -> SetWriter.Broken? {
-    var evaluation = SetEvaluation(rows, upload, departures, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
     var decisions = SetDecisions()
     for unit in set { try decide(unit, &evaluation, &decisions, tally, isLast: isLast) }
     if let broken = try write(evaluation, &tally) { return broken }
     tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
     decisions.join(&tally)
     return nil
   }
@@ -144,12 +150,28 @@ final class BlockDecision {
       unit.lastIndex { $0.request.changes.contains { $0.hash == row } }
     }
     let (request, steps) = unit[places.min() ?? unit.count - 1]
+    if unit.count == 1, request.isOffer, broken.isTaken || request.changes.allSatisfy({ $0.operation == .delete }) {
+      return try keep(request, &tally)
+    }
     for entry in Self.refused(unit, RefusedRequest(request, broken.text, steps)) { tally.refuse(entry) }
+  }
+
+  /// An offer that cannot stand: others hold its unique values, or need the row that it would delete.
+  private func keep(_ request: StagedRequest, _ tally: inout Tally) throws {
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+    try evaluation.keepUnwritable(request, &foreign)
+    var decisions = SetDecisions()
+    decisions.accept(request)
+    if !evaluation.kept.isEmpty { decisions.conflicts += 1 }
+    if try write(evaluation, &tally) != nil { return }
+    tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
+    decisions.join(&tally)
   }
 
   /// As if all of it were accepted.
   private func mayDependOnLater(_ unit: Unit, _ refusal: RefusalText) throws -> Bool {
-    var evaluation = SetEvaluation(rows, upload, departures, now: now)
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
     if unit.count > 1 {
       evaluation.beginCircle()
       for (request, _) in unit { _ = try evaluation.decide(request, &foreign) }
@@ -174,7 +196,9 @@ final class BlockDecision {
     let found = try steps ?? reader.steps(of: request)
     guard let refusal else {
       // What is kept is not written, so nothing else finds out that it lacks a parent.
-      if try !isLast && conflicts.allSatisfy({ $0.settled == nil }) && evaluation.lacksParent(request, found) {
+      if try !isLast && conflicts.allSatisfy({ $0.settled == nil && $0.change.offer == nil })
+        && evaluation.lacksParent(request, found)
+      {
         evaluation.withdrawKept(beyond: keptBefore)
         return decisions.carry(request, found)
       }
@@ -198,12 +222,14 @@ final class BlockDecision {
   }
 
   private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
+    let before = evaluation.healings.isEmpty ? 0 : try CommitLog.state(connection).lastSequence
     do {
       try connection.execute("SAVEPOINT salvor_set; PRAGMA defer_foreign_keys = ON")
       let (broken, wasParked) = try writer.write(evaluation.overlay)
       if let broken { throw broken }
       try connection.execute("PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")
       try tally.echo.account(evaluation, isDoubled: wasParked)
+      try heals.write(evaluation.healings, after: before)
       return nil
     } catch let broken as SetWriter.Broken {
       try connection.execute("ROLLBACK TO salvor_set; PRAGMA defer_foreign_keys = OFF; RELEASE salvor_set")

@@ -30,6 +30,11 @@ struct SetEvaluation {
   /// Whose upload it is.
   private let upload: ProcessRequest
   private let departures: Departures
+  let heals: HealBook
+  /// What accepted offers leave in the book of healing, by row.
+  private(set) var healings: [UInt64: [HealBook.Healing]] = [:]
+  /// Accepted offers that brought something back, and those that found all of it there, or newer.
+  private(set) var offers = OfferCount()
   /// Milliseconds since 1970.
   private let now: Int64
   private(set) var overlay: RowOverlay
@@ -45,8 +50,11 @@ struct SetEvaluation {
   private var catalog: Catalog { overlay.rows.catalog }
   private var principal: Principal { upload.principal }
 
-  init(_ rows: RowReader, _ upload: ProcessRequest, _ departures: Departures, now: Int64) {
+  init(
+    _ rows: RowReader, _ upload: ProcessRequest, _ departures: Departures, _ heals: HealBook, now: Int64
+  ) {
     self.departures = departures
+    self.heals = heals
     overlay = RowOverlay(rows)
     self.upload = upload
     self.now = now
@@ -56,6 +64,7 @@ struct SetEvaluation {
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
     let fedBefore = fed.count
     let keptBefore = kept.count
+    let (healingsBefore, offersBefore) = (healings, offers)
     deciding = request.ordinal
     var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
@@ -65,8 +74,10 @@ struct SetEvaluation {
         let present = try row(place, change.key, change.hash, &foreign)
         undo.append((change.hash, present))
         refusal = try apply(change, of: request.id, place, over: present, &isKept, &foreign)
+        if change.offer == nil, healings[change.hash] != nil { noteWrite(change, place) }
       }
       guard let refusal else { continue }
+      (healings, offers) = (healingsBefore, offersBefore)
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       fed.removeSubrange(fedBefore...)
       kept.removeSubrange(keptBefore...)
@@ -76,6 +87,7 @@ struct SetEvaluation {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       kept.removeSubrange(keptBefore...)
+      (healings, offers) = (healingsBefore, offersBefore)
       for change in request.changes {
         guard let place = change.table else { continue }
         let server = overlay[change.hash]?.now
@@ -143,6 +155,9 @@ struct SetEvaluation {
     if let present, try scope(present, place) != .inside, postponed?.contains(where: { $0.hash == change.hash }) != true
     {
       return try answerOutside(change, place)
+    }
+    if let offer = change.offer {
+      return try applyOffer(change, offer, of: request, place, over: present, &isKept, &foreign)
     }
     switch change.operation {
     case .insert:
@@ -262,6 +277,197 @@ struct SetEvaluation {
     if let refusal = try scopeRefusal(row, hash, place, over: present) { return refusal }
     guard let before else { return nil }
     return try refusalOfLead(row, place, since: before)
+  }
+
+  // MARK: Offers
+
+  /// Brings back what the server has lost, column by column, where nothing newer stands there (`HealingServerStore`).
+  private mutating func applyOffer(
+    _ change: StagedChange, _ offer: Offer, of request: RequestID, _ place: Int, over present: Row?,
+    _ isKept: inout Bool, _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    if let refusal = try heals.refusal(of: offer.version) { return refusal }
+    let standing = try heals.standing(
+      of: change.key, change.hash, at: place, for: offer.version, pending: healings[change.hash] ?? [])
+    switch (change.operation, present) {
+    case (.delete, let present):
+      return try applyOfferedDelete(change, standing, of: request, place, over: present, &foreign)
+    case (.insert, nil):
+      return try applyOfferedInsert(change, offer, standing, of: request, place, &foreign)
+    case (.update, nil):
+      // Whether the row was there is told only to those who could see it.
+      guard try departures.seesAll(place) || departures.hasLeft(place, change.key, since: change.made) else {
+        return .rowDeleted(catalog.tables[place])
+      }
+      fed.append(change.hash)
+      if standing.outcome(ColumnMask.existence, isSame: false) == .superseded {
+        offers.superseded += 1
+      } else {
+        try keepOffered(change, of: request, place, server: nil, &foreign)
+      }
+      return nil
+    case (_, let present?):
+      return try mergeOffered(change, offer, standing, of: request, place, over: present, &isKept, &foreign)
+    }
+  }
+
+  private mutating func applyOfferedInsert(
+    _ change: StagedChange, _ offer: Offer, _ standing: RowStanding, of request: RequestID, _ place: Int,
+    _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    let row = change.applied(to: nil, of: table)
+    let outcome = standing.outcome(ColumnMask.existence, isSame: false)
+    guard outcome == .applied else {
+      // It was deleted by who knew more: a change of it that waits is one of a deleted row.
+      guard offer.written.isEmpty else { return .rowDeleted(table) }
+      if let refusal = try scopeRefusal(row, change.hash, place, over: nil) { return refusal }
+      fed.append(change.hash)
+      if outcome == .superseded {
+        offers.superseded += 1
+      } else {
+        try keepOffered(change, of: request, place, server: nil, &foreign)
+      }
+      return nil
+    }
+    let written = ColumnMask.mask(offer.written.compactMap { table.place($0) }.map { table.bits[$0] })
+    let offered = ColumnMask.mask(change.columns.map { table.bits[$0] } + [ColumnMask.existence])
+    heal(change, place, standing, offered & ~written, entry: ~written)
+    offers.healed += 1
+    return try put(row, change.hash, place, over: nil)
+  }
+
+  /// A delete is a version of all columns.
+  private mutating func applyOfferedDelete(
+    _ change: StagedChange, _ standing: RowStanding, of request: RequestID, _ place: Int, over present: Row?,
+    _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    guard let present else {
+      if !departures.seesAll(place), let refusal = try answerOutside(change, place) { return refusal }
+      // It is gone, and from now on by this version: no older one makes it again.
+      if standing.outcome(ColumnMask.existence, isSame: true) == .applied {
+        heal(change, place, standing, ColumnMask.all, entry: 0)
+      }
+      offers.superseded += 1
+      return nil
+    }
+    let outcomes = (catalog.tables[place].bits + [ColumnMask.existence]).map { standing.outcome($0, isSame: false) }
+    guard outcomes.allSatisfy({ $0 == .applied }) else {
+      fed.append(change.hash)
+      if outcomes.contains(.conflict) {
+        try keepOffered(change, of: request, place, server: present, &foreign)
+      } else {
+        offers.superseded += 1
+      }
+      return nil
+    }
+    heal(change, place, standing, ColumnMask.all, entry: ColumnMask.all)
+    offers.healed += 1
+    overlay.set(change.hash, to: nil)
+    return nil
+  }
+
+  private mutating func mergeOffered(
+    _ change: StagedChange, _ offer: Offer, _ standing: RowStanding, of request: RequestID, _ place: Int,
+    over present: Row, _ isKept: inout Bool, _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    if change.operation == .insert, table.table.sameKey == .refuse, standing.isWritten(ColumnMask.existence) {
+      // Another row has taken the key meanwhile.
+      guard offer.written.isEmpty else {
+        return RefusalText(.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+      }
+      fed.append(change.hash)
+      try keepOffered(change, of: request, place, server: present, &foreign)
+      return nil
+    }
+    let written = Set(offer.written.compactMap { table.place($0) })
+    var row = present
+    var bits: [Int] = []
+    var lost: [Int] = []
+    if change.operation == .insert, standing.outcome(ColumnMask.existence, isSame: true) == .applied {
+      bits.append(ColumnMask.existence)
+    }
+    for (index, column) in change.columns.enumerated() where !written.contains(column) {
+      switch standing.outcome(table.bits[column], isSame: present[column] == change.new[index]) {
+      case .applied:
+        bits.append(table.bits[column])
+        row[column] = change.new[index]
+      case .superseded: break
+      case .conflict: lost.append(index)
+      }
+    }
+    let isWhole = change.columns.indices.allSatisfy { row[change.columns[$0]] == change.new[$0] }
+    if try change.operation == .insert || !isWhole || foreign.isNewer(change, at: place) { fed.append(change.hash) }
+    if !lost.isEmpty {
+      // The row is there: what is kept beside it is an update, whatever was offered.
+      var rest = change.taking(lost)
+      rest.operation = .update
+      rest.old = change.operation == .update ? lost.map { change.old[$0] } : rest.columns.map { present[$0] }
+      try keepOffered(rest, of: request, place, server: present, &foreign)
+    }
+    heal(change, place, standing, ColumnMask.mask(bits), entry: ColumnMask.mask(bits))
+    if row != present {
+      offers.healed += 1
+      if let refusal = try put(row, change.hash, place, over: present) { return refusal }
+    } else if lost.isEmpty && written.isEmpty {
+      offers.superseded += 1
+    }
+    guard !written.isEmpty else { return nil }
+    let own = change.taking(change.columns.indices.filter { written.contains(change.columns[$0]) })
+    let isInConflict = own.columns.enumerated().contains { index, column in
+      row[column] != own.new[index] && standing.isUnseen(table.bits[column])
+    }
+    return isInConflict
+      ? try settle(own, of: request, place, over: row, &isKept, &foreign) : try write(own, place, over: row)
+  }
+
+  private mutating func heal(
+    _ change: StagedChange, _ place: Int, _ standing: RowStanding, _ mask: Int64, entry: Int64
+  ) {
+    healings[change.hash, default: []].append(
+      HealBook.Healing(
+        table: place, key: change.key, version: standing.version, mask: mask, entryMask: entry,
+        hadMarks: standing.isMarked))
+  }
+
+  /// An ordinary change of a row that an offer before it has changed.
+  private mutating func noteWrite(_ change: StagedChange, _ place: Int) {
+    let bits = catalog.tables[place].bits
+    let mask = change.operation == .delete ? ColumnMask.all : ColumnMask.mask(change.columns.map { bits[$0] })
+    for index in (healings[change.hash] ?? []).indices {
+      healings[change.hash]?[index].mask &= ~mask
+      healings[change.hash]?[index].entryMask &= ~mask
+    }
+  }
+
+  /// What an offer would bring back is kept beside the row, once.
+  private mutating func keepOffered(
+    _ change: StagedChange, of request: RequestID, _ place: Int, server: Row?, _ foreign: inout ForeignChanges
+  ) throws {
+    let table = catalog.tables[place]
+    guard try !ConflictBook(overlay.rows).isKept(change, table) else {
+      offers.superseded += 1
+      return
+    }
+    kept.append(
+      ConflictVersion(
+        request: request, change: change, table: place, server: server,
+        unmade: server == nil && change.operation == .insert ? change.applied(to: nil, of: table) : .none,
+        serverEntry: try foreign.newestWrite(
+          of: change.hash, after: change.offer?.version.parting ?? change.made,
+          at: ForeignChanges.Place(table: place, key: change.key))))
+  }
+
+  /// An offer that cannot stand in the tables is kept beside the row, whole.
+  mutating func keepUnwritable(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws {
+    deciding = request.ordinal
+    for change in request.changes {
+      guard let place = change.table else { continue }
+      let present = try row(place, change.key, change.hash, &foreign)
+      fed.append(change.hash)
+      try keepOffered(change, of: request.id, place, server: present, &foreign)
+    }
   }
 
   // MARK: Scope

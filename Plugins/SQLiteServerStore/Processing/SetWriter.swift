@@ -16,6 +16,8 @@ struct SetWriter {
     var text: RefusalText
     /// The `RowHash` of each, as far as that is known.
     var rows: Set<UInt64> = []
+    /// A unique value is another row's.
+    var isTaken = false
   }
 
   /// A row that SQLite refuses.
@@ -46,7 +48,7 @@ struct SetWriter {
         try run(ordered)
         return (try leftBroken(), true)
       } catch let second as RefusedRow {
-        return (Broken(text: text, rows: [second.hash]), false)
+        return (Broken(text: text, rows: [second.hash], isTaken: Self.isUnique(second.error)), false)
       }
     }
   }

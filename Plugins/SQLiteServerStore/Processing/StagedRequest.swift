@@ -36,12 +36,23 @@ struct StagedChange {
   var wholeContent: UInt64?
   /// What its content alone says against it.
   var refusal: RefusalText?
+  /// Not nil: it brings back what the server has lost.
+  var offer: Offer?
 
   /// The row of an insert or update after it; `row` nil: there was none.
   func applied(to row: Row?, of table: ServerTable) -> Row {
     var row = row ?? table.columns.map { $0.defaultValue ?? .null }
     for (index, column) in columns.enumerated() { row[column] = new[index] }
     return row
+  }
+
+  /// It, of some of its columns only; `places`: among them.
+  func taking(_ places: [Int]) -> StagedChange {
+    var change = self
+    change.columns = places.map { columns[$0] }
+    change.new = places.map { new[$0] }
+    if !old.isEmpty { change.old = places.map { old[$0] } }
+    return change
   }
 
   /// An insert that meets a row with its key: without the columns that it does not set.
@@ -73,6 +84,8 @@ struct StagedRequest {
   var changes: [StagedChange]
 
   var id: RequestID { RequestID(stamp: stamp, counter: first) }
+  /// All of it brings back what the server has lost: where it cannot, it is kept for a person.
+  var isOffer: Bool { changes.allSatisfy { $0.offer?.written.isEmpty == true } }
   var content: RequestContent { RequestContent(changes.lazy.map(\.content)) }
   /// As an earlier version wrote it down.
   var wholeContent: RequestContent { RequestContent(changes.lazy.map { $0.wholeContent ?? $0.content }) }

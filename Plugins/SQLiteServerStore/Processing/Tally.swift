@@ -7,6 +7,7 @@ struct Tally {
   var accepted: Int64 = 0
   var conflicts: Int64 = 0
   var refusals: [Refusal] = []
+  var offers = OfferCount()
   /// Where the rows of the refused requests stand.
   private(set) var refusedPlaces: [RequestID: [ServerRows.Place]] = [:]
   private(set) var refusedPrints = Footprints()
@@ -71,6 +72,17 @@ struct Tally {
       carriedPrints = Footprints()
     }
     return carried.sorted { $0.ordinal < $1.ordinal }
+  }
+}
+
+/// Accepted offers that brought something back, and those that found all of it there, or newer.
+struct OfferCount {
+  var healed: Int64 = 0
+  var superseded: Int64 = 0
+
+  static func += (count: inout OfferCount, other: OfferCount) {
+    count.healed += other.healed
+    count.superseded += other.superseded
   }
 }
 

@@ -37,6 +37,8 @@ final class UploadProcessor {
   private static let smallBlockBytes = 64 << 10
   /// How many requests of a large block are a set where one breaks a constraint.
   private static let setRequestsMax = 16
+  /// How many offers of a large block are a set: each is looked at, and they seldom break anything.
+  private static let setOffersMax = 256
 
   private let connection: SQLiteConnection
   private let catalog: Catalog
@@ -51,6 +53,7 @@ final class UploadProcessor {
   /// What a validator has refused.
   private let refusedBefore: [RequestID: RefusalText]
   private let purges: PurgeBook
+  private let heals: HealBook
 
   private var plans: [UploadShape: ShapePlan] = [:]
   private var block: [[UInt8]] = []
@@ -65,6 +68,12 @@ final class UploadProcessor {
     var lastCounter: Int64 = 0
     /// A request of several changes that has not ended.
     var group: StagedRequest?
+    /// What the last `offer` line said.
+    var offers: (first: Int64, last: Int64, offer: Offer)?
+
+    func offer(of counter: Int64) -> Offer? {
+      offers.flatMap { ($0.first...$0.last).contains(counter) ? $0.offer : nil }
+    }
 
     mutating func drawOrdinal() -> Int {
       defer { nextOrdinal += 1 }
@@ -96,9 +105,10 @@ final class UploadProcessor {
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
     ) { first, _ in first }
     let last = try CommitLog.state(connection).lastSequence
+    heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now)
     decision = BlockDecision(
       rows, upload,
-      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), last: last, now: now)
+      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
     tally = Tally(EchoAccount(connection, catalog, last: last))
   }
@@ -126,7 +136,8 @@ final class UploadProcessor {
     _ = try log.seal(remote: nil)
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
-      refused: try ServerRows(rows, upload.principal).joined(to: tally))
+      refused: try ServerRows(rows, upload.principal).joined(to: tally), healed: tally.offers.healed,
+      superseded: tally.offers.superseded)
     try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
     try blobs.finish()
@@ -153,10 +164,14 @@ final class UploadProcessor {
     }
     func take(_ request: StagedRequest) throws {
       set.append(request)
-      if set.count >= Self.setRequestsMax { try decideSet() }
+      let countMax = set[0].isOffer ? Self.setOffersMax : Self.setRequestsMax
+      if set.count >= countMax { try decideSet() }
     }
     try read(chunks) { plan, row, stamp, counter, made in
       if !set.isEmpty {
+        let request = try request(plan, row, stamp, counter, made)
+        if try !isSettled(request) { try take(request) }
+      } else if reading.offer(of: counter) != nil {
         let request = try request(plan, row, stamp, counter, made)
         if try !isSettled(request) { try take(request) }
       } else if let broken = try straight(plan, row, stamp, counter, made) {
@@ -238,7 +253,9 @@ final class UploadProcessor {
       case .request(let first, let last, _): range = (first, last)
       // A clean parent never overwrites (semantics 7), and one that is missing is found by its foreign key: context is
       // for a recovery, which makes a parent from it that this server has lost.
-      case .context, .lost, .offer: break
+      case .context: break
+      case .lost(let incarnations): try heals.note(incarnations)
+      case .offer(let first, let last, let offer): reading.offers = (first, last, offer)
       case .change(let place, let stamp, let counter, let made):
         guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
         reading.lastCounter = counter
@@ -258,7 +275,8 @@ final class UploadProcessor {
           try single(plan, row, stamp, counter, made)
           continue
         }
-        reading.group?.changes.append(try change(plan, row, stamp, counter, made))
+        let next = try change(plan, row, stamp, counter, made)
+        reading.group?.changes.append(next)
         if let group = reading.group, counter == group.last {
           reading.group = nil
           try finished(group)
@@ -295,9 +313,11 @@ final class UploadProcessor {
   private func change(
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
   ) throws -> StagedChange {
-    plan.change(
+    var change = plan.change(
       row.items, counter: counter, made: made, hash: plan.hash(row.items),
       refusal: try refusal(plan, row, stamp, counter))
+    change.offer = reading.offer(of: counter)
+    return change
   }
 
   /// What speaks against a change whatever is in the tables. A validator's refusal of a group stands at its first change.
@@ -321,7 +341,8 @@ final class UploadProcessor {
   ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
     let mayRun =
-      try plan.statement != nil && !settled.mayHold(stamp) && refusal(plan, row, stamp, counter) == nil
+      try reading.offer(of: counter) == nil && plan.statement != nil && !settled.mayHold(stamp)
+      && refusal(plan, row, stamp, counter) == nil
       // An insert's statement does nothing where the row is there.
       && (plan.operation == .insert
         || !decision.foreign.isNewer(

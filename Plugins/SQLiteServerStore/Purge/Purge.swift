@@ -39,6 +39,7 @@ struct Purge {
     let text = Value.text(JSONValue.array(key.map { JSONValue($0) }).text)
     try connection.run("DELETE FROM salvor_conflict WHERE \"table\" = ?1 AND key = ?2", .text(table.name), text)
     report.conflicts += Int64(connection.changes)
+    try connection.run("DELETE FROM salvor_healed WHERE t = ?1 AND key = ?2", .integer(table.number), text)
     try forgetBlobs(table, text)
     try forgetDroppedColumns(table, key)
   }

@@ -48,6 +48,10 @@ extension SQLiteServerStore: RecoveringServerStore {
     guard options.isFile else { return try await writer.backup(to: path) }
     try await DatabaseCopy().make(
       of: options.path, to: path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
+    let now = options.clock.now()
+    try await DatabaseCopy().withBook(
+      of: options.path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds
+    ) { try $0.note(copyAt: path, now: now) }
   }
 
   func ask<Answer: Sendable>(

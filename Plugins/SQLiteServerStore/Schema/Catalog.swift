@@ -133,8 +133,14 @@ struct ServerTable: Sendable {
   /// inherit, and `exports`.
   let relevant: [String]
   let shape: TableShape
+  /// The bit of each of `columns` in a `ColumnMask`.
+  let bits: [Int]
 
-  init(_ table: Table, schema: Schema, number: Int64, generation: Int64, shape: TableShape) {
+  /// - Parameter columnNumbers: of its columns, by their oldest names.
+  init(
+    _ table: Table, schema: Schema, number: Int64, generation: Int64, shape: TableShape, columnNumbers: [String: Int64]
+  ) {
+    bits = table.travelling.map { ColumnMask.bit(ofColumn: columnNumbers[$0.origin] ?? .max) }
     self.table = table
     self.number = number
     self.generation = generation

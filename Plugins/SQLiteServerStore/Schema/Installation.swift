@@ -226,12 +226,31 @@ struct Installation {
           + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
         .integer(number), .text(table.name), .integer(generation),
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
-      let made = ServerTable(table, schema: schema, number: number, generation: generation, shape: shape)
+      let made = ServerTable(
+        table, schema: schema, number: number, generation: generation, shape: shape,
+        columnNumbers: try columnNumbers(of: table, number))
       tables.append(made)
       try indexReferences(of: made)
       try indexScope(of: made)
     }
     return tables
+  }
+
+  /// Each column keeps the number that it got first, whatever its name and place are later (`ColumnMask`).
+  private func columnNumbers(of table: Table, _ number: Int64) throws -> [String: Int64] {
+    var numbers: [String: Int64] = [:]
+    for row in try connection.rows("SELECT origin, number FROM salvor_column WHERE t = ?1", .integer(number)) {
+      numbers[row[0].string ?? ""] = row[1].integer
+    }
+    var next = (numbers.values.max() ?? -1) + 1
+    for column in table.travelling where numbers[column.origin] == nil {
+      try connection.run(
+        "INSERT INTO salvor_column (t, origin, number) VALUES (?1, ?2, ?3)", .integer(number), .text(column.origin),
+        .integer(next))
+      numbers[column.origin] = next
+      next += 1
+    }
+    return numbers
   }
 
   /// A delete of a parent, and the move of a row that others' scopes ask for, look for those others; whether a row is in

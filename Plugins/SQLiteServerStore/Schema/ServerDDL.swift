@@ -12,7 +12,7 @@ enum ServerDDL {
     CREATE TABLE IF NOT EXISTS salvor_table (
       t INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation INTEGER NOT NULL, columns TEXT NOT NULL,
       grouping TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS salvor_change (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_change (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m INTEGER, h INTEGER);
     CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL,
       remote TEXT, a INTEGER);
     CREATE INDEX IF NOT EXISTS salvor_gone_seq ON salvor_gone (seq);
@@ -43,6 +43,8 @@ enum ServerDDL {
     \(conflict)
     \(BlobStaging.tables)
     \(PurgeBook.table)
+    \(HealBook.tables)
+    \(BackupBook.table)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.
@@ -54,14 +56,15 @@ enum ServerDDL {
 
   /// `key`, `client`, `seen`, `server`: JSON, the latter three by column. `server_commit` and what follows say who made the
   /// server's row, `resolution` and what follows how and by whom the version was resolved (`policy`: by the conflict policy
-  /// of that name, when the upload was processed), `settled` the row that a policy made.
+  /// of that name, when the upload was processed), `settled` the row that a policy made, `offer` the lost version that an
+  /// offer would bring back.
   private static let conflict = """
     CREATE TABLE IF NOT EXISTS salvor_conflict (
       id INTEGER PRIMARY KEY, first INTEGER NOT NULL, "table" TEXT NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL,
       remote TEXT NOT NULL, principal TEXT NOT NULL, time INTEGER NOT NULL, made INTEGER NOT NULL,
       operation TEXT NOT NULL, seen TEXT, client TEXT NOT NULL, server TEXT, server_commit INTEGER, server_time INTEGER,
       server_remote TEXT, server_principal TEXT, resolution TEXT, resolved INTEGER, resolved_by TEXT,
-      settled TEXT);
+      settled TEXT, offer TEXT);
     """
 
   /// Brings the tables of a database that an earlier version made up to this one.
@@ -114,12 +117,21 @@ enum ServerDDL {
     if let shape = try connection.tableShape("salvor_conflict"), shape.column("settled") == nil {
       try connection.execute("ALTER TABLE salvor_conflict ADD COLUMN settled TEXT")
     }
+    if let shape = try connection.tableShape("salvor_conflict"), shape.column("offer") == nil {
+      try connection.execute("ALTER TABLE salvor_conflict ADD COLUMN offer TEXT")
+    }
+    if let shape = try connection.tableShape("salvor_change"), shape.column("m") == nil {
+      // Which columns the entries so far changed is not known: as many as there are.
+      try connection.execute(
+        "ALTER TABLE salvor_change ADD COLUMN m INTEGER; ALTER TABLE salvor_change ADD COLUMN h INTEGER")
+    }
     try connection.execute(
       """
       CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0;
       CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes) WHERE staged_bytes > 0;
       CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
       CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
+      CREATE INDEX IF NOT EXISTS salvor_conflict_offer ON salvor_conflict ("table", key) WHERE offer IS NOT NULL;
       CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL;
       DROP INDEX IF EXISTS salvor_conflict_resolved;
       CREATE INDEX IF NOT EXISTS salvor_conflict_settled ON salvor_conflict (resolution, resolved)

@@ -97,24 +97,70 @@ extension Command {
   }
 
   static let serverBackups = Command(
-    "server backups", "server: the copies in the configuration's folder, newest first",
+    "server backups", "server: the copies that were made, and those in the configuration's folder, newest first",
     discussion: """
-      Lists server.backups.directory: what salvor server backup and POST /admin/v1/backups have put there. --url asks a
-      server elsewhere.
-      """, options: [.url]
+      Lists every copy that salvor server backup and POST /admin/v1/backups have made, wherever it stands, with its ID and the
+      commit that it ends with, and what is in server.backups.directory. A restored server knows the copies that were made
+      since, too. --url asks a server elsewhere.
+
+      --forget ID: that copy will not be put back any more. The floor is the commit of the oldest copy that is not forgotten:
+      a restore goes back no further. The file itself is not touched.
+      """, options: [Option("forget", value: "ID", "the copy will not be put back any more"), .url]
   ) { invocation in
+    if let id = invocation.options["forget"] {
+      guard let store = try invocation.makeServerStore() as? any BackupListingServerStore else {
+        throw unable("backups")
+      }
+      guard try await invocation.audited("server.backup.forget", id, on: store, { try await store.forgetBackup(id) })
+      else {
+        throw SalvorError(
+          .notFound, "There is no copy \(id) that is not forgotten yet. salvor server backups lists them.",
+          context: ["id": id])
+      }
+      invocation.terminal.json(["forgotten": .string(id)])
+      invocation.terminal.say("copy \(id) is forgotten: its file may be removed")
+      return 0
+    }
     var list: JSONValue
     if let elsewhere = try invocation.administration() {
       list = try await elsewhere.call("GET", "/admin/v1/backups")
       await elsewhere.close()
     } else {
-      let settings = try invocation.backupSettings()
-      let found = try BackupRotation(directory: settings.directory, keep: settings.keep).list()
-      list = ["keep": .integer(Int64(settings.keep)), "backups": .array(found.map(\.json))]
+      var members: [JSONValue.Member] = []
+      let store = try invocation.makeServerStore() as? any BackupListingServerStore
+      let recorded = try await store?.recordedBackups() ?? []
+      do {
+        let settings = try invocation.backupSettings()
+        let found = try BackupRotation(directory: settings.directory, keep: settings.keep).list()
+        members = [
+          .init("keep", .integer(Int64(settings.keep))), .init("backups", .array(found.map(\.json))),
+        ]
+      } catch let error as SalvorError where error.code == .usage && !recorded.isEmpty {
+        // No folder is named: the copies went elsewhere.
+        members = [.init("backups", .array([]))]
+      }
+      list = .object(members + RecordedBackup.members(recorded))
     }
     invocation.terminal.json(list)
     let backups = list["backups"]?.array ?? []
-    if backups.isEmpty { invocation.terminal.say("there are no copies yet: salvor server backup makes one") }
+    let recorded = list["recorded"]?.array ?? []
+    if backups.isEmpty && recorded.isEmpty {
+      invocation.terminal.say("there are no copies yet: salvor server backup makes one")
+    }
+    if !recorded.isEmpty {
+      invocation.terminal.table(
+        ["ID", "commit", "made", "file"],
+        recorded.map { copy in
+          [
+            visible(copy["id"]?.string ?? ""), "\(copy["commit"]?.array?.first?.integer ?? 0)",
+            copy["time"]?.integer.map(timestamp) ?? "-",
+            visible(copy["path"]?.string ?? "") + (copy["forgotten"] == .bool(true) ? " (forgotten)" : ""),
+          ]
+        })
+      if let floor = list["floor"]?.integer {
+        invocation.terminal.say("a restore goes back to commit \(floor) at most")
+      }
+    }
     if !backups.isEmpty {
       invocation.terminal.table(
         ["copy", "made", "size"],

@@ -1,0 +1,221 @@
+import SalvorModel
+import SalvorStorage
+
+/// Offers (semantics 10): what becomes of them, column by column, as the table of `HealingServerStore` says.
+extension UploadProcessing {
+  private enum ColumnOutcome {
+    case applied, superseded, conflict
+  }
+
+  mutating func apply(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
+    let version = offer.version
+    let isKnown = state.lastCommit(of: version.incarnation).map { version.number <= $0 } ?? false
+    if isKnown || version.incarnation == incarnation || version.parting > state.head.number {
+      return (.notLost, "This server has not lost commit \(version.number), or never had it.")
+    }
+    let present = tables[change.row]
+    if let present, !isInside(present, change.row, table) {
+      if change.operation == .insert { return outOfScope(table) }
+      return hasLeft(change) ? outOfScope(table) : rowDeleted(table)
+    }
+    switch (change.operation, present) {
+    case (.delete, let present): return delete(change, version, over: present, table)
+    case (.insert, nil): return insert(change, offer, table)
+    case (.update, nil):
+      guard hasLeft(change) || !scope.isLimited(table) else { return rowDeleted(table) }
+      metAnother.insert(change.counter)
+      if outcome(HealedColumn.existence, isSame: false, change, version) == .superseded {
+        supersededOffers += 1
+      } else {
+        keep(change)
+      }
+      return nil
+    case (_, let present?): return merge(change, offer, over: present, table)
+    }
+  }
+
+  private mutating func insert(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
+    let outcome = outcome(HealedColumn.existence, isSame: false, change, offer.version)
+    let columns = Set(table.travelling.map(\.name))
+    guard outcome == .applied else {
+      guard offer.written.isEmpty else { return rowDeleted(table) }
+      let before = tables
+      if let reason = put(change.applied(to: nil, of: table), at: change.row, over: nil) { return reason }
+      tables = before
+      metAnother.insert(change.counter)
+      if outcome == .superseded { supersededOffers += 1 } else { keep(change) }
+      return nil
+    }
+    heal(
+      change.row, Set(change.columns.map(\.name) + [HealedColumn.existence]).subtracting(offer.written), offer.version,
+      entry: columns.union([HealedColumn.existence]).subtracting(offer.written))
+    healedOffers += 1
+    return put(change.applied(to: nil, of: table), at: change.row, over: nil)
+  }
+
+  /// A delete is a version of all columns.
+  private mutating func delete(
+    _ change: Change, _ version: LostVersion, over present: Row?, _ table: Table
+  ) -> Reason? {
+    let all = Set(table.travelling.map(\.name) + [HealedColumn.existence])
+    guard present != nil else {
+      if scope.isLimited(table), !hasLeft(change) {
+        if change.made >= state.trimmed { return rowDeleted(table) }
+      }
+      // From now on it is gone by this version: no older one makes it again.
+      if outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
+        heal(change.row, all, version, entry: [])
+      }
+      supersededOffers += 1
+      return nil
+    }
+    let outcomes = Set(all.map { outcome($0, isSame: false, change, version) })
+    if outcomes == [.applied] {
+      heal(change.row, all, version, entry: all)
+      healedOffers += 1
+      return put(nil, at: change.row, over: present)
+    }
+    metAnother.insert(change.counter)
+    if outcomes.contains(.conflict) { keep(change) } else { supersededOffers += 1 }
+    return nil
+  }
+
+  private mutating func merge(_ change: Change, _ offer: Offer, over present: Row, _ table: Table) -> Reason? {
+    let version = offer.version
+    if change.operation == .insert, table.sameKey == .refuse,
+      isWritten(HealedColumn.existence, of: change.row, since: version.parting)
+    {
+      guard offer.written.isEmpty else {
+        return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+      }
+      metAnother.insert(change.counter)
+      keep(change)
+      return nil
+    }
+    var row = present
+    var applied: Set<String> = []
+    var lost: [ChangedColumn] = []
+    if change.operation == .insert, outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
+      applied.insert(HealedColumn.existence)
+    }
+    for column in change.columns where !offer.written.contains(column.name) {
+      let value = table.value(column.name, of: present)
+      switch outcome(column.name, isSame: value == column.new, change, version) {
+      case .applied:
+        applied.insert(column.name)
+        if let place = table.columnIndex(column.name) { row[place] = column.new }
+      case .superseded: break
+      case .conflict:
+        lost.append(
+          ChangedColumn(
+            name: column.name, old: change.operation == .update ? column.old : value, new: column.new))
+      }
+    }
+    let isWhole = change.columns.allSatisfy { table.value($0.name, of: row) == $0.new }
+    if change.operation == .insert || !isWhole || isNewer(change) { metAnother.insert(change.counter) }
+    if !lost.isEmpty {
+      var rest = change
+      rest.operation = .update
+      rest.columns = lost
+      keep(rest)
+    }
+    if !applied.isEmpty { heal(change.row, applied, version, entry: applied) }
+    if row != present {
+      healedOffers += 1
+      if let reason = put(row, at: change.row, over: present) { return reason }
+    } else if lost.isEmpty && offer.written.isEmpty {
+      supersededOffers += 1
+    }
+    guard !offer.written.isEmpty else { return nil }
+    // The rest is a change of its own, which the device made on the version that it offers.
+    var own = change
+    own.columns = change.columns.filter { offer.written.contains($0.name) }
+    let isInConflict = own.columns.contains { column in
+      table.value(column.name, of: row) != column.new && isUnseen(column.name, of: change.row, version)
+    }
+    if isInConflict { return settleConflict(own, over: row, table) }
+    return put(own.applied(to: row, of: table), at: change.row, over: row)
+  }
+
+  // MARK: What stands
+
+  private func isWritten(_ column: String, of row: RowName, since parting: Int64) -> Bool {
+    state.ordinaryWrites(of: row, since: parting).contains { $0.columns.contains(column) }
+  }
+
+  /// What came by an offer after the device and the server parted.
+  private func mark(_ column: String, of row: RowName, since parting: Int64) -> HealedColumn? {
+    healed[row]?[column].flatMap { $0.at > 2 * parting ? $0 : nil }
+  }
+
+  private func outcome(_ column: String, isSame: Bool, _ change: Change, _ version: LostVersion) -> ColumnOutcome {
+    let writes = state.ordinaryWrites(of: change.row, since: version.parting).filter { $0.columns.contains(column) }
+    let stands: ColumnOutcome = isSame ? .superseded : .conflict
+    guard let mark = mark(column, of: change.row, since: version.parting) else {
+      return writes.isEmpty ? .applied : stands
+    }
+    switch state.lostOrder.finding(mark.version, beside: version) {
+    case .same: return writes.contains { mark.at != .max && 2 * $0.commit > mark.at } ? .superseded : stands
+    case .newer: return writes.contains { 2 * $0.commit < mark.at } ? stands : .superseded
+    case .older: return writes.isEmpty ? .applied : stands
+    case .unranked: return stands
+    }
+  }
+
+  /// The server's value is one that a device which has the version has not seen.
+  private func isUnseen(_ column: String, of row: RowName, _ version: LostVersion) -> Bool {
+    if isWritten(column, of: row, since: version.parting) { return true }
+    guard let mark = mark(column, of: row, since: version.parting) else { return false }
+    return switch state.lostOrder.finding(mark.version, beside: version) {
+    case .same, .older: false
+    case .newer, .unranked: true
+    }
+  }
+
+  // MARK: What it leaves
+
+  private mutating func heal(
+    _ row: RowName, _ columns: Set<String>, _ version: LostVersion, entry: Set<String>
+  ) {
+    for column in columns { healed[row, default: [:]][column] = HealedColumn(version: version, at: .max) }
+    healedEntries[row, default: []].formUnion(entry)
+  }
+
+  /// An ordinary change of a row that an offer before it has changed.
+  mutating func noteWrite(_ change: Change) {
+    guard healedEntries[change.row] != nil, let table = state.schema.table(change.row.table) else { return }
+    let all = Set(table.travelling.map(\.name) + [HealedColumn.existence])
+    let columns = change.operation == .delete ? all : Set(change.columns.map(\.name))
+    healedEntries[change.row]?.subtract(columns)
+    for column in columns where healed[change.row]?[column]?.at == .max { healed[change.row]?[column] = nil }
+  }
+
+  /// What an offer would bring back is kept beside the row, once.
+  private mutating func keep(_ change: Change) {
+    guard let deciding, let version = conflictVersion(change, of: requests[deciding].id) else { return }
+    let isKept = state.conflictVersions.contains { other in
+      other.table == version.table && other.key == version.key && other.client.operation == version.client.operation
+        && other.client.offer?.incarnation == version.client.offer?.incarnation
+        && other.client.offer?.number == version.client.offer?.number
+        && other.client.columns.map { [$0.name: $0.new] } == version.client.columns.map { [$0.name: $0.new] }
+    }
+    if isKept { supersededOffers += 1 } else { offered.append(version) }
+  }
+
+  /// An offer that cannot stand: others hold its unique values, or need the row that it would delete.
+  func isKeptBeside(_ unit: [Int], _ broken: Set<Violation>) -> Bool {
+    let request = requests[unit[0]]
+    guard unit.count == 1, request.changes.allSatisfy({ $0.offer?.written.isEmpty == true }) else { return false }
+    if request.changes.allSatisfy({ $0.operation == .delete }) { return true }
+    return broken.allSatisfy { if case .unique = $0 { true } else { false } }
+  }
+
+  mutating func keepUnwritable(_ index: Int) {
+    begin(index)
+    for change in requests[index].changes {
+      metAnother.insert(change.counter)
+      keep(change)
+    }
+    end(index)
+  }
+}
