@@ -168,6 +168,8 @@ public struct ClientState: Sendable, Hashable {
   /// The download that staging holds a part of (`StagedChunk.download`), and where it goes on.
   public var stagedDownload: String?
   public var stagedPosition: String?
+  /// `StagedChunk.rows` of the last chunk in staging.
+  public var stagedRows: Int64?
   public var recoveryRequired: RecoveryReason?
   public var recoveryMessage: String?
   /// The identity file knows of an upload that this database does not: the database went back in time.
@@ -316,9 +318,13 @@ public struct StagedChunk: Sendable {
   public var bytes: [UInt8]
   /// Where the download goes on after this chunk.
   public var position: String
+  /// Rows of the download up to `position`, as the server counted them: what a progress bar of a download that goes on
+  /// there begins with. Nil: nobody counted.
+  public var rows: Int64?
   /// The unproven table that this chunk says the differences of; nil: what the chunk says is so.
   public var compared: String?
-  public init(download: String, bytes: [UInt8], position: String, compared: String? = nil) {
+  public init(download: String, bytes: [UInt8], position: String, rows: Int64? = nil, compared: String? = nil) {
+    self.rows = rows
     self.compared = compared
     self.download = download
     self.bytes = bytes

@@ -173,6 +173,41 @@ struct CallerTests {
     #expect(zip(up, up.dropFirst()).allSatisfy { ($0.share ?? 2) < ($1.share ?? 0) }, "\(up)")
   }
 
+  @Test("a first download that goes on after a cut, in the same process or another, says all rows and those that it has")
+  func progressAfterACut() async throws {
+    let fleet = try Fleet(serverOptions: "limits: { chunkBytesTarget: 8192 },")
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000) INSERT INTO site (id, name) SELECT 'n' || i, hex(randomblob(20)) FROM n"
+    )
+    let told = Mutex<[SyncProgress]>([])
+    let a = try fleet.device("a", limits: "{ attemptsMax: 1 }")
+    var before: Int64 = 0
+    for turn in 0..<3 {
+      let client = try await a.open()
+      fleet.faults.inject(.cutAnswer(after: 100_000))
+      await #expect(throws: SalvorError.self) {
+        try await client.synchronize(progress: { step in told.withLock { $0.append(step) } })
+      }
+      let steps = told.withLock { steps in
+        defer { steps = [] }
+        return steps.compactMap { step in if case .fetching(let rows, 12_000) = step { rows } else { nil } }
+      }
+      #expect(steps.count > 2, "of turn \(turn)")
+      #expect(turn == 0 ? (steps.first ?? 0) > 0 : steps.first == before, "turn \(turn): \(before), \(steps)")
+      #expect(zip(steps, steps.dropFirst()).allSatisfy { $0 < $1 }, "\(steps)")
+      before = steps.last ?? 0
+      // Also where another process goes on.
+      if turn == 1 { await a.close() }
+    }
+    let client = try await a.open()
+    try await client.synchronize(progress: { step in told.withLock { $0.append(step) } })
+    let rows = told.withLock { $0.compactMap { step in if case .fetching(let rows, 12_000) = step { rows } else { nil } } }
+    #expect(rows.first == before && (rows.last ?? 0) > 9000 && (rows.last ?? 0) <= 12_000, "\(before), \(rows)")
+    #expect(!told.withLock { $0.contains { if case .receiving = $0 { true } else { false } } })
+    try fleet.expectEqual(["site"], [a])
+  }
+
   // MARK: - Credentials
 
   @Test("credentials are asked for at the start of each synchronization, and again when the server refuses them")

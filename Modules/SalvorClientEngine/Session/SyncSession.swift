@@ -313,7 +313,9 @@ struct SyncSession {
     var position = startPosition ?? (session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : "")
     var end: DownloadEnd?
     var offer: ComparisonOffer?
-    var rows: Int64 = 0
+    // What came before the cut counts; nil: nobody counted it.
+    var rows: Int64? = position.isEmpty || startPosition != nil ? 0 : session.state.stagedRows
+    var newRows: Int64 = 0
     var rowsOfAll: Int64?
     let schema = configuration.schema
     do {
@@ -333,25 +335,27 @@ struct SyncSession {
           if let session = line["session"] {
             rowsOfAll = session["rows"]?.integer
             try await meet(session)
+            if let rows, rows > 0, let all = rowsOfAll, all > 0 { progress(.fetching(rows: min(rows, all), of: all)) }
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
             try await take(try SyncConfig(config), session)
           } else if let next = line["position"]?.string {
             position = next
-            try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+            newRows += line["rows"]?.integer ?? 0
+            rows? += line["rows"]?.integer ?? 0
+            try await store.stage(StagedChunk(download: download, bytes: page, position: position, rows: rows))
             stagedPieces += 1
             hasMadeProgress = true
             page.removeAll(keepingCapacity: true)
-            rows += line["rows"]?.integer ?? 0
-            if let all = rowsOfAll, all > 0 {
+            if let rows, let all = rowsOfAll, all > 0 {
               progress(.fetching(rows: min(rows, all), of: all))
             } else {
-              progress(.receiving(rows: rows, share: share(line)))
+              progress(.receiving(rows: rows ?? newRows, share: share(line)))
             }
           } else if let last = line["end"] {
             if !page.isEmpty {
-              try await store.stage(StagedChunk(download: download, bytes: page, position: position))
+              try await store.stage(StagedChunk(download: download, bytes: page, position: position, rows: rows))
               stagedPieces += 1
             }
             end = try self.end(last)

@@ -131,12 +131,14 @@ struct ClientBench: Sendable {
   }
 
   mutating func stage(
-    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], download: String? = nil
+    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], download: String? = nil,
+    counted: Int64? = nil
   ) async throws {
     downloads += 1
     let bytes = try payload(full: full, rows: rows, departed: departed, version: full.isEmpty ? commit + 1 : nil)
     try await store.stage(
-      StagedChunk(download: download ?? "download \(downloads)", bytes: bytes, position: "p\(downloads)"))
+      StagedChunk(
+        download: download ?? "download \(downloads)", bytes: bytes, position: "p\(downloads)", rows: counted))
   }
 
   /// One chunk of a download. What is lost has no version.

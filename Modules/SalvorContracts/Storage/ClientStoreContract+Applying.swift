@@ -45,17 +45,20 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "A", .null], ["n3", "c", .null]])
     },
     on(ContractSchemas.notes(), "staging outlives a restart and knows where it goes on", rule: "semantics 4") { bench in
-      try await bench.stage(full: ["note"], rows: [("note", ["n1", "a", .null])], download: "d")
+      try await bench.stage(full: ["note"], rows: [("note", ["n1", "a", .null])], download: "d", counted: 1)
       try await bench.restart()
       let state = try await bench.store.status().state
       try expectEqual(state.stagedDownload, "d", "the download")
       try expectEqual(state.stagedPosition, "p1", "the position")
-      try await bench.stage(rows: [("note", ["n2", "b", .null])], download: "d")
+      try expectEqual(state.stagedRows, 1, "the rows up to there")
+      try await bench.stage(rows: [("note", ["n2", "b", .null])], download: "d", counted: 2)
       try expectEqual(try await bench.store.status().state.stagedPosition, "p2", "the next position")
+      try expectEqual(try await bench.store.status().state.stagedRows, 2, "the rows up to the next")
       _ = try await bench.apply()
       try await bench.expectRows("note", [["n1", "a", .null], ["n2", "b", .null]])
       let after = try await bench.store.status().state
-      try expect(after.stagedDownload == nil && after.stagedPosition == nil, "staging must be empty")
+      try expect(
+        after.stagedDownload == nil && after.stagedPosition == nil && after.stagedRows == nil, "staging must be empty")
     },
     on(
       ContractSchemas.notes(), "another download empties staging, and so does discarding",

@@ -35,12 +35,12 @@ extension ServerEngine {
     return try await answer(head.bytes, pages(session, comparison?.compared), request)
   }
 
-  /// How many rows groups have that come for the first time, for a progress bar; nil: there are none, or the download goes on
-  /// where another was cut.
+  /// How many rows groups have that come for the first time, for a progress bar: all of them also where the download goes on
+  /// after a cut, since the device knows how many it has. Nil: there are no such groups.
   private func firstRows(_ session: SessionTable.Session) async throws -> Int64? {
     let message = session.begin.message
     let new = message.groups.filter { $0.cursor == nil }
-    guard !new.isEmpty, message.position == nil, let store = configuration.store as? any RecoveringServerStore else {
+    guard !new.isEmpty, let store = configuration.store as? any RecoveringServerStore else {
       return nil
     }
     var rows: Int64 = 0

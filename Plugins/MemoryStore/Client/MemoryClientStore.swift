@@ -325,6 +325,7 @@ public actor MemoryClientStore: ClientStore {
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,
       isOlderThanIdentityFile: (database.identityFile?.stamp ?? 0) > content.identityStamp)
+    state.stagedRows = content.staged.last?.rows
     state.serverInitiated = content.schema.serverInitiated
     state.incarnation = content.incarnations.last?.id
     return state

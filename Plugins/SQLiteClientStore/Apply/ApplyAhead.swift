@@ -19,6 +19,7 @@ final class ApplyAhead {
   private let kept: SQLiteConnection
   private let keep: SQLiteStatement
   private var position = ""
+  private var rows: Int64?
   private(set) var pages = 0
   private let began = ContinuousClock.now
   private var worked = Duration.zero
@@ -68,6 +69,7 @@ final class ApplyAhead {
       try keep.run()
     }
     position = chunk.position
+    rows = chunk.rows
     pages += 1
   }
 
@@ -99,6 +101,7 @@ final class ApplyAhead {
       }
       try connection.setState(.stagedDownload, download)
       try connection.setState(.stagedPosition, position)
+      try connection.setState(.stagedRows, rows.map { .integer($0) })
     }
   }
 

@@ -138,7 +138,7 @@ struct BackupFolder {
     try copy.transaction {
       try copy.setState(.wentBack, .integer(1))
       for table in ["salvor_staging"] + BlobStaging.stagingTables { try copy.run("DELETE FROM \(table)") }
-      for name in [StateName.stagedDownload, .stagedPosition] { try copy.setState(name, Value?.none) }
+      for name in StateName.ofStaging { try copy.setState(name, Value?.none) }
     }
   }
 

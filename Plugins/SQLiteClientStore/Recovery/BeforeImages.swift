@@ -94,7 +94,7 @@ struct BeforeImages {
     try prove()
     try connection.setState(.wentBack, .integer(1))
     for table in ["salvor_staging"] + BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
-    for name in [StateName.stagedDownload, .stagedPosition] { try connection.setState(name, Value?.none) }
+    for name in StateName.ofStaging { try connection.setState(name, Value?.none) }
   }
 
   /// Every waiting change fits its row, and the file is whole.

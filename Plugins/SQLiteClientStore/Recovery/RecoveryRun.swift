@@ -100,7 +100,7 @@ struct RecoveryRun {
     try UnprovenTables(context).prove(context.tables(of: whole))
     try BlobStaging(context: context).finish()
     try connection.run("DELETE FROM salvor_staging")
-    for name in [StateName.stagedDownload, .stagedPosition, .wentBack, .recoveryReason, .recoveryMessage] {
+    for name in StateName.ofStaging + [.wentBack, .recoveryReason, .recoveryMessage] {
       try connection.setState(name, Value?.none)
     }
   }

@@ -23,7 +23,9 @@ enum StateName: String {
   case provedUpTo
   /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
   case logGeneration
-  case stagedDownload, stagedPosition
+  case stagedDownload, stagedPosition, stagedRows
+  /// What staging knows of the download that it holds a part of.
+  static let ofStaging: [StateName] = [.stagedDownload, .stagedPosition, .stagedRows]
   case recoveryReason, recoveryMessage
   /// The identity file was newer once; until an upload is settled.
   case wentBack

@@ -113,6 +113,7 @@ extension SQLiteClientStore {
       recoveryRequired: try connection.text(.recoveryReason).flatMap { RecoveryReason(rawValue: $0) },
       recoveryMessage: try connection.text(.recoveryMessage),
       isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
+    state.stagedRows = try connection.state(.stagedRows)?.integer
     state.serverInitiated = context.schema.serverInitiated
     state.incarnation = try connection.scalar(
       "SELECT id FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit DESC LIMIT 1"

@@ -373,6 +373,7 @@ public actor SQLiteClientStore: ClientStore {
         "INSERT INTO salvor_staging (payload, compared) VALUES (?1, ?2)", .text(chunk.bytes),
         chunk.compared.map { .text($0) } ?? .null)
       try connection.setState(.stagedPosition, chunk.position)
+      try connection.setState(.stagedRows, chunk.rows.map { .integer($0) })
     }
   }
 
@@ -385,8 +386,7 @@ public actor SQLiteClientStore: ClientStore {
   func clearStaging(_ context: StoreContext) throws {
     try context.connection.run("DELETE FROM salvor_staging")
     try BlobStaging(context: context).forgetWanted()
-    try context.connection.setState(.stagedDownload, Value?.none)
-    try context.connection.setState(.stagedPosition, Value?.none)
+    for name in StateName.ofStaging { try context.connection.setState(name, Value?.none) }
   }
 
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
