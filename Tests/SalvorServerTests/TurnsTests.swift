@@ -138,6 +138,48 @@ import Testing
     #expect(notes.all == ["late"])
   }
 
+  /// A turn that lasts.
+  private func last(_ turns: Turns, _ principal: String, _ milliseconds: Int64) async throws {
+    try await turns.run(for: principal) { clock.pass(milliseconds) }
+  }
+
+  @Test("whose turns were long pauses while others come; they do not wait for him, and he gets his turn after it")
+  func pause() async throws {
+    let turns = turns()
+    try await last(turns, "long", 2_000)
+    try await last(turns, "one", 1)
+    let again = ask(turns, "long", "long")
+    await wait(turns, until: 1)
+    for number in 1...3 { try await ask(turns, "one", "one \(number)").value }
+    #expect(notes.all == ["one 1", "one 2", "one 3"])
+    clock.pass(900)
+    try await ask(turns, "one", "one 4").value
+    #expect(turns.count == 1)
+    clock.pass(TurnAccounts.pauseMilliseconds)
+    try await again.value
+    #expect(notes.all.last == "long" && turns.count == 0)
+  }
+
+  @Test("nobody pauses who is alone, or whose turns were short, and one long turn is free")
+  func noPause() async throws {
+    let turns = turns()
+    for _ in 0..<5 { try await last(turns, "long", 2_000) }
+    try await ask(turns, "long", "alone").value
+    try await last(turns, "one", 1)
+    let again = ask(turns, "long", "again")
+    await wait(turns, until: 1)
+    clock.pass(TurnAccounts.othersMilliseconds)
+    try await again.value
+    for number in 0..<200 {
+      try await last(turns, "short", TurnAccounts.freeMilliseconds)
+      try await last(turns, "other \(number)", 1)
+    }
+    try await last(turns, "short", TurnAccounts.allowanceMilliseconds)
+    try await last(turns, "one", 1)
+    try await ask(turns, "short", "once").value
+    #expect(notes.all == ["alone", "again", "once"])
+  }
+
   @Test("what fails gives its turn on")
   func failing() async throws {
     let turns = turns()

@@ -173,9 +173,10 @@ struct CallerTests {
     #expect(zip(up, up.dropFirst()).allSatisfy { ($0.share ?? 2) < ($1.share ?? 0) }, "\(up)")
   }
 
-  @Test("a first download that goes on after a cut, in the same process or another, says all rows and those that it has")
+  @Test(
+    "a first download that goes on after a cut, in the same process or another, says all rows and those that it has")
   func progressAfterACut() async throws {
-    let fleet = try Fleet(serverOptions: "limits: { chunkBytesTarget: 8192 },")
+    let fleet = try Fleet(serverOptions: "authentication: { module: \"none\" }, limits: { chunkBytesTarget: 8192 },")
     try await fleet.start()
     try fleet.serverConnection().execute(
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000) INSERT INTO site (id, name) SELECT 'n' || i, hex(randomblob(20)) FROM n"
@@ -202,7 +203,9 @@ struct CallerTests {
     }
     let client = try await a.open()
     try await client.synchronize(progress: { step in told.withLock { $0.append(step) } })
-    let rows = told.withLock { $0.compactMap { step in if case .fetching(let rows, 12_000) = step { rows } else { nil } } }
+    let rows = told.withLock {
+      $0.compactMap { step in if case .fetching(let rows, 12_000) = step { rows } else { nil } }
+    }
     #expect(rows.first == before && (rows.last ?? 0) > 9000 && (rows.last ?? 0) <= 12_000, "\(before), \(rows)")
     #expect(!told.withLock { $0.contains { if case .receiving = $0 { true } else { false } } })
     try fleet.expectEqual(["site"], [a])

@@ -3,8 +3,9 @@ import SalvorModel
 /// Whose turn it is to do what one does at a time (write in the store, parse a large message), fair by principal.
 ///
 /// Who waits waits here, in a list for each principal, and the principals take turns: one with a thousand devices does not
-/// keep another one's single device waiting longer than for one of them. Whoever waits and leaves is taken out of the list;
-/// nothing of his request has begun then.
+/// keep another one's single device waiting longer than for one of them. Whose turns were long pauses while others come
+/// (`TurnAccounts`): a turn that has begun is not ended for anybody's sake. Whoever waits and leaves is taken out of the
+/// list; nothing of his request has begun then.
 final class Turns: Sendable {
   private struct Waiter {
     var id: Int
@@ -16,6 +17,9 @@ final class Turns: Sendable {
     var isTaken = false
     /// When the turn under way began; milliseconds since 1970.
     var began: Int64 = 0
+    /// Whose it is.
+    var taker = ""
+    var accounts = TurnAccounts()
     var waiting: [String: [Waiter]] = [:]
     /// Principals that wait, the next one first.
     var order: [String] = []
@@ -26,6 +30,32 @@ final class Turns: Sendable {
     var watch: Task<Void, Never>?
 
     var count: Int { waiting.values.reduce(0) { $0 + $1.count } }
+
+    mutating func begin(_ principal: String, at now: Int64) {
+      isTaken = true
+      began = now
+      taker = principal
+    }
+
+    mutating func remove(_ place: Int, of principal: String) -> Waiter? {
+      let waiter = waiting[principal]?.remove(at: place)
+      if waiting[principal]?.isEmpty == true {
+        waiting[principal] = nil
+        order.removeAll { $0 == principal }
+      }
+      return waiter
+    }
+
+    /// The next one's turn begins, where somebody waits who does not pause.
+    mutating func beginNext(at now: Int64) -> Waiter? {
+      guard !isTaken, let principal = order.first(where: { !accounts.pauses($0, at: now) }),
+        let waiter = remove(0, of: principal)
+      else { return nil }
+      // Its others wait behind those of everybody else.
+      if let place = order.firstIndex(of: principal) { order.append(order.remove(at: place)) }
+      begin(principal, at: now)
+      return waiter
+    }
   }
 
   private let state = Mutex(State())
@@ -81,14 +111,15 @@ final class Turns: Sendable {
         let refusal = state.withLock { state -> Outcome in
           if state.isStopped { return .refused(Self.stopping) }
           if state.gone.remove(id) != nil { return .refused(CancellationError()) }
-          guard state.isTaken else {
-            state.isTaken = true
-            state.began = clock.now()
+          let now = clock.now()
+          state.accounts.come(principal, at: now)
+          if !state.isTaken, state.waiting[principal] == nil, !state.accounts.pauses(principal, at: now) {
+            state.begin(principal, at: now)
             return .taken
           }
           if state.waiting[principal, default: []].isEmpty { state.order.append(principal) }
           state.waiting[principal, default: []].append(
-            Waiter(id: id, since: clock.now(), continuation: continuation))
+            Waiter(id: id, since: now, continuation: continuation))
           if state.watch == nil { state.watch = Task { await self.watch() } }
           return .waits
         }
@@ -116,57 +147,44 @@ final class Turns: Sendable {
         state.gone.insert(id)
         return nil
       }
-      return Self.remove(place, of: principal, &state)
+      return state.remove(place, of: principal)
     }
     waiter?.continuation.resume(throwing: CancellationError())
   }
 
-  private static func remove(_ place: Int, of principal: String, _ state: inout State) -> Waiter? {
-    let waiter = state.waiting[principal]?.remove(at: place)
-    if state.waiting[principal]?.isEmpty == true {
-      state.waiting[principal] = nil
-      state.order.removeAll { $0 == principal }
-    }
-    return waiter
-  }
-
   private func give() {
+    let now = clock.now()
     let next = state.withLock { state -> Waiter? in
-      guard let principal = state.order.first, let waiter = Self.remove(0, of: principal, &state) else {
-        state.isTaken = false
-        return nil
-      }
-      // Its others wait behind those of everybody else.
-      if state.waiting[principal] != nil {
-        state.order.removeFirst()
-        state.order.append(principal)
-      }
-      state.began = clock.now()
-      return waiter
+      state.isTaken = false
+      state.accounts.spend(now - state.began, of: state.taker, at: now)
+      return state.beginNext(at: now)
     }
     next?.continuation.resume()
   }
 
   // MARK: Patience
 
-  /// Tells those who have waited too long to come back, as long as anybody waits.
+  /// Tells those who have waited too long to come back, and lets those go on who have paused long enough, as long as anybody
+  /// waits.
   private func watch() async {
     while (try? await clock.sleep(milliseconds: Self.lookMilliseconds)) != nil {
       let now = clock.now()
-      let (late, error, isOver) = state.withLock { state -> ([Waiter], SalvorError, Bool) in
+      let (late, next, error, isOver) = state.withLock { state -> ([Waiter], Waiter?, SalvorError, Bool) in
         // About as long again as it has taken up to now.
         let delay = min(Self.comeBackMax, max(Self.comeBackMin, now - state.began))
         var late: [Waiter] = []
         for (principal, waiters) in state.waiting {
           for waiter in waiters where now - waiter.since >= patienceMilliseconds {
             guard let place = state.waiting[principal]?.firstIndex(where: { $0.id == waiter.id }) else { continue }
-            late += Self.remove(place, of: principal, &state).map { [$0] } ?? []
+            late += state.remove(place, of: principal).map { [$0] } ?? []
           }
         }
+        let next = state.beginNext(at: now)
         let isOver = state.waiting.isEmpty
         if isOver { state.watch = nil }
-        return (late, Self.busy(delay), isOver)
+        return (late, next, Self.busy(delay), isOver)
       }
+      next?.continuation.resume()
       for waiter in late { waiter.continuation.resume(throwing: error) }
       if isOver { return }
     }
