@@ -5,7 +5,7 @@ import SalvorWire
 extension SalvorClient {
   /// Why a row is in this device's table, or not. Needs no server, and changes nothing.
   ///
-  /// - Parameter key: a text for each column of the key.
+  /// - Parameter texts: a text for each column of the key.
   public func explain(_ table: String, key texts: [String]) async throws -> RowExplanation {
     let store = try await openStore()
     guard let explaining = store as? any ExplainingClientStore else {
