@@ -150,7 +150,8 @@ final class HealBook {
     let parting = try sequence(of: version.parting)
     var marks = pending.reversed().map { Mark(version: $0.version, mask: $0.mask, at: .max) }
     var covered = marks.reduce(0) { $0 | $1.mask }
-    for var mark in try self.marks(of: key, place) where mark.at > 2 * parting {
+    let known = try self.marks(of: key, place)
+    for var mark in known where mark.at > 2 * parting {
       mark.mask &= ~covered
       covered |= mark.mask
       marks.append(mark)
@@ -159,7 +160,9 @@ final class HealBook {
     let writes =
       version.parting < trimmed
       ? [RowStanding.Write(sequence: 0, mask: ColumnMask.all)] : try self.writes(of: key, hash, place, after: parting)
-    return RowStanding(version: version, writes: writes, marks: marks) { [self] in
+    return RowStanding(
+      version: version, writes: writes, marks: marks, isMarked: !known.isEmpty || !pending.isEmpty
+    ) { [self] in
       finding($0, beside: version)
     }
   }
@@ -286,6 +289,8 @@ struct RowStanding {
   let writes: [Write]
   /// No two are of the same column.
   let marks: [HealBook.Mark]
+  /// The row has marks, also such that do not count here.
+  let isMarked: Bool
   /// What a mark's version is beside the offered one.
   let finding: (LostVersion) -> LostOrder.Finding
 

@@ -428,7 +428,7 @@ struct SetEvaluation {
     healings[change.hash, default: []].append(
       HealBook.Healing(
         table: place, key: change.key, version: standing.version, mask: mask, entryMask: entry,
-        hadMarks: !standing.marks.isEmpty))
+        hadMarks: standing.isMarked))
   }
 
   /// An ordinary change of a row that an offer before it has changed.
