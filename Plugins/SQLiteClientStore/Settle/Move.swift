@@ -11,6 +11,11 @@ protocol NewBases: AnyObject {
   func takeBases() throws
 }
 
+/// Requests that a recovery adds, and that no application wrote.
+protocol AddedRequests: AnyObject {
+  func add(to rows: WorkingRows) throws
+}
+
 /// What changes at once: bases, requests that leave, requests that are added. Every entry point of the store that changes
 /// either builds one, and `StoreContext.settle` does what follows from it.
 struct Move {
@@ -57,7 +62,7 @@ struct Move {
   /// Changes after this counter are kept in the archive: a backup from before them is put back.
   var keptAfter: Int64?
   /// Rows that a restored server lost: requests that offer them again are added.
-  var offers: Offers?
+  var offers: (any AddedRequests)?
   var holding = Holding.none
   /// Between an acknowledgement and the download that follows it bases may reference rows that are not there.
   var basesMayBreak = true

@@ -84,7 +84,7 @@ final class Settling {
     case .none: break
     case .download(let apply): try apply.takeBases()
     }
-    if let offers = move.offers { try offers.take(rows()) }
+    if let offers = move.offers { try offers.add(to: rows()) }
     if let start = move.keptAfter { try keep(after: start) }
     try proveCaptured()
   }

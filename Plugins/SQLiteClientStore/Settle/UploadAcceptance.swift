@@ -75,9 +75,8 @@ struct UploadAcceptance {
     _ = try LogIndex(context)
     try rows().remove(erased)
     let count = erased.count == 1 ? "1 row" : "\(erased.count) rows"
-    try connection.note(
-      ["\(count) that the server has erased for good were removed here, too. Copies among the backups may hold them: salvor backups."],
-      at: context.clock.now())
+    let text = "\(count) that the server has erased for good were removed here, too."
+    try connection.note(["\(text) Copies among the backups may hold them: salvor backups."], at: context.clock.now())
   }
 
   /// The upload is over: what is captured from here on has a stamp of its own.
