@@ -58,14 +58,17 @@ import Testing
   @Test("A strategy and a policy in Python, by the command line's contract", .enabled(if: Built.has("python3")))
   func programs() async throws {
     let folder = FileManager.default.temporaryDirectory
-    let options = "{ path: '\(Self.programs)/plan.py', unsyncedChanges: 'kept' }"
+    let options = "{ path: '\(Self.programs)/plan.py', timeoutSeconds: 300, unsyncedChanges: 'kept' }"
     for only in ["plan", "restored", "consent"] {
       let output = try await salvor(
         ["contract", "recovery-strategy", "program", "--options", options, "--only", only], in: folder)
       #expect(output.code == 0, "\(output.out) \(output.err)")
     }
     let policy = try await salvor(
-      ["contract", "conflict-policy", "program", "--options", "{ path: '\(Self.programs)/settle.py' }"], in: folder)
+      [
+        "contract", "conflict-policy", "program", "--options",
+        "{ path: '\(Self.programs)/settle.py', timeoutSeconds: 300 }",
+      ], in: folder)
     #expect(policy.code == 0, "\(policy.out) \(policy.err)")
   }
 
@@ -74,7 +77,7 @@ import Testing
     let schema = Workspace.schema.replacingOccurrences(
       of: "references: { site_id: \"site\",",
       with:
-        "conflicts: { module: \"program\", path: \"\(Self.programs)/settle.py\", answers: [\"merged\", \"both\"] }, references: { site_id: \"site\","
+        "conflicts: { module: \"program\", path: \"\(Self.programs)/settle.py\", timeoutSeconds: 300, answers: [\"merged\", \"both\"] }, references: { site_id: \"site\","
     )
     let place = try Workspace(schema: schema)
     let url = try await place.server.start()

@@ -275,6 +275,10 @@ extension ClientContent {
     for index in requests.indices {
       for place in requests[index].changes.indices {
         requests[index].changes[place].made = min(requests[index].changes[place].made, bound)
+        // What waits of an earlier recovery is offered to a server that went back further.
+        if let parting = requests[index].changes[place].offer?.version.parting {
+          requests[index].changes[place].offer?.version.parting = min(parting, bound)
+        }
       }
     }
     leaving = leaving.mapValues { min($0, bound) }

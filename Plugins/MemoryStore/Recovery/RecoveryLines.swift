@@ -74,6 +74,9 @@ extension ClientRecovery {
     for name in content.bases.differences(from: before.bases) {
       if content.bases[name] == nil { counts.deletes += 1 } else { counts.upserts += 1 }
     }
+    // Rows that the server has no more, and that stand here by an offer.
+    let stayed = content.requests.filter { requests[$0.id]?.fate == .offered && $0.changes[0].operation == .insert }
+    counts.deletes -= Int64(stayed.count)
     counts.lost += Int64(lost.count)
     counts.offered = Int64(offered.count)
     counts.givenUp = Int64(givenUp.count)

@@ -32,6 +32,10 @@ final class Offers: AddedRequests {
     insertion = try connection.prepare(
       "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written) VALUES (?1, ?2, ?3, ?4, ?5)",
       persistent: true)
+    // What waits of an earlier recovery is offered to a server that went back further.
+    if order.shared != nil || order.absence == .lost {
+      try connection.run("UPDATE salvor_offer SET parting = ?1 WHERE parting > ?1", .integer(order.shared ?? 0))
+    }
     guard isOn, order.absence == .lost else { return }
     let lost = order.shared ?? 0
     for (place, incarnation) in incarnations.enumerated() {

@@ -23,6 +23,8 @@ final class RecoveryMerge {
   /// The highest counter given, to entries of the archive.
   private(set) var lastCounter: Int64 = 0
   private var rowsBefore: [Int64: Int64] = [:]
+  /// Rows that the server has no more, and that stand here by an offer.
+  private var stayed: Int64 = 0
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -129,6 +131,7 @@ final class RecoveryMerge {
       guard let counter = try rows.makeAgain(entry.table, entry.key, as: was) else { continue }
       try offers.mark(counter, version)
       try watch.settle(entry.table, entry.key)
+      if isLost { stayed += 1 }
     }
   }
 
@@ -318,7 +321,7 @@ final class RecoveryMerge {
     try guardAgainstMassDeletion(rows)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
-    counts.deletes += deletes
+    counts.deletes += deletes - stayed
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
     for table in context.catalog.tables {
