@@ -202,11 +202,11 @@ struct SchemaDecoderTests {
       ("download: 'keyset'", "download: is \"keyset\"; allowed: cursor, key-set; did you mean \"key-set\"?"),
       (
         "conflicts: 'keep-version'",
-        "conflicts: \"keep-version\" is no conflict-policy module here; known: client-wins, higher, keep-versions, server-wins; did you mean \"keep-versions\"?"
+        "conflicts: \"keep-version\" is no conflict-policy module here; known: client-wins, higher, keep-versions, program, server-wins; did you mean \"keep-versions\"?"
       ),
       (
         "conflicts: { module: 'keep-version' }",
-        "conflicts.module: \"keep-version\" is no conflict-policy module here; known: client-wins, higher, keep-versions, server-wins; did you mean \"keep-versions\"?"
+        "conflicts.module: \"keep-version\" is no conflict-policy module here; known: client-wins, higher, keep-versions, program, server-wins; did you mean \"keep-versions\"?"
       ),
       (
         "conflicts: { module: 'keep-versions', column: 'n' }",

@@ -100,6 +100,22 @@ struct HealingTests {
     #expect(conflicts == 1, "the offered value that lost is a conflict version")
   }
 
+  @Test("what a device sent with its very first synchronization comes back, too")
+  func firstSynchronization() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s1', 'One')")
+    try await fleet.backup("night")
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO site (id, name) VALUES ('first', 'of a')")
+    #expect(try await a.sync().error == nil)
+    try await fleet.restore("night")
+    #expect(try await a.sync().healed == 1)
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["first".value, "s1".value])
+    try fleet.expectEqual(tables, [a])
+    #expect(try await a.open().errorArchive() == [])
+  }
+
   @Test("a row deleted after the restore stays deleted")
   func deletedAfterTheRestore() async throws {
     let (fleet, a, b) = try await fleet()

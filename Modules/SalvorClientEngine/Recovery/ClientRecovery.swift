@@ -182,6 +182,8 @@ extension SalvorClient {
       report.refused = run.exchange.report.refused
       report.refusedCounters = run.exchange.report.refusedCounters
       report.conflicts = run.exchange.report.conflicts
+      report.healed = run.exchange.report.healed
+      report.superseded = run.exchange.report.superseded
       report.notices += run.notices
     }
     forgetServer()

@@ -110,12 +110,20 @@ extension ClientContent {
 
   /// Remembers which commits changed the bases, of groups that came whole from which commit on, and the cursors.
   mutating func remember(_ arrivals: Arrivals, cameWhole: Set<String>, as ended: [GroupState]) {
-    // Which rows were deleted stays known: a server that goes back behind a delete has the row again.
-    let known = baseChanges
+    // Which rows were deleted stays known: a server that goes back behind a delete has the row again. So does which rows this
+    // device wrote: it offers them to a server that has lost them.
+    let known = baseChanges.filter { cameWhole.contains(schema.table($0.row.table)?.group ?? "") }
     baseChanges.removeAll { change in
       let isNewest = !known.contains { $0.row == change.row && $0.version > change.version }
       let isGone = change.isDeleted && isNewest && bases[change.row] == nil
       return cameWhole.contains(schema.table(change.row.table)?.group ?? "") && !isGone
+    }
+    var seen: Set<RowName> = []
+    for change in known where change.isOwn && !change.isDeleted && seen.insert(change.row).inserted {
+      let newest = known.reduce(change) { $1.row == change.row && $1.version >= $0.version ? $1 : $0 }
+      let group = schema.table(change.row.table)?.group
+      guard !newest.isDeleted, let cursor = ended.first(where: { $0.name == group })?.cursor else { continue }
+      baseChanges.append(BaseChange(row: change.row, version: cursor.number, isDeleted: false, isOwn: true))
     }
     for change in arrivals.versions { baseChanges.append(change) }
     for group in ended {

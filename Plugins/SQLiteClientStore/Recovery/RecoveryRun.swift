@@ -75,7 +75,7 @@ struct RecoveryRun {
   /// Answers as `forgetVersions`.
   private func cut(_ whole: Set<String>) throws -> Int64 {
     if order.shared != nil || order.absence == .lost { try context.cutHistory(to: order.shared) }
-    return try context.forgetVersions(of: whole)
+    return try context.forgetVersions(of: whole, as: order.groups)
   }
 
   /// What is made or captured from here on has a stamp of its own, and is made on the new cursors.

@@ -403,7 +403,7 @@ public actor SQLiteClientStore: ClientStore {
       if isEmpty && isSame { return ApplyReport() }
       let full = try DownloadApply.fullTables(context)
       let whole = comingWhole(end, groups, full, context)
-      let deletes = try context.forgetVersions(of: whole)
+      let deletes = try context.forgetVersions(of: whole, as: end.groups)
       var report = ApplyReport()
       if !isEmpty {
         let capture = UnprovenCapture(context)

@@ -9,21 +9,31 @@ extension StoreContext {
   }
 
   /// The versions of rows of groups that come whole are those that they come with. Which rows were deleted stays known: a
-  /// server that goes back behind a delete has the row again, and nobody else would tell that it was deleted.
+  /// server that goes back behind a delete has the row again, and nobody else would tell that it was deleted. So does which rows
+  /// this device wrote: it offers them to a server that has lost them.
   ///
-  /// Answers with the last entry that stays, for `forgetReturned`; 0: none does.
-  func forgetVersions(of groups: Set<String>) throws -> Int64 {
+  /// - Parameter ended: the groups as they are then.
+  /// - Returns: the last entry that stays, for `forgetReturned`; 0: none does.
+  func forgetVersions(of groups: Set<String>, as ended: [GroupState]) throws -> Int64 {
     var last: Int64 = 0
     for table in tables(of: groups) {
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      let group = group(of: table.number)
+      let cursor = ended.first { $0.name == group }?.cursor?.number
       try connection.run(
         """
         DELETE FROM salvor_history WHERE t = ?1 AND id NOT IN (
           SELECT id FROM (
-            SELECT id, deleted, row_number() OVER (PARTITION BY \(keys) ORDER BY version DESC, id DESC) AS place
+            SELECT id, deleted, row_number() OVER (PARTITION BY \(keys) ORDER BY version DESC, id DESC) AS place,
+              max(own AND deleted = 0) OVER (PARTITION BY \(keys)) AS wrote
             FROM salvor_history WHERE t = ?1)
-          WHERE place = 1 AND deleted = 1)
-        """, .integer(table.number))
+          WHERE place = 1 AND (deleted = 1 OR (deleted = 0 AND wrote = 1 AND ?2)))
+        """, .integer(table.number), .integer(cursor == nil ? 0 : 1))
+      if let cursor {
+        try connection.run(
+          "UPDATE salvor_history SET version = ?2, own = 1 WHERE t = ?1 AND deleted = 0", .integer(table.number),
+          .integer(cursor))
+      }
       last = max(
         last, try connection.integer("SELECT max(id) FROM salvor_history WHERE t = ?1", .integer(table.number)) ?? 0)
     }
