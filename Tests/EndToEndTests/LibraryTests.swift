@@ -57,7 +57,9 @@ import Testing
     _ = try await workspace.server.stop()
     let away = try await ChildProcess(program, ["salvor.json5"], directory: device.directory).output()
     #expect(away.code == 1)
-    let error = try JSON(parsing: String(away.out.split(separator: "\n").last?.dropFirst("error ".count) ?? ""))
+    // What is told on another thread may come after it.
+    let line = try #require(away.out.split(separator: "\n").last { $0.hasPrefix("error ") }, "\(away.out)")
+    let error = try JSON(parsing: String(line.dropFirst("error ".count)))
     #expect(error["name"] == "unreachable" && error["retryable"] == .bool(true))
     #expect(error["report"]["error"]["name"] == "unreachable")
     #expect(error["wayOn"].string?.isEmpty == false)
