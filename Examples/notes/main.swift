@@ -27,7 +27,7 @@ func show(_ progress: SyncProgress) {
 
 func show(_ changes: [TableChange]) {
   for change in changes {
-    // Nil: more than can be named; an application reads the table anew.
+    // Nil: more keys than a report lists. The application reads the whole table again.
     let keys = change.keys.map { keys in keys.map { "\($0[0])" }.sorted().joined(separator: ", ") }
     print("changed \(change.table): \(keys ?? "the whole table")")
   }

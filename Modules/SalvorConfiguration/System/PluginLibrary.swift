@@ -29,7 +29,7 @@ enum PluginLibrary {
       throw refuse(
         reason.contains("undefined symbol: $s")
           ? "which was built for another version of Salvor, or this program does not lend its symbols (link it with "
-            + "--export-dynamic): build the library anew against this release (\(PluginABI.fingerprint)). \(reason)"
+            + "--export-dynamic): rebuild the library with this release (\(PluginABI.fingerprint)). \(reason)"
           : "which cannot be loaded: \(reason)")
     }
     guard let abi = dlsym(handle, PluginABI.abiFunction), let modules = dlsym(handle, PluginABI.modulesFunction) else {
@@ -43,7 +43,7 @@ enum PluginLibrary {
     guard fingerprint == PluginABI.fingerprint else {
       dlclose(handle)
       throw refuse(
-        "which was built with another release: it has \(fingerprint.prefix(200)), this program \(PluginABI.fingerprint). Build it anew"
+        "which was built with another release: it has \(fingerprint.prefix(200)), this program \(PluginABI.fingerprint). Rebuild it"
       )
     }
     let give = unsafeBitCast(modules, to: (@convention(c) () -> UnsafeMutableRawPointer).self)

@@ -88,8 +88,8 @@ extension RecoveryStrategyContract {
 
   private static let amounts: [Int64] = [1, 2, 10, 50, 51, 100, 101, 999, 1_001, 10_001, 100_001, 1_000_001]
 
-  /// A strategy that turns to another fate for much work, or beside old entries, is right in every story that is told and loses
-  /// data in the field.
+  /// A strategy must treat unsynced changes alike, however many there are and whatever the archive holds. One that discards where
+  /// much waits passes every small case and loses data in use.
   private static func meetAmounts(_ incident: Incident, _ subject: RecoverySubject) throws {
     let declared = subject.strategy.guarantees.unsyncedChanges
     var first: String?
@@ -100,12 +100,13 @@ extension RecoveryStrategyContract {
         incident.status.inError = Int64(inError)
         incident.status.displaced = Int64(displaced)
         incident.status.kept = Int64(kept)
-        let fate = fate(subject.strategy.plan(for: incident))
+        let outcome = outcome(of: subject.strategy.plan(for: incident))
         let what =
           "\(incident.reason.rawValue), \(queued) changes, \(inError) in error, \(displaced) displaced, \(kept) kept"
-        try expectEqual(fate, first ?? fate, "\(what): what becomes of the changes, compared with one change alone")
-        first = fate
-        switch (declared, fate) {
+        try expectEqual(
+          outcome, first ?? outcome, "\(what): the outcome for unsynced changes, compared with one change alone")
+        first = outcome
+        switch (declared, outcome) {
         case (.kept, "discard"): throw ContractFailure("\(what): the changes are discarded; they are declared kept")
         case (.uploaded, "discard"), (.uploaded, "keep"):
           throw ContractFailure("\(what): the changes are not uploaded; they are declared uploaded")
@@ -118,7 +119,7 @@ extension RecoveryStrategyContract {
   }
 
   /// In a word.
-  private static func fate(_ decision: RecoveryDecision) -> String {
+  private static func outcome(of decision: RecoveryDecision) -> String {
     guard case .steps(let steps) = decision else { return "cannot" }
     if steps.contains(.upload) { return "upload" }
     for case .apply(let requests, _) in steps { return requests.rawValue }

@@ -196,9 +196,9 @@ extension Command {
     terminal.say("restored \(done.database) to commit \(done.head.number)")
     if let before = done.before { terminal.say("the database before is \(before)") }
     if let remembered = done.remembered, remembered > done.head.number {
-      terminal.say(
-        "\(grouped(remembered - done.head.number)) commits are not in it: devices that have seen them recover at their next sync"
-      )
+      let count = remembered - done.head.number
+      let missing = count == 1 ? "1 commit is" : "\(grouped(count)) commits are"
+      terminal.say("\(missing) not in it: devices that have seen more recover at their next sync")
     }
     return 0
   }
