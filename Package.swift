@@ -5,6 +5,9 @@ import PackageDescription
 // exchanged (one folder, one seam), Products/ is what an application imports, Tools/ and Examples/ are the executables. Which module may import which is
 // written in docs/architecture/house.md and checked by Tests/HouseTests.
 
+/// The SQLite that is linked, by its library's and its pkg-config file's name: one that can encrypt is `sqlcipher`.
+let sqlite = Context.environment["SALVOR_SQLITE"] ?? "sqlite3"
+
 /// A module of Modules/: it imports only modules that stand above it.
 func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
   .target(name: name, dependencies: dependencies, path: "Modules/\(name)", exclude: ["README.md"])
@@ -89,14 +92,16 @@ let package = Package(
       protocols + ["SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SalvorHost", "SalvorContracts"]),
 
     // Plugins.
-    systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
+    systemLibrary("CSQLite", pkgConfig: sqlite, apt: "libsqlite3-dev", brew: "sqlite"),
     systemLibrary("CZlib", pkgConfig: "zlib", apt: "zlib1g-dev", brew: "zlib"),
     systemLibrary("CCurl", pkgConfig: "libcurl", apt: "libcurl4-openssl-dev", brew: "curl"),
     systemLibrary(
       "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
     systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
     plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
-    plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
+    .target(
+      name: "SQLiteSupport", dependencies: ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"],
+      path: "Plugins/SQLiteSupport", exclude: ["README.md"], linkerSettings: [.linkedLibrary(sqlite)]),
     plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
     plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash"]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
@@ -155,7 +160,7 @@ let package = Package(
       "SalvorClient",
       protocols + [
         "SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorClientHost", "ClientModules",
-        .target(name: "SalvorFoundation", condition: .when(platforms: [.macOS, .iOS])),
+        "SQLiteClientStore", .target(name: "SalvorFoundation", condition: .when(platforms: [.macOS, .iOS])),
       ]),
     product(
       "SalvorServer",

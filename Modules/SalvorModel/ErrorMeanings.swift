@@ -58,6 +58,8 @@ extension ErrorCode {
       "Your principal has as much on the server as one may have: the message names the limit (`principalSessionsMax`, `principalRemotesMax`, `principalStagedBytesMax`, `uploadChunksMax`). Sessions and what is staged end by themselves; else ask the server's operator."
     case .detached:
       "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
+    case .keyRefused:
+      "The device's database is encrypted, and the key is missing or another one; or there is a key, and the SQLite that is linked cannot encrypt. Nothing was changed."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
       "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
@@ -86,6 +88,7 @@ extension SalvorError {
       "Update the application, or ask the administrator of the server to update it."
     case .uploadFailedAtServer, .recoveryRequired, .massDeletion:
       "Choose what becomes of the changes that were not sent yet: client.recoveryPlan() shows it, client.recover(…) does it."
+    case .keyRefused: "Unlock the device's database with its own key. Nothing is lost."
     case .storageCorrupt:
       "Recover the database: client.recover(…) makes it anew, and keeps the damaged file as a backup."
     case .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable:

@@ -95,6 +95,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case detached
   /// A principal has as much on the server as one may have; `context["limit"]` names the limit.
   case quota
+  /// The key of an encrypted database does not open it, is missing, or cannot be used by the SQLite that is linked.
+  case keyRefused = "key-refused"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {

@@ -7,7 +7,12 @@ extension SQLiteClientStore {
   public static let descriptor = ModuleDescriptor(
     kind: .clientStorage, name: "sqlite",
     summary: "The remote database is a SQLite file that any SQLite library reads and writes",
-    options: [ModuleOption("path", type: "string", default: nil, "the database file, made where it is missing")],
+    options: [
+      ModuleOption("path", type: "string", default: nil, "the database file, made where it is missing"),
+      ModuleOption(
+        "key", type: "string", default: "none",
+        "what the file is encrypted with, for an SQLite that can encrypt; best from the environment: \"${NAME}\""),
+    ],
     guarantees: [
       "captures every write of any stock SQLite of version 3.35 or later, in the writer's own transaction",
       "a reader never sees a half-applied download", "the sequence ID is durable before the first byte is sent",
@@ -17,7 +22,16 @@ extension SQLiteClientStore {
   public static let factory = ModuleFactory(descriptor, product: (any ClientStore).self) { reader, context in
     guard let path = reader.path("path") else { return nil }
     let file = context.resolve(path)
-    return { SQLiteClientStore(path: file, random: context.random, clock: context.clock, limits: context.limits) }
+    let key = reader.optionalString("key")
+    if key?.isEmpty == true {
+      reader.report("key", "is empty; give the database's key, or leave it out")
+      return nil
+    }
+    return {
+      SQLiteClientStore(
+        path: file, random: context.random, clock: context.clock, limits: context.limits,
+        key: key.map { key in { @Sendable in key } })
+    }
   }
 }
 

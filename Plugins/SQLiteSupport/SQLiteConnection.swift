@@ -23,12 +23,18 @@ public final class SQLiteConnection {
   private let cachedStatementsMax = 512
   private let interruption: SQLiteInterrupter
   var authorizer: AuthorizerBox?
+  /// What the file is encrypted with; copies of it are made with the same one.
+  public internal(set) var key: SQLiteKey?
+  public var isEncrypted: Bool { key != nil }
 
   /// - Parameters:
   ///   - path: a file's path, `:memory:`, or a `file:` URI.
   ///   - busyTimeoutMilliseconds: how long a lock of another connection is waited for before `storageBusy`.
-  public init(_ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000) throws {
+  ///   - key: of an encrypted file. Throws `key-refused` where it cannot be used: it is never passed over.
+  public init(_ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000, key: SQLiteKey? = nil) throws
+  {
     var database: OpaquePointer?
+    if key != nil { try Self.proveEncryption(for: path) }
     if mode == .create { PrivateFile.make(path) }
     // NOMUTEX: one actor uses it. `interrupt` is the one call that SQLite allows from elsewhere.
     let code = sqlite3_open_v2(path, &database, mode.flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nil)
@@ -40,9 +46,11 @@ public final class SQLiteConnection {
     }
     self.path = path
     self.database = database
+    self.key = key
     interruption = SQLiteInterrupter(database)
     sqlite3_extended_result_codes(database, 1)
     sqlite3_busy_timeout(database, busyTimeoutMilliseconds)
+    if let key { try unlock(key) }
   }
 
   deinit { close() }

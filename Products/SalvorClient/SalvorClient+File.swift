@@ -1,3 +1,4 @@
+import SQLiteClientStore
 import SalvorWire
 
 extension SalvorClient {
@@ -36,12 +37,14 @@ extension SalvorClient {
   ///   - schema: the path of `schema.json5`, or its text where it begins with a brace.
   ///   - server: the server's URL.
   ///   - credentials: who sends; asked when a synchronization begins, and again when the server does not take it.
+  ///   - key: of an encrypted database, asked for by the database's path each time that it is opened; needs an SQLite that can encrypt.
   ///   - modules: the modules of this client.
   ///   - adjust: the last word, e.g. callbacks of the application.
   /// - Throws: `configuration` with everything that is wrong in its message. Nothing was opened or made then.
   public init(
     database: String, schema: String, server: String,
-    credentials: @escaping CredentialsProvider, modules: [ModuleFactory] = ClientModules.all,
+    credentials: @escaping CredentialsProvider, key: (@Sendable (_ database: String) throws -> String)? = nil,
+    modules: [ModuleFactory] = ClientModules.all,
     adjust: (inout Configuration) -> Void = { _ in }
   ) throws {
     let isText = schema.drop { $0.isWhitespace }.first == "{"
@@ -59,6 +62,14 @@ extension SalvorClient {
       [:],
       { configuration in
         configuration.credentialsProvider = credentials
+        if let key {
+          let limits = configuration.limits
+          let makeStore: @Sendable (String) -> any ClientStore = { path in
+            SQLiteClientStore(path: path, limits: limits) { try key(path) }
+          }
+          configuration.store = makeStore(database)
+          configuration.makeStore = makeStore
+        }
         adjust(&configuration)
       })
   }

@@ -98,7 +98,7 @@ import Testing
     try write(tokens, "tokens.json5")
     let output = try await salvor(
       ["check"], in: folder,
-      environment: ["SALVOR_TOKEN": "token", "RULES_SECRET": String(repeating: "secret", count: 6)])
+      environment: ["SALVOR_TOKEN": "token", "FIELD_KEY": "key", "RULES_SECRET": String(repeating: "secret", count: 6)])
     if let name = Self.ofOthers.first(where: { text.contains($0) }) {
       #expect(output.code == 2 && output.err.contains("\"\(name)\""), "\(block)\n\(output.out)\(output.err)")
     } else {

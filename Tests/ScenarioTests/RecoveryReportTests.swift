@@ -70,6 +70,17 @@ struct RecoveryReportTests {
     await fleet.stop()
   }
 
+  @Test("a column of the application's own on a client-only table stands through copy-and-resubscribe")
+  func ownColumnOfAClientOnlyTable() async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"copy-and-resubscribe\"")
+    try await a.write(
+      "ALTER TABLE draft ADD COLUMN colour TEXT", "INSERT INTO draft (id, body, colour) VALUES ('d1', 'own', 'red')")
+    let report = try await a.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(try a.connection().rows("SELECT id, body, colour FROM draft") == [["d1", "own", "red"]])
+    await fleet.stop()
+  }
+
   @Test("a general file strategy that a destructive schema change passes over is in the chain, a notice and the plan")
   func passedOver() async throws {
     let fleet = try Fleet()

@@ -49,6 +49,19 @@ extension SalvorClient {
     return try await migratingStore().detach(discarding: discarding)
   }
 
+  /// Encrypts the database anew; from here on this client opens it with the new key. Where the old one came from (a closure, a
+  /// configuration, a keychain), the new one must be given from now on. A synchronization that runs is waited for.
+  ///
+  /// - Throws: `key-refused` where the database is not encrypted, or its module cannot; `storage-busy` where another program
+  ///   has the file open. The old key stands then.
+  public func changeKey(to key: String) async throws {
+    await waitForRunning()
+    guard let store = try await openStore() as? any EncryptedClientStore else {
+      throw SalvorError(.keyRefused, "The storage module of this device has no key. Use \"sqlite\".")
+    }
+    try await store.changeKey(to: key)
+  }
+
   private func migratingStore() async throws -> any MigratingClientStore {
     guard let store = try await openStore() as? any MigratingClientStore else {
       throw SalvorError(

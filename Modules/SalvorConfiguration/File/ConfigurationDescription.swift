@@ -26,7 +26,7 @@ enum ConfigurationDescription {
 
   private static func isSecret(_ key: String) -> Bool {
     let key = key.lowercased().filter { $0 != "-" && $0 != "_" }
-    return secrets.contains { key.hasSuffix($0) }
+    return key == "key" || secrets.contains { key.hasSuffix($0) }
   }
 
   private static func masked(_ value: ConfigurationValue) -> JSONValue {

@@ -38,7 +38,9 @@ final class ApplyAhead {
       try connection.groupStates(context.schema.groups).contains(where: { !$0.isSynchronized })
     else { return nil }
     // Without a place for temporary files there is only staging.
-    guard let kept = try? SQLiteConnection(""), (try? kept.execute(keptTable)) != nil else { return nil }
+    guard let kept = try? SQLiteConnection("", key: connection.key), (try? kept.execute(keptTable)) != nil else {
+      return nil
+    }
     try connection.execute("BEGIN IMMEDIATE")
     do {
       let apply = try DownloadApply(context, ahead: true)

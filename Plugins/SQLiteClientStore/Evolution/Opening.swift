@@ -83,8 +83,7 @@ struct Opening {
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     comparison.refusals.removeAll { $0.isConstraint && constraints.tables.contains($0.table) }
-    // A column that was never synchronized is the application's own: it stays, and says nothing to the server.
-    comparison.refusals = try comparison.refusals.filter { try !$0.isUnnamed || wasSynchronized($0) }
+    comparison.refusals = try refusals(of: comparison)
     try comparison.check()
     for addition in comparison.additions {
       switch addition {
@@ -190,6 +189,11 @@ struct Opening {
       try connection.run(
         "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
     }
+  }
+
+  /// A column that was never synchronized is the application's own: it stays, and says nothing to the server.
+  func refusals(of comparison: SchemaComparison) throws -> [SchemaComparison.Refusal] {
+    try comparison.refusals.filter { try !$0.isUnnamed || wasSynchronized($0) }
   }
 
   private func wasSynchronized(_ refusal: SchemaComparison.Refusal) throws -> Bool {

@@ -13,8 +13,13 @@ import SalvorWire
 /// backup is there when its description is.
 struct BackupFolder {
   let path: String
+  /// Of the database, and so of its copies.
+  private let key: SQLiteKey?
 
-  init(database: String) { path = database + ".salvor-backups" }
+  init(database: String, key: SQLiteKey?) {
+    path = database + ".salvor-backups"
+    self.key = key
+  }
 
   /// What is written beside each file of data.
   struct Description {
@@ -117,8 +122,8 @@ struct BackupFolder {
   }
 
   private func writeCopy(_ database: String, to path: String) throws {
-    let source = try SQLiteConnection(database, mode: .readWrite)
-    let copy = try SQLiteConnection(path)
+    let source = try SQLiteConnection(database, mode: .readWrite, key: key)
+    let copy = try SQLiteConnection(path, key: key)
     defer {
       source.close()
       copy.close()

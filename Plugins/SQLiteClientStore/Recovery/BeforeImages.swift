@@ -43,7 +43,8 @@ struct BeforeImages {
 
   /// The recorder sees neither changes of the schema, nor tables without a key, nor what virtual tables keep in memory.
   private func needsCopy(_ order: RecoveryOrder) throws -> Bool {
-    if order.rebuild != .nothing { return true }
+    // Before-images are a file of values as they are; a copy has the database's key.
+    if order.rebuild != .nothing || connection.isEncrypted { return true }
     let bytes =
       try connection.integer(
         "SELECT coalesce(sum(length(payload)), 0) + (SELECT coalesce(sum(size), 0) FROM salvor_blob) FROM salvor_staging"

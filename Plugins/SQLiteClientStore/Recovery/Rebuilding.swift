@@ -137,7 +137,8 @@ final class Rebuilding {
     for table in context.catalog.tables where !Self.keepsSlots(table, schema.table(table.name)) {
       try retire(table)
     }
-    let comparison = try SchemaComparison(schema, with: connection, ddl: Opening.ddl)
+    var comparison = try SchemaComparison(schema, with: connection, ddl: Opening.ddl)
+    comparison.refusals = try opening.refusals(of: comparison)
     try comparison.apply(to: connection, schema: schema, ddl: Opening.ddl)
     for sql in objects {
       // One that names what is not there any more cannot come back.

@@ -12,6 +12,8 @@ struct IdentityFile: Sendable, Hashable {
   var stamp: String
   /// How many changes the server was not known to have when the file was written.
   var unsent: Int64?
+  /// The database needs a key. A file without one is not taken for a damaged database then.
+  var isEncrypted: Bool
 
   static func path(of database: String) -> String { database + ".salvor-identity" }
 
@@ -22,10 +24,15 @@ struct IdentityFile: Sendable, Hashable {
       .init("current", current.map { .string($0.text) } ?? .null),
       .init("stamp", .string(stamp)),
       .init("unsent", unsent.map(JSONValue.integer) ?? .null),
+      .init("encrypted", .bool(isEncrypted)),
     ])
   }
 
-  init(remote: RemoteID, previous: SequenceID?, current: SequenceID?, stamp: String, unsent: Int64? = nil) {
+  init(
+    remote: RemoteID, previous: SequenceID?, current: SequenceID?, stamp: String, unsent: Int64? = nil,
+    isEncrypted: Bool = false
+  ) {
+    self.isEncrypted = isEncrypted
     self.unsent = unsent
     self.remote = remote
     self.previous = previous
@@ -41,7 +48,8 @@ struct IdentityFile: Sendable, Hashable {
     }
     self.init(
       remote: remote, previous: (try? json.optionalIdentifier("previous")) ?? nil,
-      current: (try? json.optionalIdentifier("current")) ?? nil, stamp: stamp, unsent: json["unsent"]?.integer)
+      current: (try? json.optionalIdentifier("current")) ?? nil, stamp: stamp, unsent: json["unsent"]?.integer,
+      isEncrypted: json["encrypted"]?.bool ?? false)
   }
 
   func write(to path: String) throws { try DurableFile.write(json.bytes + [0x0A], to: path, "identity file") }

@@ -4,7 +4,7 @@ import SalvorStorage
 
 /// Copies and before-images (semantics 9, *Backup before anything is touched*).
 extension SQLiteClientStore {
-  var backupFolder: BackupFolder { BackupFolder(database: path) }
+  var backupFolder: BackupFolder { BackupFolder(database: path, key: context?.connection.key) }
 
   public func makeCopy(id: String, reason: String) throws -> Backup {
     guard isFile else { throw SalvorError(.usage, "A database in memory has no copies. Give it a file.") }
@@ -47,7 +47,7 @@ extension SQLiteClientStore {
     let setup = try openedSetup()
     let connection = try opened().connection
     connection.clearStatementCache()
-    let copy = try SQLiteConnection(backup.path, mode: .readOnly)
+    let copy = try SQLiteConnection(backup.path, mode: .readOnly, key: connection.key)
     defer { copy.close() }
     guard try copy.scalar("PRAGMA quick_check(1)")?.string == "ok" else {
       throw SalvorError(

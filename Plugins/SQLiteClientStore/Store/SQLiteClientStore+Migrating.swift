@@ -41,7 +41,7 @@ extension SQLiteClientStore: MigratingClientStore {
   }
 
   /// With no session under way, in any process.
-  private func alone<Result>(_ body: () throws -> Result) throws -> Result {
+  func alone<Result>(_ body: () throws -> Result) throws -> Result {
     guard lock?.isTaken != true else {
       throw SalvorError(
         .sessionInUse, "This database is being synchronized: wait for it and try again.", retryAfterMilliseconds: 1000)

@@ -15,6 +15,8 @@ public actor SQLiteClientStore: ClientStore {
   let random: any RandomSource
   let clock: any Clock
   let limits: Limits
+  /// The key of an encrypted file, asked for at each opening.
+  var makeKey: (@Sendable () throws -> String)?
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
@@ -40,9 +42,13 @@ public actor SQLiteClientStore: ClientStore {
   /// - Parameters:
   ///   - path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
   ///   - limits: of these the store looks at `blobReferenceBytesMin`.
+  ///   - key: of an encrypted file, for an SQLite that can encrypt; asked for at each opening. Nil: the file is plain.
   public init(
-    path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(), limits: Limits = Limits()
+    path: String, random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
+    limits: Limits = Limits(),
+    key: (@Sendable () throws -> String)? = nil
   ) {
+    makeKey = key
     self.limits = limits
     self.path = path
     self.random = random
@@ -55,7 +61,7 @@ public actor SQLiteClientStore: ClientStore {
 
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
     closeNow()
-    let connection = try SQLiteConnection(path)
+    let connection = try connect()
     let mark = DetachmentMark(database: path)
     if isFile, mark.isThere, !setup.reattaches, try connection.isDetached() {
       connection.close()
@@ -186,7 +192,8 @@ public actor SQLiteClientStore: ClientStore {
       remote: remote, previous: try context.connection.identifier(.previous),
       current: try context.connection.identifier(.current), stamp: try context.connection.text(.fileStamp) ?? "",
       unsent: try context.connection.integer(
-        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)"))
+        "SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations)"),
+      isEncrypted: context.connection.isEncrypted)
     try file.write(to: IdentityFile.path(of: path))
   }
 

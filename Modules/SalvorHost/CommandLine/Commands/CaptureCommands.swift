@@ -49,6 +49,34 @@ extension Command {
     return 0
   }
 
+  static let rekey = Command(
+    "rekey", "encrypts the device's database with another key",
+    discussion: """
+      For a database with client.storage.key. The new key is read from an environment variable, so that no list of processes
+      and no history of a shell has it. No other program may have the database open, and no sync runs meanwhile. It is one
+      transaction: a crash leaves the old key. Backups of recoveries keep the key that they were made with.
+
+        NEW_KEY=... salvor rekey --new-key NEW_KEY
+
+      The configuration still gives the old key: put the new one in its place.
+      """,
+    options: [Option("new-key", value: "VARIABLE", "the environment variable that holds the new key")]
+  ) { invocation in
+    guard let name = invocation.options["new-key"], let key = invocation.environment[name], !key.isEmpty else {
+      throw SalvorError(
+        .usage, "Name the environment variable that holds the new key: NEW_KEY=... salvor rekey --new-key NEW_KEY.")
+    }
+    let client = try await invocation.makeClient()
+    do { try await client.changeKey(to: key) } catch {
+      await client.close()
+      throw error
+    }
+    await client.close()
+    invocation.terminal.json(["rekeyed": true])
+    invocation.terminal.say("the database has the new key; put it into the configuration, in the place of the old one")
+    return 0
+  }
+
   static let detach = Command(
     "detach", "leaves plain tables and nothing of Salvor in the device's database",
     discussion: """

@@ -1,0 +1,27 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+extension SQLiteClientStore: EncryptedClientStore {
+  public func changeKey(to key: String) throws {
+    let new = try SQLiteKey(key)
+    let connection = try opened().connection
+    try alone {
+      try giveUpAhead()
+      uploadPlan = nil
+      quiet = nil
+      try connection.changeKey(to: new)
+    }
+    makeKey = { key }
+  }
+
+  /// A connection to the file, with its key where it has one.
+  func connect() throws -> SQLiteConnection {
+    let key = try makeKey.map { try SQLiteKey($0()) }
+    if key == nil, isFile, IdentityFile(path: IdentityFile.path(of: path))?.isEncrypted == true {
+      throw SalvorError(
+        .keyRefused, "The database is encrypted: give its key (client.storage.key).", context: ["file": path])
+    }
+    return try SQLiteConnection(path, key: key)
+  }
+}
