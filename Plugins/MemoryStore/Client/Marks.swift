@@ -56,7 +56,11 @@ extension ClientContent {
       captured.append(change)
       marks[name] = Mark(root: root, counter: change.counter)
       let stays = descent.steps.contains { $0.table.name == name.table && $0.stays }
-      runner.set(name, stays ? below.flagged(row, below.flags.deleted, true) : nil)
+      if stays {
+        runner.set(name, below.flagged(row, below.flags.deleted, true))
+      } else {
+        for gone in runner.remove(name) { marks[gone] = nil }
+      }
     }
     if let change = change(for: RowChange(name: root, before: before, after: nil)) {
       captured.append(change)

@@ -46,6 +46,13 @@ struct StatementRunner {
   /// What a trigger does to a row.
   mutating func set(_ name: RowName, _ row: Row?) { tables[name] = row }
 
+  /// What a trigger deletes. Answers with the rows below that go with it: those that a mark had deleted before.
+  mutating func remove(_ name: RowName) -> [RowName] {
+    changes = []
+    try? delete(name)
+    return changes.map(\.name).filter { $0 != name && tables[$0] == nil }
+  }
+
   private func known(_ name: String) throws -> Table {
     guard let table = constraints.schema.table(name) else {
       throw SalvorError(.storage, "There is no table \(name). Name one of the schema.", context: ["table": name])
