@@ -98,7 +98,8 @@ let package = Package(
     plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
     plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
-    plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("ServerStoreSupport", protocols + ["ContentHash"]),
+    plugin("SQLiteServerStore", protocols + ["ServerStoreSupport", "SQLiteSupport", "ContentHash"]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
       "HTTPClientTransport",
@@ -247,7 +248,7 @@ let package = Package(
       protocols + ["CSQLite", "SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
     tests(
       "SQLiteServerStoreTests",
-      protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
+      protocols + ["SQLiteServerStore", "ServerStoreSupport", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",
