@@ -62,6 +62,7 @@ let package = Package(
   traits: [
     .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
+    .trait(name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
     .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
   ],
   targets: [
@@ -95,11 +96,17 @@ let package = Package(
     systemLibrary(
       "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
     systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
+    systemLibrary("CPQ", pkgConfig: "libpq", apt: "libpq-dev", brew: "libpq"),
     plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
     plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
     plugin("ServerStoreSupport", protocols + ["ContentHash"]),
     plugin("SQLiteServerStore", protocols + ["ServerStoreSupport", "SQLiteSupport", "ContentHash"]),
+    plugin(
+      "PostgreSQLServerStore",
+      protocols + [
+        "ServerStoreSupport", "ContentHash", .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"])),
+      ]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
       "HTTPClientTransport",
@@ -249,6 +256,8 @@ let package = Package(
     tests(
       "SQLiteServerStoreTests",
       protocols + ["SQLiteServerStore", "ServerStoreSupport", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
+    // Empty without the trait PostgreSQL.
+    tests("PostgreSQLServerStoreTests", protocols + ["PostgreSQLServerStore", "ServerStoreSupport"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",
