@@ -62,7 +62,8 @@ let package = Package(
   traits: [
     .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
-    .trait(name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
+    .trait(
+      name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
     .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
   ],
   targets: [

@@ -21,7 +21,8 @@
       case .null: return "NULL"
       case .integer(let integer): return "\(integer)"
       case .real(let real):
-        return real.isFinite ? "'\(real)'::float8" : real.isNaN ? "'NaN'::float8" : "'\(real < 0 ? "-" : "")Infinity'::float8"
+        return real.isFinite
+          ? "'\(real)'::float8" : real.isNaN ? "'NaN'::float8" : "'\(real < 0 ? "-" : "")Infinity'::float8"
       case .text(let bytes):
         return "'\(String(decoding: bytes, as: UTF8.self).replacing("'", with: "''"))'"
       case .blob(let bytes): return "'\\x\(hexadecimal(bytes))'::bytea"

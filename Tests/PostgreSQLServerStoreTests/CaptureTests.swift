@@ -38,7 +38,8 @@
           """
           MERGE INTO note n USING (VALUES ('a', 'm'), ('e', 'm')) v (id, body) ON n.id = v.id
             WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, body) VALUES (v.id, v.body)
-          """, after: two).sorted() == ["1 1 - e -", "1 3 - a anna"])
+          """, after: two
+        ).sorted() == ["1 1 - e -", "1 3 - a anna"])
       #expect(try captured("TRUNCATE note CASCADE", after: two).sorted() == ["1 3 - a anna", "1 3 - b ben"])
       let child = two + "; INSERT INTO line VALUES ('a', 1, '{}')"
       #expect(try captured("DELETE FROM note WHERE id = 'a'", after: child) == ["1 3 - a anna", "2 3 - a 1"])
@@ -48,6 +49,17 @@
       // JSON has no equality in PostgreSQL: it is its text.
       #expect(try captured("UPDATE line SET extra = '{ }'", after: child) == ["2 2 4 a 1"])
       #expect(try captured("UPDATE line SET extra = '{}'", after: child) == [])
+    }
+
+    @Test("What a trigger of the application's makes of a row is a later entry than the one that made it")
+    func triggersOfTheApplication() throws {
+      let trigger = """
+        CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          UPDATE note SET body = 'stamped' WHERE id = NEW.id; RETURN NULL; END$$;
+        CREATE TRIGGER a_stamp AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION stamp()
+        """
+      #expect(
+        try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", after: trigger) == ["1 1 - a -", "1 2 2 a anna"])
     }
 
     @Test("Savepoints and transactions that are rolled back leave nothing")
@@ -61,7 +73,8 @@
 
     @Test("What a logical subscriber writes is captured where that is asked for, and else not")
     func replicas() throws {
-      let sql = "SET session_replication_role = replica; INSERT INTO note (id) VALUES ('a'); RESET session_replication_role"
+      let sql =
+        "SET session_replication_role = replica; INSERT INTO note (id) VALUES ('a'); RESET session_replication_role"
       #expect(try captured(sql, LogDesk()) == [])
       #expect(try captured(sql, LogDesk(capturesReplicas: true)) == ["1 1 - a -"])
     }
@@ -71,7 +84,9 @@
       let desk = try LogDesk()
       let connection = try desk.connection()
       let role = "r\(UInt32.random(in: .min ... .max))"
-      try connection.execute("CREATE ROLE \(role); GRANT INSERT, SELECT, UPDATE ON note TO \(role); GRANT CREATE ON SCHEMA public TO \(role)")
+      try connection.execute(
+        "CREATE ROLE \(role); GRANT INSERT, SELECT, UPDATE ON note TO \(role); GRANT CREATE ON SCHEMA public TO \(role)"
+      )
       try connection.execute("SET ROLE \(role)")
       #expect(throws: SalvorError.self) { try connection.execute("SELECT * FROM salvor.salvor_inbox") }
       try connection.execute("CREATE TABLE public.salvor_inbox (x text); SET search_path = public")
@@ -84,7 +99,9 @@
     @Test("Several processes that install at once make it once, and installing again changes nothing")
     func installedAtOnce() throws {
       let desk = try LogDesk()
-      let works: [@Sendable () throws -> Void] = (0..<4).map { _ in { try LogInstallation(desk.connection()).run(desk.tables) } }
+      let works: [@Sendable () throws -> Void] = (0..<4).map { _ in
+        { try LogInstallation(desk.connection()).run(desk.tables) }
+      }
       try onThreads(works)
       let connection = try desk.connection()
       try connection.execute("INSERT INTO note (id) VALUES ('a')")

@@ -22,7 +22,10 @@
         [1, .integer(.max), 1, -5, .real(0.1), .text(Array("it's \"é\" \\ ?1".utf8)), .blob([0, 255, 1]), 1, .null],
         [2, .integer(.min), 0, 5, .real(-0.0), .text([]), .blob([]), 0, .text(Array("'".utf8))],
         [3, .null, .null, .null, .null, .null, .null, .null, .null],
-        [4, 0, 0, 0, .real(1e300), .text(Array(repeating: 0x61, count: 100_000)), .blob(Array(repeating: 7, count: 70_000)), 1, .null],
+        [
+          4, 0, 0, 0, .real(1e300), .text(Array(repeating: 0x61, count: 100_000)),
+          .blob(Array(repeating: 7, count: 70_000)), 1, .null,
+        ],
       ]
       for row in rows {
         try connection.run("INSERT INTO v VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)", row)
@@ -44,7 +47,8 @@
       #expect(
         row == [
           [
-            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "2026-01-02 01:04:05.5+00", "2026-01-02", "P1DT2H", #"{"b": 1, "a": 2}"#,
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "2026-01-02 01:04:05.5+00", "2026-01-02", "P1DT2H",
+            #"{"b": 1, "a": 2}"#,
             #"{"a": 2, "b": 1}"#, "1.10", "{1,2}", "12:30:00", "10.0.0.1",
           ]
         ])
@@ -52,7 +56,9 @@
 
     @Test("Parameters are SQLite's: a plain one is the next after the highest, and none is in a quotation")
     func parameters() throws {
-      #expect(ParameterSlots("a ?2 b ? c ?1 '?' \"?\" 'it''s ?' -- ?\n ?").sql == "a $2 b $3 c $1 '?' \"?\" 'it''s ?' -- ?\n $4")
+      #expect(
+        ParameterSlots("a ?2 b ? c ?1 '?' \"?\" 'it''s ?' -- ?\n ?").sql
+          == "a $2 b $3 c $1 '?' \"?\" 'it''s ?' -- ?\n $4")
       #expect(ParameterSlots("SELECT 1").count == 0)
       #expect(try connection.rows("SELECT ?2::bigint, ?1::text, ?::bigint", "a", 1, 2) == [[1, "a", 2]])
     }
@@ -70,7 +76,8 @@
         CREATE TRIGGER refuse BEFORE INSERT ON f FOR EACH ROW EXECUTE FUNCTION refuse();
         """)
       let cases: [(String, StoreFailure)] = [
-        ("(2, 'secret-value', 1, 'x', 'a', NULL, NULL)", .unique), ("(2, 'a', 0, 'secret-value', 'a', NULL, NULL)", .check),
+        ("(2, 'secret-value', 1, 'x', 'a', NULL, NULL)", .unique),
+        ("(2, 'a', 0, 'secret-value', 'a', NULL, NULL)", .check),
         ("(2, 'secret-value2', 1, NULL, 'a', NULL, NULL)", .notNull), ("(2, 'a', 1, 'x', 'a', 9, NULL)", .foreignKey),
         ("(2, 'a', 1, 'x', 'a', NULL, '[2,3)')", .constraint), ("(2, 'a', 1, 'refuse', 'a', NULL, NULL)", .trigger),
         ("(2, 'a', 1, 'x', 'secret-value', NULL, NULL)", .constraint),
@@ -110,7 +117,9 @@
       }
       #expect(try connection.rows("SELECT id FROM s ORDER BY id") == [[1], [3]])
       // A transaction that failed is over when its error is thrown.
-      #expect(throws: SalvorError.self) { try connection.transaction { try connection.run("INSERT INTO s VALUES (1)") } }
+      #expect(throws: SalvorError.self) {
+        try connection.transaction { try connection.run("INSERT INTO s VALUES (1)") }
+      }
       #expect(!connection.isInTransaction)
       #expect(try connection.integer("SELECT count(*) FROM s") == 2)
     }

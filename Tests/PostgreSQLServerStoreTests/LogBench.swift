@@ -10,10 +10,16 @@
     .enabled(if: PrivateCluster.isThere && ProcessInfo.processInfo.environment["SALVOR_MEASURE"] == "1"), .serialized)
   struct LogBench {
     /// Rows a second that eight writers insert, and the longest sealing in milliseconds.
-    private func rate(_ rows: Int, captured: Bool, sealed: Bool, beside long: Bool, seconds: Double) throws -> (Double, Double) {
+    private func rate(_ rows: Int, captured: Bool, sealed: Bool, beside long: Bool, seconds: Double) throws -> (
+      Double, Double
+    ) {
       let desk = try LogDesk()
       let setup = try desk.connection()
-      if !captured { for event in ChangeCapture.events { try setup.execute("DROP TRIGGER zz_salvor_1_\(event) ON note") } }
+      if !captured {
+        for event in ChangeCapture.events {
+          try setup.execute("DROP TRIGGER \"\(ChangeCapture.trigger(1, event))\" ON note")
+        }
+      }
       let holder = try desk.connection()
       if long { try holder.execute("BEGIN; INSERT INTO note (id) VALUES ('long'); ") }
       let total = Mutex(0)
@@ -67,7 +73,8 @@
         let alone = try rate(100, captured: true, sealed: true, beside: false, seconds: 15)
         let beside = try rate(100, captured: true, sealed: true, beside: true, seconds: 15)
         print(
-          "round \(round): beside an open transaction \(beside.0 / alone.0), longest sealing \(Int(alone.1)) and \(Int(beside.1)) ms")
+          "round \(round): beside an open transaction \(beside.0 / alone.0), longest sealing \(Int(alone.1)) and \(Int(beside.1)) ms"
+        )
       }
     }
   }

@@ -55,17 +55,19 @@
     /// What the log has after an entry: table, operation, mask, key and old values, without those that are NULL at the end.
     func entries(_ connection: PostgreSQLConnection, after sequence: Int64 = 0) throws -> [String] {
       let values = (0..<logWidth).map { "v\($0)" }.joined(separator: ", ")
-      return try connection.rows("SELECT t, op, m, \(values) FROM salvor_change WHERE seq > ?1 ORDER BY seq", .integer(sequence))
-        .map { row in
-          let words = row.map { value -> String in
-            switch value {
-            case .integer(let number): "\(number)"
-            case .null: "-"
-            default: value.string ?? "?"
-            }
+      return try connection.rows(
+        "SELECT t, op, m, \(values) FROM salvor_change WHERE seq > ?1 ORDER BY seq", .integer(sequence)
+      )
+      .map { row in
+        let words = row.map { value -> String in
+          switch value {
+          case .integer(let number): "\(number)"
+          case .null: "-"
+          default: value.string ?? "?"
           }
-          return words.joined(separator: " ")
         }
+        return words.joined(separator: " ")
+      }
     }
   }
 

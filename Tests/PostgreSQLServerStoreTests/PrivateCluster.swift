@@ -36,7 +36,8 @@
       folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
-      try asOwner("initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
+      try asOwner(
+        "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
       try asOwner(
         "pg_ctl",
         [

@@ -10,7 +10,8 @@
   /// Commit numbers are given in one serial place, whoever seals, and in whatever order transactions become visible.
   @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"), .serialized)
   struct SealingTests {
-    @Test("Readers by cursor see every change once, in the order of its number, beside sealers, savepoints and rollbacks")
+    @Test(
+      "Readers by cursor see every change once, in the order of its number, beside sealers, savepoints and rollbacks")
     func linearity() throws {
       let desk = try LogDesk()
       let writers = 8, transactions = 60
@@ -39,7 +40,9 @@
                 try connection.execute("ROLLBACK TO s")
               }
               if Int.random(in: 0..<4) == 0 { try connection.execute("SAVEPOINT kept") }
-              if Int.random(in: 0..<3) == 0 { try connection.execute("SELECT pg_sleep(\(Double.random(in: 0...0.01)))") }
+              if Int.random(in: 0..<3) == 0 {
+                try connection.execute("SELECT pg_sleep(\(Double.random(in: 0...0.01)))")
+              }
             }
             if Int.random(in: 0..<5) == 0 {
               try connection.execute("ROLLBACK")
@@ -67,7 +70,8 @@
           while true {
             let mayBeLast = open.withLock { $0 == 0 }
             if mayBeLast { try desk.seal(connection) }
-            try connection.query("SELECT seq, v0 FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(cursor)]) { row in
+            try connection.query("SELECT seq, v0 FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(cursor)]) {
+              row in
               // Dense: what has the next number was never invisible beside one that has a later.
               #expect(row.int64(0) == cursor + 1)
               cursor = row.int64(0)
@@ -142,7 +146,9 @@
       }
       try desk.seal(other)
       #expect(
-        try other.rows("SELECT remote IS NULL, last_seq FROM salvor_commit ORDER BY number") == [[1, 2], [0, 3], [1, 4]])
+        try other.rows("SELECT remote IS NULL, last_seq FROM salvor_commit ORDER BY number") == [
+          [1, 2], [0, 3], [1, 4],
+        ])
       #expect(try desk.entries(other) == ["1 1 - o -", "1 1 - later -", "1 1 - u -", "1 1 - last -"])
     }
 

@@ -94,7 +94,8 @@
       let encoding = PQparameterStatus(link.handle, "server_encoding").map { String(cString: $0) } ?? ""
       guard encoding == "UTF8" else {
         throw SalvorError(
-          .configuration, "The database's encoding is \(encoding), and Salvor needs UTF8. Make a database with ENCODING 'UTF8'.")
+          .configuration,
+          "The database's encoding is \(encoding), and Salvor needs UTF8. Make a database with ENCODING 'UTF8'.")
       }
     }
 
@@ -189,7 +190,9 @@
     /// PostgreSQL says it by an error of `checkReferences`.
     package var hasUnresolvedReferences: Bool { false }
 
-    package func failure(_ error: SalvorError) -> StoreFailure? { error.sqlState.flatMap { StoreFailure(sqlState: $0) } }
+    package func failure(_ error: SalvorError) -> StoreFailure? {
+      error.sqlState.flatMap { StoreFailure(sqlState: $0) }
+    }
   }
 
   /// A copy that `deallocate` frees.

@@ -22,8 +22,9 @@
     var name: String { "\(quoted(tablesIn)).\(quoted(table.name))" }
     private var inbox: String { "\(quoted(schema)).salvor_inbox" }
     func function(_ event: String) -> String { "\(quoted(schema)).salvor_\(t)_\(event)" }
-    /// PostgreSQL fires triggers of one event in the order of their names: ours come after the application's own.
-    static func trigger(_ t: Int64, _ event: String) -> String { "zz_salvor_\(t)_\(event)" }
+    /// PostgreSQL fires triggers of one event in the order of their names. These come before the application's: what such a
+    /// trigger makes of the row is a later entry, and the first one says what the row was before.
+    static func trigger(_ t: Int64, _ event: String) -> String { "!salvor_\(t)_\(event)" }
     static let events = ["insert", "update", "delete", "truncate"]
 
     /// Statements that make the functions and triggers anew.
@@ -55,7 +56,7 @@
     }
 
     private func trigger(_ event: String, _ when: String, _ each: String) -> [String] {
-      let trigger = Self.trigger(t, event)
+      let trigger = quoted(Self.trigger(t, event))
       return [
         "DROP TRIGGER IF EXISTS \(trigger) ON \(name)",
         "CREATE TRIGGER \(trigger) \(when) ON \(name) \(each) EXECUTE FUNCTION \(function(event))()",

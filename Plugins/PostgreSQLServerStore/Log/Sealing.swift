@@ -99,7 +99,8 @@
       else { return "TRUE" }
       let running = parts[2].split(separator: ",").compactMap { UInt64($0) }
       let later = "xid >= '\(next)'::xid8"
-      return running.isEmpty ? later : "(\(later) OR xid = ANY ('{\(running.map { "\($0)" }.joined(separator: ","))}'::xid8[]))"
+      return running.isEmpty
+        ? later : "(\(later) OR xid = ANY ('{\(running.map { "\($0)" }.joined(separator: ","))}'::xid8[]))"
     }
   }
 

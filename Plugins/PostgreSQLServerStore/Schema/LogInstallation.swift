@@ -24,7 +24,7 @@
           for statement in capture.statements { try connection.execute(statement) }
           for event in ChangeCapture.events where capturesReplicas {
             try connection.execute(
-              "ALTER TABLE \(capture.name) ENABLE ALWAYS TRIGGER \(ChangeCapture.trigger(table.number, event))")
+              "ALTER TABLE \(capture.name) ENABLE ALWAYS TRIGGER \(quoted(ChangeCapture.trigger(table.number, event)))")
           }
         }
       }
