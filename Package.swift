@@ -65,6 +65,8 @@ let package = Package(
   traits: [
     .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
+    .trait(
+      name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
     .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
   ],
   targets: [
@@ -98,12 +100,19 @@ let package = Package(
     systemLibrary(
       "CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev", brew: "libmicrohttpd"),
     systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
+    systemLibrary("CPQ", pkgConfig: "libpq", apt: "libpq-dev", brew: "libpq"),
     plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     .target(
       name: "SQLiteSupport", dependencies: ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"],
       path: "Plugins/SQLiteSupport", exclude: ["README.md"], linkerSettings: [.linkedLibrary(sqlite)]),
     plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
-    plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("ServerStoreSupport", protocols + ["ContentHash"]),
+    plugin("SQLiteServerStore", protocols + ["ServerStoreSupport", "SQLiteSupport", "ContentHash"]),
+    plugin(
+      "PostgreSQLServerStore",
+      protocols + [
+        "ServerStoreSupport", "ContentHash", .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"])),
+      ]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
       "HTTPClientTransport",
@@ -252,7 +261,9 @@ let package = Package(
       protocols + ["CSQLite", "SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
     tests(
       "SQLiteServerStoreTests",
-      protocols + ["SQLiteServerStore", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
+      protocols + ["SQLiteServerStore", "ServerStoreSupport", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
+    // Empty without the trait PostgreSQL.
+    tests("PostgreSQLServerStoreTests", protocols + ["PostgreSQLServerStore", "ServerStoreSupport"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",

@@ -1,5 +1,6 @@
 import SQLiteSupport
 import SalvorModel
+import ServerStoreSupport
 
 /// Interrupts what the connections of one store do.
 ///

@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
+import ServerStoreSupport
 
 /// The consolidated database in one SQLite file (module `sqlite`, seam `server-storage`). Contract: `ServerStore`.
 ///

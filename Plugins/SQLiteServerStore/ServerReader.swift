@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 
 /// A connection that only reads. Each page is a short read transaction of its own, so the write-ahead log can always be moved
 /// into the database. What it answers never waits for who writes.

@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc
@@ -91,7 +92,8 @@ actor ServerWriter {
       for notice in try Purge.overwriting(connection, replay.run) { options.log(notice) }
     }
     let log = CommitLog(
-      connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock)
+      connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock
+    ) { try catalog.clearPending(connection) }
     var open = Open(
       connection: connection, number: options.random.positiveNumber(), catalog: catalog, opening: opening, setup: setup,
       log: log,

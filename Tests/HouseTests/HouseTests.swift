@@ -218,8 +218,10 @@ import Testing
     let setup = try tree.read("Tools/setup")
     let list = try #require(
       setup.components(separatedBy: "packages=(").dropFirst().first?.components(separatedBy: ")")[0])
+    let ofTraits = try #require(
+      setup.components(separatedBy: "trait_packages=(").dropFirst().first?.components(separatedBy: ")")[0])
     #expect(named.count > 3)
-    #expect(Set(named).subtracting(list.components(separatedBy: " ")) == [])
+    #expect(Set(named).subtracting((list + " " + ofTraits).components(separatedBy: " ")) == [])
   }
 
   /// Each line that holds one of `words`, as `path:line: word`.

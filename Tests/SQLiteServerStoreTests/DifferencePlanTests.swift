@@ -4,6 +4,7 @@ import SalvorStorage
 import Testing
 
 @testable import SQLiteServerStore
+@testable import ServerStoreSupport
 
 /// What changed subscriptions add and drop is found by index: the cost is that of the rows that come and go
 /// (docs/architecture/feed.md).

@@ -4,6 +4,7 @@ import SalvorStorage
 import Testing
 
 @testable import SQLiteServerStore
+@testable import ServerStoreSupport
 
 /// An upload's cost follows the upload, not the length of the change log.
 @Suite struct LogIndexTests {

@@ -2,6 +2,7 @@ import CSQLite
 import MemoryStore
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 import Testing
 
 @testable import SQLiteServerStore

@@ -1,6 +1,7 @@
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 extension SQLiteServerStore {
   public func missingBlobs(

@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 /// Staged blobs, and uploads that refer to them.
 extension ServerWriter {

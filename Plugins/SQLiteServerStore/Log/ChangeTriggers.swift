@@ -1,27 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
-
-/// What an entry of the change log says of its key. Every entry may be read as "look what is there now"; the operation
-/// says whether old values stand with it.
-enum LogOperation {
-  /// The sender of an upload, whom `salvor_gone` names, holds something else than the row: what it makes on its own version
-  /// is in conflict. No old values.
-  static let differs: Int64 = -1
-  /// Nothing was changed in the row; what its scope asks for was. To whom it came so, `salvor_came` says; it is news to
-  /// nobody else. No old values.
-  static let scopeMoved: Int64 = -2
-  /// The same, as logs of earlier versions say it: to whom it came is not known.
-  static let touch: Int64 = 0
-  static let insert: Int64 = 1
-  /// The row is where it was in every scope. No need of old values.
-  static let update: Int64 = 2
-  static let delete: Int64 = 3
-  /// An update that changed columns which decide the row's scope.
-  static let move: Int64 = 5
-  /// The same, of a row whose key was taken by another one that replaced it.
-  static let replaced: Int64 = 6
-}
+import ServerStoreSupport
 
 /// The triggers that write the change log, in plain SQL, so that the writes of any program are seen.
 ///
@@ -30,6 +10,7 @@ enum LogOperation {
 /// OR IGNORE leaves a pending row behind; it makes later inserts a little slower until the store clears it.
 struct ChangeTriggers {
   let table: ServerTable
+  let shape: TableShape
 
   private var t: Int64 { table.number }
   private var keys: [String] { table.table.primaryKey }
@@ -100,7 +81,7 @@ struct ChangeTriggers {
     let right = "\(b).\(name)"
     let byValue = "\(left) IS NOT \(right) COLLATE BINARY"
     // Only a column without affinity can hold 1 and 1.0.
-    let affinity = table.shape.column(table.columns[place].name)?.affinity ?? .blob
+    let affinity = shape.column(table.columns[place].name)?.affinity ?? .blob
     return affinity == .blob ? "(\(byValue) OR typeof(\(left)) <> typeof(\(right)))" : byValue
   }
 
@@ -127,8 +108,8 @@ struct ChangeTriggers {
 
   /// The columns of each unique index, the key first, with the collation the index compares them by.
   private var uniques: [[(name: String, collation: String)]] {
-    let others = table.shape.uniqueIndexes.filter { !$0.isPrimaryKey }
-    let key = table.shape.uniqueIndexes.first(where: \.isPrimaryKey)
+    let others = shape.uniqueIndexes.filter { !$0.isPrimaryKey }
+    let key = shape.uniqueIndexes.first(where: \.isPrimaryKey)
     let keyColumns = key.map { $0.columns.map { ($0.name ?? "", $0.collation) } } ?? keys.map { ($0, "BINARY") }
     return [keyColumns]
       + others.map { $0.columns.compactMap { column in column.name.map { ($0, column.collation) } } }
@@ -211,16 +192,5 @@ struct ChangeTriggers {
       logPending("\(LogOperation.replaced)", "\(newestOwn) AND NOT (\(sameKey("OLD", "NEW")))"),
       dropSettled,
     ]
-  }
-}
-
-/// `(a OR b) OR (c OR d)`: SQLite limits the depth of an expression, not its width.
-func balanced(_ terms: [String], by sign: String = "OR") -> String {
-  switch terms.count {
-  case 0: return "0"
-  case 1: return terms[0]
-  default:
-    let half = terms.count / 2
-    return "(\(balanced(Array(terms[..<half]), by: sign)) \(sign) \(balanced(Array(terms[half...]), by: sign)))"
   }
 }

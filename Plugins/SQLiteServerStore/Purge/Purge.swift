@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 /// Erases rows, and what the database holds of them besides. Runs in one transaction of the writer's.
 ///

@@ -2,6 +2,7 @@ import ContentHash
 import SQLiteSupport
 import SalvorModel
 import SalvorWire
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc
@@ -11,44 +12,6 @@ import SalvorWire
 
 /// What the ledger's name has more than the database's.
 let purgeLedgerSuffix = ".salvor-purged"
-
-/// One act of the ledger. No key and no value stands in it: `hash` is the HMAC-SHA-256 of table and key under the ledger's key.
-struct PurgeEntry: Hashable {
-  enum Act: String { case purge, release }
-  var act: Act
-  var hash: String
-  /// Milliseconds since 1970.
-  var time: Int64
-  /// HMAC-SHA-256 of the seal before it and this act: a line that is missing or altered shows.
-  var seal: String
-
-  init(_ act: Act, _ hash: String, time: Int64, after before: String, key: [UInt8]) {
-    self.act = act
-    self.hash = hash
-    self.time = time
-    seal = Self.seal(act, hash, time, before, key)
-  }
-
-  init?(_ json: JSONValue) {
-    guard let act = json["act"]?.string.flatMap({ Act(rawValue: $0) }), let hash = json["hash"]?.string,
-      let time = json["time"]?.integer, let seal = json["seal"]?.string
-    else { return nil }
-    self.act = act
-    self.hash = hash
-    self.time = time
-    self.seal = seal
-  }
-
-  func follows(_ before: String, key: [UInt8]) -> Bool { seal == Self.seal(act, hash, time, before, key) }
-
-  private static func seal(_ act: Act, _ hash: String, _ time: Int64, _ before: String, _ key: [UInt8]) -> String {
-    hexadecimal(hmacSHA256(Array("\(before) \(act.rawValue) \(hash) \(time)".utf8), key: key))
-  }
-
-  var json: JSONValue {
-    ["act": .string(act.rawValue), "hash": .string(hash), "time": .integer(time), "seal": .string(seal)]
-  }
-}
 
 /// The file beside the database that a restore does not put back (semantics 10). One JSON object a line: first whose it is
 /// and the key of its hashes, then an act each. Only appended to, and synced before the database's transaction commits.

@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 /// Brings a database that was opened in line with the ledger beside it: what a restore has brought back of purged rows goes
 /// again, before anybody is answered.

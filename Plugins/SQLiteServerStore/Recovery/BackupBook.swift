@@ -3,6 +3,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc

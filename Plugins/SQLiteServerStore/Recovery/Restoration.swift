@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc

@@ -1,6 +1,7 @@
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 extension SQLiteServerStore: RecoveringServerStore {
   public func trimmed() async throws -> Int64 { try await ask(ReadScope(Principal(name: ""))) { try $0.trimmed() } }

@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 /// Brings a database in line with a schema: the real tables, Salvor's own tables, the triggers. Runs in one transaction.
 struct Installation {
@@ -56,7 +57,8 @@ struct Installation {
       "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND upper(sql) LIKE '%DEFERRED%')")
     let catalog = Catalog(
       schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
-      hasDeferrableForeignKeys: deferrable == 1, withholdsMessages: setup.withholdsMessages)
+      hasDeferrableForeignKeys: deferrable == 1, withholdsMessages: setup.withholdsMessages, dialect: connection.dialect
+    )
     self.catalog = catalog
     return catalog
   }
@@ -227,8 +229,8 @@ struct Installation {
         .integer(number), .text(table.name), .integer(generation),
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
       let made = ServerTable(
-        table, schema: schema, number: number, generation: generation, shape: shape,
-        columnNumbers: try columnNumbers(of: table, number))
+        table, schema: schema, number: number, generation: generation, uniqueIndexes: shape.sharedIndexes,
+        columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect)
       tables.append(made)
       try indexReferences(of: made)
       try indexScope(of: made)
@@ -313,11 +315,14 @@ struct Installation {
 
   private func installTriggers(_ table: ServerTable) throws {
     try connection.execute(ServerDDL.pendingTable(table))
-    guard let shape = try connection.tableShape(table.pending) else { return }
-    for place in table.columns.indices where shape.column("c\(place)") == nil {
+    guard let pending = try connection.tableShape(table.pending), let shape = try connection.tableShape(table.name)
+    else {
+      return
+    }
+    for place in table.columns.indices where pending.column("c\(place)") == nil {
       try connection.execute("ALTER TABLE \(table.pending) ADD COLUMN c\(place)")
     }
-    let triggers = ChangeTriggers(table: table).all
+    let triggers = ChangeTriggers(table: table, shape: shape).all
     let wanted = triggers.sorted { $0.name < $1.name }.map { "\($0.name): \($0.sql)" }.joined(separator: "\n")
     if try triggerText(table.number) != wanted {
       for trigger in triggers {

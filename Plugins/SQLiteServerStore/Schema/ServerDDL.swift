@@ -1,4 +1,5 @@
 import SQLiteSupport
+import ServerStoreSupport
 
 /// The tables of Salvor's own in the server's database. What they hold is described in this folder's README.
 enum ServerDDL {

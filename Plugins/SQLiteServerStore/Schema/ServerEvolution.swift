@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import ServerStoreSupport
 
 /// Carries a database along with the declared rules of its schema (`renamedFrom`, `dropped`): tables and columns get their
 /// new names, and so does what Salvor keeps under the old ones; what is dropped stays where it is, and is synchronized no

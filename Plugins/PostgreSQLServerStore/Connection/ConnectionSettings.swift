@@ -1,0 +1,80 @@
+#if PostgreSQL
+  import CPQ
+  import SalvorModel
+
+  /// How the database is reached. A password stays in `url`, and is in no message and no description.
+  struct ConnectionSettings: Sendable, CustomStringConvertible {
+    /// A libpq URL or keyword list; it may name several hosts.
+    var url: String
+    /// The schema of Salvor's own tables.
+    var schema = "salvor"
+    /// The schema of the application's tables.
+    var tablesIn = "public"
+    /// Milliseconds; nil: as the role has it.
+    var statementTimeout: Int64?
+    /// A standby is refused.
+    var isWriter = true
+
+    var description: String { "a PostgreSQL database (tables in \(tablesIn), Salvor's own in \(schema))" }
+
+    /// libpq's keywords, `url` first.
+    func parameters() throws -> [(keyword: String, value: String)] {
+      var parameters = [("dbname", url), ("client_encoding", "UTF8"), ("application_name", "salvor")]
+      if isWriter { parameters.append(("target_session_attrs", "read-write")) }
+      let given = try parts()
+      let local = (given["hostaddr"] ?? given["host"] ?? "").split(separator: ",", omittingEmptySubsequences: false)
+        .allSatisfy(Self.isLocal)
+      guard !local else { return parameters }
+      if let mode = given["sslmode"], mode != "verify-full" {
+        throw SalvorError(
+          .configuration,
+          "The url of the module postgresql asks for sslmode=\(mode). Off this machine Salvor connects by verify-full only: leave sslmode out of the url, and give sslrootcert where the certificate is your own."
+        )
+      }
+      parameters.append(("sslmode", "verify-full"))
+      return parameters
+    }
+
+    /// A socket's folder, this machine's own names and addresses.
+    private static func isLocal(_ host: Substring) -> Bool {
+      host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") || host == "localhost" || host.hasPrefix("127.")
+        || host == "::1"
+    }
+
+    /// What `url` says itself, and of the host what the environment says (`PGHOST`).
+    private func parts() throws -> [String: String] {
+      var parts = try given()
+      if parts["host"] == nil, parts["hostaddr"] == nil, let defaults = PQconndefaults() {
+        defer { PQconninfoFree(defaults) }
+        for (keyword, value) in Self.read(defaults) where keyword == "host" || keyword == "hostaddr" {
+          parts[keyword] = value
+        }
+      }
+      return parts
+    }
+
+    private func given() throws -> [String: String] {
+      var message: UnsafeMutablePointer<CChar>?
+      guard let options = PQconninfoParse(url, &message) else {
+        // libpq's own words would repeat a part of the url, which may be the password.
+        PQfreemem(message)
+        throw SalvorError(
+          .configuration,
+          "The url of the module postgresql cannot be read. Its form is postgresql://USER@HOST:PORT/DATABASE; characters such as @ and / within a part are percent-encoded."
+        )
+      }
+      defer { PQconninfoFree(options) }
+      return Self.read(options)
+    }
+
+    private static func read(_ options: UnsafeMutablePointer<PQconninfoOption>) -> [String: String] {
+      var found: [String: String] = [:]
+      var option = options
+      while let keyword = option.pointee.keyword {
+        if let value = option.pointee.val { found[String(cString: keyword)] = String(cString: value) }
+        option += 1
+      }
+      return found
+    }
+  }
+#endif

@@ -1,0 +1,405 @@
+#if PostgreSQL
+  import CPQ
+  import SalvorModel
+  import SalvorStorage
+  import ServerStoreSupport
+
+  /// One connection to a PostgreSQL database. Not thread-safe: it belongs to one actor, whose thread waits for its answers.
+  ///
+  /// Values travel in the binary protocol where their type has one that is fixed (`PostgreSQLType`), and as text under the settings
+  /// that are made here else: the same text in feed, digests and conflict versions, whatever the role's own settings.
+  package final class PostgreSQLConnection {
+    let settings: ConnectionSettings
+    private let link: Link
+    private var cache: [String: PostgreSQLStatement] = [:]
+    private let cachedStatementsMax = 512
+    private var statements = 0
+
+    /// What the connection and its statements share.
+    fileprivate final class Link {
+      private(set) var handle: OpaquePointer?
+      /// Of the last statement.
+      var changes = 0
+      /// Prepared statements whose last user is gone.
+      var abandoned: [String] = []
+
+      init(_ handle: OpaquePointer?) { self.handle = handle }
+      deinit { close() }
+
+      func close() {
+        guard let handle else { return }
+        self.handle = nil
+        PQfinish(handle)
+      }
+
+      func live() throws -> OpaquePointer {
+        guard let handle else {
+          throw SalvorError(.storage, "The connection to the database is closed. Open the store again.")
+        }
+        return handle
+      }
+
+      /// Throws what `result` says, and clears it then.
+      func check(_ result: OpaquePointer?, sql: String?) throws {
+        switch PQresultStatus(result) {
+        case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: return
+        default:
+          defer { PQclear(result) }
+          if let handle, PQstatus(handle) != CONNECTION_OK { throw SalvorError.postgreSQL(connection: handle) }
+          throw SalvorError.postgreSQL(result, sql: sql)
+        }
+      }
+
+      var state: PGTransactionStatusType { handle.map { PQtransactionStatus($0) } ?? PQTRANS_UNKNOWN }
+    }
+
+    init(_ settings: ConnectionSettings) throws {
+      self.settings = settings
+      link = try Self.connect(settings)
+      do {
+        try prepareSession()
+      } catch {
+        link.close()
+        throw error
+      }
+    }
+
+    private static func connect(_ settings: ConnectionSettings) throws -> Link {
+      let parameters = try settings.parameters()
+      let keywords = parameters.map { $0.keyword.withCString { strdupped($0) } } + [nil]
+      let values = parameters.map { $0.value.withCString { strdupped($0) } } + [nil]
+      defer { for text in keywords + values { text?.deallocate() } }
+      let handle = PQconnectdbParams(keywords.map { UnsafePointer($0) }, values.map { UnsafePointer($0) }, 1)
+      guard PQstatus(handle) == CONNECTION_OK else {
+        defer { PQfinish(handle) }
+        throw SalvorError.postgreSQL(connection: handle)
+      }
+      cpq_ignore_notices(handle)
+      return Link(handle)
+    }
+
+    /// What values look like as text must not follow the role's own settings.
+    private func prepareSession() throws {
+      try refuseForeignEncoding()
+      var values = [
+        "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
+        "bytea_output = 'hex'", "standard_conforming_strings = on", "default_transaction_isolation = 'read committed'",
+        "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
+      ]
+      if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
+      try execute(values.map { "SET \($0)" }.joined(separator: "; "))
+    }
+
+    private func refuseForeignEncoding() throws {
+      let encoding = PQparameterStatus(link.handle, "server_encoding").map { String(cString: $0) } ?? ""
+      guard encoding == "UTF8" else {
+        throw SalvorError(
+          .configuration,
+          "The database's encoding is \(encoding), and Salvor needs UTF8. Make a database with ENCODING 'UTF8'.")
+      }
+    }
+
+    /// Safe to call twice.
+    package func close() {
+      cache.removeAll()
+      link.close()
+    }
+
+    /// False: it is lost, and whatever was under way with it.
+    package var isAlive: Bool { link.handle.map { PQstatus($0) == CONNECTION_OK } ?? false }
+
+    package var changes: Int { link.changes }
+
+    private func nextName() -> String {
+      statements += 1
+      return "s\(statements)"
+    }
+
+    private func dropAbandoned() throws {
+      guard !link.abandoned.isEmpty, link.state == PQTRANS_IDLE || link.state == PQTRANS_INTRANS else { return }
+      let names = link.abandoned
+      link.abandoned = []
+      try execute(names.map { "DEALLOCATE \($0)" }.joined(separator: "; "))
+    }
+  }
+
+  extension PostgreSQLConnection: StoreConnection {
+    package var dialect: any Dialect { PostgreSQLDialect() }
+
+    package func prepare(_ sql: String, persistent: Bool) throws -> PostgreSQLStatement {
+      try dropAbandoned()
+      return try PostgreSQLStatement(link, sql, name: nextName())
+    }
+
+    package func cached(_ sql: String) throws -> PostgreSQLStatement {
+      if let statement = cache[sql], !statement.isBusy {
+        statement.reset()
+        statement.clearBindings()
+        return statement
+      }
+      let statement = try prepare(sql, persistent: true)
+      if cache.count >= cachedStatementsMax { cache.removeAll() }
+      cache[sql] = statement
+      return statement
+    }
+
+    package func execute(_ sql: String) throws {
+      let result = try PQexec(link.live(), sql)
+      try link.check(result, sql: sql)
+      PQclear(result)
+    }
+
+    /// A failed statement leaves a transaction that can do nothing but end.
+    package var isInTransaction: Bool { link.state == PQTRANS_INTRANS }
+    private var isOpenTransaction: Bool { link.state == PQTRANS_INTRANS || link.state == PQTRANS_INERROR }
+    package var writtenRows: Int? { nil }
+
+    package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {
+      try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
+    }
+
+    /// Runs `body` in a transaction: committed where it returns, rolled back where it or the commit throws.
+    package func transaction<Result>(_ begin: String = "BEGIN", _ body: () throws -> Result) throws -> Result {
+      try execute(begin)
+      do {
+        let result = try body()
+        try execute("COMMIT")
+        return result
+      } catch {
+        if isOpenTransaction { try? execute("ROLLBACK") }
+        throw error
+      }
+    }
+
+    package func savepoint<Result>(_ name: String, _ body: () throws -> Result) throws -> Result {
+      try execute("SAVEPOINT \(quoted(name))")
+      do {
+        let result = try body()
+        try execute("RELEASE \(quoted(name))")
+        return result
+      } catch {
+        if isOpenTransaction { try? execute("ROLLBACK TO \(quoted(name)); RELEASE \(quoted(name))") }
+        throw error
+      }
+    }
+
+    package func attempt<Result>(_ body: () throws -> Result) throws -> Result { try savepoint("salvor_try", body) }
+
+    package func deferReferences() throws { try execute("SET CONSTRAINTS ALL DEFERRED") }
+    package func checkReferences() throws { try execute("SET CONSTRAINTS ALL IMMEDIATE") }
+    /// PostgreSQL says it by an error of `checkReferences`.
+    package var hasUnresolvedReferences: Bool { false }
+
+    package func failure(_ error: SalvorError) -> StoreFailure? {
+      error.sqlState.flatMap { StoreFailure(sqlState: $0) }
+    }
+  }
+
+  /// A copy that `deallocate` frees.
+  private func strdupped(_ text: UnsafePointer<CChar>) -> UnsafeMutablePointer<CChar>? {
+    var count = 0
+    while text[count] != 0 { count += 1 }
+    let copy = UnsafeMutablePointer<CChar>.allocate(capacity: count + 1)
+    copy.initialize(from: text, count: count + 1)
+    return copy
+  }
+
+  /// A prepared statement. Its answer is read whole before the first row is there.
+  package final class PostgreSQLStatement: StoreStatement {
+    private let link: PostgreSQLConnection.Link
+    private let sql: String
+    private let name: String
+    private let parameterTypes: [UInt32]
+    private let columnTypes: [UInt32]
+    private let columnFormats: [Bool]
+    private var parameters: [[UInt8]?]
+    private var formats: [Int32]
+    private var answer: OpaquePointer?
+    private var row: Int32 = -1
+    private var isDone = true
+
+    fileprivate init(_ link: PostgreSQLConnection.Link, _ text: String, name: String) throws {
+      self.link = link
+      self.name = name
+      let slots = ParameterSlots(text)
+      sql = slots.sql
+      let handle = try link.live()
+      let prepared = PQprepare(handle, name, sql, 0, nil)
+      try link.check(prepared, sql: sql)
+      PQclear(prepared)
+      let description = PQdescribePrepared(handle, name)
+      try link.check(description, sql: sql)
+      defer { PQclear(description) }
+      parameterTypes = (0..<PQnparams(description)).map { PQparamtype(description, $0) }
+      columnTypes = (0..<PQnfields(description)).map { PQftype(description, $0) }
+      // One format for the whole answer.
+      let isBinary = columnTypes.allSatisfy { PostgreSQLType.storageClass($0) != nil }
+      columnFormats = columnTypes.map { _ in isBinary }
+      parameters = Array(repeating: nil, count: parameterTypes.count)
+      formats = Array(repeating: 0, count: parameterTypes.count)
+    }
+
+    deinit {
+      PQclear(answer)
+      link.abandoned.append(name)
+    }
+
+    var isBusy: Bool { !isDone }
+    package var columnCount: Int { columnTypes.count }
+
+    // MARK: Running
+
+    package func step() throws -> Bool {
+      if answer == nil { try send() }
+      row += 1
+      isDone = row >= PQntuples(answer)
+      return !isDone
+    }
+
+    package func run() throws {
+      defer { reset() }
+      try send()
+    }
+
+    private func send() throws {
+      reset()
+      let handle = try link.live()
+      var bytes: [UInt8] = []
+      for parameter in parameters { bytes += (parameter ?? []) + [0] }
+      let result: OpaquePointer? = bytes.withUnsafeBytes { all in
+        var pointers: [UnsafePointer<CChar>?] = []
+        var lengths: [Int32] = []
+        var offset = 0
+        for parameter in parameters {
+          pointers.append(
+            parameter == nil ? nil : all.baseAddress?.advanced(by: offset).assumingMemoryBound(to: CChar.self))
+          lengths.append(Int32(parameter?.count ?? 0))
+          offset += (parameter?.count ?? 0) + 1
+        }
+        return PQexecPrepared(
+          handle, name, Int32(parameters.count), pointers, lengths, formats, columnFormats.first == true ? 1 : 0)
+      }
+      try link.check(result, sql: sql)
+      answer = result
+      isDone = false
+      link.changes = Int(String(cString: PQcmdTuples(result))) ?? 0
+    }
+
+    package func reset() {
+      PQclear(answer)
+      answer = nil
+      row = -1
+      isDone = true
+    }
+
+    package func clearBindings() { for place in parameters.indices { parameters[place] = nil } }
+
+    // MARK: Binding
+
+    private func set(_ parameter: Int, _ bytes: [UInt8]?, isBinary: Bool) throws {
+      guard parameters.indices.contains(parameter - 1) else {
+        throw SalvorError(.storage, "The statement has no parameter \(parameter).", context: ["sql": sql])
+      }
+      parameters[parameter - 1] = bytes
+      formats[parameter - 1] = isBinary ? 1 : 0
+    }
+
+    private func type(_ parameter: Int) -> UInt32 {
+      parameterTypes.indices.contains(parameter - 1) ? parameterTypes[parameter - 1] : 0
+    }
+
+    package func bindNull(_ parameter: Int) throws { try set(parameter, nil, isBinary: false) }
+
+    package func bind(_ parameter: Int, _ value: Int64) throws {
+      switch type(parameter) {
+      case PostgreSQLType.int8: try set(parameter, bigEndianBytes(value), isBinary: true)
+      case PostgreSQLType.int4 where Int32(exactly: value) != nil:
+        try set(parameter, bigEndianBytes(Int32(truncatingIfNeeded: value)), isBinary: true)
+      case PostgreSQLType.int2 where Int16(exactly: value) != nil:
+        try set(parameter, bigEndianBytes(Int16(truncatingIfNeeded: value)), isBinary: true)
+      case PostgreSQLType.float8: try set(parameter, bigEndianBytes(Double(value).bitPattern), isBinary: true)
+      case PostgreSQLType.boolean where value == 0 || value == 1:
+        try set(parameter, [UInt8(value)], isBinary: true)
+      // What does not fit is refused by PostgreSQL itself.
+      default: try set(parameter, Array("\(value)".utf8), isBinary: false)
+      }
+    }
+
+    package func bind(_ parameter: Int, _ value: Double) throws {
+      if type(parameter) == PostgreSQLType.float8 {
+        return try set(parameter, bigEndianBytes(value.bitPattern), isBinary: true)
+      }
+      let text = value.isNaN ? "NaN" : value.isInfinite ? (value < 0 ? "-Infinity" : "Infinity") : "\(value)"
+      try set(parameter, Array(text.utf8), isBinary: false)
+    }
+
+    package func bindText(_ parameter: Int, _ bytes: UnsafeRawBufferPointer, copying: Bool) throws {
+      switch type(parameter) {
+      case PostgreSQLType.text, PostgreSQLType.varchar, PostgreSQLType.bpchar:
+        try set(parameter, Array(bytes), isBinary: true)
+      default:
+        // The text protocol ends at a NUL.
+        guard !bytes.contains(0) else {
+          throw SalvorError(
+            .storage, "PostgreSQL: a text has the character U+0000, which PostgreSQL does not store.",
+            context: ["sqlstate": "22021", "detail": "a text has the character U+0000"])
+        }
+        try set(parameter, Array(bytes), isBinary: false)
+      }
+    }
+
+    package func bindBlob(_ parameter: Int, _ bytes: UnsafeRawBufferPointer, copying: Bool) throws {
+      if type(parameter) == PostgreSQLType.bytea { return try set(parameter, Array(bytes), isBinary: true) }
+      try set(parameter, Array("\\x\(hexadecimal(bytes))".utf8), isBinary: false)
+    }
+
+    // MARK: Columns of the current row
+
+    private func bytes(_ column: Int) -> UnsafeRawBufferPointer {
+      UnsafeRawBufferPointer(
+        start: PQgetvalue(answer, row, Int32(column)), count: Int(PQgetlength(answer, row, Int32(column))))
+    }
+
+    private func isBinary(_ column: Int) -> Bool { columnFormats[column] }
+
+    package func storageClass(_ column: Int) -> StorageClass {
+      if PQgetisnull(answer, row, Int32(column)) == 1 { return .null }
+      return PostgreSQLType.storageClass(columnTypes[column]) ?? .text
+    }
+
+    package func int64(_ column: Int) -> Int64 {
+      guard storageClass(column) != .null else { return 0 }
+      let bytes = bytes(column)
+      if isBinary(column) { return bytes.bigEndianInteger() }
+      let text = String(decoding: bytes, as: UTF8.self)
+      return text == "t" ? 1 : Int64(text) ?? 0
+    }
+
+    package func double(_ column: Int) -> Double {
+      guard storageClass(column) != .null else { return 0 }
+      let bytes = bytes(column)
+      guard isBinary(column) else { return Double(String(decoding: bytes, as: UTF8.self)) ?? 0 }
+      return bytes.count == 4
+        ? Double(Float(bitPattern: UInt32(bigEndian: bytes.loadUnaligned(as: UInt32.self))))
+        : Double(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
+    }
+
+    package func textBytes(_ column: Int) -> UnsafeRawBufferPointer {
+      storageClass(column) == .null ? UnsafeRawBufferPointer(start: nil, count: 0) : bytes(column)
+    }
+
+    package func blobBytes(_ column: Int) -> UnsafeRawBufferPointer {
+      let bytes = textBytes(column)
+      guard !isBinary(column), bytes.count >= 2 else { return bytes }
+      // `\x…`: in place, once, over the digits that it is made of.
+      let start = UnsafeMutableRawBufferPointer(mutating: bytes)
+      let count = (bytes.count - 2) / 2
+      guard bytes[0] == UInt8(ascii: "\\") else { return UnsafeRawBufferPointer(rebasing: bytes[2..<2 + count]) }
+      start[0] = 0
+      for place in 0..<count {
+        start[place + 2] = hexadecimalValue(start[2 * place + 2]) << 4 | hexadecimalValue(start[2 * place + 3])
+      }
+      return UnsafeRawBufferPointer(rebasing: bytes[2..<2 + count])
+    }
+  }
+#endif

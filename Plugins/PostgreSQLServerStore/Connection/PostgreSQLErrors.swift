@@ -1,0 +1,97 @@
+#if PostgreSQL
+  import CPQ
+  import SalvorModel
+  import ServerStoreSupport
+
+  extension SalvorError {
+    /// The error of a statement that PostgreSQL refused. The message has no value of a row and nothing of the connection's
+    /// password. `context["sqlstate"]` is the five characters of the SQL standard, `context["detail"]` what is known.
+    static func postgreSQL(_ result: OpaquePointer?, sql: String?) -> SalvorError {
+      func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
+      let state = field(Int32(cpq_sqlstate)) ?? "XX000"
+      let detail = words(state, field)
+      let (code, advice) = classification(state)
+      var context = ["sqlstate": state, "detail": detail]
+      if let sql { context["sql"] = sql }
+      let place = sql.map { " in: \(shortened($0))" } ?? ""
+      return SalvorError(code, "PostgreSQL: \(detail) (\(state))\(place).\(advice)", context: context)
+    }
+
+    /// The connection is gone or never was. libpq names host, port, user and database, never the password.
+    static func postgreSQL(connection: OpaquePointer?) -> SalvorError {
+      let words = connection.flatMap { PQerrorMessage($0) }.map { String(cString: $0) } ?? ""
+      let line = words.split(separator: "\n").joined(separator: " ")
+      let isFull = line.contains("too many clients") || line.contains("remaining connection slots")
+      let advice =
+        isFull
+        ? " All connections of the database are in use: try again, or raise its max_connections."
+        : " Check that the database runs, and the module's url."
+      return SalvorError(
+        isFull ? .storageBusy : .storage, "PostgreSQL: \(line.isEmpty ? "there is no connection" : line).\(advice)",
+        context: ["sqlstate": isFull ? "53300" : "08006", "detail": line])
+    }
+
+    /// The five characters of the SQL standard, where this error came from PostgreSQL.
+    var sqlState: String? { context["sqlstate"] }
+
+    /// What PostgreSQL says, without values: those stand in its DETAIL, and in the texts of class 22 (data exceptions).
+    private static func words(_ state: String, _ field: (Int32) -> String?) -> String {
+      let table = field(Int32(cpq_table)), column = field(Int32(cpq_column))
+      let constraint = field(Int32(cpq_constraint))
+      switch state {
+      case "23505": return "unique constraint \(constraint ?? "") of \(table ?? "a table")"
+      case "23503": return "foreign key \(constraint ?? "") of \(table ?? "a table")"
+      case "23514": return "check constraint \(constraint ?? "") of \(table ?? "a table")"
+      case "23502": return "\(table.map { "\($0)." } ?? "")\(column ?? "a column") is not nullable"
+      case "23P01": return "exclusion constraint \(constraint ?? "") of \(table ?? "a table")"
+      case "22021", "22P05": return "a text is not valid UTF-8, or has the character U+0000"
+      case "22003": return "a number is beyond the range of its column"
+      case "22001": return "a text is longer than its column allows"
+      default: break
+      }
+      if state.hasPrefix("22") {
+        return "a value is not one of \(table.map { "\($0)." } ?? "")\(column ?? "its column's type")"
+      }
+      if state.hasPrefix("23") { return "constraint \(constraint ?? "") of \(table ?? "a table")" }
+      return field(Int32(cpq_primary)) ?? "error"
+    }
+
+    private static func classification(_ state: String) -> (ErrorCode, String) {
+      switch state {
+      case "53100": (.storageFull, " The disk is full: free some space and try again; nothing was lost.")
+      case "53300": (.storageBusy, " All connections of the database are in use: try again.")
+      case "55P03", "40001", "40P01": (.storageBusy, " Another transaction is in the way: try again.")
+      case "57014": (.storageBusy, " It took longer than its time limit, or was ended: try again.")
+      case "57P01", "57P02", "57P03": (.storageBusy, " The database is stopping or starting: try again.")
+      case "XX001", "XX002": (.storageCorrupt, " The database is damaged: restore it from a copy.")
+      case "42501": (.storage, " Give the module's role this right.")
+      case "25006": (.storage, " The database takes no writes: it is a standby, or read-only.")
+      default: (.storage, "")
+      }
+    }
+
+    private static func shortened(_ sql: String) -> String {
+      let limit = 600
+      return sql.utf8.count <= limit ? sql : String(sql.prefix(limit)) + "…"
+    }
+  }
+
+  extension StoreFailure {
+    /// What a state of the SQL standard means for a store; nil: nothing that it knows a way on from.
+    init?(sqlState: String) {
+      switch sqlState {
+      case "23505": self = .unique
+      case "23503": self = .foreignKey
+      case "23514": self = .check
+      case "23502": self = .notNull
+      // A function of the application's raised it.
+      case "P0001": self = .trigger
+      case "40001", "40P01": self = .serialization
+      case "55P03", "57014": self = .busy
+      default:
+        guard sqlState.hasPrefix("23") || sqlState.hasPrefix("22") else { return nil }
+        self = .constraint
+      }
+    }
+  }
+#endif

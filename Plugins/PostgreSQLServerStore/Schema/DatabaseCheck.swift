@@ -1,0 +1,116 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import ServerStoreSupport
+
+  /// What keeps a database from being the consolidated one, each by name and with the way on.
+  struct DatabaseCheck {
+    let connection: PostgreSQLConnection
+    private var settings: ConnectionSettings { connection.settings }
+
+    init(_ connection: PostgreSQLConnection) { self.connection = connection }
+
+    /// The oldest release whose interfaces are used.
+    private static let oldestVersion = 130_000
+    /// PostgreSQL cuts longer names without a word.
+    private static let nameBytesMax = 63
+
+    /// Of the database and the module's role.
+    func problems() throws -> [String] {
+      var problems: [String] = []
+      let version = try connection.integer("SELECT current_setting('server_version_num')::bigint") ?? 0
+      if version < Self.oldestVersion {
+        problems.append("PostgreSQL 13 or later is needed; this is \(version / 10_000).")
+      }
+      if try holds("SELECT pg_is_in_recovery()") {
+        problems.append("The database is a standby and takes no writes. Name the primary, or all hosts, in url.")
+      }
+      if try !holds("SELECT to_regnamespace(?1) IS NOT NULL", quoted(settings.tablesIn)) {
+        problems.append("The database has no schema \(settings.tablesIn). Make it, or name another one in tablesIn.")
+      }
+      let hasOwn = try holds("SELECT to_regnamespace(?1) IS NOT NULL", quoted(settings.schema))
+      if !hasOwn, try !holds("SELECT has_database_privilege(current_database(), 'CREATE')") {
+        problems.append(
+          "The role may not make the schema \(settings.schema): GRANT CREATE ON DATABASE, or make it for the role.")
+      }
+      if hasOwn, try !holds("SELECT has_schema_privilege(?1, 'CREATE, USAGE')", settings.schema) {
+        problems.append("The role may not make tables in the schema \(settings.schema): GRANT CREATE, USAGE ON SCHEMA.")
+      }
+      return problems
+    }
+
+    /// Of a table that is to be synchronized as it is.
+    func problems(of table: Table) throws -> [String] {
+      let names = [table.name] + table.columns.map(\.name)
+      if let long = names.first(where: { $0.utf8.count > Self.nameBytesMax }) {
+        return [
+          "\(long): the name has more than \(Self.nameBytesMax) bytes, and PostgreSQL would cut it. Give a shorter one."
+        ]
+      }
+      let name = "\(quoted(settings.tablesIn)).\(quoted(table.name))"
+      guard try holds("SELECT to_regclass(?1) IS NOT NULL", name) else {
+        return ["\(table.name): the schema \(settings.tablesIn) has no such table."]
+      }
+      var problems = try missingRights(table, name)
+      let key = try key(of: name)
+      if key.map(\.name) != table.primaryKey {
+        problems.append(
+          "\(table.name): its primary key is \(key.isEmpty ? "none" : key.map(\.name).joined(separator: ", ")), and \(table.primaryKey.joined(separator: ", ")) in the schema."
+        )
+      }
+      for column in key where !column.isDeterministic {
+        problems.append(
+          "\(table.name).\(column.name): its collation or type holds keys equal that are not the same bytes. Give the key another one, such as COLLATE \"C\"."
+        )
+      }
+      if try holds("SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass(?1)", name),
+        try !holds("SELECT rolbypassrls OR rolsuper FROM pg_roles WHERE rolname = current_user")
+      {
+        problems.append(
+          "\(table.name): it has row level security, and the role does not bypass it: ALTER ROLE … BYPASSRLS.")
+      }
+      return problems
+    }
+
+    private func missingRights(_ table: Table, _ name: String) throws -> [String] {
+      let rights = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"]
+      let missing = try rights.filter { try !holds("SELECT has_table_privilege(?1, ?2)", name, $0) }
+      if missing.isEmpty { return [] }
+      return ["\(table.name): the role has no right to \(missing.joined(separator: ", ")): GRANT it on the table."]
+    }
+
+    /// In the key's order.
+    private func key(of name: String) throws -> [(name: String, isDeterministic: Bool)] {
+      try connection.rows(
+        """
+        SELECT a.attname::text, coalesce(l.collisdeterministic, true) AND format_type(a.atttypid, NULL) <> 'citext'
+        FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY k (number, place)
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+        LEFT JOIN pg_collation l ON l.oid = a.attcollation
+        WHERE i.indrelid = to_regclass(?1) AND i.indisprimary ORDER BY k.place
+        """, .text(Array(name.utf8))
+      ).map { ($0[0].string ?? "", $0[1].integer == 1) }
+    }
+
+    /// The synchronized tables whose triggers somebody has dropped, disabled or altered: what was written meanwhile is in no entry
+    /// of the log.
+    func uncaptured(_ tables: [ServerTable]) throws -> [String] {
+      try tables.filter { table in
+        let found = try connection.integer(
+          """
+          SELECT count(*) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+          WHERE g.tgrelid = to_regclass(?1) AND g.tgenabled IN ('O', 'A') AND p.pronamespace = to_regnamespace(?2)
+            AND (g.tgname, p.proname) IN (\(ChangeCapture.events.map {
+              "('\(ChangeCapture.trigger(table.number, $0))', 'salvor_\(table.number)_\($0)')"
+            }.joined(separator: ", ")))
+          """, .text(Array("\(quoted(settings.tablesIn)).\(quoted(table.name))".utf8)),
+          .text(Array(quoted(settings.schema).utf8)))
+        return found != Int64(ChangeCapture.events.count)
+      }.map(\.name)
+    }
+
+    private func holds(_ sql: String, _ values: String...) throws -> Bool {
+      try connection.integer(sql, values.map { .text(Array($0.utf8)) }) == 1
+    }
+  }
+#endif

@@ -1,0 +1,81 @@
+import SalvorModel
+import SalvorStorage
+
+/// What SQL says otherwise from one database to the next. The statements of the server stores are written once, in what
+/// SQLite and PostgreSQL both take, and ask here for the rest.
+///
+/// Conditions are `TRUE` and `FALSE`, never numbers. Parameters are `?` and `?1`, `?2`, …; a connection whose database wants
+/// others renumbers them.
+package protocol Dialect: Sendable {
+  /// Two expressions are the same, byte for byte, whatever their collations; NULL is the same as NULL.
+  func isSame(_ left: String, _ right: String) -> String
+  /// They are not.
+  func differs(_ left: String, _ right: String) -> String
+  /// An expression that compares and sorts by its bytes.
+  func bytewise(_ expression: String) -> String
+  /// A value in the text of a statement: of a schema, never of a row.
+  func literal(_ value: Value) -> String
+  /// ` INDEXED BY …` after a table and its alias, where the database takes such a hint.
+  func using(index name: String) -> String
+  /// Joins in this order, so that what is small is read first; an `ON` follows.
+  var orderedJoin: String { get }
+  /// `INSERT …` that leaves out rows whose key is there: what stands before and after.
+  func insertingNew(_ insert: String) -> String
+  /// The text of a statement that makes a temporary table of `columns`, without a row, and `indexes` on it.
+  func temporaryTable(_ name: String, _ columns: [TemporaryColumn], indexes: [TemporaryIndex]) -> [String]
+  /// The name of a temporary table in other statements.
+  func temporary(_ name: String) -> String
+  /// One row of each key, with the first or the last number: `numbered`, then `columns` of that very row.
+  func oneOfEach(
+    key: String, numbered number: String, _ end: RangeEnd, _ columns: [String], from: String, where condition: String
+  ) -> String
+  /// A condition as a number: 1 where it holds, else 0.
+  func number(_ condition: String) -> String
+  /// The statement that inserts a row and answers with its number `id`.
+  func insertingNumbered(_ insert: String, id: String) -> String
+}
+
+package enum RangeEnd: Sendable { case first, last }
+
+/// A column of a temporary table.
+package struct TemporaryColumn: Sendable {
+  package enum Kind: Sendable {
+    /// Numbers the rows by itself, and is their key.
+    case id
+    case integer
+    /// Any value, as it stands in the change log.
+    case value
+  }
+  package var name: String
+  package var kind: Kind
+  package init(_ name: String, _ kind: Kind) {
+    self.name = name
+    self.kind = kind
+  }
+}
+
+package struct TemporaryIndex: Sendable {
+  /// What the index's name has more than the table's.
+  package var suffix: String
+  package var columns: String
+  package var isUnique: Bool
+  package init(_ suffix: String, _ columns: String, isUnique: Bool = false) {
+    self.suffix = suffix
+    self.columns = columns
+    self.isUnique = isUnique
+  }
+}
+
+/// `names`, quoted and joined by `, `.
+package func quotedNames(_ names: some Sequence<String>) -> String { names.map(quoted).joined(separator: ", ") }
+
+/// `(a OR b) OR (c OR d)`: SQLite limits the depth of an expression, not its width.
+package func balanced(_ terms: [String], by sign: String = "OR") -> String {
+  switch terms.count {
+  case 0: return "FALSE"
+  case 1: return terms[0]
+  default:
+    let half = terms.count / 2
+    return "(\(balanced(Array(terms[..<half]), by: sign)) \(sign) \(balanced(Array(terms[half...]), by: sign)))"
+  }
+}

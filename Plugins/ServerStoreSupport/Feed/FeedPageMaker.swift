@@ -1,0 +1,314 @@
+import ContentHash
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Makes one page of a download (docs/architecture/feed.md): first the tables of the groups that come whole, in key order,
+/// then what the change log says. Runs inside one read transaction, so a page is one snapshot.
+package struct FeedPageMaker {
+  package enum Outcome {
+    /// With the rows of blobs that it refers to, where they were not noted before.
+    case page(FeedPage, hints: [BlobHint])
+    /// Other programs have committed what has no number yet: sweep, then go on from here.
+    case unsealed(FeedPosition?)
+  }
+
+  let connection: any StoreConnection
+  let catalog: Catalog
+  let request: PageRequest
+  let now: Int64
+  var writer: DownloadChunkWriter
+  var position: FeedPosition
+  let state: CommitLog.State
+  /// By group.
+  let scopes: [String: GroupScope]
+  /// The filter of what is wanted, by place in the catalog; a table without one is seen whole.
+  let filters: [ScopeFilter?]
+  private var hints: [BlobHint] = []
+
+  /// What a group is to show, and what it showed when its cursor was made.
+  struct GroupScope {
+    var wanted: ReadScope
+    var had: ReadScope
+  }
+
+  package static func page(
+    _ request: PageRequest, _ connection: any StoreConnection, _ catalog: Catalog, now: Int64,
+    blobReferenceBytesMin: Int
+  ) throws -> Outcome {
+    try connection.snapshot {
+      let state = try CommitLog.state(connection)
+      // A download begins at a head that covers everything committed.
+      if request.position == nil && !state.isSealed { return .unsealed(nil) }
+      var maker = try FeedPageMaker(
+        request, connection, catalog, state, now, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
+      return try maker.run()
+    }
+  }
+
+  private init(
+    _ request: PageRequest, _ connection: any StoreConnection, _ catalog: Catalog, _ state: CommitLog.State,
+    _ now: Int64,
+    blobs: BlobSink
+  ) throws {
+    self.connection = connection
+    self.catalog = catalog
+    self.request = request
+    self.state = state
+    self.now = now
+    writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: blobs)
+    let scopes = Self.scopes(request, catalog)
+    self.scopes = scopes
+    filters = catalog.tables.map { table in
+      scopes[table.table.group].flatMap { ScopeFilter(table, $0.wanted, catalog) }
+    }
+    if let text = request.position {
+      position = try FeedPosition(text)
+      try Self.check(position, scopes, connection, catalog, state)
+    } else {
+      position = try Self.start(request, scopes, connection, catalog, state)
+      let position = position
+      let whole = catalog.tables.filter { position.isScanned($0.table) }
+      if !whole.isEmpty { writer.full(whole.map(\.name)) }
+    }
+  }
+
+  private static func scopes(_ request: PageRequest, _ catalog: Catalog) -> [String: GroupScope] {
+    let known = request.groups.filter { group in catalog.schema.groups.contains { $0.name == group.name } }
+    return Dictionary(
+      known.map { group in
+        (
+          group.name,
+          GroupScope(wanted: request.scope(of: group), had: request.scopeBefore(of: group))
+        )
+      }
+    ) { first, _ in first }
+  }
+
+  /// Groups whose cursor this server made and still keeps, in the scope that it was made with, go on from it; the others
+  /// are scanned.
+  private static func start(
+    _ request: PageRequest, _ scopes: [String: GroupScope], _ connection: any StoreConnection, _ catalog: Catalog,
+    _ state: CommitLog.State
+  ) throws -> FeedPosition {
+    var groups: [FeedPosition.Group] = []
+    let trimmed = try Self.trimmed(connection)
+    let floors = try Self.floors(request.compared, connection)
+    for group in request.groups {
+      guard let scope = scopes[group.name] else { continue }
+      let digest = catalog.digest(ofGroup: group.name, for: scope.wanted)
+      let had = catalog.digest(ofGroup: group.name, for: scope.had)
+      var floor: Int64?
+      if let cursor = group.cursor, group.scopeDigest == had, cursor.number >= trimmed {
+        floor = try Self.lastSequence(of: cursor, connection)
+      }
+      // Tables that were compared are not scanned: nothing is left of some groups.
+      let others = catalog.schema.tables(inGroup: group.name).filter { floors[$0.name] == nil }
+      if others.isEmpty { floor = state.headSequence }
+      groups.append(
+        FeedPosition.Group(
+          name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest,
+          had: had == digest ? nil : had))
+    }
+    let isScanned =
+      groups.contains { $0.isScanned || $0.had != nil } || floors.values.contains(where: \.isScanned)
+    let lowest = (groups.map(\.floor) + floors.values.map(\.sequence)).min()
+    var position = FeedPosition(
+      schema: catalog.fingerprint, start: state.head, groups: groups, scan: isScanned ? (0, []) : nil,
+      fed: lowest ?? state.headSequence)
+    position.floors = floors
+    position.ownUpTo = request.compared?.ownUpTo
+    return position
+  }
+
+  private static func floors(
+    _ compared: ComparedTables?, _ connection: any StoreConnection
+  ) throws -> [String: FeedPosition.Floor] {
+    guard let compared else { return [:] }
+    guard let sequence = try lastSequence(of: compared.head, connection),
+      compared.head.number >= (try trimmed(connection))
+    else { throw FeedPosition.outdated("the server no longer keeps what changed since tables were compared for it") }
+    let fed = compared.fed.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: false)) }
+    let whole = compared.whole.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: true)) }
+    return Dictionary(fed + whole) { _, whole in whole }
+  }
+
+  /// The last entry of the change log that a commit covers; nil: this server did not make it.
+  private static func lastSequence(of commit: Commit, _ connection: any StoreConnection) throws -> Int64? {
+    try connection.rows(
+      "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
+      [.integer(commit.number), .text(commit.id.text)]
+    ).first?[0].integer
+  }
+
+  package static func trimmed(_ connection: any StoreConnection) throws -> Int64 {
+    try connection.integer("SELECT value FROM salvor_server WHERE key = 'trimmed'") ?? 0
+  }
+
+  private static func check(
+    _ position: FeedPosition, _ scopes: [String: GroupScope], _ connection: any StoreConnection, _ catalog: Catalog,
+    _ state: CommitLog.State
+  ) throws {
+    guard position.schema == catalog.fingerprint else {
+      throw FeedPosition.outdated("the server's schema has changed since it began")
+    }
+    let id = try connection.scalar(
+      "SELECT id FROM salvor_commit WHERE number = ?1", .integer(position.start.number))?.string
+    guard id == position.start.id.text, position.fed <= state.lastSequence else {
+      throw FeedPosition.outdated("it began in a state that this server does not have")
+    }
+    guard position.start.number >= (try trimmed(connection)) else {
+      throw FeedPosition.outdated("the server no longer keeps what changed since it began")
+    }
+    for group in position.groups {
+      guard let scope = scopes[group.name], group.digest == catalog.digest(ofGroup: group.name, for: scope.wanted),
+        group.had.map({ $0 == catalog.digest(ofGroup: group.name, for: scope.had) }) ?? true
+      else { throw FeedPosition.outdated("the scope of the group \(group.name) has changed meanwhile") }
+    }
+  }
+
+  var isFull: Bool { writer.upserts + writer.deletes > 0 && reachesTarget }
+
+  /// Blobs count, too: each is hashed before the page can be sent.
+  private var reachesTarget: Bool {
+    writer.byteCount >= request.bytesTarget || writer.referredBytes >= Self.referredBytesMax
+  }
+
+  private static let referredBytesMax: Int64 = 64 << 20
+
+  private mutating func run() throws -> Outcome {
+    // What has no number yet may be taken back before it gets one: a row that is out of scope meanwhile, without being
+    // written itself, would be in no entry of the log.
+    if position.scan != nil && !state.isSealed { return .unsealed(position) }
+    try scanTables()
+    if position.scan == nil {
+      try feedChanges()
+      if position.fed >= state.headSequence {
+        // What is committed but has no number yet may be in what was sent: it belongs to this download.
+        if state.isSealed { return .page(lastPage(), hints: hints) }
+        if writer.upserts + writer.deletes == 0 && request.position != nil { return .unsealed(position) }
+      }
+    }
+    let rows = writer.upserts
+    var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)
+    page.rows = rows
+    page.share = shareFed
+    return .page(page, hints: hints)
+  }
+
+  /// By entries of the log; nil while tables are scanned.
+  private var shareFed: Double? {
+    let lowest = (position.groups.map(\.floor) + position.floors.values.map(\.sequence)).min()
+    guard position.scan == nil, let lowest, state.headSequence > lowest else { return nil }
+    return Double(position.fed - lowest) / Double(state.headSequence - lowest)
+  }
+
+  private mutating func lastPage() -> FeedPage {
+    FeedPage(
+      bytes: writer.finish(), position: nil,
+      groups: position.groups.map { group in
+        GroupState(
+          name: group.name, cursor: state.head, scopeDigest: group.digest,
+          subscriptions: scopes[group.name]?.wanted.subscriptions(ofGroup: group.name, in: catalog.schema)
+            ?? ResolvedSubscriptions(), lastSync: now)
+      })
+  }
+
+  // MARK: Scan
+
+  private mutating func scanTables() throws {
+    while let place = position.scan {
+      let (number, isDropping) = place.step.quotientAndRemainder(dividingBy: 2)
+      guard number < catalog.tables.count else {
+        position.scan = nil
+        return
+      }
+      let table = catalog.tables[number].table
+      if position.hasAnotherScope(table) {
+        guard try scanDifference(number, isDropping: isDropping == 1, after: place.after) else { return }
+      } else if isDropping == 0, position.isScanned(table), position.groups.contains(where: { $0.name == table.group })
+      {
+        guard try scan(number, after: place.after) else { return }
+      }
+      position.scan = (place.step + 1, [])
+    }
+  }
+
+  /// True: the table is through.
+  private mutating func scan(_ place: Int, after: Key) throws -> Bool {
+    // The page may be full before the table has a row that may be seen.
+    if isFull { return false }
+    let table = catalog.tables[place]
+    guard after.isEmpty || after.count == table.keyCount else { throw FeedPosition.foreign }
+    var conditions: [String] = []
+    if !after.isEmpty { conditions.append(table.follows("x", after)) }
+    let filter = filters[place]
+    if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
+    let statement = try connection.cached(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x"
+        + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
+        + " ORDER BY \(table.keyList("x"))")
+    try statement.bind(after + (filter?.values ?? []))
+    defer { statement.reset() }
+    while try statement.step() {
+      if isFull { return false }
+      if writer.upserts == 0 || statementsTable != place { beginTable(place) }
+      try writeRow(table, statement, from: 0, version: nil)
+      if reachesTarget {
+        position.scan = (2 * place, table.keyPlaces.map { statement.value($0) })
+      }
+    }
+    return true
+  }
+
+  private var statementsTable: Int?
+
+  /// A row whose travelling columns are the statement's from `first` on.
+  mutating func writeRow(_ table: ServerTable, _ statement: any StoreStatement, from first: Int, version: Int64?) throws
+  {
+    writer.beginRow(version: version)
+    for column in table.columns.indices {
+      if statement.storageClass(first + column) == .blob {
+        try writeBlob(table, statement, from: first, column)
+      } else {
+        writer.value(of: statement, first + column)
+      }
+    }
+    writer.endRow()
+  }
+
+  mutating func beginTable(_ place: Int) {
+    let table = catalog.tables[place]
+    writer.table(table.name, columns: table.columns.map(\.name))
+    statementsTable = place
+  }
+
+  private mutating func writeBlob(
+    _ table: ServerTable, _ statement: any StoreStatement, from first: Int, _ column: Int
+  ) throws {
+    let known = writer.payload.references.count
+    writer.value(of: statement, first + column, isKey: table.keyPlaces.contains(column))
+    guard writer.payload.references.count > known, let reference = writer.payload.references.last else { return }
+    let place = BlobPlace(
+      table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }, column: table.columns[column].name)
+    let hint = BlobHint(hash: reference.hash, place: place)
+    if try !BlobHints(connection: connection).isKnown(hint) { hints.append(hint) }
+  }
+}
+
+extension DownloadChunkWriter {
+  /// Writes a column of a statement's current row, without a copy in between.
+  ///
+  /// - Parameter isKey: it is a part of the row's key.
+  mutating func value(of row: any StoreStatement, _ column: Int, isKey: Bool = false) {
+    value { payload in
+      switch row.storageClass(column) {
+      case .null: payload.null()
+      case .integer: payload.integer(row.int64(column))
+      case .real: payload.real(row.double(column))
+      case .text: row.withText(column) { payload.text($0.bindMemory(to: UInt8.self)) }
+      case .blob: row.withBlob(column) { payload.blob($0.bindMemory(to: UInt8.self), isKey: isKey) }
+      }
+    }
+  }
+}

@@ -1,0 +1,127 @@
+import SalvorModel
+import SalvorStorage
+
+/// Numbers what the change log holds: the entries after the newest commit's last one become the next commit, whoever
+/// wrote them. All of it runs inside the caller's immediate transaction, so numbers are given in one serial place.
+package final class CommitLog {
+  package let connection: any StoreConnection
+  package let catalog: Catalog
+  let incarnation: IncarnationID
+  private let random: any RandomSource
+  private let clock: any Clock
+  private let expansion: ScopeExpansion
+  /// What the store has to do before entries are numbered.
+  private let prepare: () throws -> Void
+
+  package struct State {
+    package var head: Commit
+    /// The last entry that has a number.
+    var headSequence: Int64
+    /// The last entry.
+    package var lastSequence: Int64
+    package var isSealed: Bool { headSequence >= lastSequence }
+  }
+
+  package init(
+    _ connection: any StoreConnection, catalog: Catalog, incarnation: IncarnationID, random: any RandomSource,
+    clock: any Clock, prepare: @escaping () throws -> Void = {}
+  ) {
+    self.prepare = prepare
+    self.connection = connection
+    self.catalog = catalog
+    self.incarnation = incarnation
+    self.random = random
+    self.clock = clock
+    expansion = ScopeExpansion(connection, catalog)
+  }
+
+  package static func state(_ connection: any StoreConnection) throws -> State {
+    var state: State?
+    try connection.query(
+      """
+      SELECT number, id, last_seq, (SELECT max(seq) FROM salvor_change) FROM salvor_commit
+      ORDER BY number DESC LIMIT 1
+      """
+    ) { row in
+      if let id = CommitID(row.string(1)) {
+        state = State(
+          head: Commit(number: row.int64(0), id: id), headSequence: row.int64(2),
+          lastSequence: row.isNull(3) ? row.int64(2) : row.int64(3))
+      }
+      return false
+    }
+    guard let state else {
+      throw SalvorError(.storageCorrupt, "salvor_commit holds no commit. Restore the database from a copy.")
+    }
+    return state
+  }
+
+  /// Numbers what other programs have committed. Call it in an immediate transaction.
+  package func sweep() throws -> Commit {
+    let before = try Self.state(connection)
+    guard !before.isSealed else { return before.head }
+    try prepare()
+    try expansion.expand(after: before.headSequence, to: before.lastSequence)
+    return try seal(remote: nil) ?? before.head
+  }
+
+  /// Makes the entries without a number the next commit. Nil: there are none.
+  func seal(remote: RemoteID?) throws -> Commit? {
+    let state = try Self.state(connection)
+    guard !state.isSealed else { return nil }
+    let commit = Commit(number: state.head.number + 1, id: CommitID(from: random))
+    try connection.run(
+      "INSERT INTO salvor_commit (number, id, incarnation, remote, last_seq, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+      .integer(commit.number), .text(commit.id.text), .text(incarnation.text),
+      remote.map { .text($0.text) } ?? .null, .integer(state.lastSequence), .integer(clock.now()))
+    try connection.run(
+      "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+      .text(incarnation.text), .integer(commit.number))
+    return commit
+  }
+
+  /// Whether somebody's rows may have left their scope by the entries without a number.
+  func mayTakeAway() throws -> Bool {
+    let state = try Self.state(connection)
+    return try expansion.mayTakeAway(after: state.headSequence, to: state.lastSequence)
+  }
+
+  /// Follows the moves between scopes that an upload's own entries made: what moved by them belongs to the next commit.
+  func expandOwn(after first: Int64, to last: Int64) throws {
+    try expansion.expand(after: first, to: last)
+  }
+
+  /// Tells the sender of an upload which of the rows that it wrote it may no longer see.
+  func noteHidden(after first: Int64, to last: Int64, from remote: RemoteID, _ principal: Principal) throws {
+    for table in catalog.tables {
+      guard let filter = ScopeFilter(table, ReadScope(principal), catalog) else { continue }
+      var hidden: [Key] = []
+      try connection.query(
+        """
+        SELECT DISTINCT \(table.logKey("e")) FROM salvor_change e
+        \(connection.dialect.orderedJoin) \(table.sql) x ON \(table.keyMatches("x", log: "e"))
+        WHERE e.seq > ? AND e.seq <= ? AND e.t = \(table.number) AND (\(filter.sql { "x.\(quoted($0))" })) IS NOT TRUE
+        """, [.integer(first), .integer(last)] + filter.values
+      ) {
+        hidden.append($0.values())
+        return true
+      }
+      for key in hidden { try noteDifference(table, key, from: remote) }
+    }
+  }
+
+  /// Appends an entry that says: the sender of the last upload holds something else than this row. It is told so also
+  /// where it may not see the row; to others the row is no newer by it.
+  func noteDifference(_ table: ServerTable, _ key: [Value], from remote: RemoteID) throws {
+    let slots = (0..<key.count)
+    let names = slots.map { "v\($0)" }.joined(separator: ", ")
+    let values = slots.map { "?\($0 + 3)" }.joined(separator: ", ")
+    let entry = try connection.integer(
+      connection.dialect.insertingNumbered(
+        "INSERT INTO salvor_change (t, op, \(names)) VALUES (?1, ?2, \(values))", id: "seq"),
+      [.integer(table.number), .integer(LogOperation.differs)] + key)
+    try connection.run(
+      "INSERT INTO salvor_gone (seq, t, deleted, remote, \(names)) VALUES (?\(key.count + 3), ?1, 1, ?2, \(values))",
+      [.integer(table.number), .text(remote.text)] + key + [.integer(entry ?? 0)])
+  }
+}

@@ -1,0 +1,241 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Decides requests as sets: all of them in one savepoint; where they break a constraint, one half after the other, down
+/// to the request to refuse (semantics 7). Requests that depend on one another, in a circle, are one unit: halves never
+/// part them, and they stand or fall together.
+final class BlockDecision {
+  private let rows: RowReader
+  private let upload: ProcessRequest
+  private let writer: SetWriter
+  private let now: Int64
+  private let departures: Departures
+  private let heals: HealBook
+  var foreign: ForeignChanges
+  private var connection: any StoreConnection { rows.connection }
+
+  /// Nearly always one request.
+  private typealias Unit = [(request: StagedRequest, steps: [Step])]
+
+  /// - Parameter last: the last entry of the log before the upload.
+  init(
+    _ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, _ heals: HealBook, last: Int64, now: Int64
+  ) {
+    self.rows = rows
+    self.heals = heals
+    departures = Departures(rows: rows, principal: upload.principal, last: last)
+    self.now = now
+    self.upload = upload
+    self.foreign = foreign
+    writer = SetWriter(rows)
+  }
+
+  /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
+  func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
+    var steps: [Step]?
+    if tally.hasRefused || !tally.carried.isEmpty {
+      var reader = StepReader(rows, over: tally.refusedRows)
+      steps = try reader.steps(of: request)
+    }
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+    var decisions = SetDecisions()
+    try decide(request, steps, &evaluation, &decisions, tally, isLast: false)
+    // One that depends on a carried request is carried, too; one that lacks a parent itself must be looked at in order.
+    if let carried = decisions.carried.first,
+      tally.carriedPrints.first(neededBy: carried.steps, of: request.ordinal) == nil
+    {
+      return false
+    }
+    if try write(evaluation, &tally) != nil { return false }
+    tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
+    decisions.join(&tally)
+    return true
+  }
+
+  /// Decides requests together.
+  ///
+  /// - Parameters:
+  ///   - requests: in the client's order.
+  ///   - isLast: nothing follows that could bring a missing parent.
+  func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
+    guard !requests.isEmpty else { return }
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let steps = try requests.map { try reader.steps(of: $0) }
+    var open = [RequestOrder.units(steps).map { unit in unit.map { (request: requests[$0], steps: steps[$0]) } }[...]]
+    while let set = open.popLast() {
+      guard let broken = try attempt(set, &tally, isLast: isLast) else { continue }
+      if set.count > 1 {
+        let middle = set.startIndex + set.count / 2
+        open.append(set[middle...])
+        open.append(set[..<middle])
+      } else if let unit = set.first {
+        try settleBroken(unit, broken, &tally, isLast: isLast)
+      }
+    }
+  }
+
+  /// Nil: the set is decided, and what was accepted of it is written. Else what it breaks; nothing is done then.
+  private func attempt(_ set: ArraySlice<Unit>, _ tally: inout Tally, isLast: Bool) throws -> SetWriter.Broken? {
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+    var decisions = SetDecisions()
+    for unit in set { try decide(unit, &evaluation, &decisions, tally, isLast: isLast) }
+    if let broken = try write(evaluation, &tally) { return broken }
+    tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
+    decisions.join(&tally)
+    return nil
+  }
+
+  /// Where one is refused, the others are blocked by it; where one waits for a later part of the upload, all do.
+  private func decide(
+    _ unit: Unit, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions, _ tally: Tally, isLast: Bool
+  ) throws {
+    if unit.count == 1 {
+      return try decide(unit[0].request, unit[0].steps, &evaluation, &decisions, tally, isLast: isLast)
+    }
+    let before = evaluation
+    var decided = SetDecisions()
+    evaluation.beginCircle()
+    for (request, steps) in unit {
+      if let blocker = decisions.blocker(of: request, steps, tally) {
+        decided.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+      } else if decisions.waits(request, steps, tally) {
+        decided.carry(request, steps)
+      } else {
+        try decide(request, steps, &evaluation, &decided, tally, isLast: isLast)
+      }
+      if !decided.refused.isEmpty || !decided.carried.isEmpty { break }
+    }
+    if decided.refused.isEmpty, decided.carried.isEmpty,
+      let (ordinal, refusal) = try evaluation.endCircle(since: before),
+      let (request, steps) = unit.first(where: { $0.request.ordinal == ordinal })
+    {
+      if try !isLast && mayDependOnLater(request, refusal, steps, evaluation) {
+        decided.carry(request, steps)
+      } else {
+        decided.refuse(RefusedRequest(request, refusal, steps))
+      }
+    }
+    if let culprit = decided.refused.first {
+      evaluation = before
+      for entry in Self.refused(unit, culprit) { decisions.refuse(entry) }
+    } else if !decided.carried.isEmpty {
+      evaluation = before
+      for (request, steps) in unit { decisions.carry(request, steps) }
+    } else {
+      for (request, _) in unit { decisions.accept(request) }
+      decisions.conflicts += decided.conflicts
+    }
+  }
+
+  /// In the client's order.
+  private static func refused(_ unit: Unit, _ culprit: RefusedRequest) -> [RefusedRequest] {
+    unit.map { request, steps in
+      request.ordinal == culprit.request.ordinal
+        ? culprit : RefusedRequest(request, .blocked, steps, blockedBy: culprit.request.id)
+    }
+  }
+
+  /// A unit that breaks a constraint by itself: refused is the last of its requests that changed the row which breaks it;
+  /// of several such requests the first.
+  private func settleBroken(_ unit: Unit, _ broken: SetWriter.Broken, _ tally: inout Tally, isLast: Bool) throws {
+    if try !isLast && mayDependOnLater(unit, broken.text) {
+      for (request, steps) in unit { tally.carry(request, steps) }
+      return
+    }
+    let places = broken.rows.compactMap { row in
+      unit.lastIndex { $0.request.changes.contains { $0.hash == row } }
+    }
+    let (request, steps) = unit[places.min() ?? unit.count - 1]
+    if unit.count == 1, request.isOffer, broken.isTaken || request.changes.allSatisfy({ $0.operation == .delete }) {
+      return try keep(request, &tally)
+    }
+    for entry in Self.refused(unit, RefusedRequest(request, broken.text, steps)) { tally.refuse(entry) }
+  }
+
+  /// An offer that cannot stand: others hold its unique values, or need the row that it would delete.
+  private func keep(_ request: StagedRequest, _ tally: inout Tally) throws {
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+    try evaluation.keepUnwritable(request, &foreign)
+    var decisions = SetDecisions()
+    decisions.accept(request)
+    if !evaluation.kept.isEmpty { decisions.conflicts += 1 }
+    if try write(evaluation, &tally) != nil { return }
+    tally.keep(evaluation.kept)
+    tally.offers += evaluation.offers
+    decisions.join(&tally)
+  }
+
+  /// As if all of it were accepted.
+  private func mayDependOnLater(_ unit: Unit, _ refusal: RefusalText) throws -> Bool {
+    var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+    if unit.count > 1 {
+      evaluation.beginCircle()
+      for (request, _) in unit { _ = try evaluation.decide(request, &foreign) }
+    }
+    return try unit.contains { try mayDependOnLater($0.request, refusal, $0.steps, evaluation) }
+  }
+
+  /// - Parameter steps: nil where nothing was refused before.
+  private func decide(
+    _ request: StagedRequest, _ steps: [Step]?, _ evaluation: inout SetEvaluation, _ decisions: inout SetDecisions,
+    _ tally: Tally, isLast: Bool
+  ) throws {
+    if let steps, let blocker = decisions.blocker(of: request, steps, tally) {
+      return decisions.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+    }
+    if let steps, decisions.waits(request, steps, tally) { return decisions.carry(request, steps) }
+    let keptBefore = evaluation.kept.count
+    let refusal = try evaluation.decide(request, &foreign)
+    let conflicts = evaluation.kept[keptBefore...]
+    guard refusal != nil || !conflicts.isEmpty else { return decisions.accept(request) }
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let found = try steps ?? reader.steps(of: request)
+    guard let refusal else {
+      // What is kept is not written, so nothing else finds out that it lacks a parent.
+      if try !isLast && conflicts.allSatisfy({ $0.settled == nil && $0.change.offer == nil })
+        && evaluation.lacksParent(request, found)
+      {
+        evaluation.withdrawKept(beyond: keptBefore)
+        return decisions.carry(request, found)
+      }
+      decisions.accept(request)
+      decisions.conflicts += 1
+      return
+    }
+    if try !isLast && mayDependOnLater(request, refusal, found, evaluation) {
+      decisions.carry(request, found)
+    } else {
+      decisions.refuse(RefusedRequest(request, refusal, found))
+    }
+  }
+
+  /// Whether a later request may make a row that a refused one references. Whatever speaks against the refused one
+  /// itself, it is not tried where that one is refused: it is blocked by it.
+  private func mayDependOnLater(
+    _ request: StagedRequest, _ refusal: RefusalText, _ steps: [Step], _ evaluation: SetEvaluation
+  ) throws -> Bool {
+    try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
+  }
+
+  private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
+    let before = evaluation.healings.isEmpty ? 0 : try CommitLog.state(connection).lastSequence
+    do {
+      let wasParked = try connection.savepoint("salvor_set") {
+        try connection.deferReferences()
+        let (broken, wasParked) = try writer.write(evaluation.overlay)
+        if let broken { throw broken }
+        try connection.checkReferences()
+        return wasParked
+      }
+      try tally.echo.account(evaluation, isDoubled: wasParked)
+      try heals.write(evaluation.healings, after: before)
+      return nil
+    } catch let broken as SetWriter.Broken {
+      try connection.checkReferences()
+      return broken
+    }
+  }
+}

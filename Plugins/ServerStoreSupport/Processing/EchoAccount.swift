@@ -1,0 +1,115 @@
+import SalvorModel
+import SalvorStorage
+
+/// Finds the rows that an upload must be fed although it wrote them itself: an accepted row is left out of the feed only
+/// where the server now holds exactly the client's base plus what it sent (semantics 4). Triggers of the server's own and
+/// foreign key actions show as entries of the change log that no request explains.
+struct EchoAccount {
+  struct Row {
+    var table: Int
+    var key: Key
+  }
+
+  private let connection: any StoreConnection
+  private let catalog: Catalog
+  private let seeds: [RowHash]
+  /// The last entry that is accounted for.
+  private var sequence: Int64
+  private let first: Int64
+  private var rows: [Row] = []
+  private var hashes: Set<UInt64> = []
+  /// Rows that the upload changed, and those that it changed again.
+  private var changed: Set<UInt64> = []
+  private var changedAgain: Set<UInt64> = []
+  /// Rows were written as sets: the log does not say what they were in between.
+  private(set) var hasSets = false
+
+  init(_ connection: any StoreConnection, _ catalog: Catalog, last: Int64) {
+    self.connection = connection
+    self.catalog = catalog
+    seeds = catalog.tables.map { RowHash(table: $0.name) }
+    sequence = last
+    first = last
+  }
+
+  mutating func feed(_ table: Int, _ key: Key, _ hash: UInt64) {
+    if hashes.insert(hash).inserted { rows.append(Row(table: table, key: key)) }
+  }
+
+  /// A statement has changed one row. A row and its entry in the log are two changes; one is a row that was so already.
+  mutating func account(from before: Int?, row: UInt64) throws {
+    noteChange(of: row)
+    switch before.flatMap({ before in connection.writtenRows.map { $0 - before } }) {
+    case 2?: sequence += 1
+    case 1?: break
+    default: try compare([row: 1])
+    }
+  }
+
+  /// A set of rows was written, one change each. `isDoubled`: they were written twice, and are what was meant.
+  mutating func account(_ evaluation: SetEvaluation, isDoubled: Bool) throws {
+    hasSets = true
+    for hash in evaluation.fed {
+      if let row = evaluation.overlay[hash] { feed(row.table, row.key, hash) }
+    }
+    var expected: [UInt64: Int] = [:]
+    for (hash, row) in evaluation.overlay.entries where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
+    for hash in expected.keys { noteChange(of: hash) }
+    guard !expected.isEmpty else { return }
+    try compare(expected)
+  }
+
+  private mutating func noteChange(of row: UInt64) {
+    if !changed.insert(row).inserted { changedAgain.insert(row) }
+  }
+
+  /// A row that the upload made and deleted again was never there for anyone: its entries go.
+  func removeNeverThere() throws {
+    guard !changedAgain.isEmpty else { return }
+    var found: [UInt64: (place: Int, key: Key, isMade: Bool, entries: [Int64])] = [:]
+    let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
+    try connection.query("SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(first)])
+    { row in
+      guard let place = catalog.place(number: row.int64(1)) else { return true }
+      let key = row.values(from: 3, count: catalog.tables[place].keyCount)
+      let hash = seeds[place].adding(key)
+      guard changedAgain.contains(hash) else { return true }
+      found[hash, default: (place, key, row.int64(2) == LogOperation.insert, [])].entries.append(row.int64(0))
+      return true
+    }
+    let reader = RowReader(connection: connection, catalog: catalog)
+    for row in found.values where row.isMade {
+      if try reader.row(row.place, row.key) != nil { continue }
+      for entry in row.entries { try connection.run("DELETE FROM salvor_change WHERE seq = ?1", .integer(entry)) }
+    }
+  }
+
+  /// Feeds the rows of the entries since the last account that are more than expected.
+  private mutating func compare(_ expected: [UInt64: Int]) throws {
+    var left = expected
+    var last = sequence
+    let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
+    var extra: [(Int, Key, UInt64)] = []
+    try connection.query("SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(sequence)])
+    { row in
+      last = row.int64(0)
+      guard let place = catalog.place(number: row.int64(1)) else { return true }
+      let key = row.values(from: 2, count: catalog.tables[place].keyCount)
+      let hash = seeds[place].adding(key)
+      if let count = left[hash], count > 0 {
+        left[hash] = count - 1
+      } else {
+        extra.append((place, key, hash))
+      }
+      return true
+    }
+    sequence = last
+    for (place, key, hash) in extra { feed(place, key, hash) }
+  }
+
+  /// The rows, and what came to the log since the last account.
+  mutating func rowsToFeed() throws -> [Row] {
+    try compare([:])
+    return rows
+  }
+}

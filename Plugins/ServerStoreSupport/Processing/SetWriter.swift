@@ -1,0 +1,230 @@
+import SalvorModel
+import SalvorStorage
+
+/// Brings the rows of an overlay into the tables, squashed to one change for each row, or says what they break. It runs in
+/// the caller's savepoint or transaction, with foreign keys deferred.
+struct SetWriter {
+  let rows: RowReader
+  private var connection: any StoreConnection { rows.connection }
+  private var catalog: Catalog { rows.catalog }
+
+  private typealias OverlayRow = RowOverlay.Entry
+
+  /// A constraint that rows would break.
+  struct Broken: Error {
+    var text: RefusalText
+    /// The `RowHash` of each, as far as that is known.
+    var rows: Set<UInt64> = []
+    /// A unique value is another row's.
+    var isTaken = false
+  }
+
+  /// A row that the database refuses.
+  private struct RefusedRow: Error {
+    var error: SalvorError
+    var table: String
+    var hash: UInt64
+  }
+
+  init(_ rows: RowReader) { self.rows = rows }
+
+  /// What is broken; nil: everything is written. `wasParked`: unique values were swapped, so the change log has more
+  /// entries than rows.
+  func write(_ overlay: RowOverlay) throws -> (broken: Broken?, wasParked: Bool) {
+    let changed = overlay.entries.values.filter { $0.before != $0.now }
+    guard !changed.isEmpty else { return (nil, false) }
+    if let broken = try brokenReference(changed, overlay) { return (broken, false) }
+    let ordered = changed.sorted { ($0.table, $0.key.count) < ($1.table, $1.key.count) }
+    do {
+      try connection.savepoint("salvor_rows") { try run(ordered) }
+      return (try leftBroken(), false)
+    } catch let refused as RefusedRow {
+      let text = refusal(for: refused)
+      guard isUnique(refused.error) else { return (Broken(text: text, rows: [refused.hash]), false) }
+      // A database checks unique values row by row: a value that another row of the set gives up must be free first.
+      do {
+        try park(ordered)
+        try run(ordered)
+        return (try leftBroken(), true)
+      } catch let second as RefusedRow {
+        return (Broken(text: text, rows: [second.hash], isTaken: isUnique(second.error)), false)
+      }
+    }
+  }
+
+  private func isUnique(_ error: SalvorError) -> Bool { connection.failure(error) == .unique }
+
+  // MARK: Statements
+
+  /// Parents are inserted before children; what leaves a parent does so before the parent goes.
+  private func run(_ changed: [OverlayRow]) throws {
+    for row in changed where row.before == nil { try name(row) { try insert(row) } }
+    for row in changed where row.before != nil && row.now != nil { try name(row) { try update(row) } }
+    for row in changed.reversed() where row.now == nil { try name(row) { try delete(row) } }
+  }
+
+  private func name(_ row: OverlayRow, _ body: () throws -> Void) throws {
+    do {
+      try body()
+    } catch let error as SalvorError where connection.refusesRow(error) {
+      try connection.refuseRolledBack(error)
+      throw RefusedRow(error: error, table: catalog.tables[row.table].name, hash: hash(of: row))
+    }
+  }
+
+  private func hash(of row: OverlayRow) -> UInt64 { RowHash(table: catalog.tables[row.table].name).adding(row.key) }
+
+  private func insert(_ row: OverlayRow) throws {
+    let table = catalog.tables[row.table]
+    guard let now = row.now else { return }
+    let slots = now.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run("INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))", now)
+  }
+
+  private func update(_ row: OverlayRow) throws {
+    guard let before = row.before, let now = row.now else { return }
+    let places = now.indices.filter { before[$0] != now[$0] }
+    try update(row.table, row.key, places, places.map { now[$0] })
+  }
+
+  private func update(_ place: Int, _ key: Key, _ places: [Int], _ values: [Value]) throws {
+    guard !places.isEmpty else { return }
+    let table = catalog.tables[place]
+    let sets = places.enumerated().map { "\(quoted(table.columns[$1].name)) = ?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run(
+      "UPDATE \(table.sql) AS x SET \(sets) WHERE \(table.keyMatches("x") { "?\(places.count + $0 + 1)" })",
+      values + key)
+  }
+
+  private func delete(_ row: OverlayRow) throws {
+    let table = catalog.tables[row.table]
+    try connection.run("DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", row.key)
+  }
+
+  /// Frees the unique values that rows give up. What stands in for them is gone before the set is written.
+  private func park(_ changed: [OverlayRow]) throws {
+    for row in changed {
+      guard let before = row.before else { continue }
+      let table = catalog.tables[row.table]
+      let unique = Set(table.uniqueColumns.flatMap(\.self)).subtracting(table.table.primaryKey)
+      let places = table.columns.indices.filter { place in
+        unique.contains(table.columns[place].name) && !before[place].isNull
+          && row.now.map { $0[place] != before[place] } ?? true
+      }
+      try update(row.table, row.key, places, places.map { standIn(table.columns[$0]) })
+    }
+  }
+
+  private func standIn(_ column: Column) -> Value {
+    let bits = Int64.random(in: Int64.min ... -1_000_000_000_000)
+    if column.nullable { return .null }
+    switch column.type {
+    case .integer, .boolean: return .integer(bits)
+    case .real: return .real(Double(bits))
+    case .blob: return .blob(Array("salvor \(bits)".utf8))
+    case .text, .timestamp, .json: return .text("salvor \(bits)")
+    }
+  }
+
+  // MARK: What is broken
+
+  /// References are proved before anything is written, so that no delete takes rows along that the client did not see.
+  private func brokenReference(_ changed: [OverlayRow], _ overlay: RowOverlay) throws -> Broken? {
+    var missing: Broken?
+    for row in changed {
+      let table = catalog.tables[row.table]
+      guard let now = row.now else { continue }
+      for reference in table.table.references {
+        guard let column = table.place(reference.column), !now[column].isNull, row.before?[column] != now[column],
+          let parent = catalog.place(of: reference.table), catalog.tables[parent].keyCount == 1
+        else { continue }
+        guard try overlay.peek(parent, [now[column]]) == nil else { continue }
+        missing = missing ?? Broken(text: .missingParent(table, reference, catalog))
+        missing?.rows.insert(hash(of: row))
+      }
+    }
+    if let missing { return missing }
+    var unseen: Broken?
+    var constraint: Broken?
+    for row in changed where row.now == nil {
+      let parent = catalog.tables[row.table]
+      for child in catalog.children[row.table] where try isReferenced(row, by: child, overlay) {
+        let name = catalog.tables[child.table].name
+        if child.reference.takesRowsAlong {
+          let text =
+            "Rows of \(name) that the client did not see reference the deleted row of \(parent.name). Look at them first."
+          unseen = unseen ?? Broken(text: RefusalText(.conflict, text))
+          unseen?.rows.insert(hash(of: row))
+        } else {
+          let text = "Rows of \(name) still reference the deleted row of \(parent.name). Delete them first."
+          constraint = constraint ?? Broken(text: RefusalText(.constraint, text))
+          constraint?.rows.insert(hash(of: row))
+        }
+      }
+    }
+    return unseen ?? constraint
+  }
+
+  /// A row that the set does not take away references the deleted one.
+  private func isReferenced(
+    _ row: OverlayRow, by child: Catalog.ChildReference, _ overlay: RowOverlay
+  ) throws -> Bool {
+    let table = catalog.tables[child.table]
+    guard let column = table.place(child.reference.column), let value = row.key.first else { return false }
+    let seed = RowHash(table: table.name)
+    var isReferenced = false
+    try connection.query(
+      "SELECT \(table.keyList("c")) FROM \(table.sql) c WHERE c.\(quoted(child.reference.column)) = ?1", [value]
+    ) { found in
+      // Where the set has the row, the set says where it points.
+      let known = overlay[seed.adding(found.values())]
+      isReferenced = known.map { $0.now?[column] == value } ?? true
+      return !isReferenced
+    }
+    return isReferenced
+  }
+
+  /// A foreign key of an adopted table that the schema does not name.
+  private func leftBroken() throws -> Broken? {
+    guard try connection.hasUnresolvedReferences else { return nil }
+    return Broken(
+      text: RefusalText(
+        .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
+  }
+
+  /// The longest text of a trigger that is passed on.
+  private static let messageCharactersMax = 1000
+
+  private func refusal(for refused: RefusedRow) -> RefusalText {
+    // The words of its RAISE, which its author wrote for the person who reads them.
+    let isTrigger = connection.failure(refused.error) == .trigger
+    if catalog.withholdsMessages {
+      let what = isTrigger ? "trigger" : "constraint"
+      return RefusalText(
+        .constraint, "A \(what) of the server's database refused a row of \(refused.table). Correct the row.")
+    }
+    let words = String(refused.error.storeDetail.prefix(Self.messageCharactersMax))
+    if isTrigger {
+      return RefusalText(.constraint, "\(refused.table): the server's database refused the row: \(words)")
+    }
+    // The database's own words: names of tables, columns and constraints, no values.
+    return RefusalText(.constraint, "\(words). Correct the row.")
+  }
+}
+
+extension SalvorError {
+  /// The database's own words: of a constraint they name the constraint or its columns.
+  var storeDetail: String { context["detail"] ?? message }
+}
+
+extension StoreConnection {
+  /// Throws where a trigger's `RAISE(ROLLBACK, …)` has ended the upload's own transaction: nothing of the upload is there any
+  /// more, so no request can be refused alone.
+  func refuseRolledBack(_ error: SalvorError) throws {
+    guard !isInTransaction else { return }
+    throw SalvorError(
+      .storage,
+      "A trigger of the server's database rolled the whole upload back (RAISE(ROLLBACK, …)): \(error.storeDetail). Nothing was applied. Write RAISE(ABORT, …) in the trigger instead: it refuses its row alone."
+    )
+  }
+}

@@ -1,0 +1,200 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// How the changes of one shape are checked and applied: made once per upload and shape.
+///
+/// `statement` applies a change in one step where nothing speaks against it: the row is there (or, for an insert, is
+/// not), within the principal's scope, and for a delete no row would be taken along. Where it changes no row or breaks a
+/// constraint it has done nothing, and the change is looked at closely (`CarefulChanges`).
+final class ShapePlan {
+  let operation: Operation
+  /// Nil: unknown.
+  let place: Int?
+  let columns: [Int]
+  let hasUnknownColumns: Bool
+  /// What is wrong with every change of this shape.
+  let refusal: RefusalText?
+  let itemCount: Int
+  /// Which items of the row array are the key.
+  let keyItems: [Int]
+  /// Where an update gives the key's columns other values: the place in the key, and the item.
+  private(set) var keyUpdates: [(place: Int, item: Int)] = []
+  /// For each item: the column that must store it; nil for an old value.
+  let targets: [Column?]
+  let seed: RowHash
+  /// Of table, operation and columns.
+  let contentSeed: RowHash
+  /// Of table and operation.
+  let insertSeed: RowHash
+  /// All items but old values; none of an unknown table's, which are hashed whole.
+  let contentItems: [Int]
+  /// For an insert: each item with its column and the oldest name of that. What is not set does not count: a
+  /// device that sends the insert again may have got a column meanwhile.
+  private(set) var insertItems: [(name: Value, item: Int, column: Column)] = []
+  /// The items that say which rows the row references afterwards, each with the beginning of their `RowHash`; nil: the
+  /// row array does not say it.
+  private(set) var targetItems: [(item: Int, seed: RowHash)]?
+  /// The row may have unique values afterwards that it did not have before.
+  private(set) var takesUniqueValues = true
+  private(set) var statement: (any StoreStatement)?
+  /// The items bound to the statement's parameters, in order.
+  private(set) var parameters: [Int] = []
+
+  init(
+    _ shape: UploadShape, _ connection: any StoreConnection, _ catalog: Catalog, _ principal: Principal
+  ) throws {
+    operation = shape.operation
+    seed = RowHash(table: shape.table)
+    let place = catalog.place(of: shape.table)
+    self.place = place
+    // Under the oldest names: a request that was settled is known again whatever was renamed since.
+    let definition = place.map { catalog.tables[$0].table }
+    var contentSeed = RowHash(table: definition?.origin ?? shape.table)
+    let origins = shape.columns.map { name in definition?.column(formerly: name)?.origin ?? name }
+    contentSeed.add(([shape.operation.rawValue] + origins).map { Value.text(Array($0.utf8)) })
+    self.contentSeed = contentSeed
+    var insertSeed = RowHash(table: definition?.origin ?? shape.table)
+    insertSeed.add(Value.text(Array("insert set".utf8)))
+    self.insertSeed = insertSeed
+    guard let place else {
+      columns = []
+      hasUnknownColumns = false
+      keyItems = []
+      targets = []
+      contentItems = []
+      itemCount = -1
+      refusal = RefusalText(
+        .unknownTable, "The server has no synchronized table \(shape.table). Check the schema.")
+      return
+    }
+    let table = catalog.tables[place]
+    let found = shape.columns.map { name in table.place(name) }
+    columns = found.compactMap(\.self)
+    hasUnknownColumns = columns.count < found.count
+    let keyCount = table.keyCount
+    if table.table.maintained != .dual {
+      refusal = RefusalText(
+        .serverMaintained, "\(table.name) is maintained by the server. Withdraw the change.")
+    } else if let unknown = found.firstIndex(where: { $0 == nil }) {
+      refusal = RefusalText(
+        .unknownColumn, "The server's table \(table.name) has no column \(shape.columns[unknown]). Check the schema.")
+    } else {
+      refusal = nil
+    }
+    let types = found.map { $0.map { table.columns[$0] } }
+    let keyColumns = table.keyPlaces.map { table.columns[$0] }
+    switch shape.operation {
+    case .insert:
+      itemCount = shape.columns.count
+      targets = types
+      keyItems = table.table.primaryKey.compactMap { name in shape.columns.firstIndex(of: name) }
+      if !hasUnknownColumns {
+        insertItems = columns.enumerated().map { item, column in
+          (.text(Array(origins[item].utf8)), item, table.columns[column])
+        }
+      }
+    case .update:
+      itemCount = keyCount + 2 * shape.columns.count
+      targets = keyColumns + types.flatMap { [nil, $0] }
+      keyItems = Array(0..<keyCount)
+      keyUpdates = shape.columns.enumerated().compactMap { index, name in
+        table.table.primaryKey.firstIndex(of: name).map { (place: $0, item: keyCount + 2 * index + 1) }
+      }
+    case .delete:
+      itemCount = keyCount
+      targets = keyColumns
+      keyItems = Array(0..<keyCount)
+    }
+    let isUpdate = shape.operation == .update
+    contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }
+    readDependence(table, shape)
+    // What a row of a table shows that scopes go through is looked at.
+    if operation != .delete, !catalog.leads[place].isEmpty { return }
+    guard refusal == nil, !catalog.hasDeferrableForeignKeys, keyItems.count == keyCount else { return }
+    try makeStatement(table, place, shape, connection, catalog, ScopeFilter(table, ReadScope(principal), catalog))
+  }
+
+  /// Whether a row array of `count` items has this shape. Nobody knows that of an unknown table's.
+  func fits(_ count: Int, _ catalog: Catalog) -> Bool {
+    guard let place else { return true }
+    return count == itemCount && keyItems.count == catalog.tables[place].keyCount
+  }
+
+  private func readDependence(_ table: ServerTable, _ shape: UploadShape) {
+    let places = Dictionary(shape.columns.enumerated().map { ($1, $0) }) { first, _ in first }
+    switch operation {
+    case .delete:
+      targetItems = []
+      takesUniqueValues = false
+    case .insert: takesUniqueValues = !table.uniqueColumns.isEmpty
+    case .update: takesUniqueValues = table.uniqueColumns.contains { $0.contains { places[$0] != nil } }
+    }
+    guard operation != .delete else { return }
+    let found = table.table.references.compactMap { reference in
+      places[reference.column].map { place in
+        (
+          item: operation == .insert ? place : keyItems.count + 2 * place + 1,
+          seed: RowHash(table: reference.table)
+        )
+      }
+    }
+    if found.count == table.table.references.count { targetItems = found }
+  }
+
+  private func makeStatement(
+    _ table: ServerTable, _ place: Int, _ shape: UploadShape, _ connection: any StoreConnection, _ catalog: Catalog,
+    _ filter: ScopeFilter?
+  ) throws {
+    var sql: String
+    switch operation {
+    case .insert:
+      let slots = shape.columns.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+      sql = "INSERT INTO \(table.sql) (\(quotedNames(shape.columns))) "
+      if let filter {
+        guard filter.columns.isSubset(of: shape.columns) else { return }
+        sql += "SELECT \(slots) WHERE " + filter.sql { name in "?\((shape.columns.firstIndex(of: name) ?? 0) + 1)" }
+      } else {
+        sql += "VALUES (\(slots))"
+      }
+      parameters = Array(0..<itemCount)
+    case .update:
+      guard !shape.columns.isEmpty, Set(shape.columns).isDisjoint(with: table.table.primaryKey),
+        Set(shape.columns).count == shape.columns.count,
+        filter?.columns.isDisjoint(with: shape.columns) ?? true
+      else { return }
+      let count = shape.columns.count
+      let sets = shape.columns.enumerated().map { "\(quoted($1)) = ?\($0 + 1)" }
+      sql =
+        "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
+        + table.keyMatches("x") { "?\(count + $0 + 1)" }
+      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
+      parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems
+    case .delete:
+      sql = "DELETE FROM \(table.sql) AS x WHERE " + table.keyMatches("x") { "?\($0 + 1)" }
+      for child in catalog.children[place] where child.reference.takesRowsAlong {
+        sql += " AND NOT " + catalog.childExists(child, of: place, parentKey: "x.\(quoted(table.table.primaryKey[0]))")
+      }
+      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
+      parameters = keyItems
+    }
+    let statement = try connection.prepare(sql, persistent: true)
+    try statement.bind(filter?.values ?? [], from: parameters.count + 1)
+    self.statement = statement
+  }
+}
+
+extension Reference {
+  /// A delete of the parent changes the child by itself.
+  var takesRowsAlong: Bool { onDelete == .cascade || onDelete == .setNull }
+}
+
+extension Catalog {
+  /// A row other than the parent itself references it.
+  func childExists(_ child: ChildReference, of parent: Int, parentKey: String) -> String {
+    let table = tables[child.table]
+    let itself =
+      child.table == parent ? " AND \(dialect.differs("c.\(quoted(table.table.primaryKey[0]))", parentKey))" : ""
+    return "EXISTS (SELECT 1 FROM \(table.sql) c WHERE c.\(quoted(child.reference.column)) = \(parentKey)\(itself))"
+  }
+}

@@ -1,0 +1,178 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The row array that the reader stands on: its values in place, until the next one.
+///
+/// Texts and blobs point into the chunk. The few that had to be unescaped stand in the reader's scratch space, which its
+/// next value overwrites: they are copied aside.
+struct RowItems {
+  private(set) var items: [PayloadReader.Item] = []
+  /// Blobs that travelled outside the payload are not counted.
+  private(set) var byteCount = 0
+  /// Of the largest blob, wherever it travelled.
+  private(set) var blobBytes: Int64 = 0
+  /// Those that travelled outside, each with its item.
+  private(set) var references: [(item: Int, reference: BlobReference)] = []
+  private var copies: [UnsafeMutableBufferPointer<UInt8>] = []
+  private let chunk: UnsafeBufferPointer<UInt8>
+
+  init(_ chunk: UnsafeBufferPointer<UInt8>) { self.chunk = chunk }
+
+  mutating func read(_ reader: inout UploadChunkReader) throws(SalvorError) {
+    items.removeAll(keepingCapacity: true)
+    release()
+    byteCount = 0
+    blobBytes = 0
+    references.removeAll(keepingCapacity: true)
+    while let item = try reader.item() {
+      switch item {
+      case .text(let bytes):
+        byteCount += bytes.count
+        items.append(.text(kept(bytes)))
+      case .blob(let bytes):
+        if let reference = reader.lastReference {
+          references.append((items.count, reference))
+          blobBytes = max(blobBytes, reference.size)
+        } else {
+          byteCount += bytes.count
+          blobBytes = max(blobBytes, Int64(bytes.count))
+        }
+        items.append(.blob(kept(bytes)))
+      default:
+        byteCount += 8
+        items.append(item)
+      }
+    }
+  }
+
+  private mutating func kept(_ bytes: UnsafeBufferPointer<UInt8>) -> UnsafeBufferPointer<UInt8> {
+    guard let base = bytes.baseAddress, let start = chunk.baseAddress else { return bytes }
+    if base >= start && base <= start + chunk.count { return bytes }
+    let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(1, bytes.count))
+    _ = copy.initialize(from: bytes)
+    copies.append(copy)
+    return UnsafeBufferPointer(start: copy.baseAddress, count: bytes.count)
+  }
+
+  /// Call it when the last row is done with.
+  mutating func release() {
+    guard !copies.isEmpty else { return }
+    for copy in copies { copy.deallocate() }
+    copies.removeAll(keepingCapacity: true)
+  }
+}
+
+extension PayloadReader.Item {
+  var isNull: Bool { if case .null = self { true } else { false } }
+
+  /// As `ColumnType.stores`, without making a value.
+  func isStored(by type: ColumnType) -> Bool {
+    switch (type, self) {
+    case (_, .null), (.text, .text), (.timestamp, .text), (.json, .text), (.integer, .integer), (.real, .real),
+      (.blob, .blob):
+      true
+    case (.boolean, .integer(let x)): x == 0 || x == 1
+    default: false
+    }
+  }
+}
+
+extension StoreStatement {
+  /// Binds a value of the payload where it stands; it must stay there until the statement has run.
+  func bind(_ parameter: Int, _ item: PayloadReader.Item) throws {
+    switch item {
+    case .null: try bindNull(parameter)
+    case .integer(let x): try bind(parameter, x)
+    case .real(let x): try bind(parameter, x)
+    case .text(let x): try bindText(parameter, UnsafeRawBufferPointer(x), copying: false)
+    case .blob(let x): try bindBlob(parameter, UnsafeRawBufferPointer(x), copying: false)
+    }
+  }
+}
+
+extension ShapePlan {
+  /// What is wrong with this row's content alone.
+  func refusal(_ row: RowItems, _ catalog: Catalog, _ limits: Limits) -> RefusalText? {
+    if let refusal { return refusal }
+    guard let place else { return nil }
+    let table = catalog.tables[place]
+    if row.byteCount > limits.rowBytesMax {
+      return RefusalText(
+        .tooLarge, "The row of \(table.name) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
+    }
+    if row.blobBytes > limits.blobBytesMax {
+      return RefusalText(
+        .tooLarge,
+        "A blob of \(table.name) has \(row.blobBytes) bytes, more than \(limits.blobBytesMax). Make it smaller.")
+    }
+    for (item, target) in zip(row.items, targets) {
+      guard let target, !item.isStored(by: target.type) else { continue }
+      return RefusalText(
+        .notStorable, "\(table.name).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
+    }
+    return nil
+  }
+
+  /// The key of the row, and the one that an update gives it.
+  func keys(of row: RowItems) -> [Key] {
+    let key = keyItems.map { row.items[$0].value }
+    if keyUpdates.isEmpty { return [key] }
+    var after = key
+    for update in keyUpdates { after[update.place] = row.items[update.item].value }
+    return [key, after]
+  }
+
+  func hash(_ items: [PayloadReader.Item]) -> UInt64 {
+    var hash = seed
+    if place == nil || keyItems.isEmpty {
+      for item in items { hash.add(item) }
+    } else {
+      for index in keyItems { hash.add(items[index]) }
+    }
+    return hash.value
+  }
+
+  /// What the row array changes: everything but the old values, and what an insert does not set.
+  func content(_ items: [PayloadReader.Item]) -> UInt64 {
+    if insertItems.isEmpty { return wholeContent(items) }
+    var hash = insertSeed
+    for (name, item, column) in insertItems {
+      let value = items[item].value
+      guard column.isSet(value) else { continue }
+      hash.add(name)
+      hash.add(value)
+    }
+    return hash.value
+  }
+
+  /// As an earlier version wrote it down of inserts: with every column.
+  func wholeContent(_ items: [PayloadReader.Item]) -> UInt64 {
+    var hash = contentSeed
+    for index in contentItems { hash.add(items[index]) }
+    if place == nil { for item in items { hash.add(item) } }
+    return hash.value
+  }
+
+  /// The change, taken out of the payload.
+  func change(
+    _ items: [PayloadReader.Item], counter: Int64, made: Int64, hash: UInt64, refusal text: RefusalText?
+  ) -> StagedChange {
+    let values = items.map(\.value)
+    // A refused one, too: what depends on it is known by what it would have done.
+    var change = StagedChange(
+      table: place, counter: counter, operation: operation, columns: hasUnknownColumns ? [] : columns,
+      key: keyItems.map { values[$0] }, old: [], new: [], made: made, hash: hash, content: content(items),
+      wholeContent: insertItems.isEmpty ? nil : wholeContent(items), refusal: text)
+    guard place != nil, !hasUnknownColumns else { return change }
+    switch operation {
+    case .insert: change.new = values
+    case .update:
+      let first = keyItems.count
+      change.old = columns.indices.map { values[first + 2 * $0] }
+      change.new = columns.indices.map { values[first + 2 * $0 + 1] }
+    case .delete: break
+    }
+    return change
+  }
+}

@@ -1,0 +1,409 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Processes one upload inside the caller's immediate transaction (semantics 7).
+///
+/// One decision, `SetEvaluation.decide`, says what becomes of a change by what the tables have under its key:
+///
+/// | the tables have | insert | update | delete |
+/// | --- | --- | --- | --- |
+/// | no row | written | `row-deleted` | accepted; `row-deleted` of one that the sender could not see |
+/// | a row that the sender cannot see | `out-of-scope` | `out-of-scope` if it left his scope since; else as no row | as the update |
+/// | the row as the change would make it | accepted | accepted | – |
+/// | a row that nobody else has changed since | – | written | written |
+/// | a newer row, in no column of the change another value that somebody set | merged | written | – |
+/// | a newer row otherwise | the policy; `key-exists` where a key is drawn | the policy | the policy |
+///
+/// A policy writes (client, merged), refuses (`conflict`) or keeps the whole request beside the rows. A row that is written
+/// must be in the sender's scope (`out-of-scope`, `missing-parent`; `handover` aside), must not show him rows that he did not
+/// see, and must stand in the tables (`constraint`, `missing-parent`, `conflict`). One change refused refuses its request; what
+/// depends on a refused request is `blocked` and never tried.
+///
+/// Four ways read for that decision, the cheapest first. *Straight*: one statement that changes its row exactly where the table
+/// says "written", and nothing otherwise. *Alone*: a request is looked at, decided and written by itself. *As a set*: several
+/// are decided over one another's rows, written squashed, and bisected where a constraint breaks. *Carried*: what may lack a
+/// parent that a later chunk brings is decided at the end.
+///
+/// It goes block by block, a block being as many chunks as `blockBytes` holds. First straight through: a request that
+/// nothing speaks against is one prepared statement, its values bound where they stand in the payload; any other is
+/// evaluated on its own. Where a request breaks a constraint, requests are decided as a set: evaluated in order, written
+/// squashed to one change a row, and bisected down to the ones to refuse (`BlockDecision`).
+package final class UploadProcessor {
+  /// What is held in memory at a time.
+  private static let blockBytes = 4 << 20
+  /// Up to here the pages that a block changes are kept for going back: for a large one that costs as much as the block.
+  private static let smallBlockBytes = 64 << 10
+  /// How many requests of a large block are a set where one breaks a constraint.
+  private static let setRequestsMax = 16
+  /// How many offers of a large block are a set: each is looked at, and they seldom break anything.
+  private static let setOffersMax = 256
+
+  private let connection: any StoreConnection
+  private let catalog: Catalog
+  private let upload: ProcessRequest
+  private let limits: Limits
+  private let now: Int64
+  private let log: CommitLog
+  private let book: RemoteBook
+  private let rows: RowReader
+  private let decision: BlockDecision
+  private let blobs: UploadBlobs
+  /// What a validator has refused.
+  private let refusedBefore: [RequestID: RefusalText]
+  private let purges: PurgeBook
+  private let heals: HealBook
+
+  private var plans: [UploadShape: ShapePlan] = [:]
+  private var block: [[UInt8]] = []
+  private var heldBytes = 0
+  private var reading = Reading()
+  private var settled: SettledRequests
+  private var tally: Tally
+
+  /// Where the reading of the upload stands.
+  private struct Reading {
+    var nextOrdinal = 0
+    var lastCounter: Int64 = 0
+    /// A request of several changes that has not ended.
+    var group: StagedRequest?
+    /// What the last `offer` line said.
+    var offers: (first: Int64, last: Int64, offer: Offer)?
+
+    func offer(of counter: Int64) -> Offer? {
+      offers.flatMap { ($0.first...$0.last).contains(counter) ? $0.offer : nil }
+    }
+
+    mutating func drawOrdinal() -> Int {
+      defer { nextOrdinal += 1 }
+      return nextOrdinal
+    }
+  }
+
+  /// The block must be decided as a set.
+  private struct NeedsSet: Error {}
+
+  package init(
+    _ upload: ProcessRequest, _ connection: any StoreConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
+    limits: Limits, now: Int64, waiving waived: Set<BlobHash>
+  ) throws {
+    self.upload = upload
+    self.connection = connection
+    self.catalog = catalog
+    self.log = log
+    self.book = book
+    self.limits = limits
+    self.now = now
+    rows = RowReader(connection: connection, catalog: catalog)
+    blobs = UploadBlobs(
+      RecoveryQueries(
+        connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
+        blobReferenceBytesMin: limits.blobReferenceBytesMin), limits, waiving: waived)
+    purges = try PurgeBook(connection)
+    refusedBefore = Dictionary(
+      upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
+    ) { first, _ in first }
+    let last = try CommitLog.state(connection).lastSequence
+    heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now)
+    decision = BlockDecision(
+      rows, upload,
+      foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
+    settled = SettledRequests(connection, upload.remote, now: now)
+    tally = Tally(EchoAccount(connection, catalog, last: last))
+  }
+
+  /// Call it for each chunk in order, then `finish`.
+  package func add(_ chunk: [UInt8]) throws {
+    block.append(chunk)
+    heldBytes += chunk.count
+    if heldBytes >= Self.blockBytes { try processBlock(isLast: false) }
+  }
+
+  package func finish() throws -> UploadResults {
+    try processBlock(isLast: true)
+    let fed = try tally.echo.rowsToFeed()
+    let mayHide = try tally.echo.hasSets || log.mayTakeAway()
+    try tally.echo.removeNeverThere()
+    let before = try CommitLog.state(connection)
+    let commit = try log.seal(remote: upload.remote)
+    for row in fed { try log.noteDifference(catalog.tables[row.table], row.key, from: upload.remote) }
+    if mayHide {
+      try log.noteHidden(
+        after: before.headSequence, to: before.lastSequence, from: upload.remote, upload.principal)
+    }
+    try log.expandOwn(after: before.headSequence, to: before.lastSequence)
+    _ = try log.seal(remote: nil)
+    let results = UploadResults(
+      commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
+      refused: try ServerRows(rows, upload.principal).joined(to: tally), healed: tally.offers.healed,
+      superseded: tally.offers.superseded)
+    try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
+    try settled.write(tally.refusedRequests)
+    try blobs.finish()
+    try book.record(upload.remote, upload.sequence, results, now: now)
+    return results
+  }
+
+  private func processBlock(isLast: Bool) throws {
+    let chunks = block
+    let isSmall = heldBytes <= Self.smallBlockBytes
+    block = []
+    heldBytes = 0
+    if isSmall { try processWhole(chunks, isLast: isLast) } else { try processStraight(chunks, isLast: isLast) }
+    if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
+    try settled.write(tally.takeAcceptedRanges())
+  }
+
+  /// A large block: where a request breaks a constraint, it and the next few are a set, and then it goes on straight.
+  private func processStraight(_ chunks: [[UInt8]], isLast: Bool) throws {
+    var set: [StagedRequest] = []
+    func decideSet() throws {
+      defer { set = [] }
+      try decision.decide(set, &tally, isLast: false)
+    }
+    func take(_ request: StagedRequest) throws {
+      set.append(request)
+      let countMax = set[0].isOffer ? Self.setOffersMax : Self.setRequestsMax
+      if set.count >= countMax { try decideSet() }
+    }
+    try read(chunks) { plan, row, stamp, counter, made in
+      if !set.isEmpty {
+        let request = try request(plan, row, stamp, counter, made)
+        if try !isSettled(request) { try take(request) }
+      } else if reading.offer(of: counter) != nil {
+        let request = try request(plan, row, stamp, counter, made)
+        if try !isSettled(request) { try take(request) }
+      } else if let broken = try straight(plan, row, stamp, counter, made) {
+        try take(broken)
+      }
+    } group: { request in
+      if try isSettled(request) { return }
+      if !set.isEmpty {
+        try take(request)
+      } else if try !decision.decideAlone(request, &tally) {
+        try take(request)
+      }
+    }
+    if isLast, let request = reading.group {
+      reading.group = nil
+      if try !isSettled(request) { try take(request) }
+    }
+    try decideSet()
+  }
+
+  /// A small block, and so nearly every upload: all of it is one set where a request breaks a constraint.
+  private func processWhole(_ chunks: [[UInt8]], isLast: Bool) throws {
+    let tallyBefore = tally
+    let readingBefore = reading
+    do {
+      try connection.savepoint("salvor_block") {
+        try read(chunks) { plan, row, stamp, counter, made in
+          if try straight(plan, row, stamp, counter, made) != nil { throw NeedsSet() }
+        } group: { request in
+          if try !isSettled(request), try !decision.decideAlone(request, &tally) { throw NeedsSet() }
+        }
+        if isLast, let request = reading.group, try !isSettled(request) {
+          if try !decision.decideAlone(request, &tally) { throw NeedsSet() }
+        }
+      }
+      if isLast { reading.group = nil }
+      return
+    } catch is NeedsSet {
+      tally = tallyBefore
+      reading = readingBefore
+    }
+    var requests = tally.takeCarried()
+    try read(chunks) { plan, row, stamp, counter, made in
+      requests.append(try request(plan, row, stamp, counter, made))
+    } group: {
+      requests.append($0)
+    }
+    if isLast, let request = reading.group {
+      requests.append(request)
+      reading.group = nil
+    }
+    requests = try requests.filter { try !isSettled($0) }
+    try decision.decide(requests, &tally, isLast: isLast)
+  }
+
+  // MARK: Reading
+
+  private typealias Single = (ShapePlan, RowItems, RequestStamp, Int64, Int64) throws -> Void
+
+  private func read(
+    _ chunks: [[UInt8]], single: Single, group finished: (StagedRequest) throws -> Void
+  ) throws {
+    for chunk in chunks {
+      try chunk.withUnsafeBufferPointer { try read($0, single, finished) }
+    }
+  }
+
+  private func read(
+    _ chunk: UnsafeBufferPointer<UInt8>, _ single: Single, _ finished: (StagedRequest) throws -> Void
+  ) throws {
+    var reader = UploadChunkReader(chunk, blobs: blobs)
+    var row = RowItems(chunk)
+    defer { row.release() }
+    var shapes: [ShapePlan] = []
+    var range: (first: Int64, last: Int64)?
+    while let event = try reader.next() {
+      switch event {
+      case .shape(let place): shapes.append(try plan(reader.shapes[place]))
+      case .request(let first, let last, _): range = (first, last)
+      // A clean parent never overwrites (semantics 7), and one that is missing is found by its foreign key: context is
+      // for a recovery, which makes a parent from it that this server has lost.
+      case .context: break
+      case .lost(let incarnations): try heals.note(incarnations)
+      case .offer(let first, let last, let offer): reading.offers = (first, last, offer)
+      case .change(let place, let stamp, let counter, let made):
+        guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
+        reading.lastCounter = counter
+        let plan = shapes[place]
+        try row.read(&reader)
+        guard plan.fits(row.items.count, catalog) else { throw reader.malformed("a row does not have its shape") }
+        if !row.references.isEmpty { try note(row, plan) }
+        if let group = reading.group, counter > group.last {
+          reading.group = nil
+          try finished(group)
+        }
+        if reading.group == nil, let range, range.first == counter, range.last > counter {
+          reading.group = StagedRequest(
+            ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: range.last, changes: [])
+        }
+        guard reading.group != nil else {
+          try single(plan, row, stamp, counter, made)
+          continue
+        }
+        let next = try change(plan, row, stamp, counter, made)
+        reading.group?.changes.append(next)
+        if let group = reading.group, counter == group.last {
+          reading.group = nil
+          try finished(group)
+        }
+      }
+    }
+  }
+
+  /// Where the row's blobs will stand, if its request is accepted.
+  private func note(_ row: RowItems, _ plan: ShapePlan) throws {
+    guard let place = plan.place, !plan.hasUnknownColumns else { return }
+    let key = plan.keyItems.map { row.items[$0].value }
+    for (item, reference) in row.references {
+      guard let column = plan.targets[item], reference.size <= limits.blobBytesMax else { continue }
+      try blobs.note(reference, at: BlobPlace(table: catalog.tables[place].name, key: key, column: column.name))
+    }
+  }
+
+  private func plan(_ shape: UploadShape) throws -> ShapePlan {
+    if let plan = plans[shape] { return plan }
+    let plan = try ShapePlan(shape, connection, catalog, upload.principal)
+    plans[shape] = plan
+    return plan
+  }
+
+  private func request(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
+  ) throws -> StagedRequest {
+    StagedRequest(
+      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter,
+      changes: [try change(plan, row, stamp, counter, made)])
+  }
+
+  private func change(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
+  ) throws -> StagedChange {
+    var change = plan.change(
+      row.items, counter: counter, made: made, hash: plan.hash(row.items),
+      refusal: try refusal(plan, row, stamp, counter))
+    change.offer = reading.offer(of: counter)
+    return change
+  }
+
+  /// What speaks against a change whatever is in the tables. A validator's refusal of a group stands at its first change.
+  private func refusal(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64
+  ) throws -> RefusalText? {
+    if !refusedBefore.isEmpty, let refused = refusedBefore[RequestID(stamp: stamp, counter: counter)] { return refused }
+    if let refusal = plan.refusal(row, catalog, limits) { return refusal }
+    guard purges.key != nil, plan.operation != .delete, let place = plan.place else { return nil }
+    let table = catalog.tables[place]
+    guard try plan.keys(of: row).contains(where: { try purges.isPurged(table, $0) }) else { return nil }
+    return RefusalText(.purged, Purged.message(table.name))
+  }
+
+  // MARK: Straight through
+
+  /// A request of one change: most of any upload. Nil: it is decided. Else the request, which breaks a constraint or lacks
+  /// a parent.
+  private func straight(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
+  ) throws -> StagedRequest? {
+    let hash = plan.hash(row.items)
+    let mayRun =
+      try reading.offer(of: counter) == nil && plan.statement != nil && !settled.mayHold(stamp)
+      && refusal(plan, row, stamp, counter) == nil
+      // An insert's statement does nothing where the row is there.
+      && (plan.operation == .insert
+        || !decision.foreign.isNewer(
+          hash, than: made,
+          at: plan.place.map { ForeignChanges.Place(table: $0, key: plan.keyItems.map { row.items[$0].value }) }))
+    let mayDepend = tally.mayConcern(plan, row.items, row: hash)
+    if mayRun, !mayDepend, try run(plan, row, hash, made) {
+      reading.nextOrdinal += 1
+      accept(plan, row, stamp, counter)
+      return nil
+    }
+    let request = try request(plan, row, stamp, counter, made)
+    if try isSettled(request) { return nil }
+    if mayRun, mayDepend {
+      var reader = StepReader(rows, over: tally.refusedRows)
+      let steps = try reader.steps(of: request)
+      let none = SetDecisions()
+      if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally),
+        try run(plan, row, hash, made)
+      {
+        accept(plan, row, stamp, counter)
+        return nil
+      }
+    }
+    return try decision.decideAlone(request, &tally) ? nil : request
+  }
+
+  private func accept(_ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64) {
+    tally.accept(stamp, counter, counter, RequestContent(CollectionOfOne(plan.content(row.items))))
+  }
+
+  /// True: the statement has changed its row. False: it did nothing.
+  private func run(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64, _ made: Int64) throws -> Bool {
+    guard let statement = plan.statement else { return false }
+    for (index, item) in plan.parameters.enumerated() { try statement.bind(index + 1, row.items[item]) }
+    let before = connection.writtenRows
+    do {
+      try statement.run()
+    } catch let error as SalvorError where connection.refusesRow(error) {
+      try connection.refuseRolledBack(error)
+      return false
+    }
+    guard connection.changes == 1 else { return false }
+    if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
+    try tally.echo.account(from: before, row: hash)
+    return true
+  }
+
+  /// Settled under an earlier upload, whatever its remote ID: never applied twice (semantics 5).
+  private func isSettled(_ request: StagedRequest) throws -> Bool {
+    switch try settled.outcome(of: request) {
+    case nil: return false
+    case .accepted:
+      tally.accepted += 1
+      // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
+      for change in request.changes {
+        if let table = change.table { tally.echo.feed(table, change.key, change.hash) }
+      }
+    case .refused(let refusal):
+      var reader = StepReader(rows, over: tally.refusedRows)
+      tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))
+    }
+    return true
+  }
+}

@@ -1,0 +1,236 @@
+import ContentHash
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// Answers what a device that recovers asks about the rows that its principal sees (docs/architecture/recovery.md). One
+/// answer is one snapshot.
+package struct RecoveryQueries {
+  let connection: any StoreConnection
+  let catalog: Catalog
+  let scope: ReadScope
+  /// A blob from this size on goes as a reference.
+  let blobReferenceBytesMin: Int
+
+  package init(connection: any StoreConnection, catalog: Catalog, scope: ReadScope, blobReferenceBytesMin: Int) {
+    self.connection = connection
+    self.catalog = catalog
+    self.scope = scope
+    self.blobReferenceBytesMin = blobReferenceBytesMin
+  }
+
+  package func trimmed() throws -> Int64 { try FeedPageMaker.trimmed(connection) }
+
+  package func scopes(of groups: [String]) -> [String: String] {
+    let known = groups.filter { name in catalog.schema.groups.contains { $0.name == name } }
+    return Dictionary(known.map { ($0, catalog.digest(ofGroup: $0, for: scope)) }) { first, _ in first }
+  }
+
+  package func rowCount(of groups: [String]) throws -> Int64 {
+    var count: Int64 = 0
+    for table in catalog.tables where groups.contains(table.table.group) {
+      let filter = ScopeFilter(table, scope, catalog)
+      let condition = filter.map { " WHERE " + $0.sql { "x.\(quoted($0))" } } ?? ""
+      count +=
+        try connection.integer("SELECT count(*) FROM \(table.sql) x\(condition)", filter?.values ?? []) ?? 0
+    }
+    return count
+  }
+
+  // MARK: Rows
+
+  package func rows(_ query: RowQuery) throws -> [UInt8] {
+    let table = try table(query.table)
+    for key in query.keys { try check(key, table) }
+    var answer = Answer(table: table, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
+    var unseen = Set(query.keys.indices)
+    if let range = query.range {
+      try check(range.after, table)
+      try check(range.last, table)
+      let places = Dictionary(query.keys.enumerated().map { ($1, $0) }) { first, _ in first }
+      var others = 0
+      try read(table, after: range.after, last: range.last) { row in
+        let place = places[table.keyPlaces.map { row.value($0) }]
+        if let place { unseen.remove(place) } else { others += 1 }
+        guard others <= RecoveryLimits.rangeRowsMax else {
+          throw SalvorError(
+            .tooLarge,
+            "The range holds more than \(RecoveryLimits.rangeRowsMax) rows that were not named. Ask for the table's ranges first.",
+            context: ["table": table.name])
+        }
+        answer.add(row, unless: place.flatMap { query.digests.isEmpty ? nil : query.digests[$0] })
+        return true
+      }
+    }
+    for place in query.keys.indices where unseen.contains(place) {
+      let isThere = try read(table, key: query.keys[place]) { row in
+        answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place])
+      }
+      if !isThere { answer.departed(query.keys[place], try isOutside(table, query.keys[place]) ? .dropped : .lost) }
+    }
+    return answer.finish()
+  }
+
+  /// A row that the scope does not show is there, and outside of the subscriptions alone.
+  private func isOutside(_ table: ServerTable, _ key: Key) throws -> Bool {
+    guard !scope.subscriptions.isEmpty else { return false }
+    let all = RecoveryQueries(
+      connection: connection, catalog: catalog, scope: ReadScope(scope.principal),
+      blobReferenceBytesMin: blobReferenceBytesMin)
+    return try all.read(table, key: key) { _ in }
+  }
+
+  private struct Answer {
+    let table: ServerTable
+    private var writer: DownloadChunkWriter
+
+    init(table: ServerTable, blobs: BlobSink) {
+      self.table = table
+      writer = DownloadChunkWriter(blobs: blobs)
+    }
+
+    mutating func add(_ row: any StoreStatement, unless digest: String?) {
+      if let digest, RecoveryQueries.digest(of: row, count: table.columns.count).text == digest { return }
+      begin()
+      writer.beginRow(version: nil)
+      for column in table.columns.indices { writer.value(of: row, column, isKey: table.keyPlaces.contains(column)) }
+      writer.endRow()
+    }
+
+    mutating func departed(_ key: Key, _ departure: Departure) {
+      begin()
+      writer.beginKey(departure, version: nil)
+      for value in key { writer.value(value, isKey: true) }
+      writer.endRow()
+    }
+
+    private mutating func begin() { writer.table(table.name, columns: table.columns.map(\.name)) }
+
+    mutating func finish() -> [UInt8] { writer.finish() }
+  }
+
+  // MARK: Ranges
+
+  package func ranges(_ question: RangeQuestion, limit: Int) throws -> RangePage {
+    let table = try table(question.table)
+    try check(question.range.after, table)
+    try check(question.range.last, table)
+    let rowsPerRange = question.rowsPerRange
+    let columns = table.columns.map(\.name)
+    var ranges: [RangeDigest] = []
+    var count = 0
+    var sum: UInt64 = 0
+    var last: Key = []
+    var isFull = false
+    try read(table, after: question.range.after, last: question.range.last) { row in
+      // A full range ends only where another row follows: the last one goes to the end of what was asked for.
+      if count == rowsPerRange {
+        ranges.append(RangeDigest(last: last, count: Int64(count), digest: RowDigest.text(sum)))
+        (count, sum) = (0, 0)
+        isFull = ranges.count >= limit
+        if isFull { return false }
+      }
+      sum &+= Self.digest(of: row, count: columns.count).value
+      count += 1
+      if count == rowsPerRange { last = table.keyPlaces.map { row.value($0) } }
+      return true
+    }
+    if !isFull {
+      ranges.append(RangeDigest(last: question.range.last, count: Int64(count), digest: RowDigest.text(sum)))
+    }
+    return RangePage(columns: columns, ranges: ranges, isLast: !isFull)
+  }
+
+  /// All rows that the principal sees, in whatever order.
+  package func digest(of name: String) throws -> TableDigest {
+    let table = try table(name)
+    var count: Int64 = 0
+    var sum: UInt64 = 0
+    try read(table, inOrder: false) { row in
+      count += 1
+      sum &+= Self.digest(of: row, count: table.columns.count).value
+      return true
+    }
+    return TableDigest(table: name, count: count, digest: RowDigest.text(sum))
+  }
+
+  static func digest(of row: any StoreStatement, count: Int) -> RowDigest {
+    var digest = RowDigest()
+    for column in 0..<count {
+      switch row.storageClass(column) {
+      case .null: digest.addNull()
+      case .integer: digest.add(row.int64(column))
+      case .real: digest.add(row.double(column))
+      case .text: row.withText(column) { digest.addText($0) }
+      case .blob: row.withBlob(column) { digest.addBlob($0) }
+      }
+    }
+    return digest
+  }
+
+  // MARK: Reading
+
+  /// The rows that the principal sees after `after` up to `last`, in binary key order, as long as `body` answers true.
+  private func read(
+    _ table: ServerTable, after: Key? = nil, last: Key? = nil, inOrder: Bool = true,
+    _ body: (any StoreStatement) throws -> Bool
+  ) throws {
+    var conditions: [String] = []
+    if let after { conditions.append(table.binaryKey("x", is: ">", after.count)) }
+    if let last { conditions.append(table.binaryKey("x", is: "<=", last.count)) }
+    let filter = ScopeFilter(table, scope, catalog)
+    if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
+    let statement = try connection.cached(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x"
+        + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
+        + (inOrder ? " ORDER BY \(table.binaryKeyList("x"))" : ""))
+    try statement.bind((after ?? []) + (last ?? []) + (filter?.values ?? []))
+    defer { statement.reset() }
+    while try statement.step() {
+      guard try body(statement) else { return }
+    }
+  }
+
+  /// False: there is no such row, or the principal does not see it.
+  func read(_ table: ServerTable, key: Key, _ body: (any StoreStatement) -> Void) throws -> Bool {
+    let filter = ScopeFilter(table, scope, catalog)
+    let condition = filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""
+    // The key's parameters are numbered; the filter's follow them.
+    let statement = try connection.cached(
+      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })\(condition)")
+    try statement.bind(key + (filter?.values ?? []))
+    defer { statement.reset() }
+    guard try statement.step() else { return false }
+    body(statement)
+    return true
+  }
+
+  private func table(_ name: String) throws -> ServerTable {
+    guard let table = catalog.table(name) else {
+      throw SalvorError(
+        .malformed, "The server has no synchronized table \(name). Check the schema.", context: ["table": name])
+    }
+    return table
+  }
+
+  private func check(_ key: Key?, _ table: ServerTable) throws {
+    guard let key, key.count != table.keyCount else { return }
+    throw SalvorError(
+      .malformed, "A key of \(table.name) has \(table.keyCount) values, not \(key.count).",
+      context: ["table": table.name])
+  }
+}
+
+extension ServerTable {
+  /// The key's columns as binary order compares them, whatever their collations.
+  func binaryKeyList(_ alias: String) -> String {
+    if keyIsBinary { return keyList(alias) }
+    return table.primaryKey.map { dialect.bytewise("\(alias).\(quoted($0))") }.joined(separator: ", ")
+  }
+
+  /// `(x."a", x."b") > (?, ?)`
+  func binaryKey(_ alias: String, is comparison: String, _ count: Int) -> String {
+    if count == 1 { return "\(binaryKeyList(alias)) \(comparison) ?" }
+    return "(\(binaryKeyList(alias))) \(comparison) (\((0..<count).map { _ in "?" }.joined(separator: ", ")))"
+  }
+}

@@ -1,0 +1,270 @@
+import SalvorModel
+import SalvorStorage
+
+/// The synchronized part of a schema as the statements of this store see it. Made at open, never changed.
+package struct Catalog: Sendable {
+  let schema: Schema
+  let dialect: any Dialect
+  /// Parents before children.
+  package let tables: [ServerTable]
+  /// For each table, the references that point to it.
+  let children: [[ChildReference]]
+  /// For each table, the scopes of others that go through it (`via:`); those that one of its references leads to first.
+  let leads: [[ScopeLead]]
+  /// The tables whose moves decide what is seen, as places: each after those that its scope asks for.
+  let scopeOrder: [Int]
+  /// The numbers of tables that the scope of another one asks for.
+  let scopeSources: Set<Int64>
+  /// How conflicts of each table are settled.
+  let policies: [any ConflictPolicy]
+  /// A refusal does not say what the database's own constraints and triggers say.
+  let withholdsMessages: Bool
+  /// Values that an entry of the change log holds at most.
+  let logWidth: Int
+  /// Dimensions of the scope of the table that has the most.
+  let scopeWidth: Int
+  /// A foreign key is checked at COMMIT only: a statement that breaks it does not fail by itself.
+  let hasDeferrableForeignKeys: Bool
+  /// Another one wherever a download's position would mean other tables or columns.
+  let fingerprint: String
+  private let places: [String: Int]
+  private let placesByNumber: [Int64: Int]
+
+  struct ChildReference: Sendable {
+    var table: Int
+    var reference: Reference
+  }
+
+  /// A row of a table shows rows of `table` by `join`.
+  struct ScopeLead: Sendable {
+    var table: Int
+    var join: ScopeJoin
+    /// By which it references the row that it shows; nil: by none.
+    var reference: Reference?
+  }
+
+  package init(
+    _ schema: Schema, tables: [ServerTable], policies: [any ConflictPolicy], hasDeferrableForeignKeys: Bool,
+    withholdsMessages: Bool, dialect: any Dialect
+  ) {
+    self.dialect = dialect
+    self.withholdsMessages = withholdsMessages
+    self.schema = schema
+    self.tables = tables
+    self.policies = policies
+    self.hasDeferrableForeignKeys = hasDeferrableForeignKeys
+    let places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
+    self.places = places
+    placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })
+    children = tables.map { parent in
+      tables.enumerated().flatMap { place, child in
+        child.table.references.filter { $0.table == parent.name && parent.table.primaryKey.count == 1 }
+          .map { ChildReference(table: place, reference: $0) }
+      }
+    }
+    leads = tables.map { through in
+      let found = tables.enumerated().flatMap { place, table in
+        table.alternatives.flatMap(\.joins).filter { $0.reference == nil && $0.table == through.name }.map { join in
+          ScopeLead(
+            table: place, join: join,
+            reference: through.table.references.first { $0.column == join.target && $0.table == table.name })
+        }
+      }
+      return found.filter { $0.reference != nil } + found.filter { $0.reference == nil }
+    }
+    scopeOrder = Self.scopeOrder(of: tables, places)
+    scopeSources = Set(tables.flatMap(\.edges).compactMap { places[$0.table] }.map { tables[$0].number })
+    fingerprint = SalvorStorage.digest(
+      tables.flatMap { table in Array("\(table.number) \(table.name) \(table.columns.map(\.name))\n".utf8) })
+    logWidth = Self.logWidth(of: tables)
+    scopeWidth = Self.scopeWidth(of: tables)
+  }
+
+  package static func logWidth(of tables: [ServerTable]) -> Int {
+    tables.map { $0.keyPlaces.count + $0.relevant.count }.max() ?? 1
+  }
+
+  package static func scopeWidth(of tables: [ServerTable]) -> Int { tables.map(\.scopeWidth).max() ?? 0 }
+
+  private static func scopeOrder(of tables: [ServerTable], _ places: [String: Int]) -> [Int] {
+    var order: [Int] = []
+    var done: Set<Int> = []
+    func visit(_ place: Int) {
+      guard done.insert(place).inserted else { return }
+      for edge in tables[place].edges { if let joined = places[edge.table] { visit(joined) } }
+      if tables[place].isTracked { order.append(place) }
+    }
+    for place in tables.indices { visit(place) }
+    return order
+  }
+
+  package func place(of name: String) -> Int? { places[name] }
+  func place(number: Int64) -> Int? { placesByNumber[number] }
+  package func table(_ name: String) -> ServerTable? { places[name].map { tables[$0] } }
+
+  /// The scope of a group, and the generations of its tables: where it changes, the group is fed whole.
+  func digest(ofGroup group: String, for scope: ReadScope) -> String {
+    let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
+    let digest =
+      scope.principal.scopeDigest(of: members.map(\.alternatives))
+      + scope.subscriptionDigest(ofGroup: group, in: schema)
+    let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
+    return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
+  }
+}
+
+/// A unique index of a table, as far as it decides which rows are equal.
+package struct UniqueIndex: Sendable, Hashable {
+  package struct Column: Sendable, Hashable {
+    /// Nil: an expression.
+    package var name: String?
+    /// It compares bytes.
+    package var isBinary: Bool
+    package init(name: String?, isBinary: Bool) {
+      self.name = name
+      self.isBinary = isBinary
+    }
+  }
+
+  package var columns: [Column]
+  package var isPrimaryKey: Bool
+  package init(columns: [Column], isPrimaryKey: Bool) {
+    self.columns = columns
+    self.isPrimaryKey = isPrimaryKey
+  }
+}
+
+/// One synchronized table.
+package struct ServerTable: Sendable {
+  package let table: Table
+  /// Its number in the change log; never another table's.
+  package let number: Int64
+  /// Counts what the change log could not see of the table; see `Catalog.digest`.
+  let generation: Int64
+  /// The columns that travel.
+  package let columns: [Column]
+  /// Of the key's columns among `columns`, in the order of the key.
+  package let keyPlaces: [Int]
+  /// The ways by which a row may be in scope; empty: everyone's.
+  package let alternatives: [ScopeAlternative]
+  /// The tables and columns that the ways ask for.
+  package let edges: [ScopeEdge]
+  /// Its columns that the scopes of other tables go through.
+  package let exports: [String]
+  /// The columns whose old values decide where a row was, and where it led others: own scope columns, references that
+  /// inherit, and `exports`.
+  package let relevant: [String]
+  /// The key's and the others.
+  let uniqueIndexes: [UniqueIndex]
+  let dialect: any Dialect
+  /// The bit of each of `columns` in a `ColumnMask`.
+  package let bits: [Int]
+
+  /// - Parameter columnNumbers: of its columns, by their oldest names.
+  package init(
+    _ table: Table, schema: Schema, number: Int64, generation: Int64, uniqueIndexes: [UniqueIndex],
+    columnNumbers: [String: Int64], dialect: any Dialect
+  ) {
+    bits = table.travelling.map { ColumnMask.bit(ofColumn: columnNumbers[$0.origin] ?? .max) }
+    self.table = table
+    self.number = number
+    self.generation = generation
+    self.uniqueIndexes = uniqueIndexes
+    self.dialect = dialect
+    let columns = table.travelling
+    self.columns = columns
+    keyPlaces = table.primaryKey.compactMap { name in columns.firstIndex { $0.name == name } }
+    alternatives = schema.scopeAlternatives(of: table)
+    edges = alternatives.flatMap(\.joins).map(ScopeEdge.init).withoutRepetitions
+    exports =
+      schema.tables.flatMap(\.scopeColumns).compactMap { scope in
+        if case .via(table.name, let column) = scope.source { column } else { nil }
+      }.withoutRepetitions
+    let deciding =
+      alternatives.isEmpty
+      ? [] : table.scopeColumns.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
+    relevant = (deciding + exports).withoutRepetitions
+  }
+
+  package var name: String { table.name }
+  /// The name as SQL takes it.
+  package var sql: String { quoted(table.name) }
+  var isScoped: Bool { !alternatives.isEmpty }
+  /// What becomes of its rows decides what is seen, of it or of others.
+  var isTracked: Bool { isScoped || !exports.isEmpty }
+  /// The ways by which one of its rows counts for others; of a table that is everyone's there is one, and it asks nothing.
+  var ways: [ScopeAlternative] { alternatives.isEmpty ? [ScopeAlternative()] : alternatives }
+  /// Dimensions of the way that has the most.
+  var scopeWidth: Int { alternatives.map(\.dimensions.count).max() ?? 0 }
+  package var keyCount: Int { keyPlaces.count }
+
+  package func place(_ column: String) -> Int? { columns.firstIndex { $0.name == column } }
+
+  /// `x."id", x."line"`; without an alias where it is nil.
+  package func keyList(_ alias: String? = nil) -> String {
+    table.primaryKey.map { (alias.map { "\($0)." } ?? "") + quoted($0) }.joined(separator: ", ")
+  }
+
+  /// The row's key comes after `key` in the order of the table's key. Its parameters are plain `?`.
+  func follows(_ alias: String, _ key: Key) -> String {
+    let keys = keyList(alias)
+    return keyCount == 1 ? "\(keys) > ?" : "(\(keys)) > (\(key.map { _ in "?" }.joined(separator: ", ")))"
+  }
+
+  package func columnList(_ alias: String? = nil) -> String {
+    columns.map { (alias.map { "\($0)." } ?? "") + quoted($0.name) }.joined(separator: ", ")
+  }
+
+  /// `e.v0, e.v1`: the key in an entry of the change log.
+  func logKey(_ alias: String? = nil) -> String {
+    (0..<keyCount).map { (alias.map { "\($0)." } ?? "") + "v\($0)" }.joined(separator: ", ")
+  }
+
+  /// The row `row` of the table has the key that `other` names in `v0`, …
+  func keyMatches(_ row: String, log other: String) -> String {
+    keyMatches(row) { "\(other).v\($0)" }
+  }
+
+  /// The row `row` of the table has the key that the expressions give, byte for byte.
+  package func keyMatches(_ row: String, _ expression: (Int) -> String) -> String {
+    table.primaryKey.enumerated().map { place, name in
+      let column = row.isEmpty ? quoted(name) : "\(row).\(quoted(name))"
+      let equal = "\(column) = \(expression(place))"
+      return keyIsBinary ? equal : "\(equal) AND \(dialect.isSame(column, expression(place)))"
+    }.joined(separator: " AND ")
+  }
+
+  /// Whether equal keys are the same bytes: no collation folds them.
+  var keyIsBinary: Bool {
+    uniqueIndexes.filter(\.isPrimaryKey).allSatisfy { $0.columns.allSatisfy(\.isBinary) }
+  }
+
+  /// The unique indexes besides the key's, by their columns.
+  var uniqueColumns: [[String]] {
+    uniqueIndexes.filter { !$0.isPrimaryKey }.map { $0.columns.compactMap(\.name) }
+  }
+}
+
+/// A table that scopes ask for: by which column of the row, and which column of its own.
+package struct ScopeEdge: Sendable, Hashable {
+  package let column: String
+  let table: String
+  let target: String
+  /// A parent; else many rows may be joined.
+  let isReference: Bool
+
+  init(_ join: ScopeJoin) {
+    column = join.column
+    table = join.table
+    target = join.target
+    isReference = join.reference != nil
+  }
+}
+
+extension Array where Element: Hashable {
+  /// Each element once, where it stands first.
+  package var withoutRepetitions: [Element] {
+    var seen: Set<Element> = []
+    return filter { seen.insert($0).inserted }
+  }
+}

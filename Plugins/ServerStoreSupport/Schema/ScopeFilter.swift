@@ -1,0 +1,170 @@
+import SalvorModel
+import SalvorStorage
+
+/// What is in a scope of a table, as a condition of a statement (semantics 7). Its parameters are plain `?`, so it stands
+/// after every other parameter.
+struct ScopeFilter {
+  private let table: ServerTable
+  private let catalog: Catalog
+  /// By alternative of the table.
+  private let demands: [ScopeDemand]
+  /// Of `sql`, and of the two conditions on where a row was or came to be: they ask for the same values in the same order.
+  let values: [Value]
+
+  /// Nil: every row is in the scope.
+  init?(_ table: ServerTable, _ scope: ReadScope, _ catalog: Catalog) {
+    let reader = ScopeReader(catalog.schema, scope)
+    let isFree = table.alternatives.contains { reader.isFree($0, of: table.name) }
+    guard !table.alternatives.isEmpty, !isFree else { return nil }
+    self.table = table
+    self.catalog = catalog
+    demands = table.alternatives.map { ScopeDemand($0, of: table.name, reader) }
+    values = demands.flatMap(\.values)
+  }
+
+  /// Subscriptions narrow it.
+  var hasChoices: Bool { demands.contains(where: \.hasChoices) }
+
+  /// - Parameter column: how the statement names a column of the row.
+  func sql(_ column: (String) -> String) -> String { anyOf(demands.map { condition($0, depth: 1, column) }) }
+
+  private func condition(_ demand: ScopeDemand, depth: Int, _ column: (String) -> String) -> String {
+    var parts: [String] = []
+    for (condition, allowed) in zip(demand.scope.conditions, demand.allowed) {
+      if case .value(let value) = condition.source {
+        parts.append(catalog.dialect.isSame(column(condition.column), catalog.dialect.literal(value)))
+      } else if let allowed {
+        parts.append(isAmong(column(condition.column), allowed))
+      }
+    }
+    if let options = demand.options {
+      parts.append(isChosen(options) { column(demand.scope.conditions[$0].column) })
+    }
+    for (join, next) in zip(demand.scope.joins, demand.joins) {
+      guard let next else { continue }
+      let alias = "p\(depth)"
+      let rest = condition(next, depth: depth + 1) { "\(alias).\(quoted($0))" }
+      let matches = catalog.joined(alias, join, to: column(join.column))
+      parts.append(
+        "EXISTS (SELECT 1 FROM \(quoted(join.table)) \(alias) WHERE \(matches)\(rest.isEmpty ? "" : " AND " + rest))")
+    }
+    return parts.joined(separator: " AND ")
+  }
+
+  /// The same condition on where a row was, or came to be: the dimensions of `salvor_gone` and `salvor_came`.
+  func sqlForDimensions(_ alias: String) -> String {
+    anyOf(
+      demands.enumerated().map { place, demand in
+        var dimension = 0
+        let parts = conditions(demand, from: &dimension, alias)
+        let isWay = demands.count > 1 ? ["\(alias).a = \(place)"] : []
+        return (isWay + parts).joined(separator: " AND ")
+      })
+  }
+
+  private func conditions(_ demand: ScopeDemand, from dimension: inout Int, _ alias: String) -> [String] {
+    var parts: [String] = []
+    var columns: [Int: String] = [:]
+    for (place, condition) in demand.scope.conditions.enumerated() where !condition.source.isFixed {
+      let column = "\(alias).d\(dimension)"
+      columns[place] = column
+      if let allowed = demand.allowed[place] { parts.append(isAmong(column, allowed)) }
+      dimension += 1
+    }
+    if let options = demand.options { parts.append(isChosen(options) { columns[$0] ?? "NULL" }) }
+    for (join, next) in zip(demand.scope.joins, demand.joins) {
+      if let next {
+        parts += conditions(next, from: &dimension, alias)
+      } else {
+        dimension += join.scope.dimensions.count
+      }
+    }
+    return parts
+  }
+
+  private func isAmong(_ expression: String, _ values: [Value]) -> String {
+    "\(catalog.dialect.bytewise(expression)) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
+  }
+
+  private func isChosen(_ options: [[ScopeDemand.Part]], _ column: (Int) -> String) -> String {
+    balanced(
+      options.map { parts in
+        let terms = parts.map { isAmong(column($0.place), $0.values) }
+        return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " AND ")))"
+      })
+  }
+
+  /// An empty condition holds: by such a way the row can be seen by everyone who could see one at all.
+  private func anyOf(_ conditions: [String]) -> String {
+    let parts = conditions.map { $0.isEmpty ? "TRUE" : $0 }
+    return parts.count == 1 ? parts[0] : "(" + parts.map { "(\($0))" }.joined(separator: " OR ") + ")"
+  }
+
+  /// Columns of the row itself that the condition looks at.
+  var columns: Set<String> {
+    var columns: Set<String> = []
+    for demand in demands {
+      for (condition, allowed) in zip(demand.scope.conditions, demand.allowed) where allowed != nil {
+        columns.insert(condition.column)
+      }
+      for part in demand.options?.flatMap(\.self) ?? [] { columns.insert(demand.scope.conditions[part.place].column) }
+      for (join, next) in zip(demand.scope.joins, demand.joins) where next != nil { columns.insert(join.column) }
+    }
+    return columns
+  }
+
+  // MARK: What changed subscriptions add
+
+  /// Which rows may be in this scope and not in `other`, of the same principal, so that an index finds them: their number
+  /// is that of the rows that come, whatever the table has. Nil: as good as all.
+  ///
+  /// A row that comes is in this scope by an alternative by which it was not in the other: so it leads to a row, itself or
+  /// a joined one, that an option of the one has chosen and none of the other.
+  func added(to other: ScopeFilter, _ column: (String) -> String) -> (sql: String, values: [Value])? {
+    var leads: [(sql: String, values: [Value], isJoined: Bool)] = []
+    for (own, others) in zip(demands, other.demands) {
+      guard let found = own.leads(beyond: others) else { return nil }
+      for lead in found {
+        let sql = start(of: lead, column)
+        if let place = leads.firstIndex(where: { $0.sql == sql }) {
+          leads[place].values += lead.values
+        } else {
+          leads.append((sql, lead.values, !lead.path.isEmpty))
+        }
+      }
+    }
+    let terms = leads.map { isAmong($0.sql, $0.values) + ($0.isJoined ? ")" : "") }
+    return (balanced(terms), leads.flatMap(\.values))
+  }
+
+  /// Up to the column whose value is looked up.
+  private func start(of lead: ScopeDemand.Lead, _ column: (String) -> String) -> String {
+    guard let first = lead.path.first else { return column(lead.column) }
+    var from = "\(quoted(first.table)) p1"
+    for (place, join) in lead.path.enumerated().dropFirst() {
+      let alias = "p\(place + 1)"
+      from +=
+        " JOIN \(quoted(join.table)) \(alias) ON "
+        + catalog.joined(alias, join, to: "p\(place).\(quoted(join.column))")
+    }
+    return "\(column(first.column)) IN (SELECT p1.\(quoted(first.target)) FROM \(from) "
+      + "WHERE p\(lead.path.count).\(quoted(lead.column))"
+  }
+}
+
+extension Catalog {
+  /// The row `alias` of the joined table is one that the join finds by `expression`.
+  func joined(_ alias: String, _ join: ScopeJoin, to expression: String) -> String {
+    joined(alias, join.table, join.target, isReference: join.reference != nil, to: expression)
+  }
+
+  func joined(
+    _ alias: String, _ table: String, _ target: String, isReference: Bool, to expression: String
+  ) -> String {
+    let column = "\(alias).\(quoted(target))"
+    let equal = "\(column) = \(expression)"
+    // A column that is no key may compare by any collation.
+    let isBinary = isReference && self.table(table)?.keyIsBinary == true
+    return isBinary ? equal : "\(equal) AND \(dialect.isSame(column, expression))"
+  }
+}

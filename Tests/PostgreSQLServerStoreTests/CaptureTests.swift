@@ -1,0 +1,123 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import ServerStoreSupport
+  import Testing
+
+  @testable import PostgreSQLServerStore
+
+  @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
+  struct CaptureTests {
+    /// Runs a statement as another program, and answers what the log has of it.
+    private func captured(_ sql: String, after before: String = "", _ desk: LogDesk? = nil) throws -> [String] {
+      let desk = try desk ?? LogDesk()
+      let connection = try desk.connection()
+      if !before.isEmpty { try connection.execute(before) }
+      let start = try desk.seal(connection)
+      try connection.execute(sql)
+      try desk.seal(connection)
+      return try desk.entries(connection, after: start.last)
+    }
+
+    @Test("Each statement of another program leaves the entries of the rows that it changed")
+    func statements() throws {
+      let two = "INSERT INTO note VALUES ('a', 'x', 'anna'), ('b', 'y', 'ben')"
+      #expect(try captured(two) == ["1 1 - a -", "1 1 - b -"])
+      #expect(try captured("UPDATE note SET body = 'z' WHERE id = 'a'", after: two) == ["1 2 2 a anna"])
+      // A column that decides the scope: a move, with where it was.
+      #expect(try captured("UPDATE note SET owner = 'cleo' WHERE id = 'a'", after: two) == ["1 5 4 a anna"])
+      #expect(try captured("UPDATE note SET body = body, local_only = 'l'", after: two) == [])
+      #expect(try captured("DELETE FROM note WHERE id = 'b'", after: two) == ["1 3 - b ben"])
+      #expect(try captured("UPDATE note SET id = 'c' WHERE id = 'a'", after: two) == ["1 3 - a anna", "1 1 - c -"])
+      #expect(
+        try captured(
+          "INSERT INTO note VALUES ('a', 'new', 'anna'), ('d', 'x', NULL) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+          after: two) == ["1 2 2 a anna", "1 1 - d -"])
+      #expect(
+        try captured(
+          """
+          MERGE INTO note n USING (VALUES ('a', 'm'), ('e', 'm')) v (id, body) ON n.id = v.id
+            WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, body) VALUES (v.id, v.body)
+          """, after: two
+        ).sorted() == ["1 1 - e -", "1 3 - a anna"])
+      #expect(try captured("TRUNCATE note CASCADE", after: two).sorted() == ["1 3 - a anna", "1 3 - b ben"])
+      let child = two + "; INSERT INTO line VALUES ('a', 1, '{}')"
+      #expect(try captured("DELETE FROM note WHERE id = 'a'", after: child) == ["1 3 - a anna", "2 3 - a 1"])
+      #expect(
+        try captured("UPDATE note SET id = 'q' WHERE id = 'a'", after: child)
+          == ["1 3 - a anna", "1 1 - q -", "2 3 - a 1", "2 1 - q 1"])
+      // JSON has no equality in PostgreSQL: it is its text.
+      #expect(try captured("UPDATE line SET extra = '{ }'", after: child) == ["2 2 4 a 1"])
+      #expect(try captured("UPDATE line SET extra = '{}'", after: child) == [])
+    }
+
+    @Test("What a trigger of the application's makes of a row is a later entry than the one that made it")
+    func triggersOfTheApplication() throws {
+      let trigger = """
+        CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          UPDATE note SET body = 'stamped' WHERE id = NEW.id; RETURN NULL; END$$;
+        CREATE TRIGGER a_stamp AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION stamp()
+        """
+      #expect(
+        try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", after: trigger) == ["1 1 - a -", "1 2 2 a anna"])
+    }
+
+    @Test("Savepoints and transactions that are rolled back leave nothing")
+    func rolledBack() throws {
+      let sql = """
+        BEGIN; INSERT INTO note (id) VALUES ('a'); SAVEPOINT s; INSERT INTO note (id) VALUES ('b'); ROLLBACK TO s;
+        INSERT INTO note (id) VALUES ('c'); COMMIT; BEGIN; INSERT INTO note (id) VALUES ('d'); ROLLBACK
+        """
+      #expect(try captured(sql) == ["1 1 - a -", "1 1 - c -"])
+    }
+
+    @Test("What a logical subscriber writes is captured where that is asked for, and else not")
+    func replicas() throws {
+      let sql =
+        "SET session_replication_role = replica; INSERT INTO note (id) VALUES ('a'); RESET session_replication_role"
+      #expect(try captured(sql, LogDesk()) == [])
+      #expect(try captured(sql, LogDesk(capturesReplicas: true)) == ["1 1 - a -"])
+    }
+
+    @Test("A program without a right on Salvor's tables is captured, and cannot bring a name of its own in")
+    func rights() throws {
+      let desk = try LogDesk()
+      let connection = try desk.connection()
+      let role = "r\(UInt32.random(in: .min ... .max))"
+      try connection.execute(
+        "CREATE ROLE \(role); GRANT INSERT, SELECT, UPDATE ON note TO \(role); GRANT CREATE ON SCHEMA public TO \(role)"
+      )
+      try connection.execute("SET ROLE \(role)")
+      #expect(throws: SalvorError.self) { try connection.execute("SELECT * FROM salvor.salvor_inbox") }
+      try connection.execute("CREATE TABLE public.salvor_inbox (x text); SET search_path = public")
+      try connection.execute("INSERT INTO note (id) VALUES ('a')")
+      try connection.execute("RESET ROLE; SET search_path = salvor, public")
+      try desk.seal(connection)
+      #expect(try desk.entries(connection) == ["1 1 - a -"])
+    }
+
+    @Test("Several processes that install at once make it once, and installing again changes nothing")
+    func installedAtOnce() throws {
+      let desk = try LogDesk()
+      let works: [@Sendable () throws -> Void] = (0..<4).map { _ in
+        { try LogInstallation(desk.connection()).run(desk.tables) }
+      }
+      try onThreads(works)
+      let connection = try desk.connection()
+      try connection.execute("INSERT INTO note (id) VALUES ('a')")
+      try desk.seal(connection)
+      #expect(try desk.entries(connection) == ["1 1 - a -"])
+    }
+
+    @Test("A table or column that the database does not have is refused by name")
+    func refused() throws {
+      let desk = try LogDesk()
+      let connection = try desk.connection()
+      // Not by accident: the trigger of the updates needs it.
+      #expect(throws: SalvorError.self) { try connection.execute("ALTER TABLE line DROP COLUMN extra") }
+      try connection.execute("ALTER TABLE line DROP COLUMN extra CASCADE")
+      let error = try #require(throws: SalvorError.self) { try LogInstallation(connection).run(desk.tables) }
+      #expect(error.message.contains("no column extra in public.line"))
+    }
+  }
+#endif

@@ -1,0 +1,94 @@
+#if PostgreSQL
+  import Foundation
+  import SalvorModel
+
+  @testable import PostgreSQLServerStore
+
+  /// A PostgreSQL of the tests' own: made by `initdb` in a temporary folder, reached by a socket there, and gone with the process.
+  /// It is never the system's cluster.
+  final class PrivateCluster: Sendable {
+    let folder: String
+    private let programs: String
+
+    /// Nil: PostgreSQL is not installed here. In CI that is an error.
+    static let shared: PrivateCluster? = {
+      guard let programs = find() else { return nil }
+      return try? PrivateCluster(programs)
+    }()
+
+    static var isThere: Bool {
+      if shared != nil { return true }
+      // What CI has to have is missing: the tests run, and fail.
+      return ProcessInfo.processInfo.environment["CI"] != nil
+    }
+
+    private static func find() -> String? {
+      let files = FileManager.default
+      let versions = (try? files.contentsOfDirectory(atPath: "/usr/lib/postgresql")) ?? []
+      let folders = versions.compactMap { Int($0) }.sorted(by: >).map { "/usr/lib/postgresql/\($0)/bin" }
+      let path = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
+      return (folders + path).first { files.isExecutableFile(atPath: $0 + "/initdb") }
+    }
+
+    private init(_ programs: String) throws {
+      self.programs = programs
+      // A socket's path has 107 bytes at most.
+      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
+      try asOwner(
+        "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
+      try asOwner(
+        "pg_ctl",
+        [
+          "-s", "-w", "-t", "120", "-D", "\(folder)/data", "-l", "\(folder)/log", "-o",
+          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=100 -c max_prepared_transactions=10",
+          "start",
+        ])
+      PrivateCluster.running.withLock { $0.append(self) }
+      atexit { PrivateCluster.running.withLock { clusters in for cluster in clusters { cluster.stop() } } }
+    }
+
+    private static let running = Mutex<[PrivateCluster]>([])
+
+    private func stop() {
+      try? asOwner("pg_ctl", ["-s", "-D", "\(folder)/data", "-m", "immediate", "stop"])
+      try? FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// PostgreSQL refuses to run as root.
+    private func asOwner(_ program: String, _ arguments: [String]) throws {
+      let path = "\(programs)/\(program)"
+      guard getuid() == 0 else { return try Self.run(path, arguments) }
+      try Self.run(
+        "/usr/bin/setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", path] + arguments)
+    }
+
+    private static func run(_ path: String, _ arguments: [String]) throws {
+      // Foundation's Process would wait for the server, too, which `pg_ctl` leaves running.
+      var actions = posix_spawn_file_actions_t()
+      posix_spawn_file_actions_init(&actions)
+      defer { posix_spawn_file_actions_destroy(&actions) }
+      for file in Int32(0)...2 { posix_spawn_file_actions_addopen(&actions, file, "/dev/null", O_RDWR, 0) }
+      let texts = ([path] + arguments).map { strdup($0) } + [nil]
+      defer { for text in texts { free(text) } }
+      var process: pid_t = 0
+      var status: Int32 = 0
+      guard posix_spawn(&process, path, &actions, nil, texts, environ) == 0, waitpid(process, &status, 0) == process,
+        status == 0
+      else { throw SalvorError(.storage, "\(path) ended with the status \(status).") }
+    }
+
+    /// A database of its own.
+    func database() throws -> ConnectionSettings {
+      let name = "d\(UInt64.random(in: .min ... .max))"
+      let postgres = try PostgreSQLConnection(settings("postgres"))
+      try postgres.execute("CREATE DATABASE \(name)")
+      return settings(name)
+    }
+
+    func settings(_ database: String) -> ConnectionSettings {
+      ConnectionSettings(url: "host=\(folder) user=postgres dbname=\(database)")
+    }
+  }
+#endif
