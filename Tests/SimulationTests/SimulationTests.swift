@@ -58,6 +58,13 @@ struct SimulationTests {
     expectKnown(report, swarm: swarm)
   }
 
+  @Test("what a restore takes comes back, or something newer took its place (semantics 10)")
+  func healing() throws {
+    let report = try SimulateProcess.run("--swarm", "heal", "--seeds", "1-\(seeds)", "--json").json
+    #expect((report["met"]?["lost rows judged"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "heal")
+  }
+
   @Test("what was found and is not mended is still what it was", arguments: KnownFindings.all)
   func knownFindings(finding: KnownFindings.Finding) throws {
     let report = try SimulateProcess.run("--swarm", finding.swarm, "--seeds", "\(finding.seed)", "--json").json
