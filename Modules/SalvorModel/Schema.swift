@@ -224,7 +224,8 @@ public struct Table: Sendable, Hashable {
     scope: [ScopeColumn] = [], scopeAlternatives: [[ScopeColumn]] = [], unique: [[String]] = [],
     check: [String] = [],
     conflicts: String = Table.defaultConflicts, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
-    handover: Bool = false, applicationTriggers: Bool = true, heal: HealMode = .all, renamedFrom: [String] = [], dropped: [String] = []
+    handover: Bool = false, applicationTriggers: Bool = true, heal: HealMode = .all, renamedFrom: [String] = [],
+    dropped: [String] = []
   ) {
     self.name = name
     self.maintained = maintained

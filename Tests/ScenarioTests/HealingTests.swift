@@ -212,7 +212,8 @@ struct HealingTests {
   @Test("what another device had written leaves the archive when that one has given it back")
   func givenBack() async throws {
     let (fleet, a, b) = try await fleet()
-    try await a.write("UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
     try await synchronize([a, b], times: 1)
     try await fleet.restore("night")
     try await synchronize([b], times: 1)

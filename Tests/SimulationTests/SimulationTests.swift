@@ -80,6 +80,18 @@ struct SimulationTests {
     #expect(found?["seeds"]?.integer != nil, "not found in 200 seeds")
   }
 
+  /// The faults of healing, each with the seeds among which it is found.
+  static let healing: [(mutant: Mutant, seeds: String)] = [(.forgottenLedger, "1-15")]
+
+  @Test("a fault of healing is found by its own swarm", arguments: healing.indices)
+  func healingMutants(place: Int) throws {
+    let (mutant, seeds) = Self.healing[place]
+    let found = try SimulateProcess.run(
+      "--swarm", "heal", "--mutant", mutant.description, "--seeds", seeds, "--json"
+    ).json.array?.first
+    #expect(found?["seeds"]?.integer != nil, "\(mutant) is not found in the seeds \(seeds)")
+  }
+
   @Test(
     "a wrong command says what is wrong, and ends with 2",
     arguments: [["--seeds", "9-1"], ["--swarm", "none"], ["--x"]])

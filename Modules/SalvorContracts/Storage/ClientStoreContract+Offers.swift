@@ -137,7 +137,8 @@ extension ClientStoreContract {
       try expectEqual([report.counts.lost, report.counts.offered], [3, 3], "lost and offered")
       try expectEqual(try await bench.begin().changes.count, 3, "the offers")
     },
-    offering("a row that was set back to what the server has is offered, too: an older version must not take its place") {
+    offering("a row that was set back to what the server has is offered, too: an older version must not take its place")
+    {
       bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "lost"]))
@@ -152,7 +153,8 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary),
         ["update note [\"title\", \"body\"] [n1, a, a, null, null] of 3 []"], "what is sent")
     },
-    offering("a delete of a row that the server does not have is offered: an older version must not make it again") { bench in
+    offering("a delete of a row that the server does not have is offered: an older version must not make it again") {
+      bench in
       try await bench.download(full: ["note"], rows: [])
       try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
       try await bench.commitUpload()
@@ -178,7 +180,9 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "a", .null]])
       try expectEqual(try await bench.begin().changes, [], "the offers")
     },
-    offering("a lost row that the server has deleted since is offered: what becomes of its values is the server's to say") { bench in
+    offering(
+      "a lost row that the server has deleted since is offered: what becomes of its values is the server's to say"
+    ) { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "lost"]))
       try await bench.commitUpload()

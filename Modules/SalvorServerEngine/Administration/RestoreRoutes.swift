@@ -26,7 +26,8 @@ extension ServerEngine {
           ("healed", restore.healed), ("superseded", restore.superseded), ("conflict", restore.conflicts),
           ("refused", restore.refused), ("purged", restore.purged),
         ].map { (MetricsText.label("outcome", $0.0), $0.1) }))
-    out.gauge("salvor_restore_lost_commits", "Commits that the newest restore is known to have lost", restore.lostCommits)
+    out.gauge(
+      "salvor_restore_lost_commits", "Commits that the newest restore is known to have lost", restore.lostCommits)
     out.gauge(
       "salvor_restore_commits_missing", "Of these, the ones that nobody has offered anything of",
       restore.commitsNotOffered.reduce(0) { $0 + Int64($1.count) })

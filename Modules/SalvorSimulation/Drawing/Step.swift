@@ -153,7 +153,9 @@ extension Step: CustomStringConvertible {
     case .unsubscribe(let number, let table, let region):
       return "salvor unsubscribe \(table) \(region.map { "region=\($0)" } ?? "--all") --config \(device(number)).json5"
     case .leave(let number): return "# \(device(number)) is never seen again"
-    case .purge(let place): return "salvor server purge TABLE KEY   # the row number \(place) of the server's, counting on from the last to the first"
+    case .purge(let place):
+      return
+        "salvor server purge TABLE KEY   # the row number \(place) of the server's, counting on from the last to the first"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

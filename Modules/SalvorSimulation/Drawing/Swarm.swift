@@ -105,8 +105,10 @@ public struct Swarm: Sendable, Hashable {
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
     "heal": Feature.healing.union([
-      .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges, .wholeTable,
-      .requests, .programs, .serverRestore, .sideFileLost, .messageFaults, .pairs, .twoProcesses, .crashes, .writesMeanwhile,
+      .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges,
+      .wholeTable,
+      .requests, .programs, .serverRestore, .sideFileLost, .messageFaults, .pairs, .twoProcesses, .crashes,
+      .writesMeanwhile,
     ]),
     "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]

@@ -78,7 +78,8 @@ struct HealOracle: Sendable {
 
   /// The server's rows are others than after the last step.
   mutating func watched(_ before: Contents, _ now: Contents, step: Int) {
-    for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] && tables.contains(name.table) {
+    for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] && tables.contains(name.table)
+    {
       nextID += 1
       var entry = Entry(id: nextID, step: step, name: name, row: now[name])
       if now[name] == nil {
@@ -131,7 +132,9 @@ struct HealOracle: Sendable {
     var judged = 0
     for (name, entry) in newest.sorted(by: { $0.key < $1.key }) {
       guard !purged.contains(name), let holder = holder(of: entry, devices) else { continue }
-      if let note = note(entry.row, name), mentions(conflicts, note) || devices.contains(where: { mentions($0.archive, note) }) {
+      if let note = note(entry.row, name),
+        mentions(conflicts, note) || devices.contains(where: { mentions($0.archive, note) })
+      {
         continue
       }
       let isQuiet = isQuiet(entry)
@@ -140,7 +143,8 @@ struct HealOracle: Sendable {
         judged += 1
         findings.append(
           Finding(
-            message: "d\(holder) deleted \(name) by step \(entry.step), which was lost, and it is back: \(shown(present))"))
+            message:
+              "d\(holder) deleted \(name) by step \(entry.step), which was lost, and it is back: \(shown(present))"))
         continue
       }
       guard hasParents(row, name, server) else { continue }

@@ -71,7 +71,8 @@ extension Command {
       lines.append("Lost: commits \(first) to \(last) of \(lost?["incarnation"]?.string ?? ""), \(source).")
       if let programs = lost?["ofPrograms"]?.integer, programs > 0 {
         lines.append(
-          "\(grouped(programs)) of them were made by other programs: only a device with `heal: \"all\"` gives these back.")
+          "\(grouped(programs)) of them were made by other programs: only a device with `heal: \"all\"` gives these back."
+        )
       }
     } else {
       lines.append("No commit is known to be lost.")
@@ -101,7 +102,8 @@ extension Command {
     }
     if !ranges.isEmpty {
       let more = ranges.count > 20 ? " and \(ranges.count - 20) more ranges" : ""
-      lines.append("Nobody has offered anything of these lost commits: \(ranges.prefix(20).joined(separator: ", "))\(more).")
+      lines.append(
+        "Nobody has offered anything of these lost commits: \(ranges.prefix(20).joined(separator: ", "))\(more).")
     }
     return lines
   }

@@ -161,12 +161,7 @@ final class BaseWatch {
   }
 
   /// A row that no line touched, and that this device holds as of a lost commit.
-  func noteSame(_ table: CapturedTable, _ key: Key) throws {
-    guard try fate(of: table, key) == nil, try !index.mayContain(table, key),
-      let row = try context.currentRow(table, key)
-    else { return }
-    try put(table, key, row, .same)
-  }
+  func noteSame(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws { try put(table, key, row, .same) }
 
   func noteGone(_ table: CapturedTable, _ key: Key) throws {
     let slots = (1...keyWidth + 1).map { "?\($0)" }.joined(separator: ", ")

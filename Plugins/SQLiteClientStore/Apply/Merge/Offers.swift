@@ -107,6 +107,8 @@ final class Offers: AddedRequests {
 
   func add(to rows: WorkingRows) throws {
     for row in waiting {
+      // What came with its table as it was needs no rank.
+      if let was = row.was, try rows.load(row.table, row.key).timeline.base == was { continue }
       if let counter = try rows.makeAgain(row.table, row.key, as: row.was) { try mark(counter, row.version) }
     }
     waiting = []

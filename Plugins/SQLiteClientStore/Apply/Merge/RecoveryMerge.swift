@@ -149,7 +149,11 @@ final class RecoveryMerge {
   private func noteHeld(_ rows: WorkingRows, _ watch: BaseWatch) throws {
     for table in context.catalog.tables
     where context.table(table)?.maintained == .dual && offers.mode(of: table) != .off {
-      for key in try versions.held(table, all: offers.mode(of: table) == .all) { try watch.noteSame(table, key) }
+      for key in try versions.held(table, all: offers.mode(of: table) == .all) {
+        guard try watch.fate(of: table, key) == nil else { continue }
+        let timeline = try rows.load(table, key).timeline
+        if timeline.steps.isEmpty, let base = timeline.base { try watch.noteSame(table, key, base) }
+      }
       var deleted: [Key] = []
       try versions.eachDeleted(table) { key, _ in deleted.append(key) }
       for key in deleted {
