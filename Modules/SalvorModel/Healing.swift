@@ -5,6 +5,12 @@ public enum HealMode: String, Sendable, CaseIterable {
   /// Every row that it holds of a lost commit.
   case all
   case off
+
+  /// Of both, the one that gives back less.
+  public func stricter(or other: HealMode) -> HealMode {
+    if self == .off || other == .off { return .off }
+    return self == .own || other == .own ? .own : .all
+  }
 }
 
 /// Where a version of a row was acknowledged that a server has lost since: a commit of the incarnation `incarnation` that

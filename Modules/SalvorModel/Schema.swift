@@ -210,6 +210,9 @@ public struct Table: Sendable, Hashable {
   public var handover: Bool
   /// The application's own triggers fire when Salvor writes rows on the device.
   public var applicationTriggers: Bool
+  /// What of the table a device gives back to a server that lost it, at most: the stricter of this and of the device's own
+  /// `client.recovery.heal` holds (semantics 10).
+  public var heal: HealMode
   /// What earlier versions of the schema called it, oldest first.
   public var renamedFrom: [String]
   /// Columns that earlier versions of the schema had, and that are gone on purpose.
@@ -221,7 +224,8 @@ public struct Table: Sendable, Hashable {
     scope: [ScopeColumn] = [], scopeAlternatives: [[ScopeColumn]] = [], unique: [[String]] = [],
     check: [String] = [],
     conflicts: String = Table.defaultConflicts, flags: FlagColumns = FlagColumns(), sameKey: SameKey? = nil,
-    handover: Bool = false, applicationTriggers: Bool = true, renamedFrom: [String] = [], dropped: [String] = []
+    handover: Bool = false, applicationTriggers: Bool = true, heal: HealMode = .all, renamedFrom: [String] = [],
+    dropped: [String] = []
   ) {
     self.name = name
     self.maintained = maintained
@@ -239,6 +243,7 @@ public struct Table: Sendable, Hashable {
     self.sameKeyRule = sameKey
     self.handover = handover
     self.applicationTriggers = applicationTriggers
+    self.heal = heal
     self.renamedFrom = renamedFrom
     self.dropped = dropped
   }

@@ -15,6 +15,8 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   case forgottenDeletes
   /// A device waits for as long as a busy server asks for.
   case endlessWaits
+  /// A restore takes the ledger of what was erased for good with it.
+  case forgottenLedger
 
   public var description: String {
     switch self {
@@ -24,6 +26,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     case .unsyncedServer: "server-syncs-no-file"
     case .forgottenDeletes: "device-forgets-deletes"
     case .endlessWaits: "device-waits-for-ever"
+    case .forgottenLedger: "server-forgets-its-ledger"
     }
   }
 
@@ -43,6 +46,13 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     .server(.endsRangesEarly), .server(.digestsCounts), .server(.losesCursors), .device(.dropsNothing),
     .device(.forgetsSubscriptions), .device(.ignoresFull), .device(.sendsTheNewestBlob), .device(.splitsRequests),
     .device(.trustsTrimmedCursors), .device(.keepsOldStaging), .device(.carriesTheNewestCommit),
+  ]
+
+  /// Those of healing, which its own swarm finds: rank ignored, incarnation ignored, what was written since overlooked, the own
+  /// flag ignored, the ledger not applied.
+  public static let healing: [Mutant] = [
+    .server(.ranksNothing), .server(.ordersIncarnationsBackwards), .server(.overlooksWrites),
+    .device(.forgetsWhatItWrote), .forgottenLedger,
   ]
 
   /// The five that the test of the whole runs: those that are found soonest.

@@ -28,6 +28,7 @@ public enum TableDefinition {
     add("sameKey", table.sameKeyRule.map { .string($0.rawValue) })
     if table.handover { add("handover", true) }
     if !table.applicationTriggers { add("applicationTriggers", false) }
+    if table.heal != .all { add("heal", .string(table.heal.rawValue)) }
     add("renamedFrom", list(table.renamedFrom.map(JSONValue.string)))
     add("dropped", list(table.dropped.map(JSONValue.string)))
     return .object(members)
@@ -123,6 +124,7 @@ public enum TableDefinition {
       flags: FlagColumns(dirty: try json.optionalString("dirtyFlag"), deleted: try json.optionalString("deletedFlag")),
       sameKey: json["sameKey"] == nil ? nil : try raw(json, "sameKey"), handover: json["handover"]?.bool ?? false,
       applicationTriggers: json["applicationTriggers"]?.bool ?? true,
+      heal: json["heal"] == nil ? .all : try raw(json, "heal"),
       renamedFrom: try strings(json["renamedFrom"] ?? []), dropped: try strings(json["dropped"] ?? []))
   }
 

@@ -61,6 +61,8 @@ public final class SQLiteServerStore: ServerStore {
   let options: Options
   let writer: ServerWriter
   let digests = DigestMemory()
+  /// Remotes that have not come since a restore.
+  private let unseen = Mutex<Set<RemoteID>>([])
   let atWork: BlobsAtWork
   private let interruption = Interruption()
   private let state = Mutex(State())
@@ -77,6 +79,8 @@ public final class SQLiteServerStore: ServerStore {
     interruption.end()
     let opened = try await writer.open(setup)
     await replaceReaders(opened.view)
+    let missing = try await writer.unseenSinceRestore()
+    unseen.withLock { $0 = missing }
     return opened.opening
   }
 
@@ -105,9 +109,18 @@ public final class SQLiteServerStore: ServerStore {
 
   public func admit(_ query: AdmissionQuery) async throws -> Admission {
     // Who begins waits for the writer only where there is something to number.
-    if let front, let admission = try await front.admit(query) { return admission }
-    try await renew()
-    return try await writer.admit(query)
+    let admission: Admission
+    if let front, let found = try await front.admit(query) {
+      admission = found
+    } else {
+      try await renew()
+      admission = try await writer.admit(query)
+    }
+    // Only after a restore, and once of each remote: when it is in step again.
+    if admission.cursors.allSatisfy({ $0 != .unknown }), unseen.withLock({ $0.remove(query.remote) }) != nil {
+      try await writer.noteSeen(query.remote)
+    }
+    return admission
   }
 
   public func register(_ remote: RemoteID, principal: String) async throws {

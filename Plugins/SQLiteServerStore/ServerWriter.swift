@@ -80,6 +80,8 @@ actor ServerWriter {
     if before == nil, let content = side?.read(), content.server == opening.serverID {
       opening.isRestored = try !knows(content, connection)
       if opening.isRestored {
+        let now = options.clock.now()
+        try connection.transaction(.immediate) { try RestoreOpening(connection: connection).begin(content, now: now) }
         options.log(
           "The server's database is older than \(options.path)\(sideSuffix): it came from a backup (commit \(content.commit.number) is not in it)."
         )

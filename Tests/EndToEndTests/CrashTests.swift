@@ -3,12 +3,14 @@ import Testing
 
 /// `Tools/crash`, a short run of it.
 @Suite struct CrashTests {
-  @Test("Twenty kills at random moments of syncs and recoveries: nothing is lost")
-  func nothingIsLost() async throws {
+  @Test(
+    "Twenty kills at random moments of syncs and recoveries: nothing is lost; what devices heal is on the server",
+    arguments: [[], ["--heal"]])
+  func nothingIsLost(options: [String]) async throws {
     let salvor = URL(fileURLWithPath: Built.salvor)
     let crash = salvor.deletingLastPathComponent().appendingPathComponent("salvor-crash").path
     let output = try await ChildProcess(
-      crash, ["--runs", "20", "--seed", "7", "--json"], directory: FileManager.default.temporaryDirectory
+      crash, options + ["--runs", "20", "--seed", "7", "--json"], directory: FileManager.default.temporaryDirectory
     ).output()
     #expect(output.code == 0, "\(output.out) \(output.err)")
     let json = try output.json

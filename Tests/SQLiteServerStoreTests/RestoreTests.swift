@@ -61,6 +61,61 @@ import Testing
     await desk.store.close()
   }
 
+  @Test("a restore is written down once, by the command or by the start that finds it, and says who is missing")
+  func restores() async throws {
+    let desk = try await ServerDesk(schema)
+    #expect(try await desk.store.restores(limit: 10) == [])
+    let remotes = (0..<2).map { _ in RemoteID(from: SystemRandom()) }
+    for remote in remotes { try await desk.store.register(remote, principal: "anna") }
+    try await write(desk, "a")
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    try await write(desk, "b")
+    let lost = try await desk.store.sweep()
+    let incarnation = desk.opening.incarnation
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    for _ in 1...2 {
+      let found = try await desk.store.restores(limit: 10)
+      #expect(found.map(\.parting.number) == [lost.number - 1])
+      #expect(found.map(\.lostLast) == [lost.number])
+      #expect(found.map(\.lostIncarnation) == [incarnation])
+      #expect(found.map(\.isExact) == [true])
+      #expect(found.map(\.commitsOfPrograms) == [1])
+      #expect(found.map(\.commitsNotOffered) == [[lost.number...lost.number]])
+      // The database before says that nobody but a program wrote.
+      #expect(found.map { Set($0.absent.map(\.remote)) } == [Set(remotes)])
+      #expect(found.map { $0.absent.contains { $0.isMissed } } == [false])
+      try await desk.restart()
+    }
+    _ = try await desk.store.admit(AdmissionQuery(remote: remotes[0], previous: nil, current: nil, cursors: []))
+    let later = RemoteID(from: SystemRandom())
+    try await desk.store.register(later, principal: "bert")
+    let found = try #require(try await desk.store.restores(limit: 10).first)
+    #expect(found.absent.map(\.remote) == [remotes[1]])
+    #expect(found.seen == [remotes[0]])
+    await desk.store.close()
+  }
+
+  @Test("a copy that was put back by other means is a restore, too; who wrote is not known then")
+  func restoredByHand() async throws {
+    let (desk, copy) = try await desk()
+    let remote = RemoteID(from: SystemRandom())
+    try await desk.store.register(remote, principal: "anna")
+    let lost = try await desk.store.sweep()
+    await desk.store.close()
+    for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: desk.path + suffix) }
+    try FileManager.default.copyItem(atPath: copy, toPath: desk.path)
+    for _ in 1...2 {
+      try await desk.restart()
+      let found = try await desk.store.restores(limit: 10)
+      #expect(found.map(\.lostLast) == [lost.number])
+      #expect(found.map(\.isExact) == [false])
+      #expect(found.map(\.commitsOfPrograms) == [nil])
+    }
+    await desk.store.close()
+  }
+
   @Test("the copy stands in the database's place, the database beside it, and the next start says so")
   func restore() async throws {
     let (desk, copy) = try await desk()

@@ -331,7 +331,7 @@ struct SchemaDecoderTests {
       ),
       (
         "conlficts: 'client-wins'",
-        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, membership, handover, applicationTriggers, renamedFrom, dropped; did you mean \"conflicts\"?"
+        "conlficts: is not a key here; allowed: maintained, group, download, primaryKey, columns, references, scope, unique, check, conflicts, flags, sameKey, membership, handover, applicationTriggers, heal, renamedFrom, dropped; did you mean \"conflicts\"?"
       ),
     ])
   func mistakes(keys: String, expected: String) {

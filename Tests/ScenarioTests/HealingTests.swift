@@ -126,6 +126,9 @@ struct HealingTests {
     try await synchronize([a, b])
     #expect(try site(fleet, "s1") == nil)
     try fleet.expectEqual(tables, [a, b])
+    let conflicts = try fleet.serverConnection().integer(
+      "SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL")
+    #expect(conflicts == 1, "what was lost is a conflict version")
   }
 
   @Test("a device's own changes since the restore come after what it offers")
@@ -177,6 +180,47 @@ struct HealingTests {
     try await synchronize([a])
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().kept == 0)
+  }
+
+  @Test("a value that a later lost write had set back stays set back, whoever returns first", arguments: [true, false])
+  func setBack(olderReturnsFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("UPDATE site SET seats = 99 WHERE id = 's3'")
+    try await synchronize([a, b], times: 1)
+    try await b.write("UPDATE site SET seats = 40 WHERE id = 's3'")
+    try await synchronize([b], times: 1)
+    try await fleet.restore("night")
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    #expect(try site(fleet, "s3")?[3] == 40)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().kept == 0)
+  }
+
+  @Test("a row that a later lost commit deleted stays deleted, whoever returns first", arguments: [true, false])
+  func deletedLater(olderReturnsFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a, b], times: 1)
+    try await b.write("DELETE FROM site WHERE id = 'new'")
+    try await synchronize([b], times: 1)
+    try await fleet.restore("night")
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    #expect(try site(fleet, "new") == nil)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("what another device had written leaves the archive when that one has given it back")
+  func givenBack() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a, b], times: 1)
+    try await fleet.restore("night")
+    try await synchronize([b], times: 1)
+    #expect(try await b.open().status().kept == 2)
+    try await synchronize([a, b], times: 1)
+    #expect(try await b.open().status().kept == 0)
+    try fleet.expectEqual(tables, [a, b])
   }
 
   @Test("a second restore, to the same backup, in the middle of healing: nothing is missing at the end")

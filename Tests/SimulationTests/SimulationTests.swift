@@ -58,6 +58,13 @@ struct SimulationTests {
     expectKnown(report, swarm: swarm)
   }
 
+  @Test("what a restore takes comes back, or something newer took its place (semantics 10)")
+  func healing() throws {
+    let report = try SimulateProcess.run("--swarm", "heal", "--seeds", "1-\(seeds)", "--json").json
+    #expect((report["met"]?["lost rows judged"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "heal")
+  }
+
   @Test("what was found and is not mended is still what it was", arguments: KnownFindings.all)
   func knownFindings(finding: KnownFindings.Finding) throws {
     let report = try SimulateProcess.run("--swarm", finding.swarm, "--seeds", "\(finding.seed)", "--json").json
@@ -71,6 +78,18 @@ struct SimulationTests {
     let found = try SimulateProcess.run("--mutant", name, "--seeds", "1-200", "--json").json.array?.first
     #expect(found?["mutant"]?.string == name)
     #expect(found?["seeds"]?.integer != nil, "not found in 200 seeds")
+  }
+
+  /// The faults of healing, each with the seeds among which it is found.
+  static let healing: [(mutant: Mutant, seeds: String)] = [(.forgottenLedger, "1-15")]
+
+  @Test("a fault of healing is found by its own swarm", arguments: healing.indices)
+  func healingMutants(place: Int) throws {
+    let (mutant, seeds) = Self.healing[place]
+    let found = try SimulateProcess.run(
+      "--swarm", "heal", "--mutant", mutant.description, "--seeds", seeds, "--json"
+    ).json.array?.first
+    #expect(found?["seeds"]?.integer != nil, "\(mutant) is not found in the seeds \(seeds)")
   }
 
   @Test(

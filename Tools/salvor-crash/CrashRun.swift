@@ -30,7 +30,7 @@ struct CrashRun {
 
   mutating func run(_ kills: Int, progress: (String) -> Void) throws -> JSONValue {
     try place.startServer()
-    for device in Place.strategies.indices { _ = try place.settle(device) }
+    for device in place.strategies.indices { _ = try place.settle(device) }
     let server = try SQLiteConnection(place.serverDatabase, busyTimeoutMilliseconds: 60_000)
     try server.execute(
       "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < \(Place.rowsAtFirst - 1)) SELECT 's' || i, 'at first' FROM n"
@@ -58,7 +58,7 @@ struct CrashRun {
   /// How long a sync takes here, in seconds.
   private mutating func measure() throws -> Double {
     var longest = 0.0
-    for device in Place.strategies.indices {
+    for device in place.strategies.indices {
       try ledger.write(device, on: place.database(device), &random)
       let begun = Date()
       _ = try place.start(device, "sync", "--quiet").wait()
@@ -68,7 +68,7 @@ struct CrashRun {
   }
 
   private mutating func strike(_ usual: Double) throws {
-    let device = Int.random(in: Place.strategies.indices, using: &random)
+    let device = Int.random(in: place.strategies.indices, using: &random)
     try ledger.write(device, on: place.database(device), &random)
     let dice = Int.random(in: 0..<12, using: &random)
     if dice == 0 { try place.backup() }
@@ -96,10 +96,10 @@ struct CrashRun {
   /// All devices sync until nothing is left to do; then every change that was ever made is looked for.
   private mutating func check() throws {
     for _ in 0..<2 {
-      for device in Place.strategies.indices { figures.decisions += try place.settle(device) }
+      for device in place.strategies.indices { figures.decisions += try place.settle(device) }
     }
     lost = try ledger.lost(place) + Ledger.differences(place)
-    figures.recoveries = try Place.strategies.indices.reduce(0) { sum, device in
+    figures.recoveries = try place.strategies.indices.reduce(0) { sum, device in
       try sum + (SQLiteConnection(place.database(device)).integer("SELECT count(*) FROM salvor_recovery") ?? 0)
     }
     figures.checks += 1

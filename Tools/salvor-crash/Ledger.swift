@@ -56,14 +56,14 @@ struct Ledger {
     changes += written.count
   }
 
-  /// Changes that are neither on the server nor in their device's archive.
+  /// Changes that are neither on the server nor in their device's archive; where devices heal, the archive does not count.
   func lost(_ place: Place) throws -> [String] {
     let server = try SQLiteConnection(place.serverDatabase)
-    let devices = try Place.strategies.indices.map { try SQLiteConnection(place.database($0)) }
+    let devices = try place.strategies.indices.map { try SQLiteConnection(place.database($0)) }
     return try newest.sorted { $0.key < $1.key }.compactMap { id, entry in
       let found = try server.scalar("SELECT body FROM \(entry.table) WHERE id = ?1", .text(id))
       if found?.string == entry.body { return nil }
-      if try isAccountedFor(id, entry, devices[entry.device]) { return nil }
+      if try !place.heals && isAccountedFor(id, entry, devices[entry.device]) { return nil }
       return
         "\(entry.table) \(id) of device \(entry.device): \(entry.body ?? "deleted"); the server has \(found?.string ?? "none")"
     }
@@ -83,7 +83,7 @@ struct Ledger {
   static func differences(_ place: Place) throws -> [String] {
     var found: [String] = []
     let server = try SQLiteConnection(place.serverDatabase)
-    for device in Place.strategies.indices {
+    for device in place.strategies.indices {
       let own = try SQLiteConnection(place.database(device))
       for table in ["site", "visit"] {
         let inError = try own.rows(

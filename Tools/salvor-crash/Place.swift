@@ -5,9 +5,10 @@ import SalvorWire
 
 /// A directory with a server and devices of every strategy, driven by the salvor tool.
 final class Place {
-  static let strategies = [
-    "recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe", "recreate", "upload-then-recreate",
-  ]
+  /// Of each device.
+  let strategies: [String]
+  /// Every device gives back what the server lost: all that was acknowledged must be on the server in the end.
+  let heals: Bool
   static let rowsAtFirst = 200
 
   let directory: String
@@ -15,8 +16,17 @@ final class Place {
   private var server: Child?
   private(set) var backups: [String] = []
 
-  init(salvor: String) throws {
+  init(salvor: String, heals: Bool) throws {
     self.salvor = salvor
+    self.heals = heals
+    // The others give up what waits.
+    strategies =
+      heals
+      ? Array(repeating: "recover-unsynced-changes", count: 5)
+      : [
+        "recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe", "recreate",
+        "upload-then-recreate",
+      ]
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-crash-\(UUID().uuidString)").path
     try write(
       """
@@ -32,7 +42,7 @@ final class Place {
                   listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
                   authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
       """, "salvor.json5")
-    for device in Self.strategies.indices {
+    for device in strategies.indices {
       try FileManager.default.createDirectory(atPath: folder(device), withIntermediateDirectories: true)
     }
   }
@@ -54,7 +64,7 @@ final class Place {
     for _ in 0..<6000 where !child.hasEnded(within: 0.01) {
       let mark = "listening on "
       guard let line = child.out.split(separator: "\n").first(where: { $0.hasPrefix(mark) }) else { continue }
-      for device in Self.strategies.indices { try configure(device, url: String(line.dropFirst(mark.count))) }
+      for device in strategies.indices { try configure(device, url: String(line.dropFirst(mark.count))) }
       return
     }
     throw Failure("the server does not start: \(child.out)")
@@ -96,7 +106,7 @@ final class Place {
       { schema: "../schema.json5",
         client: { storage: { module: "sqlite", path: "field.db" },
                   transport: { module: "http", url: "\(url)", compression: "gzip" }, credentials: { principal: "anna" },
-                  recovery: { strategy: "\(Self.strategies[device])" } } }
+                  recovery: { strategy: "\(strategies[device])" } } }
       """, "device-\(device)/salvor.json5")
   }
 
@@ -133,10 +143,10 @@ final class Place {
     guard let token = status["recovery"]?["token"]?.string else {
       throw Failure("device \(device) needs a recovery and has no token: \(status.text)")
     }
-    for strategy in [Self.strategies[device], Self.strategies[0]] {
+    for strategy in [strategies[device], strategies[0]] {
       let ended = try start(device, "recover", "--json", "--token", token, "--strategy", strategy).wait()
       if ended.code == 0 || ended.code == 6 { return }
-      guard ended.code == 2, strategy != Self.strategies[0] else { throw Failure("salvor recover: \(ended.out)") }
+      guard ended.code == 2, strategy != strategies[0] else { throw Failure("salvor recover: \(ended.out)") }
     }
   }
 }

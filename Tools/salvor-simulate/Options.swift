@@ -72,8 +72,9 @@ struct Options {
       case "--mutant":
         task = .mutants
         let name = try value(option)
-        guard let mutant = Mutant.all.first(where: { $0.description == name }) else {
-          throw Wrong(description: "there is no mutant \(name); there are \(Mutant.all)")
+        let known = Mutant.all + Mutant.healing
+        guard let mutant = known.first(where: { $0.description == name }) else {
+          throw Wrong(description: "there is no mutant \(name); there are \(known)")
         }
         mutants = [mutant]
       case "--json": isJSON = true

@@ -204,8 +204,9 @@ struct SchemaCheck {
     let without: [String]
     switch table.maintained {
     case .dual: return
-    case .server: without = ["conflicts", "sameKey", "handover", "flags"]
-    case .client: without = ["group", "download", "conflicts", "sameKey", "handover", "flags", "applicationTriggers"]
+    case .server: without = ["conflicts", "sameKey", "handover", "flags", "heal"]
+    case .client:
+      without = ["group", "download", "conflicts", "sameKey", "handover", "flags", "applicationTriggers", "heal"]
     }
     let kind = table.maintained == .server ? "server-maintained" : "client-only"
     for key in without where source.has(place(table, key)) {

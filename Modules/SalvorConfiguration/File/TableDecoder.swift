@@ -32,6 +32,7 @@ struct TableDecoder {
     _ = reader.choice("membership", among: ["server", "devices"], default: "server")
     let handover = reader.boolean("handover", default: false)
     let applicationTriggers = reader.choice("applicationTriggers", among: ["on", "off"], default: "on") != "off"
+    let heal = reader.choice("heal", default: HealMode.all)
     let renamedFrom = formerNames(&reader)
     let dropped = reader.strings("dropped", default: [])
     return Decoded(
@@ -39,8 +40,8 @@ struct TableDecoder {
         name, maintained: maintained, group: group, download: download, primaryKey: primaryKey, columns: columns,
         references: references, scope: scope.all, scopeAlternatives: scope.any, unique: unique, check: check,
         conflicts: conflicts, flags: flags,
-        sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers, renamedFrom: renamedFrom,
-        dropped: dropped),
+        sameKey: sameKey, handover: handover, applicationTriggers: applicationTriggers, heal: heal,
+        renamedFrom: renamedFrom, dropped: dropped),
       conflictPolicy: policy)
   }
 

@@ -26,6 +26,7 @@ extension BrokenClientStore: RecoveringClientStore {
     case .keepsItsRemoteID: order.remoteID = nil
     case .rebuildsEverything: if order.rebuild != .nothing { order.rebuild = .everything }
     case .takesLostForDeleted: order.absence = .deleted
+    case .forgetsWhatItWrote: if order.heal == .own { order.heal = .off }
     default: break
     }
     return order

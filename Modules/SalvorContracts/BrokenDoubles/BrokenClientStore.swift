@@ -17,6 +17,8 @@ public actor BrokenClientStore: ClientStore {
     case discardsWhatWaits, keepsWhatIsDiscarded, rebuildsEverything, ignoresTheGuard, rehearsesForReal, reportsNoRows
     case trustsTrimmedCursors, namesOnlyTheFirstKeys, overstepsPages, comparesCounts, countsNoRowsOfItsOwn
     case overwritesTheJournal, keepsDamagedJournals, keepsEveryCopy, restoresNothing
+    // Of offers: what this device wrote is not known to be its own.
+    case forgetsWhatItWrote
     // Of the queue and the error archive.
     case empties, deletesOneByOne, plansForReal, forcesRemovals, removesUnknown, forgetsCauses, hidesRemadeRows
     case retriesNothing, retriesEverything, hidesHistory, hidesNeeds, reappliesNothing, forgetsFailures

@@ -46,7 +46,7 @@ extension ClientStoreContract {
         sent.changes.map(\.summary).sorted(),
         [
           "delete note [n2] of 2 []", "insert note [\"id\", \"title\", \"body\"] [n3, mine, null] of 2 []",
-          "update note [\"title\"] [n1, a, mine] of 2 []",
+          "update note [\"title\", \"body\"] [n1, a, mine, null, null] of 2 []",
         ], "what is sent")
       try expectEqual(
         Set(sent.changes.compactMap(\.offer?.version)),
@@ -136,6 +136,74 @@ extension ClientStoreContract {
       try await bench.expectArchive([])
       try expectEqual([report.counts.lost, report.counts.offered], [3, 3], "lost and offered")
       try expectEqual(try await bench.begin().changes.count, 3, "the offers")
+    },
+    offering("a row that was set back to what the server has is offered, too: an older version must not take its place")
+    {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      try await bench.write(.update("note", ["n1"], ["title": "a"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectArchive([])
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary),
+        ["update note [\"title\", \"body\"] [n1, a, a, null, null] of 3 []"], "what is sent")
+    },
+    offering("a delete of a row that the server does not have is offered: an older version must not make it again") {
+      bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
+      try await bench.commitUpload()
+      try await bench.write(.delete("note", ["n1"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1)
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectArchive([])
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), ["delete note [n1] of 3 []"], "what is sent")
+      try await bench.settle(sent)
+      try await bench.expectRows("note", [])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("nothing of a table that says so, whatever the device says", ContractSchemas.notes(heal: .off)) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .all
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "a", .null]])
+      try expectEqual(try await bench.begin().changes, [], "the offers")
+    },
+    offering(
+      "a lost row that the server has deleted since is offered: what becomes of its values is the server's to say"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, departed: [("note", .deleted, ["n1"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectArchive([])
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary),
+        ["insert note [\"id\", \"title\", \"body\"] [n1, lost, null] of 2 []"], "what is sent")
+    },
+    offering("what its owner has given back leaves the archive") { bench in
+      try await bench.download(
+        full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null]), ("note", ["n2", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try expectEqual(try await bench.store.status().kept, 2, "the entries")
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      try await bench.expectArchive(["kept lost-on-server update note [n2] [title=b] > [title=theirs]"])
     },
     offering("a mass deletion is not offered: a restore may have been meant to undo it") { bench in
       let rows = (1...30).map { ("note", [.text("n\(100 + $0)"), "a", .null] as Row) }

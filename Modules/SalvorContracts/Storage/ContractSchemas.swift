@@ -16,13 +16,13 @@ enum ContractSchemas {
   /// One table with one policy; the plainest case.
   static func notes(
     conflicts: String = Table.defaultConflicts, sameKey: SameKey? = nil, unique: [[String]] = [],
-    check: [String] = []
+    check: [String] = [], heal: HealMode = .all
   ) -> Schema {
     Schema(tables: [
       Table(
         "note", primaryKey: ["id"],
         columns: [Column("id", .text), Column("title", .text), Column("body", .text, nullable: true)],
-        unique: unique, check: check, conflicts: conflicts, sameKey: sameKey)
+        unique: unique, check: check, conflicts: conflicts, sameKey: sameKey, heal: heal)
     ])
   }
 

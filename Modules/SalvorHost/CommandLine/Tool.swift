@@ -29,7 +29,7 @@ public enum Tool {
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
     .conflictsResolve, .serverStats, .serverBackup, .serverBackups,
-    .serverRestore, .serverAdopt, .serverPurge, .explain, .doctor, .completions, .manual,
+    .serverRestore, .serverRestores, .serverAdopt, .serverPurge, .explain, .doctor, .completions, .manual,
   ]
 
   static func code(modules: [ModuleFactory], commands more: [Command], arguments: [String]) async -> Int32 {

@@ -15,6 +15,7 @@ extension ServerEngine {
       try who.require(.operator)
       return try await conflicts(request, Array(parts.dropFirst(2)), who)
     case ("GET", "explain", 3): return try await explain(request, parts[2])
+    case (_, "restores", 2...): return try await restores(request, Array(parts.dropFirst(2)))
     case (_, "backups", 2): return try await backups(request, who)
     case (_, "purge", 2): return try await purge(request, who)
     case (_, "log", 2): return try await logLevel(request, who)

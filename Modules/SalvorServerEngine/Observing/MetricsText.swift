@@ -91,6 +91,7 @@ extension ServerEngine {
     }
     out.gauge(
       "salvor_restored", "1 where this start found the database restored from a copy", isRestored ? Int64(1) : 0)
+    await observeRestores(&out)
     if let traces = configuration.traces?.counts {
       out.counter("salvor_trace_spans_exported_total", "Spans that the collector of traces took", traces.exported)
       out.counter(

@@ -8,6 +8,8 @@ public struct History: Sendable, Hashable {
     public var individualDeletion: Bool
     public var optimises: Bool
     public var gzip: Bool
+    /// Nil: as it is by default.
+    public var heal: String?
   }
 
   public var seed: UInt64
@@ -60,7 +62,8 @@ extension History.Device {
       principal: principal,
       strategy: strategy, replacedStrategy: swarm.has(.strategies) ? replaced : nil,
       individualDeletion: generator.chance(40), optimises: generator.chance(20),
-      gzip: swarm.has(.gzip) && generator.chance(50))
+      gzip: swarm.has(.gzip) && generator.chance(50),
+      heal: swarm.has(.heal) ? own.pick(["own", "own", "own", "all", "off"]) : nil)
   }
 }
 
@@ -74,7 +77,7 @@ private struct StepDrawing {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
-      powerCut, diskFault, migrate, look, subscribe, unsubscribe
+      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge
   }
 
   /// The tables that a device can choose rows of.
@@ -97,7 +100,8 @@ private struct StepDrawing {
       (1, .verify), (1, .wait), (when(.powerCuts, 6), .powerCut), (when(.diskFaults, 5), .diskFault),
       (when(.migrations, 2), .migrate), (when(.looks, 4), .look),
       (byRegion.isEmpty ? 0 : when(.subscriptions, 7), .subscribe),
-      (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe),
+      (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe), (id > 10 ? when(.absences, 2) : 0, .leave),
+      (when(.purges, 3), .purge),
     ]
   }
 
@@ -164,6 +168,8 @@ private struct StepDrawing {
     case .look: return .look(device)
     case .subscribe: return .subscribe(device, table: own.pick(byRegion) ?? "", region: region(10, &own))
     case .unsubscribe: return .unsubscribe(device, table: own.pick(byRegion) ?? "", region: region(30, &own))
+    case .leave: return .leave(device)
+    case .purge: return .purge(place: own.below(100))
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
   }

@@ -50,6 +50,10 @@ public struct Step: Sendable, Hashable {
     case subscribe(Int, table: String, region: String?)
     /// Nil: every choice is taken back.
     case unsubscribe(Int, table: String, region: String?)
+    /// Nobody hears of the device any more.
+    case leave(Int)
+    /// An operator erases one of the server's rows for good.
+    case purge(place: Int)
     /// Nothing happens for so many hours.
     case wait(hours: Int)
   }
@@ -60,11 +64,21 @@ public struct Step: Sendable, Hashable {
 }
 
 extension Step {
+  /// The device that acts in it, where it is one alone.
+  var device: Int? {
+    switch action {
+    case .write(let device, _), .sync(let device, _, _), .twoProcesses(let device), .crash(let device, _),
+      .restartDevice(let device), .verify(let device), .look(let device), .leave(let device):
+      device
+    default: nil
+    }
+  }
+
   /// After it a change that waits still stands on the row that it was made on.
   var leavesOrigins: Bool {
     switch action {
     case .write, .program, .sync, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump, .wait,
-      .look, .subscribe, .unsubscribe:
+      .look, .subscribe, .unsubscribe, .leave:
       true
     default: false
     }
@@ -138,6 +152,10 @@ extension Step: CustomStringConvertible {
       return "salvor subscribe \(table)\(region.map { " region=\($0)" } ?? "") --config \(device(number)).json5"
     case .unsubscribe(let number, let table, let region):
       return "salvor unsubscribe \(table) \(region.map { "region=\($0)" } ?? "--all") --config \(device(number)).json5"
+    case .leave(let number): return "# \(device(number)) is never seen again"
+    case .purge(let place):
+      return
+        "salvor server purge TABLE KEY   # the row number \(place) of the server's, counting on from the last to the first"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

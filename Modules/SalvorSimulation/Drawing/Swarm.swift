@@ -63,10 +63,18 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case subscriptions
   case flags
   case blobs
+  /// Devices differ in what they give back, and the oracle looks at what healing promises.
+  case heal
+  /// Devices that go away for good.
+  case absences
+  case purges
 
-  static let later: Set<Feature> = newest.union([
+  static let later: Set<Feature> = newest.union(healing).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
   ])
+
+  /// Only in the swarm that has them by name.
+  static let healing: Set<Feature> = [.heal, .absences, .purges]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -82,8 +90,8 @@ public struct Swarm: Sendable, Hashable {
 
   /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.
   public static let names: [String: Set<Feature>] = [
-    "all": Set(Feature.allCases),
-    "earlier": Set(Feature.allCases).subtracting(Feature.newest),
+    "all": Set(Feature.allCases).subtracting(Feature.healing),
+    "earlier": Set(Feature.allCases).subtracting(Feature.newest).subtracting(Feature.healing),
     "plain": plain,
     "network": plain.union([.messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip]),
     "restores": plain.union([
@@ -96,6 +104,12 @@ public struct Swarm: Sendable, Hashable {
     ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
+    "heal": Feature.healing.union([
+      .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges,
+      .wholeTable,
+      .requests, .programs, .serverRestore, .sideFileLost, .messageFaults, .pairs, .twoProcesses, .crashes,
+      .writesMeanwhile,
+    ]),
     "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]
 
@@ -118,6 +132,7 @@ public struct Swarm: Sendable, Hashable {
     let features = chosen(false, &generator)
     let devices = generator.pick([1, 2, 2, 2, 3, 3, 4, 6]) ?? 2
     var own = generator.derived(1)
-    return Swarm(features: Set(features + chosen(true, &own)), steps: steps, devices: devices)
+    let always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
+    return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }
 }

@@ -70,11 +70,15 @@ struct Oracle {
   /// Notes that a person has put into rows by resolving a conflict.
   private var resolved: Set<String> = []
   var deletes: LostDeletes
+  var heal: HealOracle
+  /// Rows that were erased for good, and that no program has made again.
+  private var purged: Set<RowName> = []
 
   init(schema: DrawnSchema, principals: [String], hasValidator: Bool = false) {
     self.hasValidator = hasValidator
     self.principals = principals
     deletes = LostDeletes(schema: schema, devices: principals.count)
+    heal = HealOracle(schema: schema)
     serverStands = Set(
       schema.tables.filter { $0.policy == "server-wins" || $0.policy == "keep-versions" }.map(\.name))
     pending = Array(repeating: [:], count: principals.count)
@@ -120,6 +124,7 @@ struct Oracle {
       guard let note = note(row, name), self.note(before[name], name) != note else { continue }
       // An edit of a row with an edit that was refused is made on what came with the refusal.
       madeOn[note] = pending[device][name] == nil ? self.note(before[name], name) : nil
+      if purged.contains(name) { continue }
       pending[device][name] = Pending(
         note: note, step: step ?? -1, isUncaptured: withoutTriggers.contains(device))
     }
@@ -132,7 +137,31 @@ struct Oracle {
   mutating func forgetOrigins() { madeOn = [:] }
 
   /// A sync without an error: triggers are back, and what was written without them was found.
-  mutating func synchronized(_ device: Int) { withoutTriggers.remove(device) }
+  mutating func synchronized(_ device: Int) {
+    withoutTriggers.remove(device)
+    if let step { heal.synchronized(device, step: step) }
+  }
+
+  /// Nil: a program in the server's tables.
+  mutating func wrote(_ device: Int?, _ before: Contents, _ after: Contents) {
+    heal.wrote(device, before, after, step: step ?? .max)
+    if device == nil { purged.subtract(after.keys.filter { before[$0] == nil }) }
+  }
+
+  /// An operator erased the row: nobody has to account for changes of it, and it never comes back.
+  mutating func purge(_ name: RowName) {
+    purged.insert(name)
+    heal.purged(name)
+    deleted.insert(name)
+    for device in pending.indices { pending[device][name] = nil }
+  }
+
+  func isPurged(_ name: RowName) -> Bool { purged.contains(name) }
+
+  /// A backup stands in the server's place.
+  mutating func restored(_ slot: Int, waiting: Set<RowName>) {
+    heal.restored(slot, step: step ?? .max, waiting: waiting)
+  }
 
   /// A person asked for this note to be sent again.
   mutating func reapplied(_ name: RowName, _ note: String) { writes[name, default: [:]][note, default: 0] += 1 }
@@ -183,6 +212,10 @@ struct Oracle {
     for name in server.keys.sorted() where now[name] == nil && !deleted.contains(name) {
       report(.disappeared, "the server's row \(name) is gone, and nobody deleted it")
     }
+    for name in purged.sorted() where now[name] != nil {
+      report(.purgedReturned, "the row \(name), which was erased for good, is on the server again")
+    }
+    heal.watched(server, now, step: step ?? .max)
     server = now
   }
 

@@ -24,6 +24,10 @@ public struct Violation: Error, Sendable, Hashable, CustomStringConvertible {
     case stuck = "stuck"
     /// Something ran on and on, or waited for what never comes.
     case standstill
+    /// What the server lost with a restore is not there again, and nothing took its place (semantics 10).
+    case notHealed = "not-healed"
+    /// What was erased for good is there again (semantics 10).
+    case purgedReturned = "purged-returned"
     /// A report does not say what happened.
     case report
   }

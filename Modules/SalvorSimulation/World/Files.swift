@@ -99,6 +99,7 @@ enum DatabaseFiles {
   static let journal = ".salvor-recovery"
   /// What it keeps beside the server's.
   static let side = ".salvor-side"
+  static let ledger = ".salvor-purged"
 
   static func copy(_ source: String, to target: String, others: [String] = []) throws {
     for suffix in own where suffix != "-shm" { try Files.copy(source + suffix, to: target + suffix) }

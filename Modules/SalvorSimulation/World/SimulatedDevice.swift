@@ -53,6 +53,7 @@ final class SimulatedDevice: @unchecked Sendable {
   private var configurationText: String {
     var recovery = "strategy: \"\(settings.strategy)\""
     if let replaced = settings.replacedStrategy { recovery += ", reasons: { \"server-replaced\": \"\(replaced)\" }" }
+    if let heal = settings.heal { recovery += ", heal: \"\(heal)\"" }
     return """
       { schema: "schema-\(name).json5",
         client: { storage: { module: "sqlite", path: "\(name).db" },

@@ -7,16 +7,17 @@ extension World {
   func comeToRest() async throws {
     await stopServer()
     try await startServer()
-    for device in devices where device.hasDatabase {
+    for device in present {
       await device.endProcess()
       device.closeApplication()
       device.schema = serverSchema
     }
     trace.add("quiet")
     guard try await settle("quiet") else { return }
+    try await judgeHealing()
     try await compare(strictly: false)
     guard oracle.violations.isEmpty else { return }
-    for device in devices where device.hasDatabase {
+    for device in present {
       // In individual mode one entry after the other.
       for _ in 0..<500 { guard try await deleteErrors(device) else { break } }
     }
@@ -30,7 +31,7 @@ extension World {
     let roundsMax = 8
     for round in 1...roundsMax {
       var isQuiet = true
-      for device in devices where device.hasDatabase {
+      for device in present {
         var report = await sync(device)
         judge(report, device)
         if report.exitCode == 5 { report = await decide(device) }
@@ -64,7 +65,7 @@ extension World {
   }
 
   private func compare(strictly: Bool) async throws {
-    for device in devices where device.hasDatabase {
+    for device in present {
       let dirty = try device.dirtyRows()
       if strictly, !dirty.isEmpty {
         oracle.report(

@@ -6,15 +6,23 @@ import SalvorStorage
 
 extension World {
   func perform(_ step: Step) async throws {
+    if let device = step.device, away.contains(device) { return }
     switch step.action {
     case .write(let number, let statements):
       try await write(devices[number], statements)
     case .program(let statements):
+      let before = try serverContents()
       try transact(try serverDatabase(), statements, "a program on the server") { try self.serverContents() }
+      oracle.wrote(nil, before, try serverContents())
     case .sync(let number, let faults, let meanwhile):
       await synchronize(devices[number], faults, meanwhile: meanwhile)
     case .pair(let a, let b, let faults):
+      guard away.isDisjoint(with: [a, b]) else { return }
       await pair(devices[a], devices[b], faults)
+    case .leave(let number):
+      // Somebody stays.
+      if away.count + 1 < devices.count { away.insert(number) }
+    case .purge(let place): try await purge(place)
     case .twoProcesses(let number): try await twoProcesses(devices[number])
     case .crash(let number, let call): try await crash(devices[number], call)
     case .restartDevice(let number):
@@ -27,6 +35,7 @@ extension World {
       await stopServer()
       try DatabaseFiles.copy(serverPath, to: "\(directory)/backup\(slot).db")
       backups.insert(slot)
+      oracle.heal.backedUp(slot)
       try await startServer()
     case .restore(let slot, let sideFile): try await restore(slot, sideFile: sideFile)
     case .replaceServer:
@@ -160,7 +169,9 @@ extension World {
       device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
       if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
     }
-    oracle.captured(device.number, before, try device.contents())
+    let after = try device.contents()
+    oracle.captured(device.number, before, after)
+    oracle.wrote(device.number, before, after)
   }
 
   func open(_ device: SimulatedDevice) async throws {
@@ -430,12 +441,15 @@ extension World {
 
   private func restore(_ slot: Int, sideFile: Bool) async throws {
     guard backups.contains(slot) else { return }
+    let waiting = try waitingRows()
     await stopServer()
     DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
+    if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
     serverDisk?.forget()
     try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
     try await startServer()
     oracle.serverWentBack(to: try serverContents())
+    oracle.restored(slot, waiting: waiting)
     coverage.meet(sideFile ? "restore" : "restore without side file")
   }
 

@@ -28,6 +28,8 @@ final class World: @unchecked Sendable {
   private var loaded: (texts: [String], configuration: HostConfiguration)?
   var serverSchema: DrawnSchema
   var backups: Set<Int> = []
+  /// Devices that nobody hears of any more.
+  var away: Set<Int> = []
   var oracle: Oracle
   var coverage = Coverage()
   /// Nil: this history's disks never fail.

@@ -142,6 +142,22 @@ extension ClientContent {
     }
   }
 
+  /// What the server had lost, and has again as this device had it, leaves the archive: its owner has given it back.
+  mutating func forgetGivenBack(_ arrivals: Arrivals) {
+    let changed = Set(
+      arrivals.versions.map(\.row) + arrivals.unversioned.filter { !arrivals.full.contains($0.table) })
+    let (schema, bases) = (self.schema, self.bases)
+    requests.removeAll { request in
+      guard request.state == .kept, request.refusal?.reason == "lost-on-server", request.changes.count == 1,
+        let change = request.changes.first, changed.contains(change.row), let table = schema.table(change.row.table)
+      else { return false }
+      let base = bases[change.row]
+      if change.operation == .delete { return base == nil }
+      guard let base else { return false }
+      return change.columns.allSatisfy { table.value($0.name, of: base) == $0.new }
+    }
+  }
+
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
   /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
   /// that no subscription covers.

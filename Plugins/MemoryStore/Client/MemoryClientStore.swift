@@ -240,6 +240,7 @@ public actor MemoryClientStore: ClientStore {
     state.blobs = [:]
     state.stagedDownload = nil
     report.displaced = try state.remake(try constraints(state), afterDownload: true)
+    state.forgetGivenBack(arrivals)
     database.state = state
     return report
   }

@@ -85,7 +85,7 @@ struct ClientRecovery {
   // MARK: Rows
 
   /// The change by the newest commit; of one commit's changes the last.
-  private func newestChange(of name: RowName) -> BaseChange? {
+  func newestChange(of name: RowName) -> BaseChange? {
     before.baseChanges.reduce(nil) { newest, change in
       change.row == name && change.version >= newest?.version ?? 0 ? change : newest
     }
@@ -99,10 +99,13 @@ struct ClientRecovery {
   /// Another server has lost nothing of this.
   var heals: Bool { order.heal != .off && before.serverID == order.server }
 
+  /// The stricter of what the device and the table say.
+  func mode(of table: String) -> HealMode { order.heal.stricter(or: content.schema.table(table)?.heal ?? .off) }
+
   /// The version of a lost row; nil: it is not known which, or nothing is offered.
   func lostVersion(of name: RowName) -> LostVersion? {
     let number = version(of: name)
-    guard heals, isLost(name), number > order.shared ?? 0,
+    guard heals, mode(of: name.table) != .off, isLost(name), number > order.shared ?? 0,
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return nil }
     return LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0)
@@ -140,7 +143,12 @@ struct ClientRecovery {
             arrivals.versions.last { $0.row == name }.map { $0.version <= shared } ?? false
           }
           fates[name] = isOlder == true && isLost(name) ? .lost : .deleted
-          if fates[name] == .lost { noteLoss(of: name, old) }
+          if fates[name] == .lost {
+            noteLoss(of: name, old)
+          } else if order.rebuild == .nothing, isLost(name), mayOffer(name) {
+            // Its values become a conflict version there.
+            lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
+          }
         case .left, .dropped: fates[name] = .left
         case .lost where isUnasked(name): noteLoss(of: name, old)
         case .lost, nil:
@@ -164,7 +172,8 @@ struct ClientRecovery {
     }
     // What this device deleted, and the server forgot with the row: a newer copy of the server may bring it back.
     for name in Set(before.baseChanges.map(\.row)) where before.bases[name] == nil && content.bases[name] == nil {
-      if content.schema.table(name.table) != nil, isLost(name), wasDeletedHere(name) {
+      guard content.schema.table(name.table) != nil, isLost(name) else { continue }
+      if wasDeletedHere(name) || (newestChange(of: name)?.isDeleted == true && mayOffer(name)) {
         lost[name] = change(name, .delete, [])
       }
     }

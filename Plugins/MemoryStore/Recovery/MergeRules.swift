@@ -50,6 +50,12 @@ extension ClientRecovery {
 
   private func isWritable(_ name: RowName) -> Bool { content.schema.table(name.table)?.maintained == .dual }
 
+  /// The row's loss is this device's to offer, and no request that waits changes it.
+  func mayOffer(_ name: RowName) -> Bool {
+    isWritable(name) && isOffered(name) && lostVersion(of: name) != nil
+      && !outstanding.contains { content.requests[$0].rows.contains(name) }
+  }
+
   /// A lost row that a request updates: its first update becomes an insert of the whole row, under the same ID. One that
   /// a request deletes is gone as it should be.
   private mutating func remakeLostRows() {
@@ -93,11 +99,13 @@ extension ClientRecovery {
     let mass = deletes.filter { name, rows in
       rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count
     }
-    for name in lostRows {
-      guard var change = lost[name], isWritable(name), isOffered(name), let version = lostVersion(of: name) else {
-        continue
-      }
-      if change.operation == .delete, !isDeleteOfRow(name) || mass[name.table] != nil { continue }
+    for name in sorted(Set(lost.keys).union(heldRows)) {
+      guard var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
+        let version = lostVersion(of: name)
+      else { continue }
+      if change.operation == .delete, isDeleteOfRow(name), mass[name.table] != nil { continue }
+      // Every column is named, also one that is as the server has it.
+      if change.operation == .update, let whole = held(name) { change = whole }
       let others = outstanding.flatMap { content.requests[$0].changes }.filter { $0.row == name }
       if !others.isEmpty {
         guard change.operation == .update, others.allSatisfy({ $0.operation == .update }) else { continue }
@@ -116,6 +124,32 @@ extension ClientRecovery {
     }
   }
 
+  /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of
+  /// another device would take their place.
+  private var heldRows: [RowName] {
+    guard order.rebuild == .nothing else { return [] }
+    return Set(before.baseChanges.map(\.row)).filter { name in
+      before.bases[name] != nil && before.bases[name] == content.bases[name] && mayOffer(name)
+        && newestChange(of: name)?.isDeleted == false
+    }
+  }
+
+  /// What makes the server's row the one that this device had; nil: there are no columns, or one of both is not there.
+  private func held(_ name: RowName) -> Change? {
+    guard let table = content.schema.table(name.table), let before = self.before.schema.table(name.table),
+      let mine = self.before.bases[name], let server = content.bases[name]
+    else { return nil }
+    let columns = table.travelling.filter { column in
+      !table.primaryKey.contains(column.name)
+    }.map { column in
+      let value = table.value(column.name, of: server)
+      let isKnown = before.columnIndex(column.name) != nil
+      return ChangedColumn(name: column.name, old: value, new: isKnown ? before.value(column.name, of: mine) : value)
+    }
+    guard !columns.isEmpty else { return nil }
+    return Change(counter: 0, made: 0, row: name, operation: .update, columns: columns)
+  }
+
   /// The server has the row, and a lost commit deleted it.
   private func isDeleteOfRow(_ name: RowName) -> Bool {
     lost[name]?.operation == .delete && content.bases[name] != nil
@@ -124,7 +158,7 @@ extension ClientRecovery {
   private func isOffered(_ name: RowName) -> Bool {
     // A table that is made anew forgets when it came.
     if order.rebuild != .nothing, !before.baseChanges.contains(where: { $0.row == name }) { return false }
-    return order.heal == .all
+    return mode(of: name.table) == .all
       || before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
   }
 

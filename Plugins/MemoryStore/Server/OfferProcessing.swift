@@ -15,6 +15,10 @@ extension UploadProcessing {
     }
     let present = tables[change.row]
     if let present, !isInside(present, change.row, table) {
+      if change.operation == .delete {
+        supersededOffers += 1
+        return nil
+      }
       if change.operation == .insert { return outOfScope(table) }
       return hasLeft(change) ? outOfScope(table) : rowDeleted(table)
     }
@@ -59,11 +63,9 @@ extension UploadProcessing {
   ) -> Reason? {
     let all = Set(table.travelling.map(\.name) + [HealedColumn.existence])
     guard present != nil else {
-      if scope.isLimited(table), !hasLeft(change) {
-        if change.made >= state.trimmed { return rowDeleted(table) }
-      }
-      // From now on it is gone by this version: no older one makes it again.
-      if outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
+      // From now on it is gone by this version: no older one makes it again. Unless it may be a row that he never saw.
+      let isSeen = !scope.isLimited(table) || hasLeft(change) || change.made < state.trimmed
+      if isSeen, outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
         heal(change.row, all, version, entry: [])
       }
       supersededOffers += 1
@@ -105,6 +107,8 @@ extension UploadProcessing {
         applied.insert(column.name)
         if let place = table.columnIndex(column.name) { row[place] = column.new }
       case .superseded: break
+      // No lost commit is known to have changed it: it is offered for its rank.
+      case .conflict where change.operation == .update && column.old == column.new: break
       case .conflict:
         lost.append(
           ChangedColumn(

@@ -18,6 +18,8 @@ final class DownloadApply: NewBases {
   let stream: DownloadStream
   /// In a recovery: its rules.
   private let recovery: RecoveryMerge?
+  /// The last line of `salvor_history` before it, where the archive has rows that the server has lost; else nil.
+  private let lostBefore: Int64?
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -35,6 +37,7 @@ final class DownloadApply: NewBases {
   ) throws {
     self.context = context
     self.recovery = recovery
+    lostBefore = try context.lastHistoryBesideLost()
     let counter = try context.connection.lastCounter()
     try RequestSorting(context).sort()
     let full = try full ?? (ahead ? [] : Self.fullTables(context))
@@ -121,6 +124,7 @@ final class DownloadApply: NewBases {
   func report(_ settlement: Settlement) throws -> ApplyReport {
     var report = stream.report
     report.displaced = try settlement.displaced.map { try context.requestID(first: $0.first) }
+    if let lostBefore { try context.forgetGivenBack(after: lostBefore) }
     return report
   }
 

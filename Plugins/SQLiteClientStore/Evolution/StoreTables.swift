@@ -39,6 +39,7 @@ enum StoreTables {
     -- shown_…: what the view says where JSON has no word for a value (a blob); else NULL.
     CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, shown_key, shown_before TEXT, shown_after TEXT);
     CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
+    CREATE INDEX IF NOT EXISTS salvor_archive_lost ON salvor_archive (t, key) WHERE reason = 'lost-on-server';
     CREATE INDEX IF NOT EXISTS salvor_archive_displaced ON salvor_archive (first) WHERE state = 'displaced';
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.

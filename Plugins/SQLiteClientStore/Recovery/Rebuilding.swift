@@ -237,7 +237,7 @@ final class Rebuilding {
         if let base = try context.currentRow(table, key) {
           if try !isMass && merge.offers.add(table, key, was: nil) { return }
           try archive.lost(table, key, was: nil, base: base)
-        } else if isOwn {
+        } else if try !merge.offers.add(table, key, was: nil), isOwn {
           try archive.gone(table, key)
         }
       }

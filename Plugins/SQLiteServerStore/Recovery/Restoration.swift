@@ -96,6 +96,7 @@ struct Restoration {
     let lock = try lockedDatabase()
     defer { lock?.close() }
     keepsLogs = lock == nil
+    if let lock { try note(placed, inPlaceOf: lock) }
     try takeOverRights(placed)
     // The name always stands for one of the two databases: whoever starts meanwhile makes no new one.
     guard link(path, before) == 0 || rename(path, before) == 0 else { throw Files.failure("cannot be kept", path) }
@@ -106,6 +107,17 @@ struct Restoration {
       throw error
     }
     return before
+  }
+
+  /// The copy knows what it takes the place of. What cannot be read is found by the next start, by the file beside.
+  private func note(_ placed: String, inPlaceOf before: SQLiteConnection) throws {
+    let copy = try SQLiteConnection(placed, mode: .readWrite)
+    defer { copy.close() }
+    let find = "SELECT value FROM salvor_server WHERE key = 'id'"
+    guard (try? before.scalar(find)) == (try copy.scalar(find)), try before.tableShape("salvor_commit") != nil else {
+      return
+    }
+    try RestoreOpening(connection: copy).begin(inPlaceOf: before, now: now)
   }
 
   private func freeName() -> String {

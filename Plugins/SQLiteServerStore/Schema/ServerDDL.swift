@@ -46,6 +46,7 @@ enum ServerDDL {
     \(PurgeBook.table)
     \(HealBook.tables)
     \(BackupBook.table)
+    \(RestoreBook.tables)
     """
 
   /// `contents`: four bytes for each counter, or four for the whole range; NULL: not known.

@@ -153,6 +153,11 @@ struct SetEvaluation {
     let table = catalog.tables[place]
     if let present, try scope(present, place) != .inside, postponed?.contains(where: { $0.hash == change.hash }) != true
     {
+      // Of a table with a scope, whether the row is there is told to nobody who cannot see it.
+      if change.offer != nil, change.operation == .delete {
+        offers[place].superseded += 1
+        return nil
+      }
       return try answerOutside(change, place)
     }
     if let offer = change.offer {
@@ -300,7 +305,7 @@ struct SetEvaluation {
       }
       fed.append(change.hash)
       if standing.outcome(ColumnMask.existence, isSame: false) == .superseded {
-        offers.superseded += 1
+        offers[place].superseded += 1
       } else {
         try keepOffered(change, of: request, place, server: nil, &foreign)
       }
@@ -323,7 +328,7 @@ struct SetEvaluation {
       if let refusal = try scopeRefusal(row, change.hash, place, over: nil) { return refusal }
       fed.append(change.hash)
       if outcome == .superseded {
-        offers.superseded += 1
+        offers[place].superseded += 1
       } else {
         try keepOffered(change, of: request, place, server: nil, &foreign)
       }
@@ -332,7 +337,7 @@ struct SetEvaluation {
     let written = ColumnMask.mask(offer.written.compactMap { table.place($0) }.map { table.bits[$0] })
     let offered = ColumnMask.mask(change.columns.map { table.bits[$0] } + [ColumnMask.existence])
     heal(change, place, standing, offered & ~written, entry: ~written)
-    offers.healed += 1
+    offers[place].healed += 1
     return try put(row, change.hash, place, over: nil)
   }
 
@@ -342,12 +347,12 @@ struct SetEvaluation {
     _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     guard let present else {
-      if !departures.seesAll(place), let refusal = try answerOutside(change, place) { return refusal }
-      // It is gone, and from now on by this version: no older one makes it again.
-      if standing.outcome(ColumnMask.existence, isSame: true) == .applied {
+      // It is gone, and from now on by this version: no older one makes it again. Unless it may be a row that he never saw.
+      let isSeen = try departures.seesAll(place) || answerOutside(change, place) == nil
+      if isSeen, standing.outcome(ColumnMask.existence, isSame: true) == .applied {
         heal(change, place, standing, ColumnMask.all, entry: 0)
       }
-      offers.superseded += 1
+      offers[place].superseded += 1
       return nil
     }
     let outcomes = (catalog.tables[place].bits + [ColumnMask.existence]).map { standing.outcome($0, isSame: false) }
@@ -356,12 +361,12 @@ struct SetEvaluation {
       if outcomes.contains(.conflict) {
         try keepOffered(change, of: request, place, server: present, &foreign)
       } else {
-        offers.superseded += 1
+        offers[place].superseded += 1
       }
       return nil
     }
     heal(change, place, standing, ColumnMask.all, entry: ColumnMask.all)
-    offers.healed += 1
+    offers[place].healed += 1
     overlay.set(change.hash, to: nil)
     return nil
   }
@@ -393,6 +398,8 @@ struct SetEvaluation {
         bits.append(table.bits[column])
         row[column] = change.new[index]
       case .superseded: break
+      // No lost commit is known to have changed it: it is offered for its rank.
+      case .conflict where change.operation == .update && change.old[index] == change.new[index]: break
       case .conflict: lost.append(index)
       }
     }
@@ -407,10 +414,10 @@ struct SetEvaluation {
     }
     heal(change, place, standing, ColumnMask.mask(bits), entry: ColumnMask.mask(bits))
     if row != present {
-      offers.healed += 1
+      offers[place].healed += 1
       if let refusal = try put(row, change.hash, place, over: present) { return refusal }
     } else if lost.isEmpty && written.isEmpty {
-      offers.superseded += 1
+      offers[place].superseded += 1
     }
     guard !written.isEmpty else { return nil }
     let own = change.taking(change.columns.indices.filter { written.contains(change.columns[$0]) })
@@ -446,9 +453,10 @@ struct SetEvaluation {
   ) throws {
     let table = catalog.tables[place]
     guard try !ConflictBook(overlay.rows).isKept(change, table) else {
-      offers.superseded += 1
+      offers[place].superseded += 1
       return
     }
+    offers[place].conflicts += 1
     kept.append(
       ConflictVersion(
         request: request, change: change, table: place, server: server,

@@ -48,6 +48,7 @@ struct Tally {
 
   mutating func refuse(_ refused: RefusedRequest) {
     refusals.append(refused.refusal)
+    if refused.request.isOffer, !refused.isRepeated { offers.noteRefused(refused.request, refused.refusal.reason) }
     refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
     if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
@@ -75,14 +76,45 @@ struct Tally {
   }
 }
 
-/// Accepted offers that brought something back, and those that found all of it there, or newer.
+/// What became of offers, by the table's place.
 struct OfferCount {
-  var healed: Int64 = 0
-  var superseded: Int64 = 0
+  struct Count {
+    /// Brought something back.
+    var healed: Int64 = 0
+    /// Found all of it there, or newer.
+    var superseded: Int64 = 0
+    /// Left a conflict version.
+    var conflicts: Int64 = 0
+    var refused: Int64 = 0
+    /// Refused, since the row is purged.
+    var purged: Int64 = 0
+  }
+
+  private(set) var tables: [Int: Count] = [:]
+
+  subscript(table: Int) -> Count {
+    get { tables[table] ?? Count() }
+    set { tables[table] = newValue }
+  }
+
+  var healed: Int64 { tables.values.reduce(0) { $0 + $1.healed } }
+  var superseded: Int64 { tables.values.reduce(0) { $0 + $1.superseded } }
+
+  mutating func noteRefused(_ request: StagedRequest, _ reason: RefusalReason) {
+    for change in request.changes where change.offer != nil {
+      guard let table = change.table else { continue }
+      if reason == .purged { self[table].purged += 1 } else { self[table].refused += 1 }
+    }
+  }
 
   static func += (count: inout OfferCount, other: OfferCount) {
-    count.healed += other.healed
-    count.superseded += other.superseded
+    for (table, more) in other.tables {
+      count[table].healed += more.healed
+      count[table].superseded += more.superseded
+      count[table].conflicts += more.conflicts
+      count[table].refused += more.refused
+      count[table].purged += more.purged
+    }
   }
 }
 

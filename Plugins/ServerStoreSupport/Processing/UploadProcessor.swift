@@ -60,6 +60,8 @@ package final class UploadProcessor {
   private var reading = Reading()
   private var settled: SettledRequests
   private var tally: Tally
+  /// The lost commits that the upload's offers are of.
+  private var offered: [IncarnationID: Set<Int64>] = [:]
 
   /// Where the reading of the upload stands.
   private struct Reading {
@@ -139,6 +141,7 @@ package final class UploadProcessor {
       superseded: tally.offers.superseded)
     try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
+    try RestoreBook(connection: connection).count(tally.offers, offered, of: upload.remote, catalog)
     try blobs.finish()
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
@@ -254,7 +257,9 @@ package final class UploadProcessor {
       // for a recovery, which makes a parent from it that this server has lost.
       case .context: break
       case .lost(let incarnations): try heals.note(incarnations)
-      case .offer(let first, let last, let offer): reading.offers = (first, last, offer)
+      case .offer(let first, let last, let offer):
+        reading.offers = (first, last, offer)
+        offered[offer.version.incarnation, default: []].insert(offer.version.number)
       case .change(let place, let stamp, let counter, let made):
         guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
         reading.lastCounter = counter

@@ -64,8 +64,9 @@ package struct PurgeBook {
     var act: String?
     let statement = try connection.cached("SELECT act FROM salvor_purge WHERE hash = ?1 ORDER BY n DESC LIMIT 1")
     try statement.bind([.text(hash)])
+    // One that stands on its row would hold the connection to what the database was then.
+    defer { statement.reset() }
     if try statement.step() { act = statement.string(0) }
-    statement.clearBindings()
     return act == PurgeEntry.Act.purge.rawValue
   }
 

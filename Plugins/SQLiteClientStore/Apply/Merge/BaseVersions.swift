@@ -201,6 +201,17 @@ final class BaseVersions {
     }
   }
 
+  /// The keys of a table's rows whose version is lost.
+  ///
+  /// - Parameter all: also of those that this device has not written by a lost commit.
+  func held(_ table: CapturedTable, all: Bool) throws -> [Key] {
+    guard order.absence == .lost, tables.contains(table.number) else { return [] }
+    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
+    return try context.connection.rows(
+      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 0 AND version > ?2 AND (wrote = 1 OR ?3) ORDER BY \(keys)",
+      [.integer(table.number), .integer(order.shared ?? 0), .integer(all ? 1 : 0)])
+  }
+
   /// Calls `body` with the keys of a table's rows that a request of this device made or changed by a commit that is lost.
   func eachOwn(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
     guard order.absence == .lost else { return }

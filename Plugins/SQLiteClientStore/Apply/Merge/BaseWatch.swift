@@ -12,6 +12,8 @@ final class BaseWatch {
     case row, deleted, left, lost
     /// A row that this device deleted by a commit that the server has lost, and the row with it.
     case gone
+    /// A row that is on both sides as this device wrote it by a commit that the server has lost.
+    case same
   }
 
   struct Entry {
@@ -158,6 +160,9 @@ final class BaseWatch {
       "UPDATE \(name) SET settled = 1 WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded)
   }
 
+  /// A row that no line touched, and that this device holds as of a lost commit.
+  func noteSame(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws { try put(table, key, row, .same) }
+
   func noteGone(_ table: CapturedTable, _ key: Key) throws {
     let slots = (1...keyWidth + 1).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run(
@@ -190,6 +195,6 @@ final class BaseWatch {
     func count(_ condition: String) throws -> Int64 {
       try context.connection.integer("SELECT count(*) FROM \(name) WHERE \(condition)") ?? 0
     }
-    return (try count("fate = 0"), try count("fate <> 0 AND was IS NOT NULL"))
+    return (try count("fate = 0"), try count("fate NOT IN (0, \(Fate.same.rawValue)) AND was IS NOT NULL"))
   }
 }

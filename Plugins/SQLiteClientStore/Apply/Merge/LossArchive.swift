@@ -76,4 +76,44 @@ extension StoreContext {
         "The server has changed this row, and it may have been written here while the triggers of Salvor were away. Reapply what was here, or delete the entry."
     )
   }
+
+  /// The last line of `salvor_history`, where the archive has rows that the server has lost; else nil.
+  func lastHistoryBesideLost() throws -> Int64? {
+    guard
+      try connection.integer("SELECT 1 FROM salvor_archive WHERE reason = 'lost-on-server' LIMIT 1") != nil
+    else { return nil }
+    return try connection.integer("SELECT max(id) FROM salvor_history") ?? 0
+  }
+
+  /// What the server had lost, and has again as this device had it, leaves the archive: its owner has given it back.
+  ///
+  /// - Parameter last: lines of `salvor_history` after it are of the download that was applied.
+  func forgetGivenBack(after last: Int64) throws {
+    let width = max(1, catalog.tables.map(\.keyCount).max() ?? 1)
+    let keys = (0..<width).map { "v\($0)" }.joined(separator: ", ")
+    let changed = try connection.rows(
+      "SELECT DISTINCT t, \(keys) FROM salvor_history WHERE id > ?1 AND t IN (SELECT t FROM salvor_archive WHERE reason = 'lost-on-server')",
+      [.integer(last)])
+    guard !changed.isEmpty else { return }
+    let index = try LogIndex(self)
+    for row in changed {
+      guard let table = row[0].integer.flatMap({ catalog.table(number: $0) }) else { continue }
+      let key = Array(row[1...].prefix(table.keyCount))
+      let entries = try archived(
+        where: "t = ?1 AND key = ?2 AND reason = 'lost-on-server' AND state = 'kept'",
+        [.integer(table.number), .text(payload(key))])
+      guard !entries.isEmpty else { continue }
+      let base = try index.timeline(table, key).base
+      for entry in entries where entry.isThere(base) { try deleteArchived(entry.range) }
+    }
+  }
+}
+
+extension StoreContext.ArchivedChange {
+  /// The server's row is what the change would make it.
+  fileprivate func isThere(_ base: SlotRow?) -> Bool {
+    guard step.change != .delete else { return base == nil }
+    guard let base else { return false }
+    return zip(slots, after).allSatisfy { slot, value in slot < base.count && base[slot] == value }
+  }
 }

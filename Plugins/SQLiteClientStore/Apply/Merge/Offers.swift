@@ -54,13 +54,17 @@ final class Offers: AddedRequests {
   /// Another server has lost nothing of this.
   let isOn: Bool
 
+  /// The stricter of what the device and the table say.
+  func mode(of table: CapturedTable) -> HealMode { order.heal.stricter(or: context.table(table)?.heal ?? .off) }
+
   /// The version of a row that is to be offered; nil: it is not.
   ///
   /// - Parameter isNeeded: a request needs the row, whoever wrote it.
   func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
-    guard isOn, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
+    let mode = mode(of: table)
+    guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
       let lost = try order.rebuild == .nothing ? versions.lost(table, key) : versions.lostBefore(table, key),
-      isNeeded || lost.isOwn || order.heal == .all,
+      isNeeded || lost.isOwn || mode == .all,
       let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
     else { return nil }
     return LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0)
@@ -103,6 +107,8 @@ final class Offers: AddedRequests {
 
   func add(to rows: WorkingRows) throws {
     for row in waiting {
+      // What came with its table as it was needs no rank.
+      if let was = row.was, try rows.load(row.table, row.key).timeline.base == was { continue }
       if let counter = try rows.makeAgain(row.table, row.key, as: row.was) { try mark(counter, row.version) }
     }
     waiting = []

@@ -25,6 +25,8 @@ final class RecoveryMerge {
   private var rowsBefore: [Int64: Int64] = [:]
   /// Rows that the server has no more, and that stand here by an offer.
   private var stayed: Int64 = 0
+  /// Rows that neither side has, and whose delete is offered.
+  private var offeredDeletes: Set<RowRef> = []
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -106,8 +108,14 @@ final class RecoveryMerge {
     guard offers.isOn else { return }
     var entries: [BaseWatch.Entry] = []
     var deletes: [Int64: (table: CapturedTable, count: Int)] = [:]
+    try noteHeld(rows, watch)
     let (lost, row) = (BaseWatch.Fate.lost.rawValue, BaseWatch.Fate.row.rawValue)
-    try watch.each("fate = \(lost) OR (fate = \(row) AND (was IS NULL OR typeof(was) = 'text'))") { entry in
+    let others = "\(BaseWatch.Fate.gone.rawValue), \(BaseWatch.Fate.same.rawValue)"
+    // What the server has deleted since is offered, too: its values become a conflict version there.
+    let written = "fate = \(BaseWatch.Fate.deleted.rawValue) AND typeof(was) = 'text'"
+    try watch.each(
+      "fate IN (\(lost), \(others)) OR (\(written)) OR (fate = \(row) AND (was IS NULL OR typeof(was) = 'text'))"
+    ) { entry in
       if entry.was == nil, entry.fate == .row {
         guard try versions.wasDeleted(entry.table, entry.key) else { return }
         deletes[entry.table.number, default: (entry.table, 0)].count += 1
@@ -131,7 +139,28 @@ final class RecoveryMerge {
       guard let counter = try rows.makeAgain(entry.table, entry.key, as: was) else { continue }
       try offers.mark(counter, version)
       try watch.settle(entry.table, entry.key)
-      if isLost { stayed += 1 }
+      if isLost || entry.fate == .deleted { stayed += 1 }
+      if entry.fate == .gone { offeredDeletes.insert(RowRef(table: entry.table.number, key: entry.key)) }
+    }
+  }
+
+  /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of
+  /// another device would take their place. So are the deletes of rows that neither side has.
+  private func noteHeld(_ rows: WorkingRows, _ watch: BaseWatch) throws {
+    for table in context.catalog.tables
+    where context.table(table)?.maintained == .dual && offers.mode(of: table) != .off {
+      for key in try versions.held(table, all: offers.mode(of: table) == .all) {
+        guard try watch.fate(of: table, key) == nil else { continue }
+        let timeline = try rows.load(table, key).timeline
+        if timeline.steps.isEmpty, let base = timeline.base { try watch.noteSame(table, key, base) }
+      }
+      var deleted: [Key] = []
+      try versions.eachDeleted(table) { key, _ in deleted.append(key) }
+      for key in deleted {
+        let timeline = try rows.load(table, key).timeline
+        guard timeline.base == nil, timeline.steps.isEmpty, try offers.version(table, key) != nil else { continue }
+        try watch.noteGone(table, key)
+      }
     }
   }
 
@@ -326,7 +355,8 @@ final class RecoveryMerge {
     let archive = LossArchive(context, record, counter: lastCounter)
     for table in context.catalog.tables {
       try versions.eachDeleted(table) { key, isOwn in
-        if isOwn, try rows.load(table, key).timeline.base == nil { try watch.noteGone(table, key) }
+        guard isOwn, !offeredDeletes.contains(RowRef(table: table.number, key: key)) else { return }
+        if try rows.load(table, key).timeline.base == nil { try watch.noteGone(table, key) }
       }
     }
     try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0) OR fate = 4") { entry in

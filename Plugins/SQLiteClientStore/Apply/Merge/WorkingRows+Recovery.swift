@@ -32,11 +32,20 @@ extension WorkingRows {
   /// The server lost what a row was: it becomes that again, by a request of its own upon its base. What requests change in it
   /// stays theirs. Answers the request's counter; nil: there is nothing to change.
   ///
+  /// It names every column, also one that is as the server has it: an older version, of another device, must not take its
+  /// place. So does a delete of a row that the server has no more.
+  ///
   /// - Parameter was: nil: it was deleted.
   func makeAgain(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> Int64? {
     let ref = RowRef(table: table.number, key: key)
     var work = try load(table, key)
-    guard var change = LossArchive.step(table, was: was, now: work.timeline.base)?.change else { return nil }
+    var change: RowChange =
+      switch (was, work.timeline.base) {
+      case (nil, _): .delete
+      case (let was?, nil): .insert(was)
+      case (let was?, .some): .update(Dictionary(uniqueKeysWithValues: table.otherSlots.map { ($0, was[$0]) }))
+      }
+    if case .update(let news) = change, news.isEmpty { return nil }
     if !work.timeline.steps.isEmpty {
       guard case .update(var news) = change else { return nil }
       for step in work.timeline.steps {
@@ -50,7 +59,7 @@ extension WorkingRows {
       switch change.operation {
       case .insert: .insert
       case .update: .update
-      case .delete: .delete
+      case .delete: work.timeline.base == nil ? .deleteOfNothing : .delete
       }
     let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
     let slots = (0..<table.keyCount).map { "?\($0 + 3)" }.joined(separator: ", ")

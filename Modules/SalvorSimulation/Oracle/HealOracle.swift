@@ -1,0 +1,238 @@
+import SalvorModel
+
+/// What healing promises (semantics 10): after everybody who returns has synchronized, what the server had acknowledged and lost
+/// with a restore is there again, or something newer took its place, or it is a conflict version, or nobody who returned may
+/// offer it.
+///
+/// It knows nothing of offers. It sees the server's rows after each step, and who synchronized when without an error.
+struct HealOracle: Sendable {
+  /// A change of one row of the server, as the rows before and after a step show it.
+  private struct Entry: Sendable {
+    var id: Int
+    var step: Int
+    var name: RowName
+    /// Nil: it was deleted.
+    var row: [Value]?
+    /// The device that made it; nil: a program, or nobody can tell.
+    var author: Int?
+    /// Counts the restores, where it was lost with one.
+    var epoch = 0
+  }
+
+  /// A device, as far as it counts here.
+  struct Device: Sendable {
+    /// It came to the end of the history.
+    var returns: Bool
+    /// Its configuration's `client.recovery.heal`.
+    var heal: String
+    /// What its archive says to people.
+    var archive: String
+  }
+
+  private var nextID = 0
+  private var lineage: [Entry] = []
+  private var lost: [Entry] = []
+  private var backups: [Int: [Entry]] = [:]
+  /// The step of each restore, and the rows with changes that waited then.
+  private var restores: [(step: Int, waiting: Set<RowName>)] = []
+  /// When somebody last wrote a row where he is, and when each device did.
+  private var lastWrite: [RowName: Int] = [:]
+  private var lastWriteBy: [Int: [RowName: Int]] = [:]
+  private var lastDeleteBy: [RowName: Int] = [:]
+  /// The steps in which each device synchronized without an error.
+  private var syncs: [Int: [Int]] = [:]
+  private var purged: Set<RowName> = []
+  private let notePlaces: [String: Int]
+  private let tables: Set<String>
+  private let references: [String: [(place: Int, table: String)]]
+
+  init(schema: DrawnSchema) {
+    notePlaces = Dictionary(uniqueKeysWithValues: schema.tables.map { ($0.name, $0.keyColumns.count) })
+    tables = Set(schema.synchronized.filter { $0.maintained != "server" }.map(\.name))
+    references = Dictionary(
+      uniqueKeysWithValues: schema.tables.map { table in
+        let columns = table.columnList(schema).map(\.name)
+        return (
+          table.name,
+          table.references.compactMap { reference in
+            columns.firstIndex(of: reference.column).map { ($0, reference.table) }
+          }
+        )
+      })
+  }
+
+  // MARK: What happens
+
+  /// Somebody wrote where he is; nil: a program in the server's tables.
+  mutating func wrote(_ device: Int?, _ before: Contents, _ after: Contents, step: Int) {
+    for name in Set(before.keys).union(after.keys) where before[name] != after[name] && tables.contains(name.table) {
+      lastWrite[name] = step
+      lastDeleteBy[name] = after[name] == nil ? device : nil
+      if let device { lastWriteBy[device, default: [:]][name] = step }
+    }
+  }
+
+  mutating func synchronized(_ device: Int, step: Int) { syncs[device, default: []].append(step) }
+
+  mutating func purged(_ name: RowName) { purged.insert(name) }
+
+  /// The server's rows are others than after the last step.
+  mutating func watched(_ before: Contents, _ now: Contents, step: Int) {
+    for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] && tables.contains(name.table)
+    {
+      nextID += 1
+      var entry = Entry(id: nextID, step: step, name: name, row: now[name])
+      if now[name] == nil {
+        entry.author = lastDeleteBy[name]
+      } else if let note = note(now[name], name), note != self.note(before[name], name), note.hasPrefix("d") {
+        entry.author = Int(note.dropFirst().prefix { $0 != "." })
+      }
+      lineage.append(entry)
+    }
+  }
+
+  mutating func backedUp(_ slot: Int) { backups[slot] = lineage }
+
+  /// The backup stands in the server's place.
+  ///
+  /// - Parameter waiting: rows with changes on devices that the server was not seen to have.
+  mutating func restored(_ slot: Int, step: Int, waiting: Set<RowName>) {
+    let backup = backups[slot] ?? []
+    restores.append((step, waiting))
+    let kept = Set(backup.map(\.id))
+    // A newer copy brings back what an older one took.
+    lost.removeAll { kept.contains($0.id) }
+    for var entry in lineage where !kept.contains(entry.id) {
+      entry.epoch = restores.count
+      lost.append(entry)
+    }
+    lineage = backup
+  }
+
+  // MARK: What must be
+
+  struct Finding: Sendable {
+    var message: String
+  }
+
+  /// - Parameters:
+  ///   - server: its rows now.
+  ///   - conflicts: the values of its conflict versions.
+  ///   - conflictRows: the rows that have such.
+  /// - Returns: what is wrong, and of how many lost rows it could be told.
+  func judge(
+    _ server: Contents, _ devices: [Device], conflicts: String, conflictRows: Set<RowName>
+  ) -> (findings: [Finding], judged: Int) {
+    var newest: [RowName: Entry] = [:]
+    for entry in lost {
+      if let known = newest[entry.name], (known.epoch, known.id) > (entry.epoch, entry.id) { continue }
+      newest[entry.name] = entry
+    }
+    var findings: [Finding] = []
+    var judged = 0
+    for (name, entry) in newest.sorted(by: { $0.key < $1.key }) {
+      guard !purged.contains(name), let holder = holder(of: entry, devices) else { continue }
+      if let note = note(entry.row, name),
+        mentions(conflicts, note) || devices.contains(where: { mentions($0.archive, note) })
+      {
+        continue
+      }
+      let isQuiet = isQuiet(entry)
+      guard let row = entry.row else {
+        guard isQuiet, mayStay(gone: entry, server, conflictRows), let present = server[name] else { continue }
+        judged += 1
+        findings.append(
+          Finding(
+            message:
+              "d\(holder) deleted \(name) by step \(entry.step), which was lost, and it is back: \(shown(present))"))
+        continue
+      }
+      guard hasParents(row, name, server) else { continue }
+      judged += 1
+      if isQuiet {
+        // What a deleted parent takes with it is no loss.
+        let isSame = server[name] == row || (!references(name).isEmpty && note(server[name], name) == note(row, name))
+        if !isSame {
+          findings.append(
+            Finding(
+              message:
+                "\(name) was \(shown(row)) by step \(entry.step), which was lost; d\(holder) gives it back, and the server has \(server[name].map(shown) ?? "none")"
+            ))
+        }
+      } else if let present = note(server[name], name), isOlder(present, than: entry), !wroteSince(entry, holder) {
+        findings.append(
+          Finding(
+            message:
+              "\(name) has \(present), which is older than the lost \(note(row, name) ?? "?") of step \(entry.step) that d\(holder) gives back"
+          ))
+      }
+    }
+    return (findings, judged)
+  }
+
+  /// Who returned, has the row as the entry left it, and may offer it.
+  private func holder(of entry: Entry, _ devices: [Device]) -> Int? {
+    let restore = restores[entry.epoch - 1].step
+    return devices.indices.first { number in
+      let device = devices[number]
+      guard device.returns, device.heal != "off" else { return false }
+      let known = syncs[number, default: []].filter { $0 < restore }
+      if entry.author == number { return known.contains { $0 >= entry.step } }
+      // What he only read he has with a later sync, and not with a first one, which brings no versions.
+      return device.heal == "all" && known.contains { $0 > entry.step } && (known.first ?? .max) < entry.step
+    }
+  }
+
+  /// Nobody has written the row since, and nothing that somebody wrote waited when it was lost.
+  private func isQuiet(_ entry: Entry) -> Bool {
+    let restore = restores[entry.epoch - 1]
+    return (lastWrite[entry.name] ?? 0) <= restore.step && (lastWrite[entry.name] ?? 0) <= entry.step
+      && !restore.waiting.contains(entry.name)
+  }
+
+  private func wroteSince(_ entry: Entry, _ device: Int) -> Bool {
+    (lastWriteBy[device]?[entry.name] ?? 0) > entry.step
+  }
+
+  private func isOlder(_ note: String, than entry: Entry) -> Bool {
+    guard let row = entry.row, self.note(row, entry.name) != note else { return false }
+    return lost.contains { other in
+      other.epoch == entry.epoch && other.id < entry.id && other.name == entry.name
+        && self.note(other.row, other.name) == note
+    }
+  }
+
+  private func references(_ name: RowName) -> [(place: Int, table: String)] { references[name.table] ?? [] }
+
+  private func hasParents(_ row: [Value], _ name: RowName, _ server: Contents) -> Bool {
+    references(name).allSatisfy { place, table in
+      row[place].isNull || server[RowName(table: table, key: literal(row[place]))] != nil
+    }
+  }
+
+  /// A mass deletion waits for a person, and a row that others need stays.
+  private func mayStay(gone entry: Entry, _ server: Contents, _ conflictRows: Set<RowName>) -> Bool {
+    let deletes = lost.count { $0.row == nil && $0.name.table == entry.name.table }
+    guard deletes < 20, !conflictRows.contains(entry.name) else { return false }
+    return !server.contains { name, row in
+      references(name).contains { place, table in
+        RowName(table: table, key: literal(row[place])) == entry.name
+      }
+    }
+  }
+
+  private func note(_ row: [Value]?, _ name: RowName) -> String? {
+    guard let row, let place = notePlaces[name.table], place < row.count, let text = row[place].string,
+      text.contains(".")
+    else { return nil }
+    return text
+  }
+
+  private func mentions(_ text: String, _ note: String) -> Bool {
+    text.contains(note + "'") || text.contains(note + "\"") || text.contains(note + ")")
+  }
+
+  private func shown(_ row: [Value]) -> String {
+    "(" + row.map { String($0.description.prefix(40)) }.joined(separator: ", ") + ")"
+  }
+}

@@ -1,0 +1,130 @@
+import SalvorModel
+import SalvorWire
+
+/// A restore of the server's database: what was lost with it, what devices have given back since, and what is still missing
+/// (semantics 10).
+public struct RestoreRecord: Sendable, Hashable {
+  /// What became of one remote's offers in one table: counts of offers.
+  public struct Count: Sendable, Hashable {
+    public var table: String
+    public var remote: RemoteID
+    /// Brought something back.
+    public var healed: Int64
+    /// Found all of it there, or newer.
+    public var superseded: Int64
+    /// Left a conflict version.
+    public var conflicts: Int64
+    /// Refused like any other change: a constraint, a parent that is not there, a scope.
+    public var refused: Int64
+    /// Refused, since the row is purged.
+    public var purged: Int64
+    public init(
+      table: String, remote: RemoteID, healed: Int64 = 0, superseded: Int64 = 0, conflicts: Int64 = 0,
+      refused: Int64 = 0, purged: Int64 = 0
+    ) {
+      self.table = table
+      self.remote = remote
+      self.healed = healed
+      self.superseded = superseded
+      self.conflicts = conflicts
+      self.refused = refused
+      self.purged = purged
+    }
+  }
+
+  /// A remote that the database knows, or knew, and that has not come since.
+  public struct Absent: Sendable, Hashable {
+    public var remote: RemoteID
+    /// How many lost commits it made; nil: not known, since nobody could ask the database that was lost.
+    public var commits: Int64?
+    public init(remote: RemoteID, commits: Int64?) {
+      self.remote = remote
+      self.commits = commits
+    }
+    /// What it wrote is, or may be, still missing.
+    public var isMissed: Bool { commits != 0 }
+  }
+
+  /// Grows with each restore.
+  public var id: Int64
+  /// When it was found or made, in milliseconds since 1970.
+  public var time: Int64
+  /// The newest commit that the database and the one before have in common.
+  public var parting: Commit
+  /// Of the last lost commit.
+  public var lostIncarnation: IncarnationID
+  /// Its number, as far as the database that was replaced, or the file beside it, remembers. Not above the parting: nothing is
+  /// known to be lost.
+  public var lostLast: Int64
+  /// The lost commits were read from the database that was replaced: who made them is known.
+  public var isExact: Bool
+  public var counts: [Count]
+  /// Remotes that have begun a synchronization since, and were in step.
+  public var seen: [RemoteID]
+  public var absent: [Absent]
+  /// Lost commits that nobody has offered anything of, from and to. A newer commit of the same rows may have come back.
+  public var commitsNotOffered: [ClosedRange<Int64>]
+  /// How many of the lost commits were made by other programs in the server's database; nil: not known.
+  public var commitsOfPrograms: Int64?
+
+  public init(
+    id: Int64, time: Int64, parting: Commit, lostIncarnation: IncarnationID, lostLast: Int64, isExact: Bool,
+    counts: [Count] = [], seen: [RemoteID] = [], absent: [Absent] = [], commitsNotOffered: [ClosedRange<Int64>] = [],
+    commitsOfPrograms: Int64? = nil
+  ) {
+    self.id = id
+    self.time = time
+    self.parting = parting
+    self.lostIncarnation = lostIncarnation
+    self.lostLast = lostLast
+    self.isExact = isExact
+    self.counts = counts
+    self.seen = seen
+    self.absent = absent
+    self.commitsNotOffered = commitsNotOffered
+    self.commitsOfPrograms = commitsOfPrograms
+  }
+
+  public var healed: Int64 { counts.reduce(0) { $0 + $1.healed } }
+  public var superseded: Int64 { counts.reduce(0) { $0 + $1.superseded } }
+  public var conflicts: Int64 { counts.reduce(0) { $0 + $1.conflicts } }
+  public var refused: Int64 { counts.reduce(0) { $0 + $1.refused } }
+  public var purged: Int64 { counts.reduce(0) { $0 + $1.purged } }
+  public var lostCommits: Int64 { max(0, lostLast - parting.number) }
+
+  public var json: JSONValue {
+    [
+      "id": .integer(id), "time": .integer(time), "parting": parting.json,
+      "lost": [
+        "incarnation": .string(lostIncarnation.text), "commits": .integer(lostCommits),
+        "first": lostCommits > 0 ? .integer(parting.number + 1) : .null,
+        "last": lostCommits > 0 ? .integer(lostLast) : .null, "exact": .bool(isExact),
+        "ofPrograms": commitsOfPrograms.map(JSONValue.integer) ?? .null,
+      ],
+      "healed": .integer(healed), "superseded": .integer(superseded), "conflicts": .integer(conflicts),
+      "refused": .integer(refused), "purged": .integer(purged),
+      "offers": .array(
+        counts.map { count in
+          [
+            "table": .string(count.table), "remote": .string(count.remote.text), "healed": .integer(count.healed),
+            "superseded": .integer(count.superseded), "conflicts": .integer(count.conflicts),
+            "refused": .integer(count.refused), "purged": .integer(count.purged),
+          ]
+        }), "seen": .array(seen.map { .string($0.text) }),
+      "missing": [
+        "remotes": .array(
+          absent.map { absent in
+            ["remote": .string(absent.remote.text), "commits": absent.commits.map(JSONValue.integer) ?? .null]
+          }),
+        "commits": .array(
+          commitsNotOffered.map { .array([.integer($0.lowerBound), .integer($0.upperBound)]) }),
+      ],
+    ]
+  }
+}
+
+/// A server's store that writes down when it was restored, and what comes back.
+public protocol RestoreReportingServerStore: HealingServerStore {
+  /// The newest `limit` restores, newest first. Works without `open`.
+  func restores(limit: Int) async throws -> [RestoreRecord]
+}

@@ -1,0 +1,176 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The restores of this database, and what devices have given back since each (semantics 10).
+///
+/// A restore is opened by `salvor server restore`, which can ask the database that goes who made the commits that are lost,
+/// and by a start that finds the database older than the file beside it, which remembers the last commit alone.
+package struct RestoreBook {
+  package static let tables = """
+    CREATE TABLE IF NOT EXISTS salvor_restore (
+      id INTEGER PRIMARY KEY, time INTEGER NOT NULL, number INTEGER NOT NULL, commit_id TEXT NOT NULL,
+      incarnation TEXT NOT NULL, last INTEGER NOT NULL, exact INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS salvor_restore_commit (
+      restore INTEGER NOT NULL, number INTEGER NOT NULL, remote TEXT, offered INTEGER NOT NULL,
+      PRIMARY KEY (restore, number)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_restore_offer (
+      restore INTEGER NOT NULL, "table" TEXT NOT NULL, remote TEXT NOT NULL, healed INTEGER NOT NULL,
+      superseded INTEGER NOT NULL, conflicts INTEGER NOT NULL, refused INTEGER NOT NULL, purged INTEGER NOT NULL,
+      PRIMARY KEY (restore, "table", remote)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_restore_seen (
+      restore INTEGER NOT NULL, remote TEXT NOT NULL, PRIMARY KEY (restore, remote)) WITHOUT ROWID;
+    """
+
+  /// Of one restore so many commits are remembered, the oldest ones.
+  package static let commitsMax: Int64 = 100_000
+  /// So many restores are remembered, the newest ones.
+  package static let restoresMax: Int64 = 100
+  /// So many ranges of commits are told of a restore.
+  static let rangesMax = 1000
+
+  private let connection: any StoreConnection
+
+  package init(connection: any StoreConnection) { self.connection = connection }
+
+  // MARK: Since then
+
+  /// Remotes that have not come since one of the restores, as far as they are known; none where there was none.
+  package func unseen() throws -> Set<RemoteID> {
+    var found: Set<RemoteID> = []
+    for id in try connection.rows("SELECT id FROM salvor_restore").compactMap({ $0[0].integer }) {
+      found.formUnion(try absent(id).map(\.remote))
+    }
+    return found
+  }
+
+  package func noteSeen(_ remote: RemoteID) throws {
+    try connection.run(
+      connection.dialect.insertingNew(
+        "INSERT INTO salvor_restore_seen (restore, remote) SELECT id, ?1 FROM salvor_restore"), .text(remote.text))
+  }
+
+  /// What became of an upload's offers, and of which lost commits they are.
+  func count(
+    _ offers: OfferCount, _ versions: [IncarnationID: Set<Int64>], of remote: RemoteID, _ catalog: Catalog
+  ) throws {
+    guard !versions.isEmpty, let newest = try connection.integer("SELECT max(id) FROM salvor_restore") else { return }
+    for (incarnation, numbers) in versions {
+      let restore =
+        try connection.integer(
+          "SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text)) ?? newest
+      let insertion = try connection.prepare(
+        """
+        INSERT INTO salvor_restore_commit (restore, number, offered)
+          SELECT id, ?2, 1 FROM salvor_restore WHERE id = ?1 AND ?2 > number AND ?2 <= last
+            AND ?2 <= number + \(Self.commitsMax)
+          ON CONFLICT (restore, number) DO UPDATE SET offered = 1
+        """, persistent: true)
+      for number in numbers {
+        try insertion.bind(1, restore)
+        try insertion.bind(2, number)
+        try insertion.run()
+      }
+    }
+    // The offers of one upload are of one restore, nearly always.
+    let incarnations = versions.keys.map(\.text)
+    var restore = newest
+    for text in incarnations {
+      if let found = try connection.integer("SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(text)) {
+        restore = found
+      }
+    }
+    for (place, count) in offers.tables {
+      try connection.run(
+        """
+        INSERT INTO salvor_restore_offer (restore, "table", remote, healed, superseded, conflicts, refused, purged)
+          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+          ON CONFLICT (restore, "table", remote) DO UPDATE SET healed = healed + excluded.healed,
+            superseded = superseded + excluded.superseded, conflicts = conflicts + excluded.conflicts,
+            refused = refused + excluded.refused, purged = purged + excluded.purged
+        """, .integer(restore), .text(catalog.tables[place].name), .text(remote.text), .integer(count.healed),
+        .integer(count.superseded), .integer(count.conflicts), .integer(count.refused), .integer(count.purged))
+    }
+  }
+
+  // MARK: Telling
+
+  /// Newest first.
+  package func all(limit: Int) throws -> [RestoreRecord] {
+    try connection.rows(
+      """
+      SELECT id, time, number, commit_id, incarnation, last, exact FROM salvor_restore ORDER BY id DESC LIMIT ?1
+      """, .integer(Int64(max(0, limit)))
+    ).compactMap { row in
+      guard let id = row[0].integer, let number = row[2].integer, let last = row[5].integer,
+        let commit = row[3].string.flatMap({ CommitID($0) }),
+        let incarnation = row[4].string.flatMap({ IncarnationID($0) })
+      else { return nil }
+      let isExact = row[6] == 1
+      return RestoreRecord(
+        id: id, time: row[1].integer ?? 0, parting: Commit(number: number, id: commit), lostIncarnation: incarnation,
+        lostLast: last, isExact: isExact, counts: try counts(id), seen: try seen(id), absent: try absent(id),
+        commitsNotOffered: try notOffered(id, after: number, to: last),
+        commitsOfPrograms: isExact
+          ? try connection.integer(
+            """
+            SELECT count(*) FROM salvor_restore_commit c, salvor_restore s WHERE s.id = ?1 AND c.restore = s.id
+              AND c.number <= s.last AND c.remote IS NULL
+            """, .integer(id)) : nil)
+    }
+  }
+
+  private func counts(_ id: Int64) throws -> [RestoreRecord.Count] {
+    try connection.rows(
+      """
+      SELECT "table", remote, healed, superseded, conflicts, refused, purged FROM salvor_restore_offer
+        WHERE restore = ?1 ORDER BY "table", remote
+      """, .integer(id)
+    ).compactMap { row in
+      row[1].string.flatMap { RemoteID($0) }.map { remote in
+        RestoreRecord.Count(
+          table: row[0].string ?? "", remote: remote, healed: row[2].integer ?? 0, superseded: row[3].integer ?? 0,
+          conflicts: row[4].integer ?? 0, refused: row[5].integer ?? 0, purged: row[6].integer ?? 0)
+      }
+    }
+  }
+
+  private func seen(_ id: Int64) throws -> [RemoteID] {
+    try connection.rows("SELECT remote FROM salvor_restore_seen WHERE restore = ?1 ORDER BY remote", .integer(id))
+      .compactMap { row in row[0].string.flatMap { RemoteID($0) } }
+  }
+
+  /// Those that the database knew then, and those that the database before knew.
+  private func absent(_ id: Int64) throws -> [RestoreRecord.Absent] {
+    try connection.rows(
+      """
+      WITH lost AS (SELECT remote, count(*) AS commits FROM salvor_restore_commit
+          WHERE restore = ?1 AND remote IS NOT NULL GROUP BY remote),
+        known AS (SELECT r.id FROM salvor_remote r, salvor_restore s
+            WHERE s.id = ?1 AND r.registered < s.time AND r.deleted = 0
+          UNION SELECT remote FROM lost)
+      SELECT k.id, CASE WHEN s.exact = 1 THEN coalesce(l.commits, 0) END
+        FROM known k LEFT JOIN lost l ON l.remote = k.id, salvor_restore s
+        WHERE s.id = ?1 AND k.id NOT IN (SELECT remote FROM salvor_restore_seen WHERE restore = ?1) ORDER BY k.id
+      """, .integer(id)
+    ).compactMap { row in
+      row[0].string.flatMap { RemoteID($0) }.map { RestoreRecord.Absent(remote: $0, commits: row[1].integer) }
+    }
+  }
+
+  private func notOffered(_ id: Int64, after first: Int64, to last: Int64) throws -> [ClosedRange<Int64>] {
+    let end = min(last, first + Self.commitsMax)
+    var ranges: [ClosedRange<Int64>] = []
+    var next = first + 1
+    try connection.query(
+      "SELECT number FROM salvor_restore_commit WHERE restore = ?1 AND offered = 1 AND number <= ?2 ORDER BY number",
+      [.integer(id), .integer(end)]
+    ) { row in
+      if row.int64(0) > next { ranges.append(next...row.int64(0) - 1) }
+      next = row.int64(0) + 1
+      return ranges.count < Self.rangesMax
+    }
+    if next <= last, ranges.count < Self.rangesMax { ranges.append(next...last) }
+    return ranges
+  }
+}
