@@ -62,7 +62,8 @@ let package = Package(
   traits: [
     .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
-    .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
+    .trait(name: "Zstd", description: "The content coding zstd (needs libzstd)"),
+    .default(enabledTraits: ["HTTPServer", "HTTPClient", "Zstd"]),
   ],
   targets: [
     // Modules, in the order of the import rule.
@@ -90,6 +91,7 @@ let package = Package(
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev", brew: "sqlite"),
+    systemLibrary("CZstd", pkgConfig: "libzstd", apt: "libzstd-dev", brew: "zstd"),
     systemLibrary("CZlib", pkgConfig: "zlib", apt: "zlib1g-dev", brew: "zlib"),
     systemLibrary("CCurl", pkgConfig: "libcurl", apt: "libcurl4-openssl-dev", brew: "curl"),
     systemLibrary(
@@ -97,8 +99,9 @@ let package = Package(
     systemLibrary("CCrypto", pkgConfig: "libcrypto", apt: "libssl-dev", brew: "openssl@3"),
     plugin("ContentHash", ["SalvorWire", .target(name: "CCrypto", condition: .when(platforms: [.linux]))]),
     plugin("SQLiteSupport", ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"]),
-    plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
-    plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("SnapshotFiles", ["SalvorModel", "SalvorWire", "SalvorStorage", "SQLiteSupport", "ContentHash"]),
+    plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash", "SnapshotFiles"]),
+    plugin("SQLiteServerStore", protocols + ["SQLiteSupport", "ContentHash", "SnapshotFiles"]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
       "HTTPClientTransport",
@@ -116,6 +119,12 @@ let package = Package(
       ]),
     plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
+    plugin(
+      "ZstdCompression",
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
+        .target(name: "CZstd", condition: .when(traits: ["Zstd"])),
+      ]),
     plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "ContentHash"]),
     plugin("WebhookValidator", protocols + ["ContentHash"]),
@@ -136,14 +145,14 @@ let package = Package(
       "ClientModules",
       [
         "SalvorModuleKit", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "IdentityCompression",
-        "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
+        "ZstdCompression", "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery", "ProgramRecovery",
       ]),
     plugin(
       "ServerModules",
       [
         "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
         "KeepVersionsPolicy", "ProgramPolicy", "WebhookValidator",
       ]),
     plugin(
@@ -253,7 +262,7 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
         "ContentHash",
       ]),
     tests(

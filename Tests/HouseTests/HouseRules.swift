@@ -20,8 +20,8 @@ struct HouseRules: Sendable {
     client.contains(a) && server.contains(b) || server.contains(a) && client.contains(b)
   }
 
-  /// The plug-ins that others may import: what the SQLite stores share, SHA-256, programs as modules.
-  static let sharedPlugins = ["SQLiteSupport", "ContentHash", "ModuleProgram"]
+  /// The plug-ins that others may import: what the SQLite stores share, SHA-256, programs as modules, snapshots' files.
+  static let sharedPlugins = ["SQLiteSupport", "ContentHash", "ModuleProgram", "SnapshotFiles"]
 
   /// The lists of what is built in: a device's, a server's, everything.
   static let pluginLists = ["ClientModules", "ServerModules", "StandardModules"]
