@@ -250,7 +250,9 @@ let package = Package(
         "SalvorHost", "SalvorRecovery", "StandardModules", "ClientModules", "ServerModules", "SalvorContracts",
         "ModuleProgram", "ProgramRecovery", "ProgramPolicy",
       ]),
-    tests("SQLiteSupportTests", ["SQLiteSupport"]),
+    tests(
+      "SQLiteSupportTests",
+      ["SQLiteSupport", "SnapshotFiles", "ContentHash", "SalvorModel", "SalvorWire", "SalvorStorage"]),
     tests(
       "SQLiteClientStoreTests",
       protocols + ["CSQLite", "SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),

@@ -133,8 +133,11 @@ public protocol SnapshotServerStore: RecoveringServerStore {
 
 /// A folder of finished snapshots.
 public protocol SnapshotFolder: Sendable {
-  /// What is whole; what an earlier process left half done is removed.
+  /// What is whole, newest first. Another process may add and remove files at any time.
   func list() throws -> [Snapshot]
+
+  /// Removes what an earlier process left half done. Before anything is made.
+  func removeUnfinished() throws
 
   /// Makes one from the pages of an ordinary download, so that it has the very rows that a device would have by rows. Throws
   /// `unsupported` where this group's rows do not fit into a file.
@@ -142,11 +145,15 @@ public protocol SnapshotFolder: Sendable {
     _ order: SnapshotOrder, page: @Sendable (PageRequest) async throws -> FeedPage
   ) async throws -> Snapshot
 
-  /// Opens the file, so that it can be read to its end whatever becomes of it. Nil: it is not there any more.
-  func open(_ id: String, from offset: Int64, count: Int64) throws -> BytePieces?
+  /// Opens the file, so that it can be read to its end whatever becomes of it. Nil: it is not there any more, or not as long as it
+  /// was.
+  func open(_ snapshot: Snapshot, from offset: Int64, count: Int64) throws -> BytePieces?
 
   /// Removes it; one that is being read goes on.
   func remove(_ id: String) throws
+
+  /// Removes every file; one that is being made meanwhile, by whatever process, is given up (`overloaded`).
+  func removeAll() throws
 
   /// A keyed hash that only this folder's servers can make.
   func signature(of text: String) throws -> String

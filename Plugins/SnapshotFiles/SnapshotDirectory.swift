@@ -38,9 +38,14 @@ public final class SnapshotDirectory: SnapshotFolder {
       else { continue }
       found.append(snapshot)
     }
-    let kept = Set(found.flatMap { ["\($0.id).json", "\($0.id).\($0.coding)"] } + ["key", ".", ".."])
-    for name in names where !kept.contains(name) && Self.isOurs(name) { try FileSystem.remove("\(path)/\(name)") }
     return found.sorted { $0.made > $1.made }
+  }
+
+  public func removeUnfinished() throws {
+    let kept = Set(try list().flatMap { ["\($0.id).json", "\($0.id).\($0.coding)"] })
+    for name in FileSystem.names(in: path) where !kept.contains(name) && Self.isOurs(name) {
+      try FileSystem.remove("\(path)/\(name)")
+    }
   }
 
   /// Nothing else is removed from a folder that somebody names.
@@ -51,15 +56,20 @@ public final class SnapshotDirectory: SnapshotFolder {
   public func make(
     _ order: SnapshotOrder, page: @Sendable (PageRequest) async throws -> FeedPage
   ) async throws -> Snapshot {
+    let before = try FileSystem.readAll(discarded, limit: 1024)
     let snapshot = try await SnapshotMaker(folder: path).make(order, page)
     try FileSystem.write(snapshot.json.bytes, to: facts(snapshot.id))
+    guard try FileSystem.readAll(discarded, limit: 1024) == before else {
+      try remove(snapshot.id)
+      throw SalvorError(
+        .overloaded, "Rows were erased while the snapshot was made. Ask again.", retryAfterMilliseconds: 1000)
+    }
     return snapshot
   }
 
-  public func open(_ id: String, from offset: Int64, count: Int64) throws -> BytePieces? {
-    guard SnapshotOffer.isID(id),
-      let name = FileSystem.names(in: path).first(where: { $0.hasPrefix(id + ".") && !$0.hasSuffix(".json") }),
-      let file = try OpenFile(reading: "\(path)/\(name)")
+  public func open(_ snapshot: Snapshot, from offset: Int64, count: Int64) throws -> BytePieces? {
+    guard SnapshotOffer.isID(snapshot.id), let file = try OpenFile(reading: file(snapshot)),
+      file.size == snapshot.bytes
     else { return nil }
     file.seek(to: offset)
     return file.pieces(count: count)
@@ -70,6 +80,14 @@ public final class SnapshotDirectory: SnapshotFolder {
     // What says that the other is whole goes first.
     try FileSystem.remove(facts(id))
     for name in FileSystem.names(in: path) where name.hasPrefix(id + ".") { try FileSystem.remove("\(path)/\(name)") }
+  }
+
+  /// Another text each time that everything was removed.
+  private var discarded: String { path + "/discarded" }
+
+  public func removeAll() throws {
+    try FileSystem.write(SystemRandom().bytes(16), to: discarded)
+    for snapshot in try list() { try remove(snapshot.id) }
   }
 
   public func signature(of text: String) throws -> String { hexadecimal(hmacSHA256(Array(text.utf8), key: key)) }

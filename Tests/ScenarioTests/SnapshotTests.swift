@@ -98,6 +98,7 @@ struct SnapshotTests {
     let report = try await second.sync()
     #expect(report.error == nil)
     #expect(report.upserts == 600)
+    #expect(report.snapshots == 1)
     #expect(sent(fleet) == 1)
     try fleet.expectEqual(["place", "item"], [first, second])
     #expect(try leftovers(fleet) == [])
@@ -391,6 +392,63 @@ struct SnapshotTests {
     let small = try await self.fleet("snapshots: { minRows: 1000 },")
     for name in ["first", "second"] { #expect(try await small.device(name).sync().error == nil) }
     #expect(files(small) == [])
+  }
+
+  @Test("a link is good for its own file until it expires; ranges as RFC 9110 has them")
+  func links() async throws {
+    let fleet = try await fleet()
+    try await warm(fleet)
+    let engine = try #require(fleet.server?.engine)
+    let begin = """
+      {"begin":{"version":1,"remote":"\(String(repeating: "a", count: 32))","schema":{"version":1,"digest":"none"},"groups":[{"name":"stock"}],"upload":"none","history":{"sequences":[],"incarnations":[],"commits":[],"tables":[]},"snapshot":{"take":["zstd","gzip"]}}}
+      """
+    let answer = await engine.handle(
+      TransportRequest(
+        method: "POST", path: "/v1/sync", headers: ["salvor-principal": "anna"], body: .bytes(Array((begin + "\n").utf8)),
+        contentLength: begin.utf8.count + 1))
+    let lines = try await answer.body.collect(upTo: 1 << 20).split(separator: 10)
+    let last = try JSONValue(parsing: Array(try #require(lines.last)))
+    let offer = try SnapshotOffer(try #require(last["snapshots"]?.array?.first))
+    let whole = Array(try Data(contentsOf: URL(fileURLWithPath: try coded(fleet, offer.id))))
+    func get(_ headers: [String: String] = [:], _ link: String? = nil, _ method: String = "GET") async throws
+      -> (status: Int, headers: [String: String], body: [UInt8])
+    {
+      let response = await engine.handle(
+        TransportRequest(method: method, path: link ?? offer.link, headers: headers))
+      return (response.status, response.headers, try await response.body.collect(upTo: 1 << 24))
+    }
+    #expect(try await get().body == whole)
+    #expect(try await get([:], nil, "HEAD").body == [])
+    let tag = "\"\(offer.id)\""
+    #expect(try await get().headers["etag"] == tag)
+    #expect(try await get(["if-none-match": tag]).status == 304)
+    let part = try await get(["range": "bytes=10-19", "if-range": tag])
+    #expect(part.status == 206)
+    #expect(part.body == Array(whole[10..<20]))
+    #expect(part.headers["content-range"] == "bytes 10-19/\(whole.count)")
+    #expect(try await get(["range": "bytes=10-"]).body == Array(whole[10...]))
+    #expect(try await get(["range": "bytes=-7"]).body == Array(whole.suffix(7)))
+    #expect(try await get(["range": "bytes=10-99999999999"]).body == Array(whole[10...]))
+    #expect(try await get(["range": "bytes=\(whole.count)-"]).status == 416)
+    for ignored in ["bytes=1-2,4-5", "bytes=9-3", "rows=1-2", "bytes=a-b", "bytes=-"] {
+      let answer = try await get(["range": ignored])
+      #expect(answer.status == 200, "\(ignored)")
+      #expect(answer.body == whole, "\(ignored)")
+    }
+    // A range of another file.
+    #expect(try await get(["range": "bytes=10-19", "if-range": "\"other\""]).body == whole)
+    // Guessed, or not any more: the same answer, whether there is such a file or not.
+    let other = String(repeating: "0", count: 64)
+    let later = offer.link.replacing("expires=", "expires=9")
+    for link in [
+      "/v1/snapshots/\(offer.id)", offer.link.replacing(offer.id, other), later,
+      offer.link.replacing("signature=", "signature=0"), offer.link.replacing("scope=", "scope=x"),
+    ] {
+      #expect(try await get([:], link).status == 403, "\(link)")
+    }
+    removeFile(try coded(fleet, offer.id))
+    #expect(try await get().status == 404)
+    #expect(files(fleet) == [])
   }
 
   @Test("ten devices that ask at once get one file, made once")

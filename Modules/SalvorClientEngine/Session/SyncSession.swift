@@ -423,6 +423,7 @@ struct SyncSession {
     if applied.captured > 0 { hasNewRequests = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare { report.changed.whole(table.table) }
+    report.snapshots += Int64(snapshots.count)
     for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
   }
 

@@ -17,7 +17,7 @@ public struct SnapshotOptions: Sendable {
   public var compression: PreparedModule<any Compression>
 
   /// The best coding for files that are made once and sent often, first.
-  static let codings = ["zstd", "gzip"]
+  static let codings = ["zstd", "gzip", "identity"]
 
   /// Nil: there is no such section, or something is wrong in it, which is reported.
   static func decode(
@@ -33,7 +33,7 @@ public struct SnapshotOptions: Sendable {
     let personal = reader.boolean("personal", default: false)
     let link = TimeSpan.decode(&reader, "linkExpires", default: 2 * 86_400_000)
     let known = registry.names(of: .compression)
-    let fallback = codings.first { known.contains($0) } ?? "identity"
+    let fallback = codings.first { known.contains($0) } ?? "gzip"
     let written = reader.value("compression") ?? ConfigurationValue(.string(fallback), line: reader.line)
     let compression = registry.prepare(
       .compression, named: written, path: reader.join("compression"), &reader, context, as: (any Compression).self)

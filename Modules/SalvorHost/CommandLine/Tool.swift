@@ -27,7 +27,7 @@ public enum Tool {
     .backupsRestore, .backupsDelete, .capturePause, .captureResume, .detach, .remotes, .remotesList, .remotesShow,
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
-    .conflictsResolve, .serverStats, .serverBackup, .serverBackups,
+    .conflictsResolve, .serverStats, .serverBackup, .serverBackups, .serverSnapshots, .serverSnapshotsMake, .serverSnapshotsDelete,
     .serverRestore, .serverAdopt, .serverPurge, .explain, .doctor, .completions, .manual,
   ]
 

@@ -16,7 +16,7 @@ extension ServerEngine {
     else { return [] }
     var offers: [SnapshotOffer] = []
     for group in message.groups where group.cursor == nil && offers.count < Self.offersMax {
-      guard shelf.settings.personal || !isPersonal(group.name) else { continue }
+      guard shelf.settings.personal || !configuration.schema.isPersonal(group.name) else { continue }
       let scope = ReadScope(session.principal, message.subscriptions ?? group.subscriptions)
       let found = try await snapshot(of: group.name, for: scope, on: shelf)
       guard let found, found.coding == shelf.settings.compression.token else { continue }
@@ -33,13 +33,6 @@ extension ServerEngine {
     guard let digest = try await store.scopes(of: [group], for: scope)[group] else { return nil }
     return try await shelf.find(SnapshotShelf.Place(group: group, scope: digest), for: scope) {
       try await store.rowCount(of: [group], for: scope)
-    }
-  }
-
-  /// Somebody sees rows of the group by who he is.
-  func isPersonal(_ group: String) -> Bool {
-    configuration.schema.tables(inGroup: group).contains { table in
-      configuration.schema.scopeAlternatives(of: table).contains { $0.dimensions.contains(.principal) }
     }
   }
 

@@ -24,12 +24,12 @@ extension ServerEngine {
     guard let snapshot = try await shelf.snapshot(id) else {
       throw SalvorError(.notFound, "This snapshot is not kept any more. Begin a synchronization: it names another.")
     }
-    return try send(snapshot, shelf, request)
+    return try await send(snapshot, shelf, request)
   }
 
   private func send(
     _ snapshot: Snapshot, _ shelf: SnapshotShelf, _ request: TransportRequest
-  ) throws -> TransportResponse {
+  ) async throws -> TransportResponse {
     let tag = "\"\(snapshot.id)\""
     var headers = [
       "content-type": "application/octet-stream", "etag": tag, "accept-ranges": "bytes",
@@ -60,7 +60,8 @@ extension ServerEngine {
     guard request.method == "GET" else {
       return TransportResponse(status: status, headers: headers, contentLength: Int(count))
     }
-    guard let pieces = try shelf.folder.open(snapshot.id, from: first, count: count) else {
+    guard let pieces = try shelf.folder.open(snapshot, from: first, count: count) else {
+      try await shelf.remove(snapshot.id)
       throw SalvorError(.notFound, "This snapshot is not kept any more. Begin a synchronization: it names another.")
     }
     let metrics = metrics

@@ -45,7 +45,8 @@ public struct SnapshotSettings: Sendable {
     self.compression = compression
   }
 
-  var coding: SnapshotCoding {
+  /// As whoever makes a file needs it.
+  public var coding: SnapshotCoding {
     let compression = compression
     return SnapshotCoding(token: compression.token) { pieces in
       try ByteStream(next: pieces).compressed(by: compression).next

@@ -16,15 +16,11 @@ actor SnapshotShelf {
   private let identity: ServerIdentity
   private let metrics: ServerMetrics
   private let schemaDigest: String
-  /// Newest first; nil: the folder has not been looked at.
-  private var known: [Snapshot]?
   private var waiting: [(place: Place, scope: ReadScope)] = []
   private var making: Place?
   private var work: Task<Void, Never>?
   /// Places of which none could be made, until when.
   private var failed: [Place: Int64] = [:]
-  /// Rises whenever what was read before must not be kept any more.
-  private var discards = 0
   private var isStopped = false
 
   private static let waitingMax = 64
@@ -44,14 +40,12 @@ actor SnapshotShelf {
     self.metrics = metrics
     self.schemaDigest = schemaDigest
     folder = try store.snapshotFolder(at: settings.path)
+    try folder.removeUnfinished()
   }
 
   /// Newest first.
   func list() throws -> [Snapshot] {
-    if let known { return known }
-    let found = try folder.list().filter { $0.server == identity.server && $0.schemaDigest == schemaDigest }
-    known = found
-    return found
+    try folder.list().filter { $0.server == identity.server && $0.schemaDigest == schemaDigest }
   }
 
   func snapshot(_ id: String) throws -> Snapshot? { try list().first { $0.id == id } }
@@ -85,7 +79,7 @@ actor SnapshotShelf {
       waiting.count < Self.waitingMax
     else { return }
     waiting.append((place, scope))
-    if work == nil { work = Task(priority: .background) { await self.makeWaiting() } }
+    if work == nil { work = Task.detached(priority: .background) { await self.makeWaiting() } }
   }
 
   private func makeWaiting() async {
@@ -105,7 +99,6 @@ actor SnapshotShelf {
     }
     making = place
     defer { making = nil }
-    let before = discards
     do {
       let store = store
       let made = try await folder.make(
@@ -114,13 +107,8 @@ actor SnapshotShelf {
           scope: scope, coding: settings.coding, bytesMax: settings.bytesMax, clock: configuration.clock,
           random: configuration.random)
       ) { try await store.page($0) }
-      guard before == discards, !isStopped else {
-        try folder.remove(made.id)
-        throw SalvorError(
-          .overloaded, "Rows were erased while the snapshot was made. Ask again.", retryAfterMilliseconds: 1000)
-      }
       failed[place] = nil
-      try put(made)
+      try removeOld()
       metrics.snapshotsMade.add(1)
       metrics.snapshotMilliseconds.add(made.milliseconds)
       configuration.log.notice(
@@ -139,33 +127,24 @@ actor SnapshotShelf {
     }
   }
 
-  private func put(_ made: Snapshot) throws {
-    var all = try list().filter { $0.id != made.id }
-    all.insert(made, at: 0)
-    var bytes: Int64 = 0
-    var kept: [Snapshot] = []
-    for snapshot in all {
-      bytes += snapshot.bytes
-      if kept.count < settings.keep, bytes <= settings.bytesMax || kept.isEmpty {
-        kept.append(snapshot)
+  /// What another server or another schema has left goes, too.
+  private func removeOld() throws {
+    let usable = Set(try list().map(\.id))
+    var (count, bytes) = (0, Int64(0))
+    for snapshot in try folder.list() {
+      if usable.contains(snapshot.id), count < settings.keep, count == 0 || bytes + snapshot.bytes <= settings.bytesMax {
+        count += 1
+        bytes += snapshot.bytes
       } else {
         try folder.remove(snapshot.id)
       }
     }
-    known = kept
   }
 
-  func remove(_ id: String) throws {
-    try folder.remove(id)
-    known?.removeAll { $0.id == id }
-  }
+  func remove(_ id: String) throws { try folder.remove(id) }
 
   /// Rows were erased for good: no file that may hold one stays, nor does one that is being made.
-  func discardAll() throws {
-    discards += 1
-    for snapshot in try list() { try folder.remove(snapshot.id) }
-    known = []
-  }
+  func discardAll() throws { try folder.removeAll() }
 
   /// Ends what is being made.
   func stop() async {
@@ -176,7 +155,7 @@ actor SnapshotShelf {
 
   /// For `/metrics`.
   var facts: (count: Int64, bytes: Int64) {
-    let all = known ?? []
+    let all = (try? list()) ?? []
     return (Int64(all.count), all.reduce(0) { $0 + $1.bytes })
   }
 }
