@@ -152,7 +152,8 @@ let package = Package(
       "ServerModules",
       [
         "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
-        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy",
+        "ServerWinsPolicy",
         "KeepVersionsPolicy", "ProgramPolicy", "WebhookValidator",
       ]),
     plugin(
@@ -264,7 +265,8 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+        "WebhookValidator",
         "ContentHash",
       ]),
     tests(

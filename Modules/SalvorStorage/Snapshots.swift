@@ -149,6 +149,9 @@ public protocol SnapshotFolder: Sendable {
   /// was.
   func open(_ snapshot: Snapshot, from offset: Int64, count: Int64) throws -> BytePieces?
 
+  /// Copies the file, as it is, to a place where there is none. Private from its first moment.
+  func write(_ snapshot: Snapshot, to path: String) async throws
+
   /// Removes it; one that is being read goes on.
   func remove(_ id: String) throws
 
@@ -176,6 +179,11 @@ public protocol SnapshotTakingClientStore: ClientStore {
   ///
   /// - Parameter bytesMax: of the decoded database.
   func openSnapshot(_ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64) async throws
+
+  /// Examines a snapshot that the application brought along, a database that nobody has coded, in the same way. The file stays.
+  ///
+  /// - Returns: what it says of itself, as if a server had offered it.
+  func openSeed(_ path: String) async throws -> SnapshotOffer
 
   /// Nothing that was opened is taken over any more. What has come of files that are not whole stays unless `removing`.
   func closeSnapshots(removing: Bool) async

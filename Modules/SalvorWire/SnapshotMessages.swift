@@ -115,7 +115,8 @@ public struct SnapshotOffer: Sendable, Hashable {
     tables = []
     for entry in try json.array("tables") { tables.append(try TableDigest(entry)) }
     guard Self.isID(id), bytes >= 0, size >= 0, tables.count <= 1000, link.utf8.count <= 4096 else {
-      throw SalvorError(.malformed, "The server offers a snapshot that is not of the protocol. Update the older of the two.")
+      throw SalvorError(
+        .malformed, "The server offers a snapshot that is not of the protocol. Update the older of the two.")
     }
   }
 

@@ -83,6 +83,28 @@ public struct ReceivedSnapshots: Sendable {
     }
   }
 
+  /// A snapshot's database that stands somewhere else, and stays there.
+  public static func openSeed(_ path: String, _ config: SyncConfig) throws -> OpenedSnapshot {
+    do {
+      let connection = try SQLiteConnection(address(path), mode: .readOnly)
+      defer { connection.close() }
+      connection.setDefensive(true)
+      try connection.pragma("trusted_schema", "OFF")
+      let facts = try Self.facts(connection)
+      guard let group = facts["group"], let scope = facts["scope"],
+        let commit = try facts["commit"].map({ try Commit(JSONValue(parsing: Array($0.utf8))) }),
+        let tables = try facts["tables"].map({ try JSONValue(parsing: Array($0.utf8)) })?.array
+      else { throw SnapshotFormat.unusable("\(path) does not say what it is") }
+      let size = FileSystem.size(path) ?? 0
+      let offer = SnapshotOffer(
+        id: String(repeating: "0", count: 64), group: group, commit: commit, scope: scope, coding: "identity",
+        bytes: size, size: size, tables: try tables.map { try TableDigest($0) }, link: "")
+      return OpenedSnapshot(offer: offer, tables: try examine(path, offer, config), path: path)
+    } catch let error as SalvorError where error.code != .snapshotUnusable {
+      throw SnapshotFormat.unusable(error.message)
+    }
+  }
+
   private func unpack(_ offer: SnapshotOffer, _ decoding: SnapshotCoding, _ bytesMax: Int64) async throws {
     guard offer.size <= bytesMax else {
       throw SnapshotFormat.unusable("it is larger than \(bytesMax) bytes (client.limits.downloadBytesMax)")
@@ -156,11 +178,16 @@ public struct ReceivedSnapshots: Sendable {
     return tables
   }
 
-  private static func checkFacts(_ connection: SQLiteConnection, _ offer: SnapshotOffer) throws {
+  private static func facts(_ connection: SQLiteConnection) throws -> [String: String] {
     var facts: [String: String] = [:]
     for row in try connection.rows("SELECT key, value FROM salvor_snapshot LIMIT 100") {
       if let key = row[0].string { facts[key] = row[1].string }
     }
+    return facts
+  }
+
+  private static func checkFacts(_ connection: SQLiteConnection, _ offer: SnapshotOffer) throws {
+    let facts = try facts(connection)
     let expected = [
       "format": "\(SnapshotFormat.version)", "commit": offer.commit.json.text, "group": offer.group,
       "scope": offer.scope,
@@ -173,7 +200,8 @@ public struct ReceivedSnapshots: Sendable {
   static func address(_ path: String) -> String {
     let plain = path.utf8.map { byte -> String in
       let isPlain = (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
-      return isPlain || [0x2F, 0x2E, 0x2D, 0x5F].contains(byte) ? String(UnicodeScalar(byte)) : "%" + hexadecimal([byte])
+      return isPlain || [0x2F, 0x2E, 0x2D, 0x5F].contains(byte)
+        ? String(UnicodeScalar(byte)) : "%" + hexadecimal([byte])
     }
     return "file:\(plain.joined())?mode=ro&immutable=1"
   }

@@ -75,6 +75,20 @@ public final class SnapshotDirectory: SnapshotFolder {
     return file.pieces(count: count)
   }
 
+  public func write(_ snapshot: Snapshot, to path: String) async throws {
+    guard let pieces = try open(snapshot, from: 0, count: .max) else {
+      throw SalvorError(.notFound, "This snapshot is not kept any more.")
+    }
+    let file = try OpenFile(writing: path)
+    do {
+      while let piece = try await pieces() { try file.write(piece) }
+      try file.sync()
+    } catch {
+      try? FileSystem.remove(path)
+      throw error
+    }
+  }
+
   public func remove(_ id: String) throws {
     guard SnapshotOffer.isID(id) else { return }
     // What says that the other is whole goes first.

@@ -82,7 +82,8 @@ actor SnapshotMaker {
       guard bytes <= order.bytesMax else {
         throw SalvorError(
           .tooLarge,
-          "The snapshot of the group \(order.group) is larger than \(order.bytesMax) bytes (server.snapshots.bytesMax).")
+          "The snapshot of the group \(order.group) is larger than \(order.bytesMax) bytes (server.snapshots.bytesMax)."
+        )
       }
       piece.withUnsafeBytes { hasher.update($0) }
       try target.write(piece)

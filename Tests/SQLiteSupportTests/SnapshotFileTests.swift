@@ -20,7 +20,8 @@ struct SnapshotFileTests {
     name: "notes", cursor: Commit(number: 7, id: CommitID(from: SystemRandom())), scopeDigest: "all")
 
   /// The pages of one download, in their order.
-  private func make(_ folder: SnapshotDirectory, _ pages: [String], bytesMax: Int64 = 1 << 30) async throws -> Snapshot {
+  private func make(_ folder: SnapshotDirectory, _ pages: [String], bytesMax: Int64 = 1 << 30) async throws -> Snapshot
+  {
     let order = SnapshotOrder(
       schema: Self.schema, server: ServerID(from: SystemRandom()), incarnation: IncarnationID(from: SystemRandom()),
       group: "notes", scope: ReadScope(Principal(name: "anna")), coding: Self.plain, bytesMax: bytesMax,
@@ -122,7 +123,7 @@ struct SnapshotFileTests {
     "CREATE TABLE more (x)",
     "CREATE INDEX i ON note (size)",
     "CREATE VIRTUAL TABLE f USING fts5(x)",
-    "DROP TABLE note; CREATE TABLE note (id TEXT NOT NULL, title TEXT, size INTEGER AS (random()))",
+    "DROP TABLE note; CREATE TABLE note (id TEXT NOT NULL, title TEXT, size INTEGER AS (length(title)))",
     "DROP TABLE note; CREATE VIEW note AS SELECT 'a' AS id, 'one' AS title, 1 AS size",
     "ALTER TABLE note ADD COLUMN later TEXT",
     "DELETE FROM note",
@@ -135,7 +136,9 @@ struct SnapshotFileTests {
     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'note'",
   ]
 
-  @Test("a file with anything else than the device's own statements make is not used, whoever has named it", arguments: harms)
+  @Test(
+    "a file with anything else than the device's own statements make is not used, whoever has named it",
+    arguments: harms)
   func harmful(_ statements: String) async throws {
     let place = try Directory()
     defer { place.remove(); removeTree(place.path + "/files") }
@@ -148,7 +151,8 @@ struct SnapshotFileTests {
     connection.close()
     let bytes = try readFile(path)
     // The server itself has named it: length and hash hold.
-    try await expectUnusable(place, snapshot, bytes, offer(snapshot, id: BlobHash(of: bytes).text, bytes: Int64(bytes.count)))
+    try await expectUnusable(
+      place, snapshot, bytes, offer(snapshot, id: BlobHash(of: bytes).text, bytes: Int64(bytes.count)))
   }
 
   @Test("a file of another length or hash, and one with a damaged page, is not used")

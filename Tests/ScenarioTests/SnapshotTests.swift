@@ -110,7 +110,9 @@ struct SnapshotTests {
     #expect(try await second.sync().upserts == 0)
   }
 
-  @Test("what changed since the file comes with the same synchronization: updates, deletes, inserts, an exchanged unique value")
+  @Test(
+    "what changed since the file comes with the same synchronization: updates, deletes, inserts, an exchanged unique value"
+  )
   func changedSince() async throws {
     let fleet = try await fleet()
     let first = try await warm(fleet)
@@ -216,7 +218,8 @@ struct SnapshotTests {
     let connection = try fleet.serverConnection()
     for number in 0..<100 {
       try connection.execute(
-        "INSERT INTO site VALUES ('s\(number)', '\(["UK", "US"][number % 2])', 'a'); INSERT INTO visit VALUES ('v\(number)', 's\(number)', 'a')")
+        "INSERT INTO site VALUES ('s\(number)', '\(["UK", "US"][number % 2])', 'a'); INSERT INTO visit VALUES ('v\(number)', 's\(number)', 'a')"
+      )
     }
     try await warm(fleet)
     let second = try fleet.device("second")
@@ -299,7 +302,8 @@ struct SnapshotTests {
   /// What becomes of the file before the device fetches it.
   enum Damage: String, CaseIterable, Sendable { case truncated, oneBit, anotherFile, gone, notItsLength }
 
-  @Test("a file that is not what the server named goes, the log says so, and the same synchronization goes on by rows",
+  @Test(
+    "a file that is not what the server named goes, the log says so, and the same synchronization goes on by rows",
     arguments: Damage.allCases)
   func damaged(_ damage: Damage) async throws {
     let fleet = try await fleet()
@@ -354,7 +358,8 @@ struct SnapshotTests {
     let path = fleet.serverPath
     // Between the file and the feed, by hand: the engine's own purge is asked after it.
     fleet.faults.pass(2)
-    fleet.faults.inject(.meanwhile { try SQLiteConnection(path).execute("DELETE FROM place WHERE id = 'p9'") })
+    fleet.faults.inject(
+      .meanwhile { try SQLiteConnection(path).execute("PRAGMA foreign_keys = ON; DELETE FROM place WHERE id = 'p9'") })
     #expect(try await second.sync().error == nil)
     #expect(try second.rows("place").contains { $0[0] == "p9" } == false)
     _ = try await fleet.server?.engine.purge([["p10"]], of: "place")
@@ -404,7 +409,8 @@ struct SnapshotTests {
       """
     let answer = await engine.handle(
       TransportRequest(
-        method: "POST", path: "/v1/sync", headers: ["salvor-principal": "anna"], body: .bytes(Array((begin + "\n").utf8)),
+        method: "POST", path: "/v1/sync", headers: ["salvor-principal": "anna"],
+        body: .bytes(Array((begin + "\n").utf8)),
         contentLength: begin.utf8.count + 1))
     let lines = try await answer.body.collect(upTo: 1 << 20).split(separator: 10)
     let last = try JSONValue(parsing: Array(try #require(lines.last)))
@@ -448,7 +454,37 @@ struct SnapshotTests {
     }
     removeFile(try coded(fleet, offer.id))
     #expect(try await get().status == 404)
-    #expect(files(fleet) == [])
+  }
+
+  @Test(
+    "a snapshot that the application brings along; one that the server cannot go on from is as if it were not there")
+  func seed() async throws {
+    let fleet = try await fleet("snapshots: { minRows: 10, compression: \"identity\" },")
+    let first = try await warm(fleet)
+    let file = try coded(fleet, try #require(files(fleet).first))
+    let seed = fleet.directory + "/seed.db"
+    try copyDatabase(file, to: seed, companions: [""])
+    try fleet.serverConnection().execute(
+      "UPDATE place SET city = 'later' WHERE id = 'p5'; DELETE FROM place WHERE id = 'p6'")
+    let second = try fleet.device("second") { $0.seed = seed }
+    let report = try await second.sync()
+    #expect(report.error == nil)
+    #expect(report.snapshots == 1)
+    #expect(sent(fleet) == 0)
+    #expect(try await first.sync().error == nil)
+    try fleet.expectEqual(["place", "item"], [first, second])
+    #expect(FileManager.default.fileExists(atPath: seed))
+    // Of another server.
+    let other = try await self.fleet("")
+    let third = try other.device("third") { $0.seed = seed }
+    let byRows = try await third.sync()
+    #expect(byRows.error == nil)
+    #expect(byRows.snapshots == 0)
+    try other.expectEqual(["place", "item"], [third])
+    // None at all.
+    let fourth = try other.device("fourth") { $0.seed = fleet.directory + "/tokens.json5" }
+    #expect(try await fourth.sync().error == nil)
+    try other.expectEqual(["place", "item"], [fourth])
   }
 
   @Test("ten devices that ask at once get one file, made once")

@@ -20,6 +20,21 @@ extension SyncSession {
     return codings.isEmpty ? nil : SnapshotTaking(takes: codings)
   }
 
+  /// The snapshot that the application brought along, where its group comes for the first time. One that cannot be used is said,
+  /// and is as if it were not there; so is one that the server cannot go on from.
+  mutating func openSeed(_ message: BeginMessage) async throws {
+    guard let path = configuration.seed, let taking, !hasTriedSeed, takesSnapshots, await taking.takesSnapshots,
+      message.groups.contains(where: { $0.cursor == nil })
+    else { return }
+    hasTriedSeed = true
+    do {
+      let offer = try await taking.openSeed(path)
+      if message.groups.contains(where: { $0.name == offer.group && $0.cursor == nil }) { snapshots.append(offer) }
+    } catch let error as SalvorError where error.code == .snapshotUnusable {
+      configuration.log("snapshot-unusable: client.seed: \(error.message)")
+    }
+  }
+
   /// Fetches what is offered and examines it. What cannot be used is said, and comes by rows; a cut is thrown, and what has come
   /// stays for the next synchronization.
   mutating func fetchSnapshots(_ offers: [SnapshotOffer]) async throws {

@@ -41,6 +41,8 @@ struct SyncSession {
   private var offered: [SnapshotOffer] = []
   /// Snapshots that are here and examined: the next download goes on from them.
   var snapshots: [SnapshotOffer] = []
+  /// The application's own was looked at.
+  var hasTriedSeed = false
   /// False: the rows are asked for, one by one.
   var takesSnapshots = true
 
@@ -163,6 +165,7 @@ struct SyncSession {
       message.subscriptions = nil
       message.server = nil
     }
+    try await openSeed(message)
     message.snapshot = try await snapshotTaking(message)
     let download = downloadName(message)
     message.position = resumption(session.state, download)
@@ -423,7 +426,7 @@ struct SyncSession {
     if applied.captured > 0 { hasNewRequests = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare { report.changed.whole(table.table) }
-    report.snapshots += Int64(snapshots.count)
+    report.snapshots += applied.snapshots
     for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
   }
 

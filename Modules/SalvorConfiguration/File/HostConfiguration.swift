@@ -107,6 +107,8 @@ public struct ClientSection: Sendable {
   public var transport: PreparedModule<any ClientTransport>
   /// The compression module that `transport.compression` names; nil: none is named.
   public var compression: PreparedModule<any Compression>?
+  /// A snapshot that the application brings along, resolved against the configuration's folder; nil: none.
+  public var seed: String?
   /// The codings that snapshots may come in: those of this host.
   public var snapshotCompressions: [PreparedModule<any Compression>]
   public var credentials: [String: String]

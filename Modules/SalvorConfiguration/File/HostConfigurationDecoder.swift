@@ -310,12 +310,14 @@ struct HostConfigurationDecoder {
       section.finish(child: queue)
     }
     let log = section.object("log") != nil ? LogSettings.decode(&section, default: LogSettings()) : nil
+    let seed = section.optionalString("seed").map { ConfigurationFile.resolve($0, in: directory) }
     let snapshotCompressions = SnapshotOptions.compressions(&section, registry, context)
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, storageAt: storageAt(section.value("storage"), context), storageLine: storageLine,
-      transport: transport, compression: compression, snapshotCompressions: snapshotCompressions,
+      transport: transport, compression: compression, seed: seed,
+      snapshotCompressions: snapshotCompressions,
       credentials: credentials,
       recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
       limits: limits)

@@ -27,7 +27,9 @@ public enum Tool {
     .backupsRestore, .backupsDelete, .capturePause, .captureResume, .detach, .remotes, .remotesList, .remotesShow,
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
-    .conflictsResolve, .serverStats, .serverBackup, .serverBackups, .serverSnapshots, .serverSnapshotsMake, .serverSnapshotsDelete,
+    .conflictsResolve, .serverStats, .serverBackup, .serverBackups, .serverSnapshots, .serverSnapshotsMake,
+    .serverSnapshotsExport,
+    .serverSnapshotsDelete,
     .serverRestore, .serverAdopt, .serverPurge, .explain, .doctor, .completions, .manual,
   ]
 

@@ -10,7 +10,8 @@ extension ServerEngine {
   ) async throws -> TransportResponse {
     guard let shelf else {
       throw SalvorError(
-        .notFound, "This server offers no snapshots. Its configuration has no server.snapshots, or its storage makes none.")
+        .notFound,
+        "This server offers no snapshots. Its configuration has no server.snapshots, or its storage makes none.")
     }
     switch (request.method, parts.count) {
     case ("GET", 0):

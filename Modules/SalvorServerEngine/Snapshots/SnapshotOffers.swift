@@ -42,7 +42,9 @@ extension ServerEngine {
     return SnapshotOffer(
       id: snapshot.id, group: snapshot.group, commit: snapshot.commit, scope: snapshot.scope, coding: snapshot.coding,
       bytes: snapshot.bytes, size: snapshot.size, tables: snapshot.tables,
-      link: "/v1/snapshots/\(snapshot.id)?expires=\(expires)&scope=\(percentEncoded(snapshot.scope))&signature=\(signature)")
+      link:
+        "/v1/snapshots/\(snapshot.id)?expires=\(expires)&scope=\(percentEncoded(snapshot.scope))&signature=\(signature)"
+    )
   }
 
   func signed(_ id: String, _ scope: String, _ expires: Int64) -> String { "\(id)\n\(scope)\n\(expires)" }

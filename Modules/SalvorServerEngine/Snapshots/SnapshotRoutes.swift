@@ -19,7 +19,8 @@ extension ServerEngine {
     guard isEqualInConstantTime(Array(expected.utf8), Array((query["signature"] ?? "").utf8)),
       expires > configuration.clock.now()
     else {
-      throw SalvorError(.forbidden, "This link to a snapshot is not valid, or not any more. Begin a synchronization for a new one.")
+      throw SalvorError(
+        .forbidden, "This link to a snapshot is not valid, or not any more. Begin a synchronization for a new one.")
     }
     guard let snapshot = try await shelf.snapshot(id) else {
       throw SalvorError(.notFound, "This snapshot is not kept any more. Begin a synchronization: it names another.")
@@ -35,7 +36,9 @@ extension ServerEngine {
       "content-type": "application/octet-stream", "etag": tag, "accept-ranges": "bytes",
       "cache-control": "private, max-age=31536000, immutable",
     ]
-    if request.headers["if-none-match"] == tag { return TransportResponse(status: 304, headers: headers, contentLength: 0) }
+    if request.headers["if-none-match"] == tag {
+      return TransportResponse(status: 304, headers: headers, contentLength: 0)
+    }
     var range = ByteRange.all
     // A range of another file is of no use: the whole one comes.
     if let asked = request.headers["range"], request.headers["if-range"].map({ $0 == tag }) ?? true {

@@ -27,7 +27,9 @@ actor SnapshotShelf {
   private static let failureMilliseconds: Int64 = 600_000
 
   /// Nil: the server offers none, or its storage module cannot.
-  init?(_ configuration: ServerConfiguration, _ identity: ServerIdentity, _ metrics: ServerMetrics, schemaDigest: String)
+  init?(
+    _ configuration: ServerConfiguration, _ identity: ServerIdentity, _ metrics: ServerMetrics, schemaDigest: String
+  )
     throws
   {
     guard let settings = configuration.snapshots, let store = configuration.store as? any SnapshotServerStore else {
@@ -132,7 +134,8 @@ actor SnapshotShelf {
     let usable = Set(try list().map(\.id))
     var (count, bytes) = (0, Int64(0))
     for snapshot in try folder.list() {
-      if usable.contains(snapshot.id), count < settings.keep, count == 0 || bytes + snapshot.bytes <= settings.bytesMax {
+      if usable.contains(snapshot.id), count < settings.keep, count == 0 || bytes + snapshot.bytes <= settings.bytesMax
+      {
         count += 1
         bytes += snapshot.bytes
       } else {

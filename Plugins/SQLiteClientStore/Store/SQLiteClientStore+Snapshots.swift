@@ -24,6 +24,12 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
     }
   }
 
+  public func openSeed(_ path: String) throws -> SnapshotOffer {
+    let seed = try ReceivedSnapshots.openSeed(path, opened().config)
+    snapshots.append(seed)
+    return seed.offer
+  }
+
   public func closeSnapshots(removing: Bool) {
     snapshots = []
     try? received.removeAll(partsToo: removing)
@@ -58,7 +64,9 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
   /// Those of groups that come for the first time, and of which the pages do not bring every row themselves.
   ///
   /// - Parameter full: tables that come whole by the pages.
-  func usable(_ end: DownloadEnd, _ groups: [GroupState], _ full: Set<Int64>, _ context: StoreContext) -> [OpenedSnapshot] {
+  func usable(_ end: DownloadEnd, _ groups: [GroupState], _ full: Set<Int64>, _ context: StoreContext)
+    -> [OpenedSnapshot]
+  {
     snapshots.filter { snapshot in
       let group = snapshot.offer.group
       return end.groups.contains { $0.name == group && $0.scopeDigest == snapshot.offer.scope }

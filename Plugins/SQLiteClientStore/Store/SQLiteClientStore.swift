@@ -425,6 +425,7 @@ public actor SQLiteClientStore: ClientStore {
         try apply.readStaged()
         report = try apply.report(context.settle(apply.end(Set(end.groups.map(\.name)))))
         report.captured = capture.captured
+        report.snapshots = Int64(context.files.count)
         report.notices += capture.notices
       }
       try context.forgetReturned(of: whole, upTo: deletes)

@@ -15,7 +15,9 @@ extension SQLiteServerStore: SnapshotServerStore {
       return try connection.integer(
         "SELECT count(*) FROM (SELECT 1 FROM salvor_change WHERE seq > ?1 LIMIT ?2)", .integer(last), .integer(limit))
     }
-    if let answer = try await reading({ reader in try await reader.book { try count($0.connection) } }) { return answer }
+    if let answer = try await reading({ reader in try await reader.book { try count($0.connection) } }) {
+      return answer
+    }
     return try await writer.book { try count($0.connection) }
   }
 

@@ -55,23 +55,46 @@ extension Command {
       await elsewhere.close()
     } else {
       let (configuration, folder) = try invocation.snapshots()
-      try configuration.schema.checkSnapshots(of: group)
       let store = try Host.makeServerStore(configuration)
       made = try await invocation.audited("snapshot.make", group, on: store) {
-        let opening = try await store.open(ServerSetup(schema: configuration.schema))
         guard let options = configuration.server?.snapshots else { throw noSnapshots }
-        let compression = try options.compression.make()
-        let order = SnapshotOrder(
-          schema: configuration.schema, server: opening.serverID, incarnation: opening.incarnation, group: group,
-          scope: ReadScope(Principal(name: "")), coding: SnapshotSettings(compression: compression).coding,
-          bytesMax: options.bytesMax, clock: SystemClock(), random: SystemRandom())
-        return try await folder.make(order) { try await store.page($0) }.json
+        let coding = SnapshotSettings(compression: try options.compression.make()).coding
+        return try await invocation.makeSnapshot(of: group, configuration, store, in: folder, coding).json
       }
       await store.close()
     }
     invocation.terminal.json(["made": made])
     let (rows, size) = (made["rows"]?.integer ?? 0, made["bytes"]?.integer ?? 0)
     invocation.terminal.say("made a snapshot of \(visible(group)): \(grouped(rows)) rows, \(bytes(size))")
+    return 0
+  }
+
+  static let serverSnapshotsExport = Command(
+    "server snapshots export", "server: writes a snapshot of a group for an application to bring along",
+    discussion: """
+      FILE is a SQLite database for client.seed: a device that has nothing of the group yet takes its rows over from it, and
+      gets what has changed since. A device ignores one whose commit the server does not know any more (retention.tombstones), or
+      whose scope is not its own. Of what somebody without limits sees: whoever has the application has these rows.
+
+        salvor server snapshots export reference app/reference.db
+      """, arguments: ["GROUP", "FILE"]
+  ) { invocation in
+    let (group, file) = (invocation.arguments[0], invocation.arguments[1])
+    guard !fileExists(file) else {
+      throw SalvorError(.usage, "\(file) is there already. Name another file, or remove it.")
+    }
+    let (configuration, folder) = try invocation.snapshots()
+    let store = try Host.makeServerStore(configuration)
+    let made = try await invocation.audited("snapshot.export", group, on: store) {
+      let made = try await invocation.makeSnapshot(
+        of: group, configuration, store, in: folder, SnapshotCoding(token: "identity") { $0 })
+      defer { try? folder.remove(made.id) }
+      try await folder.write(made, to: file)
+      return made
+    }
+    await store.close()
+    invocation.terminal.json(["file": .string(file), "rows": .integer(made.rows), "bytes": .integer(made.bytes)])
+    invocation.terminal.say("wrote \(file): \(grouped(made.rows)) rows of \(visible(group)), \(bytes(made.bytes))")
     return 0
   }
 
@@ -103,6 +126,20 @@ private let noSnapshots = SalvorError(
 )
 
 extension Invocation {
+  fileprivate func makeSnapshot(
+    of group: String, _ configuration: HostConfiguration, _ store: any ServerStore, in folder: any SnapshotFolder,
+    _ coding: SnapshotCoding
+  ) async throws -> Snapshot {
+    try configuration.schema.checkSnapshots(of: group)
+    let opening = try await store.open(ServerSetup(schema: configuration.schema))
+    let order = SnapshotOrder(
+      schema: configuration.schema, server: opening.serverID, incarnation: opening.incarnation, group: group,
+      scope: ReadScope(Principal(name: "")), coding: coding,
+      bytesMax: configuration.server?.snapshots?.bytesMax ?? .max,
+      clock: SystemClock(), random: SystemRandom())
+    return try await folder.make(order) { try await store.page($0) }
+  }
+
   fileprivate func snapshots() throws -> (HostConfiguration, any SnapshotFolder) {
     let configuration = try readConfiguration([.server]).get()
     guard let folder = try configuration.snapshotFolder(of: try Host.makeServerStore(configuration)) else {
