@@ -65,9 +65,10 @@ let package = Package(
   traits: [
     .trait(name: "HTTPServer", description: "The HTTP server transport (needs libmicrohttpd)"),
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
+    .trait(name: "Zstd", description: "The content coding zstd (needs libzstd)"),
     .trait(
       name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
-    .default(enabledTraits: ["HTTPServer", "HTTPClient"]),
+    .default(enabledTraits: ["HTTPServer", "HTTPClient", "Zstd"]),
   ],
   targets: [
     // Modules, in the order of the import rule.
@@ -95,6 +96,7 @@ let package = Package(
 
     // Plugins.
     systemLibrary("CSQLite", pkgConfig: sqlite, apt: "libsqlite3-dev", brew: "sqlite"),
+    systemLibrary("CZstd", pkgConfig: "libzstd", apt: "libzstd-dev", brew: "zstd"),
     systemLibrary("CZlib", pkgConfig: "zlib", apt: "zlib1g-dev", brew: "zlib"),
     systemLibrary("CCurl", pkgConfig: "libcurl", apt: "libcurl4-openssl-dev", brew: "curl"),
     systemLibrary(
@@ -105,9 +107,10 @@ let package = Package(
     .target(
       name: "SQLiteSupport", dependencies: ["SalvorModel", "SalvorWire", "SalvorStorage", "CSQLite"],
       path: "Plugins/SQLiteSupport", exclude: ["README.md"], linkerSettings: [.linkedLibrary(sqlite)]),
-    plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash"]),
+    plugin("SnapshotFiles", ["SalvorModel", "SalvorWire", "SalvorStorage", "SQLiteSupport", "ContentHash"]),
+    plugin("SQLiteClientStore", protocols + ["SQLiteSupport", "ContentHash", "SnapshotFiles"]),
     plugin("ServerStoreSupport", protocols + ["ContentHash"]),
-    plugin("SQLiteServerStore", protocols + ["ServerStoreSupport", "SQLiteSupport", "ContentHash"]),
+    plugin("SQLiteServerStore", protocols + ["ServerStoreSupport", "SQLiteSupport", "ContentHash", "SnapshotFiles"]),
     plugin(
       "PostgreSQLServerStore",
       protocols + [
@@ -130,6 +133,12 @@ let package = Package(
       ]),
     plugin("LoopbackTransport", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("GzipCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "CZlib"]),
+    plugin(
+      "ZstdCompression",
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport",
+        .target(name: "CZstd", condition: .when(traits: ["Zstd"])),
+      ]),
     plugin("IdentityCompression", ["SalvorModel", "SalvorModuleKit", "SalvorTransport"]),
     plugin("TokenAuthentication", ["SalvorModel", "SalvorModuleKit", "SalvorTransport", "ContentHash"]),
     plugin("WebhookValidator", protocols + ["ContentHash"]),
@@ -150,14 +159,15 @@ let package = Package(
       "ClientModules",
       [
         "SalvorModuleKit", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "IdentityCompression",
-        "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
+        "ZstdCompression", "RecreateRecovery", "CopyAndResubscribeRecovery", "UploadThenRecreateRecovery",
         "RecoverUnsyncedChangesRecovery", "DiscardUnsyncedChangesRecovery", "ManualRecovery", "ProgramRecovery",
       ]),
     plugin(
       "ServerModules",
       [
         "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy", "ServerWinsPolicy",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy",
+        "ServerWinsPolicy",
         "KeepVersionsPolicy", "ProgramPolicy", "WebhookValidator",
       ]),
     plugin(
@@ -255,7 +265,9 @@ let package = Package(
         "SalvorHost", "SalvorRecovery", "StandardModules", "ClientModules", "ServerModules", "SalvorContracts",
         "ModuleProgram", "ProgramRecovery", "ProgramPolicy",
       ]),
-    tests("SQLiteSupportTests", ["SQLiteSupport"]),
+    tests(
+      "SQLiteSupportTests",
+      ["SQLiteSupport", "SnapshotFiles", "ContentHash", "SalvorModel", "SalvorWire", "SalvorStorage"]),
     tests(
       "SQLiteClientStoreTests",
       protocols + ["CSQLite", "SQLiteClientStore", "SQLiteSupport", "MemoryStore", "SalvorContracts"]),
@@ -269,7 +281,8 @@ let package = Package(
       "TransportTests",
       protocols + [
         "HTTPClientTransport", "HTTPServerTransport", "LoopbackTransport", "GzipCompression",
-        "IdentityCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts", "WebhookValidator",
+        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "SalvorContracts",
+        "WebhookValidator",
         "ContentHash",
       ]),
     tests(

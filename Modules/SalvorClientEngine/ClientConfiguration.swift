@@ -24,6 +24,10 @@ extension SalvorClient {
     var login: Login?
     /// Content codings that answers may come in.
     public var compressions: [any Compression]
+    /// Content codings that snapshots may come in, the best first; empty: groups come by rows alone.
+    public var snapshotCompressions: [any Compression] = []
+    /// A snapshot's database that the application brings along (`salvor server snapshots export`); nil: none.
+    public var seed: String?
     /// The coding of uploads; nil: identity.
     public var uploadCompression: (any Compression)?
     public var limits: Limits

@@ -58,6 +58,9 @@ public struct SyncReport: Sendable {
   public var recovery: RecoverySummary?
   public var error: SalvorError?
 
+  /// Groups that came as files.
+  public var snapshots: Int64 = 0
+
   public init() {}
 
   mutating func fail(_ error: SalvorError) {
@@ -82,6 +85,7 @@ public struct SyncReport: Sendable {
       "conflicts": .integer(conflicts),
       "healed": .integer(healed),
       "superseded": .integer(superseded),
+      "snapshots": .integer(snapshots),
       "queued": .integer(queued),
       "queuedReason": queuedReason.map { .string($0.rawValue) } ?? .null,
       "displaced": .integer(displaced),

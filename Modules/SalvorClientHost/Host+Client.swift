@@ -35,6 +35,8 @@ extension Host {
       recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion,
       optimisesQueue: section.optimisesQueue, log: log)
     made.makeStore = section.storageAt
+    made.seed = section.seed
+    made.snapshotCompressions = try section.snapshotCompressions.map { try $0.make() }
     adjust(&made)
     return made
   }

@@ -56,6 +56,8 @@ extension ErrorCode {
       "The application migrates its tables: nothing is synchronized until `salvor capture resume`."
     case .quota:
       "Your principal has as much on the server as one may have: the message names the limit (`principalSessionsMax`, `principalRemotesMax`, `principalStagedBytesMax`, `uploadChunksMax`). Sessions and what is staged end by themselves; else ask the server's operator."
+    case .snapshotUnusable:
+      "A group's snapshot is not what the server named, or its rows do not fit into one. Nothing of it was used: the same synchronization goes on by rows."
     case .detached:
       "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
     case .keyRefused:

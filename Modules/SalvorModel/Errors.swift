@@ -97,6 +97,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case quota
   /// The key of an encrypted database does not open it, is missing, or cannot be used by the SQLite that is linked.
   case keyRefused = "key-refused"
+  /// A snapshot of a group cannot be taken over, or none can be made of its rows; they come by rows.
+  case snapshotUnusable = "snapshot-unusable"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -125,7 +127,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .notFound, .sessionUnknown, .blobGone: 404
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
-      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable, .blobMissing, .blobMismatch:
+      .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable, .blobMissing, .blobMismatch,
+      .snapshotUnusable:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415

@@ -38,6 +38,8 @@ public struct ServerConfiguration: Sendable {
   public var slowMilliseconds: Int64
   /// What the host knows of the server; nil: `/admin/v1/configuration` and its like have nothing to say.
   public var hostFacts: HostFacts?
+  /// Which groups are offered as files; nil: none.
+  public var snapshots: SnapshotSettings?
   /// Where operators' acts are written down; nil: in the log alone.
   public var audit: (any AuditTrail)?
   /// Of the process, for `/metrics`.
@@ -108,6 +110,8 @@ public final class ServerEngine: Sendable {
   let configBytes: Int
   let deviceLog: DeviceLog
   let identity: ServerIdentity
+  /// Nil: groups come by rows alone.
+  let shelf: SnapshotShelf?
   /// This start found the database restored from a copy.
   let isRestored: Bool
   /// Milliseconds since 1970.
@@ -135,10 +139,10 @@ public final class ServerEngine: Sendable {
       )
     }
     let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
-    return (ServerEngine(configuration, identity: identity, isRestored: opening.isRestored), opening)
+    return (try ServerEngine(configuration, identity: identity, isRestored: opening.isRestored), opening)
   }
 
-  private init(_ configuration: ServerConfiguration, identity: ServerIdentity, isRestored: Bool) {
+  private init(_ configuration: ServerConfiguration, identity: ServerIdentity, isRestored: Bool) throws {
     self.isRestored = isRestored
     started = configuration.clock.now()
     activity = RemoteActivity(clock: configuration.clock)
@@ -148,6 +152,7 @@ public final class ServerEngine: Sendable {
     self.identity = identity
     config = SyncConfig(configuration.schema)
     configBytes = config.json.bytes.count
+    shelf = try SnapshotShelf(configuration, identity, metrics, schemaDigest: config.digest)
     bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
     sessions = SessionTable(
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
@@ -217,6 +222,7 @@ public final class ServerEngine: Sendable {
     endWaiting()
     validations.close()
     for entry in configuration.validators { await entry.validator.close() }
+    await shelf?.stop()
     await configuration.store.close()
   }
 
@@ -284,6 +290,8 @@ public final class ServerEngine: Sendable {
       return try await compare(request, token: parts[2], parts[3])
     case (_, "v1", 3) where parts[1] == "blobs":
       return try await blobs(request, parts[2])
+    case (_, "v1", 3) where parts[1] == "snapshots":
+      return try await snapshots(request, parts[2])
     case ("GET", "v1", 2) where parts[1] == "events":
       return try await events(request)
     case (_, "v1", 2...) where parts[1] == "recovery":

@@ -339,6 +339,8 @@ public struct DownloadEnd: Sendable, Hashable {
 }
 
 public struct ApplyReport: Sendable, Hashable {
+  /// Groups that were taken over from files.
+  public var snapshots: Int64 = 0
   public var upserts: Int64 = 0
   public var deletes: Int64 = 0
   /// Requests that could not stand on the new bases (semantics 2).

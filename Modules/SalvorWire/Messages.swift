@@ -66,6 +66,8 @@ public struct BeginMessage: Sendable, Hashable {
   public var compare: [TableDigest]
   /// A part of that was fetched by a download that was cut, as of this commit or newer: the new one goes on from it.
   public var compared: Commit?
+  /// Which snapshots the device takes or holds; nil: it knows none.
+  public var snapshot: SnapshotTaking?
 
   public init(
     remote: RemoteID, server: ServerID?, previous: SequenceID?, current: SequenceID?, schemaVersion: Int64,
@@ -104,6 +106,7 @@ public struct BeginMessage: Sendable, Hashable {
     if let history { members.append(.init("history", history.json)) }
     if !compare.isEmpty { members.append(.init("compare", .array(compare.map(\.json)))) }
     if let compared { members.append(.init("compared", compared.json)) }
+    if let snapshot { members.append(.init("snapshot", snapshot.json)) }
     return ["begin": .object(members)]
   }
 
@@ -140,6 +143,7 @@ public struct BeginMessage: Sendable, Hashable {
     for entry in try json.optionalArray("compare") ?? [] { compare.append(try TableDigest(entry)) }
     guard compare.count <= 1000 else { throw SalvorError(.tooLarge, "A begin compares at most 1000 tables.") }
     compared = try json["compared"].map { commit throws(SalvorError) in try Commit(commit) }
+    snapshot = try json["snapshot"].map { value throws(SalvorError) in try SnapshotTaking(value) }
   }
 }
 

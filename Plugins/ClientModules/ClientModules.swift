@@ -10,10 +10,11 @@ import RecreateRecovery
 import SQLiteClientStore
 import SalvorModuleKit
 import UploadThenRecreateRecovery
+import ZstdCompression
 
 /// The modules of a device: the list that `import SalvorClient` brings.
 public enum ClientModules {
-  /// The SQLite store, the HTTP transport, gzip and identity, and the recovery strategies.
+  /// The SQLite store, the HTTP transport, gzip, zstd and identity, and the recovery strategies.
   public static var all: [ModuleFactory] {
     var list: [ModuleFactory] = [
       SQLiteClientStore.factory, GzipCompression.factory, IdentityCompression.factory, RecreateRecovery.factory,
@@ -21,6 +22,9 @@ public enum ClientModules {
       RecoverUnsyncedChangesRecovery.orDiscardFactory, DiscardUnsyncedChangesRecovery.factory, ManualRecovery.factory,
       ProgramRecovery.factory,
     ]
+    #if Zstd
+      list.append(ZstdCompression.factory)
+    #endif
     #if HTTPClient
       list.append(HTTPClientTransport.factory)
     #endif

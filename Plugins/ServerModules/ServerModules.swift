@@ -11,10 +11,11 @@ import SalvorModuleKit
 import ServerWinsPolicy
 import TokenAuthentication
 import WebhookValidator
+import ZstdCompression
 
 /// The modules of a server: the list that `import SalvorServer` brings.
 public enum ServerModules {
-  /// The SQLite store, the HTTP transport, gzip and identity, authentication, conflict policies, and the webhook with the
+  /// The SQLite store, the HTTP transport, gzip, zstd and identity, authentication, conflict policies, and the webhook with the
   /// transport that it asks by.
   public static var all: [ModuleFactory] {
     var list: [ModuleFactory] = [
@@ -23,6 +24,9 @@ public enum ServerModules {
       ProgramPolicy.factory,
       WebhookValidator.factory,
     ]
+    #if Zstd
+      list.append(ZstdCompression.factory)
+    #endif
     #if HTTPServer
       list.append(HTTPServerTransport.factory)
     #endif

@@ -12,7 +12,7 @@ import Testing
     arguments: [
       "README.md", "docs/tutorial/README.md", "docs/guides/README.md", "docs/guides/recovery.md",
       "docs/guides/operate.md", "docs/guides/upgrade.md", "docs/guides/conflicts.md", "docs/guides/schema-evolution.md",
-      "docs/guides/subscriptions.md", "docs/guides/erase.md", "docs/guides/heal.md",
+      "docs/guides/subscriptions.md", "docs/guides/erase.md", "docs/guides/heal.md", "docs/guides/snapshots.md",
       "docs/reference/protocol.md",
     ])
   func commandsOfAPageRun(page: String) async throws {

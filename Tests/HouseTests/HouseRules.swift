@@ -21,8 +21,8 @@ struct HouseRules: Sendable {
   }
 
   /// The plug-ins that others may import: what the SQLite stores share, what the server stores share, SHA-256, programs as
-  /// modules.
-  static let sharedPlugins = ["SQLiteSupport", "ServerStoreSupport", "ContentHash", "ModuleProgram"]
+  /// modules, snapshots' files.
+  static let sharedPlugins = ["SQLiteSupport", "ServerStoreSupport", "ContentHash", "ModuleProgram", "SnapshotFiles"]
 
   /// The lists of what is built in: a device's, a server's, everything.
   static let pluginLists = ["ClientModules", "ServerModules", "StandardModules"]

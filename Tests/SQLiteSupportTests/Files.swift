@@ -50,3 +50,15 @@ func writeFile(_ path: String, _ bytes: [UInt8]) throws {
   defer { fclose(file) }
   guard fwrite(bytes, 1, bytes.count, file) == bytes.count else { throw FileFailure() }
 }
+
+func readFile(_ path: String) throws -> [UInt8] {
+  guard let file = fopen(path, "r") else { throw FileFailure() }
+  defer { fclose(file) }
+  var bytes: [UInt8] = []
+  var buffer = [UInt8](repeating: 0, count: 1 << 16)
+  while true {
+    let count = fread(&buffer, 1, buffer.count, file)
+    if count == 0 { return bytes }
+    bytes += buffer.prefix(count)
+  }
+}

@@ -187,8 +187,9 @@ struct HostConfigurationTests {
   @Test("a wrong key is answered with every key that is one, those that nobody gave, too")
   func allowedKeys() throws {
     let told = try report("{\(schema), \(server.dropLast()), retentoin: 1 }, \(client.dropLast()), lgo: 1 }}")
-    #expect(told.contains("retention, messages, administration, log, traces, backups; did you mean"), "\(told)")
-    #expect(told.contains("errorArchive, queue, log; did you mean"), "\(told)")
+    #expect(
+      told.contains("retention, messages, administration, log, traces, backups, snapshots; did you mean"), "\(told)")
+    #expect(told.contains("errorArchive, queue, log, seed; did you mean"), "\(told)")
   }
 
   @Test("loading opens nothing but the two files, and makes nothing")

@@ -5,6 +5,7 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorTransport
 import Testing
+import ZstdCompression
 
 /// One after the other: they compute for long, and the tests of transports need the other threads.
 @Suite(.serialized) struct CompressionTests {
@@ -27,6 +28,16 @@ import Testing
       try await rule.run(CompressionLevels(1...9) { _ in GzipCompression() })
     }
   }
+
+  #if Zstd
+    @Test(arguments: CompressionContract.cases)
+    func zstdKeeps(_ rule: ContractCase<any Compression>) async throws { try await rule.run(ZstdCompression()) }
+
+    @Test(arguments: CompressionContract.levels)
+    func zstdKeepsItsLevels(_ rule: ContractCase<CompressionLevels>) async throws {
+      try await rule.run(CompressionLevels(1...9) { ZstdCompression(level: $0) })
+    }
+  #endif
 
   /// The case that was written for each fault.
   static let caught: [BrokenCompression.Fault: String] = [

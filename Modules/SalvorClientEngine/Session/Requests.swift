@@ -8,14 +8,18 @@ let compressionBytesMin = 512
 extension SalvorClient.Configuration {
   /// One exchange with the server: a problem response is thrown as the error that it tells of.
   ///
-  /// - Parameter isBinary: a part of a blob goes either way, as it is.
+  /// - Parameters:
+  ///   - isBinary: a part of a blob goes either way, as it is.
+  ///   - more: further headers.
   func request(
-    _ method: String, _ path: String, _ body: [UInt8], isBinary: Bool = false, counting report: inout SyncReport
+    _ method: String, _ path: String, _ body: [UInt8], isBinary: Bool = false, more: [String: String] = [:],
+    counting report: inout SyncReport
   ) async throws -> TransportResponse {
     var login = try await headersOfLogin()
     while true {
       do {
-        return try await request(method, path, body, login, isBinary: isBinary, counting: &report)
+        return try await request(
+          method, path, body, login.merging(more) { $1 }, isBinary: isBinary, counting: &report)
       } catch let error as SalvorError where error.code == .unauthenticated {
         guard let others = try await self.login?.headers(after: login, error) else { throw error }
         login = others

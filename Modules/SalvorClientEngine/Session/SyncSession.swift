@@ -37,6 +37,14 @@ struct SyncSession {
   private(set) var isArchiveTouched = false
   /// False: an upload alone.
   private let downloads: Bool
+  /// What the server offers in the place of rows, not fetched yet.
+  private var offered: [SnapshotOffer] = []
+  /// Snapshots that are here and examined: the next download goes on from them.
+  var snapshots: [SnapshotOffer] = []
+  /// The application's own was looked at.
+  var hasTriedSeed = false
+  /// False: the rows are asked for, one by one.
+  var takesSnapshots = true
 
   struct Requirement {
     var reason: RecoveryReason
@@ -67,9 +75,11 @@ struct SyncSession {
     do {
       try await runSession(groups: groups)
     } catch {
+      await closeSnapshots()
       await store.endSession()
       throw error
     }
+    await closeSnapshots()
     await store.endSession()
     guard hasAdopted, requirement == nil, let recovering else { return }
     // What the new schema gives cause to compare is compared in a session of its own.
@@ -101,6 +111,13 @@ struct SyncSession {
         try await exchange(session, groups: groups)
       } catch let error as SalvorError where error.needsAdoption {
         try await adoptFirst(session)
+        await store.endSession()
+        session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+        try await exchange(session, groups: groups)
+      }
+      if !offered.isEmpty {
+        try await fetchSnapshots(offered)
+        offered = []
         await store.endSession()
         session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
         try await exchange(session, groups: groups)
@@ -148,11 +165,15 @@ struct SyncSession {
       message.subscriptions = nil
       message.server = nil
     }
+    try await openSeed(message)
+    message.snapshot = try await snapshotTaking(message)
     let download = downloadName(message)
     message.position = resumption(session.state, download)
     compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
     message.compare = compare
     message.compared = comparison(session.state, download)?.head
+    // What staging holds a part of goes on.
+    if message.position != nil || message.compared != nil || !compare.isEmpty { message.snapshot?.takes = [] }
     if session.state.stagedDownload != nil, message.position == nil, message.compared == nil {
       try await store.discardStaged()
     }
@@ -285,7 +306,9 @@ struct SyncSession {
 
   /// Names a download by what it starts from: a part of another one in staging is of no use to it.
   private func downloadName(_ message: BeginMessage) -> String {
-    digest(JSONValue.array(message.groups.map(\.json) + [message.subscriptions?.json].compactMap { $0 }).bytes)
+    let held = message.snapshot?.held ?? []
+    let parts = message.groups.map(\.json) + [message.subscriptions?.json].compactMap { $0 }
+    return digest(JSONValue.array(parts + (held.isEmpty ? [] : [SnapshotTaking(held: held).json])).bytes)
   }
 
   private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
@@ -361,6 +384,8 @@ struct SyncSession {
             end = try self.end(last)
           } else if let compare = line["compare"] {
             offer = try ComparisonOffer(compare)
+          } else if let offers = line["snapshots"]?.array {
+            for offer in offers.prefix(100) { offered.append(try SnapshotOffer(offer)) }
           } else if let problem = line["problem"] {
             throw Problem.error(problem, status: 500, asked: "The sync")
           } else {
@@ -383,6 +408,7 @@ struct SyncSession {
       try await receive(&reader, session, download, from: compared)
       return
     }
+    if !offered.isEmpty { return }
     guard let end else {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
@@ -400,6 +426,8 @@ struct SyncSession {
     if applied.captured > 0 { hasNewRequests = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare { report.changed.whole(table.table) }
+    report.snapshots += applied.snapshots
+    for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
   }
 
   /// How much of what changed since the cursors has come, as the server says; nil: it does not.

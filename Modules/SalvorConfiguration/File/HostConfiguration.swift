@@ -92,6 +92,8 @@ public struct ServerSection: Sendable {
   public var traces: PreparedModule<any ClientTransport>?
   /// Where copies are kept; nil: the server makes none.
   public var backups: BackupSettings?
+  /// Which groups are offered as files; nil: none.
+  public var snapshots: SnapshotOptions?
   public var limits: Limits
 }
 
@@ -105,6 +107,10 @@ public struct ClientSection: Sendable {
   public var transport: PreparedModule<any ClientTransport>
   /// The compression module that `transport.compression` names; nil: none is named.
   public var compression: PreparedModule<any Compression>?
+  /// A snapshot that the application brings along, resolved against the configuration's folder; nil: none.
+  public var seed: String?
+  /// The codings that snapshots may come in: those of this host.
+  public var snapshotCompressions: [PreparedModule<any Compression>]
   public var credentials: [String: String]
   public var recovery: RecoverySettings
   /// Error archive: one entry and what depends on it, instead of all (semantics 8).

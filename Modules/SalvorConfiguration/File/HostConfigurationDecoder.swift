@@ -225,6 +225,7 @@ struct HostConfigurationDecoder {
       section.object("traces") != nil
       ? registry.prepare(.clientTransport, under: "traces", of: &section, context, as: (any ClientTransport).self) : nil
     let backups = decodeBackups(&section)
+    let snapshots = SnapshotOptions.decode(&section, directory: directory, registry: registry, context: context)
     reader.finish(child: section)
     guard let storage, let listen, let authentication else { return nil }
     return ServerSection(
@@ -236,7 +237,7 @@ struct HostConfigurationDecoder {
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,
       monitoringNeedsCredential: monitoringNeedsCredential, monitoring: monitoring, monitoringLine: monitoringLine,
-      log: log, traces: traces, backups: backups, limits: limits)
+      log: log, traces: traces, backups: backups, snapshots: snapshots, limits: limits)
   }
 
   private func decodeBackups(_ section: inout OptionReader) -> BackupSettings? {
@@ -309,11 +310,14 @@ struct HostConfigurationDecoder {
       section.finish(child: queue)
     }
     let log = section.object("log") != nil ? LogSettings.decode(&section, default: LogSettings()) : nil
+    let seed = section.optionalString("seed").map { ConfigurationFile.resolve($0, in: directory) }
+    let snapshotCompressions = SnapshotOptions.compressions(&section, registry, context)
     reader.finish(child: section)
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, storageAt: storageAt(section.value("storage"), context), storageLine: storageLine,
-      transport: transport, compression: compression,
+      transport: transport, compression: compression, seed: seed,
+      snapshotCompressions: snapshotCompressions,
       credentials: credentials,
       recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
       limits: limits)

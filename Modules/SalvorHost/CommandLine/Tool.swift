@@ -28,7 +28,8 @@ public enum Tool {
     .remotesShow,
     .remotesDelete, .remotesReset, .conflicts, .conflictsList,
     .conflictsShow,
-    .conflictsResolve, .serverStats, .serverBackup, .serverBackups,
+    .conflictsResolve, .serverStats, .serverBackup, .serverBackups, .serverSnapshots, .serverSnapshotsMake,
+    .serverSnapshotsExport, .serverSnapshotsDelete,
     .serverRestore, .serverRestores, .serverAdopt, .serverPurge, .explain, .doctor, .completions, .manual,
   ]
 

@@ -17,6 +17,7 @@ extension ServerEngine {
     case ("GET", "explain", 3): return try await explain(request, parts[2])
     case (_, "restores", 2...): return try await restores(request, Array(parts.dropFirst(2)))
     case (_, "backups", 2): return try await backups(request, who)
+    case (_, "snapshots", 2...): return try await snapshots(request, Array(parts.dropFirst(2)), who)
     case (_, "purge", 2): return try await purge(request, who)
     case (_, "log", 2): return try await logLevel(request, who)
     case ("GET", let name?, 2):

@@ -34,7 +34,11 @@ extension ServerEngine {
 
   /// Erases rows for good (`PurgingServerStore.purge`).
   public func purge(_ keys: [Key], of table: String) async throws -> PurgeReport {
-    let report = try await purgingStore().purge(keys, of: table)
+    let store = try purgingStore()
+    // Before and after: none that is being made meanwhile has a row that is gone.
+    try await shelf?.discardAll()
+    let report = try await store.purge(keys, of: table)
+    try await shelf?.discardAll()
     configuration.log("An administrator erased \(report.rows) rows of \(table) for good.")
     return report
   }

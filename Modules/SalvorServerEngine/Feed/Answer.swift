@@ -32,14 +32,23 @@ extension ServerEngine {
       head.raw("\n")
       return try await respond(head.bytes, request)
     }
-    return try await answer(head.bytes, pages(session, comparison?.compared), request)
+    let offers = comparison == nil ? try await snapshotOffers(session) : []
+    if !offers.isEmpty {
+      (["snapshots": .array(offers.map(\.json))] as JSONValue).write(to: &head)
+      head.raw("\n")
+      sessions.close(session)
+      return try await respond(head.bytes, request)
+    }
+    let (groups, held) = try await held(session)
+    return try await answer(head.bytes, pages(session, comparison?.compared ?? held, groups), request)
   }
 
   /// How many rows groups have that come for the first time, for a progress bar: all of them also where the download goes on
   /// after a cut, since the device knows how many it has. Nil: there are no such groups.
   private func firstRows(_ session: SessionTable.Session) async throws -> Int64? {
     let message = session.begin.message
-    let new = message.groups.filter { $0.cursor == nil }
+    let held = Set(message.snapshot?.held.map(\.group) ?? [])
+    let new = message.groups.filter { $0.cursor == nil && !held.contains($0.name) }
     guard !new.isEmpty, let store = configuration.store as? any RecoveringServerStore else {
       return nil
     }
@@ -51,11 +60,14 @@ extension ServerEngine {
     return rows
   }
 
-  func pages(_ session: SessionTable.Session, _ compared: ComparedTables?) -> PageSource {
+  /// - Parameter groups: in the place of the begin's.
+  func pages(
+    _ session: SessionTable.Session, _ compared: ComparedTables?, _ groups: [GroupState]? = nil
+  ) -> PageSource {
     let message = session.begin.message
     return PageSource(
       engine: self, remote: session.remote, principal: session.principal, subscriptions: message.subscriptions,
-      groups: message.groups.map(\.state), position: message.position, compared: compared,
+      groups: groups ?? message.groups.map(\.state), position: message.position, compared: compared,
       touch: { [sessions] in sessions.touch(session) },
       finished: { [sessions] in sessions.close(session) })
   }

@@ -89,6 +89,7 @@ extension ServerEngine {
     if let store = configuration.store as? any ObservableServerStore {
       (await store.observation()).write(to: &out, now: configuration.clock.now())
     }
+    if let shelf { await observe(shelf, &out) }
     out.gauge(
       "salvor_restored", "1 where this start found the database restored from a copy", isRestored ? Int64(1) : 0)
     await observeRestores(&out)
@@ -99,6 +100,20 @@ extension ServerEngine {
     }
     observeProcess(&out)
     return out.text
+  }
+
+  private func observe(_ shelf: SnapshotShelf, _ out: inout MetricsText) async {
+    let facts = await shelf.facts
+    out.gauge("salvor_snapshots", "Snapshots that are kept", facts.count)
+    out.gauge("salvor_snapshot_bytes", "Bytes of the snapshots that are kept", facts.bytes)
+    out.counter("salvor_snapshots_offered_total", "Snapshots named in answers", metrics.snapshotsOffered.value)
+    out.counter("salvor_snapshots_made_total", "Snapshots made", metrics.snapshotsMade.value)
+    out.counter("salvor_snapshot_failures_total", "Snapshots that could not be made", metrics.snapshotFailures.value)
+    out.single(
+      "salvor_snapshot_making_seconds_total", "counter", "Time spent making snapshots",
+      "\(Double(metrics.snapshotMilliseconds.value) / 1000)")
+    out.counter("salvor_snapshots_sent_total", "Answers with a snapshot or a part of it", metrics.snapshotsSent.value)
+    out.counter("salvor_snapshot_sent_bytes_total", "Bytes of snapshots sent", metrics.snapshotBytesSent.value)
   }
 
   private func countSyncs(_ out: inout MetricsText) {

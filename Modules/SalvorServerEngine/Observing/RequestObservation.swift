@@ -58,6 +58,7 @@ final class RequestObservation: Sendable {
       return "/v1/sync/{token}/\(parts[3])"
     case ("v1", 5) where parts[1] == "sync" && parts[3] == "chunks": return "/v1/sync/{token}/chunks/{index}"
     case ("v1", 3) where parts[1] == "blobs": return "/v1/blobs/{hash}"
+    case ("v1", 3) where parts[1] == "snapshots": return "/v1/snapshots/{id}"
     case ("v1", 3) where parts[1] == "recovery": return "/v1/recovery/{token}"
     case ("v1", 4) where parts[1] == "recovery" && ["rows", "ranges", "download", "remote", "end"].contains(parts[3]):
       return "/v1/recovery/{token}/\(parts[3])"
@@ -68,7 +69,7 @@ final class RequestObservation: Sendable {
 
   private static let administration: Set<Substring> = [
     "remotes", "conflicts", "stats", "overview", "refusals", "recoveries", "configuration", "modules", "schema",
-    "backups", "explain", "events", "audit", "log", "restores",
+    "backups", "explain", "events", "audit", "log", "restores", "snapshots",
   ]
 
   /// The request with its body counted.

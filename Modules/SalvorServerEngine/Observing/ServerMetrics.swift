@@ -49,6 +49,14 @@ public final class ServerMetrics: Sendable {
   public let recoveriesByStrategy = LabelledCounter(labelsMax: 64)
   /// Answers and transactions that took longer than `slowMilliseconds`.
   public let slow = Counter()
+  /// Snapshots named in answers.
+  public let snapshotsOffered = Counter()
+  public let snapshotsMade = Counter()
+  public let snapshotFailures = Counter()
+  public let snapshotMilliseconds = Counter()
+  /// Answers that carry a file or a range of it.
+  public let snapshotsSent = Counter()
+  public let snapshotBytesSent = Counter()
   public let administrationActs = LabelledCounter()
   public let answers = LabelledCounter()
   let durations = Histogram(Histogram.seconds)

@@ -16,7 +16,7 @@ final class DownloadStream {
   /// New bases of rows with outstanding requests; a later line of a row replaces an earlier one.
   private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
   /// Tables to look at again with triggers off; nil: the first pass, over all.
-  private let onlyTables: Set<Int64>?
+  let onlyTables: Set<Int64>?
   private let ahead: Bool
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
@@ -57,7 +57,7 @@ final class DownloadStream {
   }
 
   /// How rows of one table are written.
-  private final class Target {
+  final class Target {
     let table: CapturedTable
     let upsert: SQLiteStatement
     /// For a table that was empty, which makes a row cheaper than an upsert; nil for others. An earlier line of the same
@@ -88,7 +88,7 @@ final class DownloadStream {
     }
   }
 
-  private func target(_ name: String) throws -> Target {
+  func target(_ name: String) throws -> Target {
     if let target = targets[name] { return target }
     let table = try context.captured(name)
     guard let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) else {
@@ -123,8 +123,9 @@ final class DownloadStream {
 
   // MARK: Reading
 
-  /// Reads everything staged, in order.
+  /// Reads the files, and everything staged, in order.
   func run() throws {
+    for file in context.files { try take(file) }
     try context.connection.query("SELECT payload FROM salvor_staging ORDER BY id") { row in
       try row.withText(0) { try read($0) }
       return true
@@ -168,7 +169,7 @@ final class DownloadStream {
   }
 
   /// A second pass writes what was meant, whatever triggers made of it.
-  private func prepareWrite(_ table: CapturedTable) {
+  func prepareWrite(_ table: CapturedTable) {
     if onlyTables == nil { rows.prepareWrite(table) } else { context.connection.triggersEnabled = false }
   }
 

@@ -15,6 +15,8 @@ final class StoreContext {
   private var rowQueries: [Int64: String] = [:]
   /// A recovery is tried and rolled back: blobs that are not here are not fetched for it.
   var rehearses = false
+  /// Attached while a download is applied, in the place of the rows of their groups.
+  var files: [AttachedSnapshot] = []
 
   init(
     _ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, own: Schema,

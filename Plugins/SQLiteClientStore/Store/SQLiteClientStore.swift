@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import SnapshotFiles
 
 /// The remote database in a SQLite file (semantics 2 to 5): the application's tables with capture triggers on them, and
 /// Salvor's own tables beside. See README.md.
@@ -32,6 +33,10 @@ public actor SQLiteClientStore: ClientStore {
   var outgoing: (reference: BlobReference, content: [UInt8])?
   var ahead: ApplyAhead?
   var aheadNumber = 0
+  /// Examined, for the download that is applied next.
+  var snapshots: [OpenedSnapshot] = []
+  /// One could not be used: groups come by rows until the database is opened again.
+  var refusesSnapshots = false
   /// A download whose pages could not be kept: what follows of it is of no use.
   var lostDownload: String?
   /// The schema as capture was last found whole.
@@ -358,7 +363,7 @@ public actor SQLiteClientStore: ClientStore {
     if ahead?.download != chunk.download || refersToBlobs { try giveUpAhead() }
     let context = try current()
     if chunk.compared != nil { try giveUpAhead() }
-    if ahead == nil, chunk.compared == nil, !refersToBlobs {
+    if ahead == nil, chunk.compared == nil, !refersToBlobs, snapshots.isEmpty {
       ahead = try ApplyAhead.begin(context, download: chunk.download)
       if ahead != nil { watchAhead() }
     }
@@ -399,8 +404,12 @@ public actor SQLiteClientStore: ClientStore {
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
     if let report = try finishAhead(end) { return report }
     let context = try opened()
-    let connection = context.connection
     uploadPlan = nil
+    return try withSnapshots(for: end, context) { try applyStaged(end, context) }
+  }
+
+  private func applyStaged(_ end: DownloadEnd, _ context: StoreContext) throws -> ApplyReport {
+    let connection = context.connection
     return try connection.transaction {
       let isEmpty = try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
       let groups = try connection.groupStates(context.schema.groups)
@@ -408,11 +417,11 @@ public actor SQLiteClientStore: ClientStore {
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
       if isEmpty && isSame { return ApplyReport() }
-      let full = try DownloadApply.fullTables(context)
+      let full = try DownloadApply.fullTables(context).union(context.tablesInFiles())
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole, as: end.groups)
       var report = ApplyReport()
-      if !isEmpty {
+      if !isEmpty || !context.files.isEmpty {
         let capture = UnprovenCapture(context)
         if try capture.isNeeded() {
           // A mark that nobody is to hear of is none to capture.
@@ -423,6 +432,7 @@ public actor SQLiteClientStore: ClientStore {
         try apply.readStaged()
         report = try apply.report(context.settle(apply.end(Set(end.groups.map(\.name)))))
         report.captured = capture.captured
+        report.snapshots = Int64(context.files.count)
         report.notices += capture.notices
       }
       try context.forgetReturned(of: whole, upTo: deletes)

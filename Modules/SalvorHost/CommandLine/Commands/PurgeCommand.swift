@@ -45,6 +45,9 @@ extension Command {
         guard let purging = store as? any PurgingServerStore else {
           throw SalvorError(.usage, "This server's storage module cannot purge. Use the storage \"sqlite\".")
         }
+        let files = try configuration.snapshotFolder(of: store)
+        try files?.removeAll()
+        defer { try? files?.removeAll() }
         done = try await invocation.audited(releases ? "purge.release" : "purge", name, on: store) {
           releases
             ? ["table": .string(name), "released": .integer(try await purging.releasePurged(keys, of: name))]

@@ -1,0 +1,31 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+import SnapshotFiles
+
+extension SQLiteServerStore: SnapshotServerStore {
+  public func changes(since commit: Commit, limit: Int64) async throws -> Int64? {
+    @Sendable func count(_ connection: SQLiteConnection) throws -> Int64? {
+      guard
+        let last = try connection.rows(
+          "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
+          [.integer(commit.number), .text(commit.id.text)]
+        ).first?[0].integer, commit.number >= (try FeedPageMaker.trimmed(connection))
+      else { return nil }
+      return try connection.integer(
+        "SELECT count(*) FROM (SELECT 1 FROM salvor_change WHERE seq > ?1 LIMIT ?2)", .integer(last), .integer(limit))
+    }
+    if let answer = try await reading({ reader in try await reader.book { try count($0.connection) } }) {
+      return answer
+    }
+    return try await writer.book { try count($0.connection) }
+  }
+
+  public func snapshotFolder(at path: String?) throws -> any SnapshotFolder {
+    guard let path = path ?? databaseFile.map({ $0 + "-snapshots" }) else {
+      throw SalvorError(
+        .configuration, "A database in memory has no place for snapshots. Name a folder: server.snapshots.path.")
+    }
+    return try SnapshotDirectory(path)
+  }
+}
