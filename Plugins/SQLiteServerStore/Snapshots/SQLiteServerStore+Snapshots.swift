@@ -1,11 +1,12 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 import SnapshotFiles
 
 extension SQLiteServerStore: SnapshotServerStore {
   public func changes(since commit: Commit, limit: Int64) async throws -> Int64? {
-    @Sendable func count(_ connection: SQLiteConnection) throws -> Int64? {
+    @Sendable func count(_ connection: any StoreConnection) throws -> Int64? {
       guard
         let last = try connection.rows(
           "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
