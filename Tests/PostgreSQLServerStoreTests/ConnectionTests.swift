@@ -143,6 +143,7 @@
       }
       #expect(try mode("postgresql://u@db.example.org/a") == "verify-full")
       #expect(try mode("host=/run/postgresql,db.example.org dbname=a") == "verify-full")
+      #expect(try mode("service=somewhere") == "verify-full")
       #expect(try mode("host=/run/postgresql dbname=a") == nil)
       #expect(try mode("postgresql://u@localhost/a") == nil)
       #expect(throws: SalvorError.self) { try mode("postgresql://u@db.example.org/a?sslmode=require") }

@@ -23,8 +23,8 @@
     let tables: [ServerTable]
     var logWidth: Int { Catalog.logWidth(of: tables) }
 
-    init(capturesReplicas: Bool = false) throws {
-      settings = try #require(PrivateCluster.shared).database()
+    init(capturesReplicas: Bool = false, in cluster: PrivateCluster? = nil) throws {
+      settings = try #require(cluster ?? PrivateCluster.shared).database()
       let schema = Self.schema
       tables = schema.tables.enumerated().map { place, table in
         ServerTable(

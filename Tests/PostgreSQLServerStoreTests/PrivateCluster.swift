@@ -38,6 +38,38 @@
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
       try asOwner(
         "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
+      try start()
+      register()
+    }
+
+    /// A cluster of one test's own.
+    static func another() throws -> PrivateCluster {
+      guard let programs = find() else { throw SalvorError(.notFound, "PostgreSQL is not installed here.") }
+      return try PrivateCluster(programs)
+    }
+
+    /// A standby of another cluster as it is now. It does not run, and gets nothing of what the other one does from now on.
+    init(standbyOf primary: PrivateCluster) throws {
+      programs = primary.programs
+      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
+      try asOwner(
+        "pg_basebackup", ["--no-sync", "-h", primary.folder, "-U", "postgres", "-D", "\(folder)/data", "-c", "fast"])
+      try Data().write(to: URL(fileURLWithPath: "\(folder)/data/standby.signal"))
+      register()
+    }
+
+    private func register() {
+      PrivateCluster.running.withLock { clusters in
+        if clusters.isEmpty {
+          atexit { PrivateCluster.running.withLock { all in for cluster in all { cluster.end() } } }
+        }
+        clusters.append(self)
+      }
+    }
+
+    func start() throws {
       try asOwner(
         "pg_ctl",
         [
@@ -45,14 +77,23 @@
           "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=100 -c max_prepared_transactions=10",
           "start",
         ])
-      PrivateCluster.running.withLock { $0.append(self) }
-      atexit { PrivateCluster.running.withLock { clusters in for cluster in clusters { cluster.stop() } } }
+    }
+
+    /// At once, as a crash does.
+    func stop() throws { try asOwner("pg_ctl", ["-s", "-w", "-D", "\(folder)/data", "-m", "immediate", "stop"]) }
+    func promote() throws { try asOwner("pg_ctl", ["-s", "-w", "-t", "120", "-D", "\(folder)/data", "promote"]) }
+
+    /// A dump of one database, restored as another.
+    func restoreDump(of database: String, as copy: String) throws {
+      try asOwner("pg_dump", ["-h", folder, "-U", "postgres", "-Fc", "-f", "\(folder)/\(copy).dump", database])
+      try asOwner("createdb", ["-h", folder, "-U", "postgres", copy])
+      try asOwner("pg_restore", ["-h", folder, "-U", "postgres", "-d", copy, "\(folder)/\(copy).dump"])
     }
 
     private static let running = Mutex<[PrivateCluster]>([])
 
-    private func stop() {
-      try? asOwner("pg_ctl", ["-s", "-D", "\(folder)/data", "-m", "immediate", "stop"])
+    private func end() {
+      try? stop()
       try? FileManager.default.removeItem(atPath: folder)
     }
 

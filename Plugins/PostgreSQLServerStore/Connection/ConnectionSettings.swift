@@ -24,7 +24,8 @@
       let given = try parts()
       let local = (given["hostaddr"] ?? given["host"] ?? "").split(separator: ",", omittingEmptySubsequences: false)
         .allSatisfy(Self.isLocal)
-      guard !local else { return parameters }
+      // Where a service file leads nobody knows here.
+      guard !local || given["service"] != nil else { return parameters }
       if let mode = given["sslmode"], mode != "verify-full" {
         throw SalvorError(
           .configuration,
@@ -46,7 +47,7 @@
       var parts = try given()
       if parts["host"] == nil, parts["hostaddr"] == nil, let defaults = PQconndefaults() {
         defer { PQconninfoFree(defaults) }
-        for (keyword, value) in Self.read(defaults) where keyword == "host" || keyword == "hostaddr" {
+        for (keyword, value) in Self.read(defaults) where ["host", "hostaddr", "service"].contains(keyword) {
           parts[keyword] = value
         }
       }

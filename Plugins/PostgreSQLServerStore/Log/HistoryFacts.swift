@@ -1,0 +1,84 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import ServerStoreSupport
+
+  /// What tells one history of a database from another. A process remembers the facts of its last look, and compares at each open, at
+  /// each reconnect, and every few seconds.
+  struct HistoryFacts: Sendable, Hashable {
+    /// Of the cluster, drawn by `initdb`.
+    var system: String
+    /// Grows by one with each promotion and each recovery to a point in time; nil: of a standby.
+    var timeline: Int64?
+    /// Of the database within the cluster; another one after a dump is restored.
+    var database: Int64
+    var isStandby: Bool
+    /// The newest commit.
+    var head: Commit?
+
+    /// What the facts of now mean to who remembers those of before.
+    enum Finding: Sendable, Hashable {
+      /// The same history goes on: a restart, a crash, an upgrade of PostgreSQL.
+      case same
+      /// The same history under another identity: a restored dump or a clone that lacks nothing; whether the other one lives on nobody
+      /// can know here. The operator is told.
+      case copy
+      /// Another history from here on, and nothing of the old one is missing: a failover. A new incarnation, and no announcement.
+      case continued
+      /// A commit that was seen is missing: a lagging standby, a point in time, an old dump. A new incarnation, announced as restored.
+      case restored
+      /// It takes no writes.
+      case standby
+    }
+
+    /// - Parameter knows: whether the database of now still has a commit.
+    func finding(since before: HistoryFacts, knows: (Commit) throws -> Bool) rethrows -> Finding {
+      if isStandby { return .standby }
+      if let seen = before.head, try !knows(seen) { return .restored }
+      if system == before.system && database == before.database {
+        return timeline == before.timeline || before.timeline == nil ? .same : .continued
+      }
+      return .copy
+    }
+  }
+
+  extension HistoryFacts {
+    init(_ connection: PostgreSQLConnection) throws {
+      let row = try connection.rows(
+        """
+        SELECT (SELECT system_identifier FROM pg_control_system())::text, pg_is_in_recovery(),
+          (SELECT oid FROM pg_database WHERE datname = current_database())::bigint
+        """
+      ).first
+      guard let row, let system = row[0].string, let database = row[2].integer else {
+        throw SalvorError(.storage, "PostgreSQL does not say which cluster it is. Use PostgreSQL 13 or later.")
+      }
+      self.init(system: system, timeline: nil, database: database, isStandby: row[1].integer == 1, head: nil)
+      // Of the log that is written now: the control file says it only after the next checkpoint.
+      if !isStandby,
+        let file = try connection.scalar("SELECT pg_walfile_name(pg_current_wal_lsn())")?.string
+      {
+        timeline = Int64(file.prefix(8), radix: 16)
+      }
+      if try connection.integer(
+        "SELECT to_regclass(?1) IS NOT NULL", .text(Array("\(quoted(connection.settings.schema)).salvor_commit".utf8)))
+        == 1
+      {
+        head = try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC LIMIT 1").first.flatMap {
+          row in
+          row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
+        }
+      }
+    }
+
+    /// What became of the database that `connection` reaches since these facts.
+    func finding(in connection: PostgreSQLConnection) throws -> (finding: Finding, now: HistoryFacts) {
+      let now = try HistoryFacts(connection)
+      let finding = try now.finding(since: self) { commit in
+        try connection.isThere(
+          "SELECT 1 FROM salvor_commit WHERE number = \(commit.number) AND id = '\(commit.id.text)'")
+      }
+      return (finding, now)
+    }
+  }
+#endif
