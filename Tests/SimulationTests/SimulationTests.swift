@@ -8,6 +8,11 @@ import Testing
 /// How many histories of each swarm the tests run: `Tools/test` as many as take 90 s on two quiet cores, a plain `swift test` some.
 private let seeds = ProcessInfo.processInfo.environment["SALVOR_SIMULATION_SEEDS"].flatMap(Int.init) ?? 40
 
+/// The faults of healing, each with the seeds among which it is found.
+private let healingFaults: [(mutant: Mutant, seeds: String)] = [
+  (.forgottenLedger, "1-15"), (.device(.forgetsWhatItWrote), "1-15"),
+]
+
 @Suite("The simulator finds what must never be (semantics 11)", .serialized)
 struct SimulationTests {
   @Test("the same seed gives the same trace, to the byte: 50 histories twice")
@@ -80,12 +85,9 @@ struct SimulationTests {
     #expect(found?["seeds"]?.integer != nil, "not found in 200 seeds")
   }
 
-  /// The faults of healing, each with the seeds among which it is found.
-  static let healing: [(mutant: Mutant, seeds: String)] = [(.forgottenLedger, "1-15")]
-
-  @Test("a fault of healing is found by its own swarm", arguments: healing.indices)
+  @Test("a fault of healing is found by its own swarm", arguments: healingFaults.indices)
   func healingMutants(place: Int) throws {
-    let (mutant, seeds) = Self.healing[place]
+    let (mutant, seeds) = healingFaults[place]
     let found = try SimulateProcess.run(
       "--swarm", "heal", "--mutant", mutant.description, "--seeds", seeds, "--json"
     ).json.array?.first

@@ -56,17 +56,28 @@ struct Ledger {
     changes += written.count
   }
 
-  /// Changes that are neither on the server nor in their device's archive; where devices heal, the archive does not count.
+  /// Changes that are neither on the server nor in their device's archive. Where devices heal, the archive does not count, and
+  /// the server's conflict versions do.
   func lost(_ place: Place) throws -> [String] {
     let server = try SQLiteConnection(place.serverDatabase)
     let devices = try place.strategies.indices.map { try SQLiteConnection(place.database($0)) }
     return try newest.sorted { $0.key < $1.key }.compactMap { id, entry in
       let found = try server.scalar("SELECT body FROM \(entry.table) WHERE id = ?1", .text(id))
       if found?.string == entry.body { return nil }
-      if try !place.heals && isAccountedFor(id, entry, devices[entry.device]) { return nil }
+      if try place.heals ? isConflict(id, entry, server) : isAccountedFor(id, entry, devices[entry.device]) {
+        return nil
+      }
       return
         "\(entry.table) \(id) of device \(entry.device): \(entry.body ?? "deleted"); the server has \(found?.string ?? "none")"
     }
+  }
+
+  private func isConflict(_ id: String, _ entry: Entry, _ server: SQLiteConnection) throws -> Bool {
+    try server.integer(
+      """
+      SELECT 1 FROM salvor_conflict WHERE "table" = ?1 AND instr(key, '"' || ?2 || '"') > 0
+        AND CASE WHEN ?3 IS NULL THEN operation = 'delete' ELSE instr(client, ?3) > 0 END
+      """, .text(entry.table), .text(id), entry.body.map { .text($0) } ?? .null) != nil
   }
 
   private func isAccountedFor(_ id: String, _ entry: Entry, _ device: SQLiteConnection) throws -> Bool {

@@ -25,7 +25,7 @@ struct HealOracle: Sendable {
     var returns: Bool
     /// Its configuration's `client.recovery.heal`.
     var heal: String
-    /// What its archive says to people.
+    /// What its archive says to people, but for what it holds of lost rows.
     var archive: String
   }
 

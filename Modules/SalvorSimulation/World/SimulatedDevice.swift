@@ -173,6 +173,14 @@ final class SimulatedDevice: @unchecked Sendable {
       .map(\.[0].description).joined(separator: "\n")
   }
 
+  /// The same without what it only holds of what the server lost: that is no place for who gives it back.
+  func archiveTextOfRequests() throws -> String {
+    guard hasDatabase else { return "" }
+    return try database().rows(
+      "SELECT coalesce(before, '') || ' ' || coalesce(after, '') FROM salvor_error_archive WHERE coalesce(reason, '') <> 'lost-on-server'"
+    ).map(\.[0].description).joined(separator: "\n")
+  }
+
   /// The rows whose deletes are in the archive.
   func archivedDeletes() throws -> Set<RowName> {
     let query = "SELECT \"table\", key FROM salvor_error_archive WHERE operation = 'delete'"

@@ -20,7 +20,7 @@ extension World {
       try devices.map { device in
         HealOracle.Device(
           returns: device.hasDatabase && !away.contains(device.number), heal: device.settings.heal ?? "own",
-          archive: try device.archiveText())
+          archive: try device.archiveTextOfRequests())
       }, conflicts: try await conflictText(),
       conflictRows: Set(versions.map { RowName(table: $0.table, key: $0.key.map(literal).joined(separator: ", ")) }))
     if judgement.judged > 0 { coverage.meet("lost rows judged") }
