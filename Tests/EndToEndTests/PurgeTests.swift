@@ -55,7 +55,7 @@ import Testing
     let audit = try String(contentsOfFile: place.server.database + ".audit.jsonl", encoding: .utf8)
     let ledger = try String(contentsOfFile: place.server.database + ".salvor-purged", encoding: .utf8)
     #expect(audit.contains(#""act":"purge""#))
-    for text in [audit, ledger, stopped.err, stopped.out] { #expect(!text.contains("1077")) }
+    for text in [audit, ledger, stopped.err, stopped.out] { #expect(!text.contains("person-1077")) }
     let mode = try FileManager.default.attributesOfItem(atPath: place.server.database + ".salvor-purged")
     #expect(mode[.posixPermissions] as? Int == 0o600)
   }

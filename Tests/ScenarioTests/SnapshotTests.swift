@@ -482,7 +482,8 @@ struct SnapshotTests {
     #expect(byRows.snapshots == 0)
     try other.expectEqual(["place", "item"], [third])
     // None at all.
-    let fourth = try other.device("fourth") { $0.seed = fleet.directory + "/tokens.json5" }
+    let nothing = fleet.directory + "/schema.json5"
+    let fourth = try other.device("fourth") { $0.seed = nothing }
     #expect(try await fourth.sync().error == nil)
     try other.expectEqual(["place", "item"], [fourth])
   }

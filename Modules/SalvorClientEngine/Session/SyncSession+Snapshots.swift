@@ -100,7 +100,10 @@ extension SyncSession {
   }
 
   /// Nothing examined is kept for a later session; what has come of a file is.
-  func closeSnapshots() async { await taking?.closeSnapshots(removing: false) }
+  func closeSnapshots() async {
+    if takesSnapshots, snapshots.isEmpty { return }
+    await taking?.closeSnapshots(removing: false)
+  }
 }
 
 extension SalvorError {
