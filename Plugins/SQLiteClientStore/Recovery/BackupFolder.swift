@@ -30,6 +30,8 @@ struct BackupFolder {
     var counter: Int64
     /// Before-images: the newest commit that was known when the recovery was done, -1 for none; nil: not written down.
     var commit: Int64?
+    /// Before-images: the server's incarnations that were known before the recovery; nil: not written down.
+    var incarnations: [String]?
   }
 
   // MARK: Files
@@ -82,6 +84,7 @@ struct BackupFolder {
       "content": .string(description.backup.content.rawValue), "reason": .string(description.backup.reason),
       "bytes": .integer(description.backup.bytes), "number": .integer(description.number),
       "counter": .integer(description.counter), "commit": description.commit.map(JSONValue.integer) ?? .null,
+      "incarnations": description.incarnations.map { .array($0.map(JSONValue.string)) } ?? .null,
     ]
     try DurableFile.write(json.bytes + [0x0A], to: self.description(description.backup.id), "backup's description")
   }
@@ -164,5 +167,6 @@ extension BackupFolder.Description {
     number = try json.integer("number")
     counter = try json.integer("counter")
     commit = json["commit"]?.integer
+    incarnations = json["incarnations"]?.array?.compactMap(\.string)
   }
 }

@@ -23,6 +23,7 @@ struct BeforeImages {
       return try body()
     }
     let counter = try connection.lastCounter()
+    let incarnations = try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string }
     let recorder = try SQLiteChangeRecorder(
       connection,
       skipping: Set(["salvor_staging", "salvor_recovery_item", "salvor_digest"] + BlobStaging.stagingTables))
@@ -37,7 +38,7 @@ struct BeforeImages {
         backup: Backup(
           id: order.id, time: time, content: .beforeImages, reason: order.reason.rawValue,
           bytes: Int64(changeset.count), path: path), number: try folder.nextNumber(), counter: counter,
-        commit: try connection.integer("SELECT max(number) FROM salvor_commit") ?? -1))
+        commit: try connection.integer("SELECT max(number) FROM salvor_commit") ?? -1, incarnations: incarnations))
     return report
   }
 
@@ -88,6 +89,7 @@ struct BeforeImages {
         "DELETE FROM salvor_recovery_item WHERE recovery IN (SELECT number FROM salvor_recovery WHERE id = ?1)",
         .text(description.backup.id))
       try connection.undo(bytes)
+      try forgetIncarnations(besides: description)
     }
     try context.forgetDigests()
     try context.keepCounter(last)
@@ -96,6 +98,15 @@ struct BeforeImages {
     try connection.setState(.wentBack, .integer(1))
     for table in ["salvor_staging"] + BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
     for name in StateName.ofStaging { try connection.setState(name, Value?.none) }
+  }
+
+  /// Incarnations heard of since go like commits: a lost version would pass for one of theirs.
+  private func forgetIncarnations(besides description: BackupFolder.Description) throws {
+    guard let known = description.incarnations.map(Set.init) else { return }
+    for id in try connection.rows("SELECT id FROM salvor_incarnation").compactMap({ $0[0].string })
+    where !known.contains(id) {
+      try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id))
+    }
   }
 
   /// Every waiting change fits its row, and the file is whole.

@@ -92,7 +92,9 @@ extension DatabaseCopy {
     let connection = try SQLiteConnection(
       path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: busyTimeoutMilliseconds))
     defer { connection.close() }
-    return try connection.transaction(.deferred) { try connection.tableShape("salvor_restore") == nil ? [] : RestoreBook(connection: connection).all(limit: limit) }
+    return try connection.transaction(.deferred) {
+      try connection.tableShape("salvor_restore") == nil ? [] : RestoreBook(connection: connection).all(limit: limit)
+    }
   }
 }
 
