@@ -125,8 +125,6 @@ final class ChildProcess: Sendable {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_addopen(&actions, 1, out, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
     posix_spawn_file_actions_addopen(&actions, 2, err, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
-    // A file that another test is writing at this moment would stay open for writing in the child, and a hook could not run.
-    posix_spawn_file_actions_addclosefrom_np(&actions, 3)
     let command = ["/usr/bin/env", "-C", directory] + words
     var arguments = command.map { strdup($0) } + [nil]
     var variables = environment.map { strdup($0) } + [nil]

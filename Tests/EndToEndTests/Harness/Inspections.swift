@@ -186,9 +186,13 @@ extension Device {
 
   /// A hook of the configuration: `script` for /bin/sh.
   func write(hook name: String, _ script: String) throws {
-    let file = directory.appendingPathComponent(name)
-    try "#!/bin/sh\n\(script)\n".write(to: file, atomically: false, encoding: .utf8)
-    try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: file.path)
+    let file = directory.appendingPathComponent(name).path
+    // Never open in a process that another test starts meanwhile: nobody could run the script as long as that one lives.
+    let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o755)
+    guard descriptor >= 0 else { throw Unexpected("\(file) cannot be written") }
+    defer { close(descriptor) }
+    let bytes = Array("#!/bin/sh\n\(script)\n".utf8)
+    guard fchmod(descriptor, 0o755) == 0, pwrite(descriptor, bytes, bytes.count, 0) == bytes.count else { throw Unexpected("\(file) is not whole") }
   }
 
   /// The lines that hooks have written.
