@@ -192,7 +192,9 @@ extension Device {
     guard descriptor >= 0 else { throw Unexpected("\(file) cannot be written") }
     defer { close(descriptor) }
     let bytes = Array("#!/bin/sh\n\(script)\n".utf8)
-    guard fchmod(descriptor, 0o755) == 0, pwrite(descriptor, bytes, bytes.count, 0) == bytes.count else { throw Unexpected("\(file) is not whole") }
+    guard fchmod(descriptor, 0o755) == 0, pwrite(descriptor, bytes, bytes.count, 0) == bytes.count else {
+      throw Unexpected("\(file) is not whole")
+    }
   }
 
   /// The lines that hooks have written.
