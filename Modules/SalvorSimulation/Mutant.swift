@@ -15,7 +15,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   case forgottenDeletes
   /// A device waits for as long as a busy server asks for.
   case endlessWaits
-  /// A restore takes the ledger of what was erased for good with it.
+  /// A restore removes the purge ledger.
   case forgottenLedger
 
   public var description: String {

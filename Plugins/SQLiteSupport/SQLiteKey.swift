@@ -58,7 +58,8 @@ extension SQLiteConnection {
     }
   }
 
-  /// Encrypts the whole file anew, in one transaction. Nobody else may have it open: with the old key the file is noise.
+  /// Encrypts the whole file with another key, in one transaction. No other connection may have the file open: with the old key it
+  /// could read nothing any more.
   ///
   /// - Throws: `storage-busy` where another connection has the file open; `key-refused` where this connection has no key, or the
   ///   library does not do it. The file has its old key then.

@@ -49,8 +49,8 @@ extension SalvorClient {
     return try await migratingStore().detach(discarding: discarding)
   }
 
-  /// Encrypts the database anew; from here on this client opens it with the new key. Where the old one came from (a closure, a
-  /// configuration, a keychain), the new one must be given from now on. A synchronization that runs is waited for.
+  /// Encrypts the database with another key. This client opens it with the new key from now on. The closure or the configuration
+  /// that gave the old key must give the new one. The call waits for a synchronization that runs.
   ///
   /// - Throws: `key-refused` where the database is not encrypted, or its module cannot; `storage-busy` where another program
   ///   has the file open. The old key stands then.

@@ -35,7 +35,7 @@ extension ServerEngine {
   /// Erases rows for good (`PurgingServerStore.purge`).
   public func purge(_ keys: [Key], of table: String) async throws -> PurgeReport {
     let store = try purgingStore()
-    // Before and after: none that is being made meanwhile has a row that is gone.
+    // Before the purge and after it: a snapshot that is being made meanwhile could hold a purged row.
     try await shelf?.discardAll()
     let report = try await store.purge(keys, of: table)
     try await shelf?.discardAll()

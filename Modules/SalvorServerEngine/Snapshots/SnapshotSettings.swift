@@ -11,13 +11,13 @@ public struct SnapshotSettings: Sendable {
   public var keep: Int
   /// All files together, as they are sent.
   public var bytesMax: Int64
-  /// An older one is made anew.
+  /// The server replaces a file that is older, in milliseconds.
   public var maxAgeMilliseconds: Int64
-  /// One is made anew when so much has changed since, as a share of its rows.
+  /// The server replaces a file when this share of its rows has changed since: 0.1 is a tenth.
   public var maxBehind: Double
   /// Groups whose rows are one principal's, too.
   public var personal: Bool
-  /// A link can be used for so long: longer than the slowest device needs.
+  /// How long a link is valid, in milliseconds: longer than the slowest device needs.
   public var linkMilliseconds: Int64
   /// Of the files.
   public var compression: any Compression

@@ -146,7 +146,7 @@ actor SnapshotShelf {
 
   func remove(_ id: String) throws { try folder.remove(id) }
 
-  /// Rows were erased for good: no file that may hold one stays, nor does one that is being made.
+  /// Removes every file, the one that is being made included: rows were purged, and any file may hold them.
   func discardAll() throws { try folder.removeAll() }
 
   /// Ends what is being made.

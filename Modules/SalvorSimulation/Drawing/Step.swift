@@ -52,7 +52,7 @@ public struct Step: Sendable, Hashable {
     case unsubscribe(Int, table: String, region: String?)
     /// Nobody hears of the device any more.
     case leave(Int)
-    /// An operator erases one of the server's rows for good.
+    /// An operator purges one of the server's rows.
     case purge(place: Int)
     /// Nothing happens for so many hours.
     case wait(hours: Int)

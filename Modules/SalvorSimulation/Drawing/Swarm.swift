@@ -65,7 +65,7 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case blobs
   /// Devices differ in what they give back, and the oracle looks at what healing promises.
   case heal
-  /// Devices that go away for good.
+  /// Devices that never synchronize again.
   case absences
   case purges
 

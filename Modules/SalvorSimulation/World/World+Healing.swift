@@ -28,7 +28,7 @@ extension World {
     for finding in judgement.findings.prefix(5) { oracle.report(.notHealed, finding.message) }
   }
 
-  /// An operator erases one of the server's rows for good.
+  /// An operator purges one of the server's rows.
   func purge(_ place: Int) async throws {
     let before = try serverContents()
     let rows = before.filter { serverSchema.table($0.key.table)?.maintained != "server" }.sorted { $0.key < $1.key }
