@@ -17,7 +17,7 @@ final class SimulatedDevice: @unchecked Sendable {
   let path: String
   let clock: VirtualClock
   let random: SeededRandom
-  let settings: History.Device
+  var settings: History.Device
   /// Nil: it never fails.
   let disk: MachineDisk?
   var schema: DrawnSchema

@@ -78,6 +78,8 @@ extension World {
       await source.endProcess()
       source.closeApplication()
       devices[to].schema = source.schema
+      // Who copies a machine copies its configuration: requests that one of the two joins are others to the server.
+      devices[to].settings.optimises = source.settings.optimises
       await place(source.path, at: devices[to], account: oracle.account(of: from), identity: identity)
     case .dropTriggers(let number):
       guard devices[number].hasDatabase else { return }

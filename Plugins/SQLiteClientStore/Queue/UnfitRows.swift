@@ -73,7 +73,7 @@ struct UnfitRows {
     return entry
   }
 
-  /// - Parameter entries: of one row, oldest first; none is under way to the server.
+  /// - Parameter entries: of one row, oldest first.
   func cut(_ entries: [LogEntry], key: Key, _ table: CapturedTable) throws {
     let left = Self.left(of: entries, key: key, current: try context.currentRow(table, key), table)
     for entry in entries where entry.seq != left?.seq {

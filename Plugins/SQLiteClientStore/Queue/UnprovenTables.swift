@@ -81,21 +81,20 @@ struct UnprovenTables {
   // MARK: Rows whose changes do not fit any more
 
   /// A row that was changed here, and deleted or made again while nobody looked: its changes are cut to what is left of
-  /// them. What is under way to the server stays as it is, since it may have to be sent again. One that was marked is deleted.
+  /// them, also those under way to the server, whose values went with the row: the same upload says less then. What the
+  /// server made of the rest, comparing finds. One that was marked is deleted.
   private func mend(_ table: CapturedTable) throws {
     let index = try LogIndex(context)
-    let underWay =
-      try connection.state(.current) == nil ? 0 : connection.state(.uploadLast)?.integer ?? 0
     var unfit: [(key: Key, entries: [LogEntry])] = []
     var marked: [(key: Key, row: SlotRow)] = []
     try index.eachRow(of: table) { key in
       let entries = try index.entries(table, key)
-      guard let first = entries.first else { return }
+      if entries.isEmpty { return }
       let row = try context.currentRow(table, key)
       if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { return }
       if let row = try markedRow(table, key, under: entries) {
         marked.append((key, row))
-      } else if first.seq > underWay {
+      } else {
         unfit.append((key, entries))
       }
     }
