@@ -238,7 +238,6 @@ let package = Package(
       name: "salvor-load",
       dependencies: [
         "SalvorModel", "SalvorStorage", "SalvorTransport", "SalvorClientEngine", "SalvorHost", "StandardModules",
-        "MemoryStore",
         "SQLiteSupport", "SQLiteClientStore", "HTTPClientTransport", "GzipCompression", "ManualRecovery",
         "RecoverUnsyncedChangesRecovery",
       ], path: "Tools/salvor-load"),

@@ -1,6 +1,6 @@
 import GzipCompression
 import HTTPClientTransport
-import MemoryStore
+import SQLiteClientStore
 import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
@@ -25,7 +25,8 @@ final class Acknowledged: Sendable {
   var all: [String] { rows.withLock { $0 } }
 }
 
-/// Devices in one process: each has the real engine and a store in memory, and speaks over the transports that all share.
+/// Devices in one process: each has the real engine and the real store, in memory, and speaks over the transports that all
+/// share. What it writes nobody else sees: a thousand devices cost what they do, not what the others have done.
 struct Devices: Sendable {
   let options: LoadOptions
   let schema: Schema
@@ -94,14 +95,14 @@ struct Devices: Sendable {
   private func make(_ number: Int) -> SalvorClient {
     SalvorClient(
       SalvorClient.Configuration(
-        schema: schema, principal: "device \(number)", store: MemoryClientStore(),
+        schema: schema, principal: "device \(number)", store: SQLiteClientStore(path: ":memory:"),
         transport: transports[number % transports.count],
         credentials: credentialHeaders(["principal": "device \(number)"]), compressions: [GzipCompression()],
         uploadCompression: GzipCompression()))
   }
 
   private func write(_ device: SalvorClient, _ number: Int, _ written: inout [String], _ count: Int) async throws {
-    // Its visits are of sites that it has.
+    // Its memos are of sites that it has.
     if written.isEmpty, let error = await device.attemptSync().error { throw error }
     var writes: [ApplicationWrite] = []
     var rows: [String] = []
@@ -110,11 +111,11 @@ struct Devices: Sendable {
       rows.append(id)
       writes.append(
         .insert(
-          table: "visit",
+          table: "memo",
           values: [
-            NamedValue("id", .text(id)),
+            NamedValue("id", .text(id)), NamedValue("owner", .text("device \(number)")),
             NamedValue("site_id", .text("s\(1 + place % ServerUnderTest.sites)")),
-            NamedValue("note", .text("Visit \(place) of device \(number)")),
+            NamedValue("note", .text("Memo \(place) of device \(number)")),
           ]))
     }
     try await device.write(writes)

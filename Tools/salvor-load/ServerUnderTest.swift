@@ -15,12 +15,11 @@ final class ServerUnderTest: @unchecked Sendable {
         site: { maintained: "server", primaryKey: "id", columns: { id: "text", name: "text" } },
         visit: { maintained: "dual", primaryKey: "id",
                  columns: { id: "text", site_id: "text?", note: "text?", score: "real?" }, references: { site_id: "site" } },
-        memo: { maintained: "dual", primaryKey: "id", columns: { id: "text", owner: "text", note: "text?" },
-                scope: { owner: "principal" } },
+        memo: { maintained: "dual", primaryKey: "id", columns: { id: "text", owner: "text", site_id: "text?", note: "text?" },
+                references: { site_id: "site" }, scope: { owner: "principal" } },
       },
     }
     """
-  /// Few: each device has them in a store that looks through all it has, and this is about the server.
   static let sites = 100
 
   let directory: URL
@@ -131,11 +130,11 @@ final class ServerUnderTest: @unchecked Sendable {
     ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd")) ?? []).count
   }
 
-  /// Those of these visits that are not there.
-  func missing(_ visits: [String]) throws -> [String] {
+  /// Those of these memos that are not there.
+  func missing(_ memos: [String]) throws -> [String] {
     let connection = try SQLiteConnection(database, mode: .readWrite, busyTimeoutMilliseconds: 20_000)
-    let there = Set(try connection.rows("SELECT id FROM visit").compactMap { $0[0].string })
-    return visits.filter { !there.contains($0) }
+    let there = Set(try connection.rows("SELECT id FROM memo").compactMap { $0[0].string })
+    return memos.filter { !there.contains($0) }
   }
 
   /// What SQLite finds wrong with the database; empty: nothing.

@@ -17,6 +17,8 @@ extension SQLiteClientStore: MigratingClientStore {
     return try alone {
       let time = clock.now()
       try context.connection.transaction {
+        // What was written without triggers before the pause is not the migration's.
+        _ = try checkTriggers(context)
         _ = try closeOpenGroup(context)
         try CapturePause(context: context).begin(at: time)
       }

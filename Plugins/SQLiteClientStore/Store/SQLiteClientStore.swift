@@ -272,7 +272,8 @@ public actor SQLiteClientStore: ClientStore {
     return try DownloadApply(context, full: []).end(Set(context.schema.groups.map(\.name)))
   }
 
-  private func checkTriggers(_ context: StoreContext) throws -> [String] {
+  /// In a transaction: triggers that are missing or altered are put back, and what that means for their tables is noted.
+  func checkTriggers(_ context: StoreContext) throws -> [String] {
     guard try context.connection.schemaVersion() != checkedSchema else { return [] }
     let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
     context.catalog = catalog
