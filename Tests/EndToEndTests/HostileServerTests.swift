@@ -176,7 +176,7 @@ final class HostileServer: Sendable {
   func hostile(what: String) async throws {
     let place = try Workspace()
     let url = try await place.server.start()
-    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1, downloadBytesMax: 40000000 }")
+    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1, downloadBytesMax: 16000000 }")
     try await device.sync()
     do {
       let application = try device.sqlite()
