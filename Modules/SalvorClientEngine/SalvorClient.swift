@@ -282,7 +282,7 @@ public actor SalvorClient {
       } else if report.error != nil {
         .syncFailed
       } else {
-        groups == nil ? .nextSync : .otherGroups
+        report.waiting > 0 ? .waiting : groups == nil ? .nextSync : .otherGroups
       }
   }
 

@@ -20,6 +20,8 @@ public struct SyncReport: Sendable {
     case otherGroups = "other-groups"
     /// They were written while it ran, or the server does not know their tables or columns yet.
     case nextSync = "next-sync"
+    /// They are offers of rows that the server had lost: it holds them until its operator accepts them, or a row comes that they need.
+    case waiting
   }
 
   /// Nil: it failed, and no recovery was done or is required.
@@ -41,6 +43,8 @@ public struct SyncReport: Sendable {
   /// version there.
   public var healed: Int64 = 0
   public var superseded: Int64 = 0
+  /// Offers of this device that the server holds: they need its operator's consent, or a row that is not there yet.
+  public var waiting: Int64 = 0
   /// Requests that still wait, and why; nil: none does.
   public var queued: Int64 = 0
   public var queuedReason: QueuedReason?
@@ -85,6 +89,7 @@ public struct SyncReport: Sendable {
       "conflicts": .integer(conflicts),
       "healed": .integer(healed),
       "superseded": .integer(superseded),
+      "waiting": .integer(waiting),
       "snapshots": .integer(snapshots),
       "queued": .integer(queued),
       "queuedReason": queuedReason.map { .string($0.rawValue) } ?? .null,

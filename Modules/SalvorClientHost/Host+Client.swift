@@ -45,6 +45,7 @@ extension Host {
     var recovery = RecoveryConfiguration(
       strategies: try settings.strategies.map { try $0.make() }, strategy: settings.strategy,
       reasons: settings.reasons, backupsKept: settings.backupsKept, heal: settings.heal)
+    recovery.lossRetentionMilliseconds = settings.retentionMilliseconds
     func program(_ path: String?, _ name: String) -> RecoveryConfiguration.Hook? {
       guard let path else { return nil }
       let program = HookProgram(name: name, path: path, timeoutSeconds: settings.hookTimeoutSeconds)

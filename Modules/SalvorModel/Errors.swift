@@ -187,11 +187,13 @@ public enum RefusalReason: String, Sendable, CaseIterable {
   case purged
   /// An offer of a commit that the server has not lost (semantics 10).
   case notLost = "not-lost"
+  /// An offer that the server's operator has rejected (`salvor server restores reject`).
+  case rejected
 
   /// The status code of an archive entry, in HTTP's terms.
   public var status: Int {
     switch self {
-    case .serverMaintained, .outOfScope: 403
+    case .serverMaintained, .outOfScope, .rejected: 403
     case .unknownTable, .unknownColumn: 404
     case .conflict, .rowDeleted, .keyExists, .notLost: 409
     case .tooLarge: 413

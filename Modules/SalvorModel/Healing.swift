@@ -4,12 +4,36 @@ public enum HealMode: String, Sendable, CaseIterable {
   case own
   /// Every row that it holds of a lost commit.
   case all
+  /// As `own`; but the server takes each offer only when its operator has accepted it.
+  case review
   case off
 
   /// Of both, the one that gives back less.
-  public func stricter(or other: HealMode) -> HealMode {
-    if self == .off || other == .off { return .off }
-    return self == .own || other == .own ? .own : .all
+  public func stricter(or other: HealMode) -> HealMode { strictness >= other.strictness ? self : other }
+
+  private var strictness: Int {
+    switch self {
+    case .all: 0
+    case .own: 1
+    case .review: 2
+    case .off: 3
+    }
+  }
+}
+
+/// Two lost incarnations of which one is known to have lived before the other.
+public struct LostNeighbours: Sendable, Hashable {
+  public var earlier: IncarnationID
+  public var later: IncarnationID
+
+  public init(_ earlier: IncarnationID, before later: IncarnationID) {
+    self.earlier = earlier
+    self.later = later
+  }
+
+  /// What a list says that is in the order in which they lived.
+  public static func chain(_ incarnations: [IncarnationID]) -> [LostNeighbours] {
+    zip(incarnations, incarnations.dropFirst()).map { LostNeighbours($0, before: $1) }
   }
 }
 
@@ -38,9 +62,16 @@ public struct Offer: Sendable, Hashable {
   /// Columns of the change that the device wrote after the parting: of these it is an ordinary change. Only of an insert,
   /// which makes a lost row again for the sake of a change that waits.
   public var written: [String]
+  /// The server takes it only when its operator has accepted it: the device's policy says so, or it is one of a mass of
+  /// deletes that the restore may have been meant to undo.
+  public var isForReview: Bool
+  /// It was kept beside the row as a conflict version, and is to be one again; it is never written into the row.
+  public var isVersion: Bool
 
-  public init(_ version: LostVersion, written: [String] = []) {
+  public init(_ version: LostVersion, written: [String] = [], isForReview: Bool = false, isVersion: Bool = false) {
     self.version = version
     self.written = written
+    self.isForReview = isForReview
+    self.isVersion = isVersion
   }
 }

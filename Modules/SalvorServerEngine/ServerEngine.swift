@@ -26,6 +26,8 @@ public struct ServerConfiguration: Sendable {
   public var clientRecoveryEnabled: Bool
   /// A device that recovers may delete its own remote ID.
   public var selfServiceRemoteDeletion: Bool
+  /// Every offer of a lost row waits for the operator's consent (`ServerSetup.reviewsOffers`).
+  public var reviewsOffers = false
   /// The credential of `/admin/v1`; nil: administration over the transport is off.
   public var administrationToken: String?
   /// `/metrics` and `/readyz` want the credential of `/admin/v1`, too.
@@ -118,6 +120,7 @@ public final class ServerEngine: Sendable {
   let started: Int64
   let activity: RemoteActivity
   let operatorEvents: AdministrationEvents
+  let floor: FloorMemory
   let idempotent: IdempotentActs
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
@@ -132,7 +135,7 @@ public final class ServerEngine: Sendable {
     let opening = try await configuration.store.open(
       ServerSetup(
         schema: configuration.schema, conflictPolicies: configuration.conflictPolicies,
-        withholdsMessages: configuration.withholdsMessages))
+        withholdsMessages: configuration.withholdsMessages, reviewsOffers: configuration.reviewsOffers))
     if opening.isRestored {
       configuration.log.warning(
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
@@ -147,6 +150,7 @@ public final class ServerEngine: Sendable {
     started = configuration.clock.now()
     activity = RemoteActivity(clock: configuration.clock)
     operatorEvents = AdministrationEvents(clock: configuration.clock)
+    floor = FloorMemory(clock: configuration.clock)
     idempotent = IdempotentActs(clock: configuration.clock)
     self.configuration = configuration
     self.identity = identity

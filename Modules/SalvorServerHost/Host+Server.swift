@@ -33,6 +33,7 @@ extension Host {
       administrationToken: section.administrationToken, monitoringNeedsCredential: section.monitoringNeedsCredential,
       accessLog: section.log.access, slowMilliseconds: section.log.slowMilliseconds, log: log,
       reclaimMemory: MemoryReturn().give)
+    made.reviewsOffers = section.reviewsOffers
     made.processFacts = { ProcessFacts.ofThisProcess() }
     made.monitoringIsApart = section.monitoring != nil
     made.audit = AuditFile(of: made.store)

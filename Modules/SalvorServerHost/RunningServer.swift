@@ -57,7 +57,11 @@ public actor RunningServer {
           sinceTrimmed = 0
         }
         await engine.tidy(stagingMilliseconds: staging)
-        try? await Task.sleep(for: .milliseconds(pause))
+        // What healing's rate holds back goes on each second.
+        for part in stride(from: Int64(0), to: pause, by: 1000) where !Task.isCancelled {
+          try? await Task.sleep(for: .milliseconds(min(1000, pause - part)))
+          await engine.settleWaitingOffers()
+        }
         sinceTrimmed += pause
       }
     }

@@ -72,6 +72,11 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// principal: a queue is never sent as another.
   func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws
 
+  /// What the server says of healing. Requests that wait there are sent again where fewer do than this device knows of: then
+  /// true. What a device keeps of deleted rows, versions and losses for a server that goes back is forgotten below the floor, once
+  /// it is also older than `retention` milliseconds. Nothing is written where nothing is new.
+  func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool
+
   /// What is sent only when the server asks for it (`history-needed`).
   func history() async throws -> ClientHistory
 
@@ -108,6 +113,9 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 extension ClientStore {
   /// For stores that one process alone can have open: there is nothing to give back.
   public func endSession() async {}
+
+  /// For stores that offer nothing.
+  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool { false }
 
   public func queued() async throws -> Int64 { try await status().queued }
 
@@ -278,7 +286,7 @@ public struct UploadChunk: Sendable, Hashable {
   public static let empty = UploadChunk(bytes: [], firstCounter: 0, lastCounter: 0, changeCount: 0, isLast: true)
 }
 
-/// What the server did with an upload's requests: all of them are accepted but the refused ones.
+/// What the server did with an upload's requests: all of them are accepted but the refused ones, and those that wait.
 public struct UploadResults: Sendable, Hashable {
   /// The commit that holds what was accepted; nil where nothing was changed.
   public var commit: Commit?
@@ -289,10 +297,17 @@ public struct UploadResults: Sendable, Hashable {
   /// Accepted offers (semantics 10) that brought something back, and those that found a newer version, or their own, there.
   public var healed: Int64
   public var superseded: Int64
+  /// Counters of requests that are neither accepted nor refused yet: offers that the server holds until a parent or its operator's
+  /// consent comes, and what depends on them. Ascending ranges; each counter is the first one of a request.
+  public var waiting: [ClosedRange<Int64>] = []
+  /// First counters of the accepted requests that are kept as conflict versions for a person, ascending.
+  public var kept: [Int64] = []
   public init(
     commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal], healed: Int64 = 0,
-    superseded: Int64 = 0
+    superseded: Int64 = 0, waiting: [ClosedRange<Int64>] = [], kept: [Int64] = []
   ) {
+    self.waiting = waiting
+    self.kept = kept
     self.commit = commit
     self.acceptedRequests = acceptedRequests
     self.conflicts = conflicts
@@ -302,9 +317,53 @@ public struct UploadResults: Sendable, Hashable {
   }
 }
 
+extension UploadResults {
+  /// Ascending counters as ranges.
+  public static func ranges(_ counters: [Int64]) -> [ClosedRange<Int64>] {
+    var ranges: [ClosedRange<Int64>] = []
+    for counter in counters {
+      if let end = ranges.last, end.upperBound + 1 == counter {
+        ranges[ranges.count - 1] = end.lowerBound...counter
+      } else {
+        ranges.append(counter...counter)
+      }
+    }
+    return ranges
+  }
+
+  /// How many requests wait.
+  public var waitingRequests: Int64 { waiting.reduce(0) { $0 + Int64($1.count) } }
+
+  public func isWaiting(_ counter: Int64) -> Bool {
+    var (low, high) = (0, waiting.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if waiting[middle].upperBound < counter { low = middle + 1 } else { high = middle }
+    }
+    return low < waiting.count && waiting[low].contains(counter)
+  }
+}
+
+/// What a server says of healing with each answer (semantics 10).
+public struct HealTerms: Sendable, Hashable {
+  /// The start of the server that answers.
+  public var incarnation: IncarnationID
+  /// The number of the commit of the oldest copy of the database that may be put back; nil: none is listed.
+  public var floor: Int64?
+  /// How many offers of this remote the server holds until a parent or its operator's consent comes.
+  public var waiting: Int64
+  public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0) {
+    self.incarnation = incarnation
+    self.floor = floor
+    self.waiting = waiting
+  }
+}
+
 public struct SettleReport: Sendable, Hashable {
   public var accepted: Int64
   public var refused: Int64
+  /// Offers that the server holds, of this upload and of earlier ones.
+  public var waiting: Int64 = 0
   public init(accepted: Int64 = 0, refused: Int64 = 0) {
     self.accepted = accepted
     self.refused = refused

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// A server store that takes offers (semantics 10): changes of an upload that bring back what it lost with a restore
 /// (`UploadedChange.offer`). A store without it tells devices so, and they keep what was lost in their archives.
@@ -14,4 +15,183 @@ import SalvorModel
 /// | what it was at the parting | the offered value |
 ///
 /// A delete is a version of all columns. An offer of a commit that the server has is refused (`not-lost`).
-public protocol HealingServerStore: RecoveringServerStore {}
+///
+/// An offer **waits** (`UploadResults.waiting`), and changes nothing, where its row needs a parent that is neither there nor in the
+/// upload, until that comes; and where it needs the operator's consent (`ServerSetup.reviewsOffers`, the table's `heal: "review"`,
+/// `Offer.isForReview`), or healing is paused. What waits is settled by the same rules, as an upload of its own. An offer that
+/// would change nothing does not wait.
+public protocol HealingServerStore: RecoveringServerStore {
+  /// What waits, oldest first, each with its row as it is now; at most `limit` after the place `after` (0: from the first).
+  func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) async throws -> [WaitingOffer]
+
+  /// How much waits, by restore, table, remote, operation and reason.
+  func waitingOffers() async throws -> [WaitingCount]
+
+  /// The operator accepts what waits for his consent: it is settled now. What lacks a parent goes on waiting for that.
+  ///
+  /// - Returns: how many offers were settled, or wait for a parent now.
+  func acceptOffers(_ query: WaitingQuery) async throws -> Int64
+
+  /// The operator rejects what waits: it is refused (`rejected`), and each device is told when it sends it again.
+  ///
+  /// - Returns: how many offers.
+  func rejectOffers(_ query: WaitingQuery) async throws -> Int64
+
+  /// Settles what waits and may go on: its parent is there, healing goes on again, or the rate allows it. Cheap where nothing does.
+  func settleWaitingOffers() async throws
+
+  func healPace() async throws -> HealPace
+
+  /// Pauses healing, lets it go on, or bounds it.
+  func setHealPace(_ pace: HealPace) async throws
+}
+
+extension HealingServerStore {
+  // For stores in which nothing waits.
+  public func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) async throws -> [WaitingOffer] { [] }
+  public func waitingOffers() async throws -> [WaitingCount] { [] }
+  public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
+  public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
+  public func settleWaitingOffers() async throws {}
+  public func healPace() async throws -> HealPace { HealPace() }
+  public func setHealPace(_ pace: HealPace) async throws {
+    throw SalvorError(.notFound, "This server's storage module cannot pause healing. Use the storage \"sqlite\".")
+  }
+}
+
+/// How fast offers are settled, over all devices.
+public struct HealPace: Sendable, Hashable {
+  /// None is: all wait.
+  public var isPaused: Bool
+  /// So many rows a second; nil: as they come.
+  public var rowsPerSecond: Int64?
+  public init(isPaused: Bool = false, rowsPerSecond: Int64? = nil) {
+    self.isPaused = isPaused
+    self.rowsPerSecond = rowsPerSecond
+  }
+
+  public var json: JSONValue {
+    ["paused": .bool(isPaused), "rowsPerSecond": rowsPerSecond.map(JSONValue.integer) ?? .null]
+  }
+}
+
+/// Which of the offers that wait.
+public struct WaitingQuery: Sendable, Hashable {
+  /// Of the restore with this ID; nil: of all.
+  public var restore: Int64?
+  public var table: String?
+  public var remote: RemoteID?
+  public init(restore: Int64? = nil, table: String? = nil, remote: RemoteID? = nil) {
+    self.restore = restore
+    self.table = table
+    self.remote = remote
+  }
+}
+
+/// Why an offer waits.
+public enum WaitingReason: String, Sendable, CaseIterable {
+  /// A row that it references is not there.
+  case parent
+  /// The operator has not accepted it.
+  case review
+  /// Healing is paused.
+  case paused
+  /// More rows came than `HealPace.rowsPerSecond` lets pass.
+  case rate
+}
+
+/// An offer that the server holds.
+public struct WaitingOffer: Sendable, Hashable {
+  /// Its place in the list.
+  public var place: Int64
+  public var restore: Int64
+  public var request: RequestID
+  public var remote: RemoteID
+  /// The principal's name.
+  public var principal: String
+  /// When it came, in milliseconds since 1970.
+  public var time: Int64
+  public var table: String
+  public var key: Key
+  public var operation: Operation
+  public var version: LostVersion
+  public var reason: WaitingReason
+  /// The row that it waits for; nil: it waits for something else.
+  public var parent: ParentRow?
+  /// What it would write; of a delete nothing.
+  public var values: [NamedValue]
+  /// The row as it is now; nil: there is none.
+  public var present: [NamedValue]?
+
+  public struct ParentRow: Sendable, Hashable {
+    public var table: String
+    public var key: Key
+    public init(table: String, key: Key) {
+      self.table = table
+      self.key = key
+    }
+  }
+
+  public init(
+    place: Int64, restore: Int64, request: RequestID, remote: RemoteID, principal: String, time: Int64, table: String,
+    key: Key, operation: Operation, version: LostVersion, reason: WaitingReason, parent: ParentRow?,
+    values: [NamedValue], present: [NamedValue]?
+  ) {
+    self.place = place
+    self.restore = restore
+    self.request = request
+    self.remote = remote
+    self.principal = principal
+    self.time = time
+    self.table = table
+    self.key = key
+    self.operation = operation
+    self.version = version
+    self.reason = reason
+    self.parent = parent
+    self.values = values
+    self.present = present
+  }
+
+  public var json: JSONValue {
+    func object(_ values: [NamedValue]) -> JSONValue {
+      .object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) })
+    }
+    return [
+      "place": .integer(place), "restore": .integer(restore), "request": .string(request.description),
+      "remote": .string(remote.text), "principal": .string(principal), "time": .integer(time), "table": .string(table),
+      "key": .array(key.map { JSONValue($0) }), "operation": .string(operation.rawValue),
+      "lost": ["incarnation": .string(version.incarnation.text), "commit": .integer(version.number)],
+      "reason": .string(reason.rawValue),
+      "parent": parent.map { ["table": .string($0.table), "key": .array($0.key.map { JSONValue($0) })] } ?? .null,
+      "offered": values.isEmpty ? .null : object(values), "present": present.map(object) ?? .null,
+    ]
+  }
+}
+
+/// How many offers of one kind wait.
+public struct WaitingCount: Sendable, Hashable {
+  public var restore: Int64
+  public var table: String
+  public var remote: RemoteID
+  public var operation: Operation
+  public var reason: WaitingReason
+  public var count: Int64
+  public init(
+    restore: Int64, table: String, remote: RemoteID, operation: Operation, reason: WaitingReason, count: Int64
+  ) {
+    self.restore = restore
+    self.table = table
+    self.remote = remote
+    self.operation = operation
+    self.reason = reason
+    self.count = count
+  }
+
+  public var json: JSONValue {
+    [
+      "table": .string(table), "remote": .string(remote.text), "operation": .string(operation.rawValue),
+      "reason": .string(reason.rawValue), "count": .integer(count),
+    ]
+  }
+}

@@ -66,6 +66,8 @@ public struct RestoreRecord: Sendable, Hashable {
   public var commitsNotOffered: [ClosedRange<Int64>]
   /// How many of the lost commits were made by other programs in the server's database; nil: not known.
   public var commitsOfPrograms: Int64?
+  /// Offers that the server holds.
+  public var waiting: [WaitingCount] = []
 
   public init(
     id: Int64, time: Int64, parting: Commit, lostIncarnation: IncarnationID, lostLast: Int64, isExact: Bool,
@@ -90,6 +92,7 @@ public struct RestoreRecord: Sendable, Hashable {
   public var conflicts: Int64 { counts.reduce(0) { $0 + $1.conflicts } }
   public var refused: Int64 { counts.reduce(0) { $0 + $1.refused } }
   public var purged: Int64 { counts.reduce(0) { $0 + $1.purged } }
+  public var waitingOffers: Int64 { waiting.reduce(0) { $0 + $1.count } }
   public var lostCommits: Int64 { max(0, lostLast - parting.number) }
 
   public var json: JSONValue {
@@ -110,7 +113,7 @@ public struct RestoreRecord: Sendable, Hashable {
             "superseded": .integer(count.superseded), "conflicts": .integer(count.conflicts),
             "refused": .integer(count.refused), "purged": .integer(count.purged),
           ]
-        }), "seen": .array(seen.map { .string($0.text) }),
+        }), "waiting": .array(waiting.map(\.json)), "seen": .array(seen.map { .string($0.text) }),
       "missing": [
         "remotes": .array(
           absent.map { absent in

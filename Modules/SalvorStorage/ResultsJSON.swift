@@ -12,6 +12,11 @@ extension UploadResults {
     ]
     if healed > 0 { members.append(.init("healed", .integer(healed))) }
     if superseded > 0 { members.append(.init("superseded", .integer(superseded))) }
+    if !waiting.isEmpty {
+      let ranges = waiting.map { JSONValue.array([.integer($0.lowerBound), .integer($0.upperBound)]) }
+      members.append(.init("waiting", .array(ranges)))
+    }
+    if !kept.isEmpty { members.append(.init("kept", .array(kept.map(JSONValue.integer)))) }
     return .object(members)
   }
 
@@ -20,9 +25,17 @@ extension UploadResults {
     if let value = json["commit"], !value.isNull { commit = try Commit(value) }
     var refused: [Refusal] = []
     for entry in try json.array("refused") { refused.append(try Refusal(entry)) }
+    var waiting: [ClosedRange<Int64>] = []
+    for entry in try json.optionalArray("waiting") ?? [] {
+      guard let ends = entry.array, ends.count == 2, let first = ends[0].integer, let last = ends[1].integer,
+        first <= last, waiting.last?.upperBound ?? 0 < first
+      else { throw SalvorError(.malformed, "\"waiting\" is a list of ascending ranges [first, last].") }
+      waiting.append(first...last)
+    }
     self.init(
       commit: commit, acceptedRequests: try json.integer("accepted"), conflicts: try json.integer("conflicts"),
-      refused: refused, healed: json["healed"]?.integer ?? 0, superseded: json["superseded"]?.integer ?? 0)
+      refused: refused, healed: json["healed"]?.integer ?? 0, superseded: json["superseded"]?.integer ?? 0,
+      waiting: waiting, kept: (try json.optionalArray("kept") ?? []).compactMap(\.integer).sorted())
   }
 }
 

@@ -136,9 +136,14 @@ public struct ServerSetup: Sendable {
   public var conflictPolicies: [String: any ConflictPolicy]
   /// A refusal does not say what the database's own constraints and triggers say (`server.messages: "withhold"`).
   public var withholdsMessages: Bool
+  /// Every offer waits for the operator's consent (`server.recovery.heal: "review"`), not only those that say so and those of tables
+  /// that do.
+  public var reviewsOffers: Bool
   public init(
-    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false
+    schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,
+    reviewsOffers: Bool = false
   ) {
+    self.reviewsOffers = reviewsOffers
     self.schema = schema
     self.conflictPolicies = conflictPolicies
     self.withholdsMessages = withholdsMessages
@@ -211,6 +216,8 @@ public struct Admission: Sendable {
   public var head: Commit
   /// What the client does not know of this database's incarnations (`Timeline.untold`).
   public var incarnations: [Incarnation]
+  /// How many offers of the remote wait (`HealingServerStore`).
+  public var waitingOffers: Int64 = 0
   public init(
     remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit,
     incarnations: [Incarnation] = []

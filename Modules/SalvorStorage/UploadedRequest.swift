@@ -68,8 +68,8 @@ public struct UploadRequestReader: Sendable {
   private var range: (first: Int64, last: Int64, tag: String?)?
   /// What the last `offer` line said.
   private var offers: (first: Int64, last: Int64, offer: Offer)?
-  /// What its `lost` lines said: incarnations in the order in which they lived.
-  public private(set) var lost: [[IncarnationID]] = []
+  /// What its `lost` lines said of the order of lost incarnations.
+  public private(set) var lost: [LostNeighbours] = []
   private var open: (request: UploadedRequest, last: Int64)?
 
   /// - Parameter tables: a request that is one change of another table is left out; nil: none is.
@@ -88,7 +88,7 @@ public struct UploadRequestReader: Sendable {
       while let event = try reader.next() {
         switch event {
         case .shape, .context: break
-        case .lost(let incarnations): lost.append(incarnations)
+        case .lost(_, let order): lost += order
         case .offer(let first, let last, let offer): offers = (first, last, offer)
         case .request(let first, let last, let tag): range = (first, last, tag)
         case .change(let place, let stamp, let counter, let made):

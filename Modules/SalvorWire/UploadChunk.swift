@@ -20,14 +20,15 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"stamp":"…"}                                           the stamp of the request IDs that follow
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
-///     {"lost":["…","…"]}                                      incarnations that the offers are of, in the order they lived
+///     {"lost":["…","…"],"order":[[0,1]]}                      incarnations that the offers are of; the first lived before the second
 ///     {"offer":7,"last":9,"of":[0,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the first
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
 ///     {"context":"site","made":57,"keys":[["s1"],…]}          unchanged parents of changed rows, up to the root
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
 /// the device's rows stood at when the changes were made, or when the upload was chosen. An offer's third number is that of the
-/// newest commit that both sides had when they parted; `written` names columns that are no offer (`Offer`).
+/// newest commit that both sides had when they parted; `written` names columns that are no offer, `review` and `version` are as of
+/// `Offer`. Without `order` the lost incarnations stand in the order in which they lived.
 public struct UploadChunkWriter: Sendable {
   public private(set) var payload: PayloadWriter
   private var shapes: [UploadShape: Int] = [:]
@@ -99,9 +100,11 @@ public struct UploadChunkWriter: Sendable {
     payload.raw("}\n")
   }
 
-  /// The incarnations that offers of this chunk may name, in the order in which they lived: a later one's versions are newer.
-  /// Once in a chunk, before its first offer.
-  public mutating func lost(_ incarnations: [IncarnationID]) {
+  /// The incarnations that offers of this chunk may name: a later one's versions are newer. Once in a chunk, before its first
+  /// offer.
+  ///
+  /// - Parameter order: what is known of their order; nil: they stand in it.
+  public mutating func lost(_ incarnations: [IncarnationID], order: [LostNeighbours]? = nil) {
     endLine()
     payload.raw("{\"lost\":[")
     for (place, incarnation) in incarnations.enumerated() {
@@ -109,7 +112,23 @@ public struct UploadChunkWriter: Sendable {
       payload.text(incarnation.text)
       lost[incarnation] = place
     }
-    payload.raw("]}\n")
+    payload.raw("]")
+    if let order {
+      payload.raw(",\"order\":[")
+      var isFirst = true
+      for pair in order {
+        guard let earlier = lost[pair.earlier], let later = lost[pair.later] else { continue }
+        if !isFirst { payload.comma() }
+        isFirst = false
+        payload.raw("[")
+        payload.number(Int64(earlier))
+        payload.comma()
+        payload.number(Int64(later))
+        payload.raw("]")
+      }
+      payload.raw("]")
+    }
+    payload.raw("}\n")
   }
 
   /// Says that the changes from `first` to `last` are offers, each a request of its own. Before the first of them, and after
@@ -135,6 +154,8 @@ public struct UploadChunkWriter: Sendable {
       }
       payload.raw("]")
     }
+    if offer.isForReview { payload.raw(",\"review\":true") }
+    if offer.isVersion { payload.raw(",\"version\":true") }
     payload.raw("}\n")
   }
 
@@ -241,14 +262,16 @@ public struct UploadChunkReader: ~Copyable {
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
     case context(table: String, made: Int64, keys: [Key])
-    /// The incarnations that offers are of, in the order in which they lived.
-    case lost([IncarnationID])
+    /// The incarnations that offers are of, and what is known of the order in which they lived.
+    case lost([IncarnationID], order: [LostNeighbours])
     /// The changes from `first` to `last` are offers.
     case offer(first: Int64, last: Int64, offer: Offer)
   }
 
   /// A chunk names at most so many lost incarnations.
   public static let lostMax = 1000
+  /// And so many pairs of their order.
+  public static let lostOrderMax = 8 * lostMax
 
   private var reader: PayloadReader
   public private(set) var shapes: [UploadShape] = []
@@ -328,7 +351,7 @@ public struct UploadChunkReader: ~Copyable {
       return .shape(shapes.count - 1)
     case "request": return try request(&isFirst)
     case "context": return try context(&isFirst)
-    case "lost": return try lostIncarnations()
+    case "lost": return try lostIncarnations(&isFirst)
     case "offer": return try offer(&isFirst)
     case "first":
       counter = try reader.integer()
@@ -380,19 +403,43 @@ public struct UploadChunkReader: ~Copyable {
     return .context(table: table, made: made, keys: keys)
   }
 
-  private mutating func lostIncarnations() throws(SalvorError) -> Event {
+  private mutating func lostIncarnations(_ isFirst: inout Bool) throws(SalvorError) -> Event {
     guard lost.isEmpty else { throw reader.malformed("a second \"lost\"") }
     try reader.beginArray()
-    var isFirst = true
-    while try reader.nextElement(&isFirst) {
+    var isFirstOne = true
+    while try reader.nextElement(&isFirstOne) {
       guard let incarnation = IncarnationID(try reader.text()), !lost.contains(incarnation) else {
         throw reader.malformed("not an incarnation, or one twice")
       }
       lost.append(incarnation)
       guard lost.count <= Self.lostMax else { throw reader.malformed("too many incarnations") }
     }
+    guard let key = try reader.nextKey(&isFirst) else { return .lost(lost, order: LostNeighbours.chain(lost)) }
+    guard key == "order" else { throw reader.malformed("expected \"order\"") }
+    let order = try lostOrder()
     try reader.expect(0x7D)
-    return .lost(lost)
+    return .lost(lost, order: order)
+  }
+
+  private mutating func lostOrder() throws(SalvorError) -> [LostNeighbours] {
+    var order: [LostNeighbours] = []
+    try reader.beginArray()
+    var isFirstPair = true
+    while try reader.nextElement(&isFirstPair) {
+      var places: [Int64] = []
+      try reader.beginArray()
+      var isFirstPlace = true
+      while try reader.nextElement(&isFirstPlace) {
+        places.append(try reader.integer())
+        guard places.count <= 2 else { break }
+      }
+      guard places.count == 2, places.allSatisfy({ $0 >= 0 && $0 < lost.count }), places[0] != places[1] else {
+        throw reader.malformed("a pair of the order is of two of the incarnations")
+      }
+      order.append(LostNeighbours(lost[Int(places[0])], before: lost[Int(places[1])]))
+      guard order.count <= Self.lostOrderMax else { throw reader.malformed("too many pairs of the order") }
+    }
+    return order
   }
 
   private mutating func offer(_ isFirst: inout Bool) throws(SalvorError) -> Event {
@@ -408,21 +455,33 @@ public struct UploadChunkReader: ~Copyable {
       guard numbers.count <= 3 else { throw reader.malformed("an offer is of three numbers") }
     }
     var written: [String] = []
-    if let key = try reader.nextKey(&isFirst) {
-      guard key == "written" else { throw reader.malformed("expected \"written\"") }
-      try reader.beginArray()
-      var isFirstColumn = true
-      while try reader.nextElement(&isFirstColumn) {
-        written.append(try reader.text())
-        guard written.count <= Limits().columnsMax else { throw reader.malformed("too many columns") }
+    var (isForReview, isVersion) = (false, false)
+    while let key = try reader.nextKey(&isFirst) {
+      switch key {
+      case "written": written = try writtenColumns()
+      case "review": isForReview = try reader.boolean()
+      case "version": isVersion = try reader.boolean()
+      default: throw reader.malformed("expected \"written\", \"review\" or \"version\"")
       }
-      try reader.expect(0x7D)
     }
     guard first > 0, last >= first, numbers.count == 3, numbers[0] >= 0, numbers[0] < lost.count, numbers[2] >= 0,
       numbers[1] > numbers[2]
     else { throw reader.malformed("an offer of no lost commit") }
     let version = LostVersion(incarnation: lost[Int(numbers[0])], number: numbers[1], parting: numbers[2])
-    return .offer(first: first, last: last, offer: Offer(version, written: written))
+    return .offer(
+      first: first, last: last,
+      offer: Offer(version, written: written, isForReview: isForReview, isVersion: isVersion))
+  }
+
+  private mutating func writtenColumns() throws(SalvorError) -> [String] {
+    var written: [String] = []
+    try reader.beginArray()
+    var isFirstColumn = true
+    while try reader.nextElement(&isFirstColumn) {
+      written.append(try reader.text())
+      guard written.count <= Limits().columnsMax else { throw reader.malformed("too many columns") }
+    }
+    return written
   }
 
   private mutating func request(_ isFirst: inout Bool) throws(SalvorError) -> Event {

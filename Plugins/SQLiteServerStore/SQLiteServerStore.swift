@@ -79,6 +79,7 @@ public final class SQLiteServerStore: ServerStore {
     interruption.end()
     let opened = try await writer.open(setup)
     await replaceReaders(opened.view)
+    try await settleWaitingOffers()
     let missing = try await writer.unseenSinceRestore()
     unseen.withLock { $0 = missing }
     return opened.opening
@@ -152,6 +153,8 @@ public final class SQLiteServerStore: ServerStore {
     let results = try await writer.process(upload)
     // It is done whatever becomes of this: the next time that somebody looks removes what is left.
     try? await removeLeftOver(upload.remote)
+    // It may have brought what others wait for.
+    try? await settleWaitingOffers()
     return results
   }
 
@@ -273,6 +276,7 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func trim(before milliseconds: Int64) async throws {
+    try await giveUpWaiting(before: milliseconds)
     try await writer.trim(before: milliseconds)
     while try await writer.trimSome(before: milliseconds) {}
   }
@@ -335,5 +339,3 @@ extension SQLiteServerStore: SchemaExamining, FileDatabase {
     TableTrial.problems(in: schema.synchronizedPart, ddl: Installation.ddl)
   }
 }
-
-extension SQLiteServerStore: HealingServerStore {}

@@ -22,6 +22,7 @@ actor ServerWriter {
   private var logCount = LogCount()
   private var pause = WritePause()
   private var open: Open?
+  var healing = HealingState()
 
   struct Open {
     var connection: SQLiteConnection
@@ -59,6 +60,7 @@ actor ServerWriter {
     close()
     let open = try makeOpen(setup, sameStart: nil)
     self.open = open
+    healing = HealingState()
     return (open.opening, open.view)
   }
 

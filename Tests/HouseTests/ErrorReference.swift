@@ -85,6 +85,7 @@ import Testing
     case .blocked: "A request that this one depends on was refused. It was not tried."
     case .purged: "The row was erased for good on the server (`salvor server purge`), and its key is not free."
     case .notLost: "An offer of a commit that the server has, or cannot have had: it has lost nothing there."
+    case .rejected: "An offer of a lost row that the server's operator has rejected (`salvor server restores reject`)."
     }
   }
 }

@@ -140,7 +140,9 @@ struct ChunkTests {
     writer.lost(incarnations)
     writer.offer(
       first: 12, last: 13,
-      Offer(LostVersion(incarnation: incarnations[1], number: 105, parting: 100), written: ["ä"]))
+      Offer(
+        LostVersion(incarnation: incarnations[1], number: 105, parting: 100), written: ["ä"], isForReview: true,
+        isVersion: true))
     change(delete, other, 12, 58, ["n"])
     writer.context(table: "p", made: 57, key: ["k", 1])
     writer.context(table: "q", made: 0, key: [.null])
@@ -158,10 +160,11 @@ struct ChunkTests {
         case .context(let table, let made, let keys):
           found.append("context \(table) \(made) \(keys.map { $0.map(\.description) })")
         case .request(let first, let last, let tag): found.append("request \(first)-\(last) \(tag ?? "")")
-        case .lost(let incarnations): found.append("lost \(incarnations.map { $0.text.prefix(1) })")
+        case .lost(let incarnations, let order):
+          found.append("lost \(incarnations.map { $0.text.prefix(1) }) \(order.count)")
         case .offer(let first, let last, let offer):
           found.append(
-            "offer \(first)-\(last) \(offer.version.incarnation.text.prefix(1)) \(offer.version.number) \(offer.version.parting) \(offer.written)"
+            "offer \(first)-\(last) \(offer.version.incarnation.text.prefix(1)) \(offer.version.number) \(offer.version.parting) \(offer.written) \(offer.isForReview) \(offer.isVersion)"
           )
         case .change(let shape, let stamp, let counter, let made):
           var values: [String] = []
@@ -180,8 +183,8 @@ struct ChunkTests {
         "shape 1 u",
         "10 a 57 delete k",
         "11 b 58 update m,1,2,3,4",
-        "lost [\"c\", \"d\"]",
-        "offer 12-13 d 105 100 [\"ä\"]",
+        "lost [\"c\", \"d\"] 1",
+        "offer 12-13 d 105 100 [\"ä\"] true true",
         "12 b 58 delete n",
         "context p 57 [[\"k\", \"1\"], [\"l\", \"2\"]]",
         "context q 0 [[\"null\"]]",

@@ -36,6 +36,9 @@ public struct RecoveryConfiguration: Sendable {
   public var backupsKept: Int
   /// Which rows that a restored server lost are offered to it again (semantics 10).
   public var heal: HealMode
+  /// How long what a device keeps for a server that goes back is kept at least, in milliseconds (default 90 days): longer where the
+  /// server lists older copies of itself.
+  public var lossRetentionMilliseconds: Int64 = 90 * 86_400_000
   /// Called before anything is touched; what it throws stops the recovery.
   public var beforeReset: Hook?
   /// Called when the database is as it will be.

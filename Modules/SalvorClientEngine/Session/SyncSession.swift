@@ -463,6 +463,15 @@ struct SyncSession {
       server: line.identifier("server"),
       incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal")
     )
+    if let incarnation = line["incarnation"]?.string.flatMap({ IncarnationID($0) }) {
+      let terms = HealTerms(
+        incarnation: incarnation, floor: line["heal"]?["floor"]?.integer,
+        waiting: line["heal"]?["waiting"]?.integer ?? 0)
+      if try await store.remember(terms, retention: configuration.recovery.lossRetentionMilliseconds) {
+        hasNewRequests = true
+      }
+      report.waiting = terms.waiting
+    }
     met = line["token"] == nil ? line : nil
   }
 
@@ -479,6 +488,9 @@ struct SyncSession {
     report.conflicts += results.conflicts
     report.healed += results.healed
     report.superseded += results.superseded
+    report.waiting = settled.waiting
+    // How many wait there is asked for with the next begin, whatever this one said.
+    if !results.waiting.isEmpty { met = nil }
     if settled.refused > 0 { isArchiveTouched = true }
     if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
   }

@@ -25,6 +25,14 @@ public struct HostConfiguration: Sendable {
   public var diagnostics: [Diagnostic]
 }
 
+/// `server.recovery.heal`: what becomes of offers of lost rows.
+enum OfferConsent: String, CaseIterable {
+  /// They are settled as they come.
+  case accept
+  /// They wait for the operator.
+  case review
+}
+
 /// The parts of a file that a command needs.
 public enum HostSection: String, Sendable, CaseIterable {
   case server, client
@@ -72,6 +80,8 @@ public struct ServerSection: Sendable {
   public var validators: [ValidatorSettings]
   public var clientRecoveryEnabled: Bool
   public var selfServiceRemoteDeletion: Bool
+  /// `recovery.heal: "review"`: offers of lost rows wait for the operator's consent.
+  public var reviewsOffers: Bool
   public var historyCheck: Bool
   public var tombstoneRetentionMilliseconds: Int64
   /// How long conflicts that a policy settled are listed.

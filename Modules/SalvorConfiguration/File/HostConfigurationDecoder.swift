@@ -199,6 +199,7 @@ struct HostConfigurationDecoder {
     var recovery = section.object("recovery")
     let clientRecoveryEnabled = recovery?.boolean("clientRecoveryEnabled", default: true) ?? true
     let selfServiceRemoteDeletion = recovery?.boolean("selfServiceRemoteDeletion", default: false) ?? false
+    let healing = recovery?.choice("heal", default: OfferConsent.accept) ?? .accept
     let historyCheck = recovery?.boolean("historyCheck", default: true) ?? true
     if let recovery { section.finish(child: recovery) }
 
@@ -232,7 +233,7 @@ struct HostConfigurationDecoder {
       storage: storage, storageLine: storageLine, listen: listen, listenLine: listenLine, compressions: compressions,
       authentication: authentication, authenticationLine: authenticationLine, validators: validators,
       clientRecoveryEnabled: clientRecoveryEnabled,
-      selfServiceRemoteDeletion: selfServiceRemoteDeletion,
+      selfServiceRemoteDeletion: selfServiceRemoteDeletion, reviewsOffers: healing == .review,
       historyCheck: historyCheck, tombstoneRetentionMilliseconds: tombstones,
       conflictRetentionMilliseconds: conflicts, withholdsMessages: withholdsMessages,
       stagingRetentionMilliseconds: staging, administrationToken: token,

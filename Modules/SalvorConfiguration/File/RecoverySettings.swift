@@ -17,6 +17,8 @@ public struct RecoverySettings: Sendable {
   /// The copies that recoveries keep; older ones are removed.
   public var backupsKept = 3
   public var heal = HealMode.own
+  /// How long what is kept for a server that goes back is kept at least.
+  public var retentionMilliseconds = HostConfiguration.tombstoneRetentionDefault
 
   public init() {}
 
@@ -48,6 +50,7 @@ public struct RecoverySettings: Sendable {
       reader.finish(child: backups)
     }
     settings.heal = reader.choice("heal", default: HealMode.own)
+    settings.retentionMilliseconds = TimeSpan.decode(&reader, "retention", default: settings.retentionMilliseconds)
     section.finish(child: reader)
     return settings
   }

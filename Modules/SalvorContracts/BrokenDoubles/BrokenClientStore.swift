@@ -146,6 +146,10 @@ public actor BrokenClientStore: ClientStore {
     fault == .adoptsNothing ? [] : try await base.adopt(config)
   }
 
+  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
+    try await base.remember(terms, retention: retention)
+  }
+
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
     guard fault != .forgetsTheServer else { return }
     do {

@@ -83,4 +83,22 @@ extension BrokenServerStore: RecoveringServerStore {
   public func backup(to path: String) async throws { try await recovering.backup(to: path) }
 }
 
-extension BrokenServerStore: HealingServerStore {}
+extension BrokenServerStore: HealingServerStore {
+  private func healing() throws -> any HealingServerStore {
+    guard let healing = try recovering as? any HealingServerStore else {
+      throw SalvorError(.failed, "The store inside takes no offers.")
+    }
+    return healing
+  }
+
+  public func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) async throws -> [WaitingOffer] {
+    try await healing().waitingOffers(query, after: after, limit: limit)
+  }
+
+  public func waitingOffers() async throws -> [WaitingCount] { try await healing().waitingOffers() }
+  public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { try await healing().acceptOffers(query) }
+  public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { try await healing().rejectOffers(query) }
+  public func settleWaitingOffers() async throws { try await healing().settleWaitingOffers() }
+  public func healPace() async throws -> HealPace { try await healing().healPace() }
+  public func setHealPace(_ pace: HealPace) async throws { try await healing().setHealPace(pace) }
+}

@@ -69,7 +69,7 @@ struct ClientBench: Sendable {
   @discardableResult
   func settle(
     _ begun: (session: ClientSession, changes: [ReadChange]), commit: Commit? = nil,
-    refuse: (ReadChange) -> RefusalReason? = { _ in nil }
+    waiting: [ClosedRange<Int64>] = [], kept: [Int64] = [], refuse: (ReadChange) -> RefusalReason? = { _ in nil }
   ) async throws -> SettleReport {
     let upload = try expectSome(begun.session.upload, "an upload")
     var refused: [Refusal] = []
@@ -85,7 +85,8 @@ struct ClientBench: Sendable {
     let report = try await store.settle(
       sequence: upload.sequence,
       results: UploadResults(
-        commit: commit, acceptedRequests: Int64(requests.count - refused.count), refused: refused))
+        commit: commit, acceptedRequests: Int64(requests.count - refused.count), refused: refused, waiting: waiting,
+        kept: kept))
     await store.endSession()
     return report
   }

@@ -205,7 +205,7 @@ extension ClientStoreContract {
       try await bench.download(rows: [("note", ["n1", "theirs", .null])])
       try await bench.expectArchive(["kept lost-on-server update note [n2] [title=b] > [title=theirs]"])
     },
-    offering("a mass deletion is not offered: a restore may have been meant to undo it") { bench in
+    offering("a mass deletion is offered for review; while the server holds it, its rows are here again") { bench in
       let rows = (1...30).map { ("note", [.text("n\(100 + $0)"), "a", .null] as Row) }
       try await bench.download(full: ["note"], rows: rows)
       try await bench.store.write((1...20).map { .delete("note", [.text("n\(100 + $0)")]) })
@@ -213,9 +213,47 @@ extension ClientStoreContract {
       var recovered = Recovered(shared: 1, rows: rows)
       recovered.heal = .own
       try await bench.recover(recovered)
+      let begun = try await bench.begin()
+      try expectEqual(begun.changes.filter { $0.offer?.isForReview == true }.count, 20, "the offers for review")
+      try await bench.settle(begun, waiting: [begun.changes[0].counter...begun.changes[19].counter])
       try await bench.expectRows("note", rows.map(\.1))
-      try expectEqual(try await bench.begin().changes, [], "the offers")
-      try expectEqual(try await bench.store.status().kept, 20, "the deletes in the archive")
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("what waits at the server stays in its row, and is sent again when fewer wait") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      let begun = try await bench.begin()
+      let report = try await bench.settle(begun, waiting: [begun.changes[0].counter...begun.changes[0].counter])
+      try expectEqual([report.accepted, report.refused, report.waiting], [0, 0, 1], "accepted, refused, waiting")
+      try await bench.expectRows("note", [["n1", "lost", .null]])
+      try expectEqual(try await bench.queued().count, 1, "what is queued")
+      try expectEqual(try await bench.begin().changes, [], "what is sent while it waits")
+      await bench.store.endSession()
+      let terms = HealTerms(incarnation: IncarnationID(unchecked: String(repeating: "7", count: 32)))
+      try expect(try await bench.store.remember(terms, retention: 1), "fewer wait than the device knows of")
+      try expectEqual(try await bench.begin().changes, begun.changes, "what is sent again")
+    },
+    offering("what the server kept as a conflict version is sent again when it has lost it") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      let again = try await bench.begin()
+      let version = try expectSome(again.changes.first { $0.offer?.isVersion == true }, "the conflict version")
+      try expectEqual(
+        [version.counter, version.values.count > 2 ? 1 : 0], [begun.changes[0].counter, 1], "its counter and its values"
+      )
+      try expectEqual(version.stamp, begun.changes[0].stamp, "its stamp")
+      try await bench.settle(again, commit: bench.nextCommit(), kept: [version.counter])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
     },
     offering("a second restore offers again what the first one had lost, and what it has lost itself") { bench in
       let later = IncarnationID(unchecked: String(repeating: "8", count: 32))

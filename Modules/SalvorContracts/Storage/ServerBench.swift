@@ -88,6 +88,7 @@ enum Sent: Sendable {
   indirect case group([Sent])
   /// Brings back what the server has lost.
   indirect case offer(LostVersion, Sent, written: [String] = [])
+  indirect case offered(Offer, Sent)
 }
 
 /// A device without a database: it knows what it downloaded, and makes uploads by hand.
@@ -165,7 +166,10 @@ struct Device: Sendable {
 
   private mutating func write(_ sent: Sent, _ made: Int64?, _ writer: inout UploadChunkWriter) {
     if case .offer(let version, let sent, let written) = sent {
-      writer.offer(first: counter + 1, last: counter + 1, Offer(version, written: written))
+      return write(.offered(Offer(version, written: written), sent), made, &writer)
+    }
+    if case .offered(let offer, let sent) = sent {
+      writer.offer(first: counter + 1, last: counter + 1, offer)
       return write(sent, made, &writer)
     }
     counter += 1
@@ -189,7 +193,7 @@ struct Device: Sendable {
     case .delete(let table, let key):
       begin(table, .delete, [])
       for value in key { writer.value(value) }
-    case .group, .offer: return
+    case .group, .offer, .offered: return
     }
     writer.endChange()
   }

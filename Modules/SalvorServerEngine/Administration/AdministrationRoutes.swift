@@ -15,7 +15,7 @@ extension ServerEngine {
       try who.require(.operator)
       return try await conflicts(request, Array(parts.dropFirst(2)), who)
     case ("GET", "explain", 3): return try await explain(request, parts[2])
-    case (_, "restores", 2...): return try await restores(request, Array(parts.dropFirst(2)))
+    case (_, "restores", 2...): return try await restores(request, Array(parts.dropFirst(2)), who)
     case (_, "backups", 2): return try await backups(request, who)
     case (_, "snapshots", 2...): return try await snapshots(request, Array(parts.dropFirst(2)), who)
     case (_, "purge", 2): return try await purge(request, who)
@@ -115,6 +115,7 @@ extension ServerEngine {
   /// long. What fails is logged and tried again later.
   public func tidy(stagingMilliseconds: Int64) async {
     sessions.tidy()
+    await settleWaitingOffers()
     do {
       try await configuration.store.forgetStaged(before: configuration.clock.now() - stagingMilliseconds)
     } catch {

@@ -28,7 +28,10 @@ extension ServerEngine {
     return try await act(releases ? "purge.release" : "purge", name, who, request) {
       releases
         ? json(["table": .string(name), "released": .integer(try await releasePurged(keys, of: name))])
-        : json(["table": .string(name), "purged": try await purge(keys, of: name).json])
+        : json([
+          "table": .string(name), "purged": try await purge(keys, of: name).json,
+          "backups": await RecordedBackup.mayHold(configuration.store),
+        ])
     }
   }
 
@@ -55,6 +58,15 @@ extension ServerEngine {
       throw SalvorError(.notFound, "This server's storage module cannot purge. Use the storage \"sqlite\".")
     }
     return store
+  }
+}
+
+extension RecordedBackup {
+  /// The listed copies of the database, oldest first: made before a purge, they may hold what was purged.
+  public static func mayHold(_ store: any ServerStore) async -> JSONValue {
+    let listed = (try? await (store as? any BackupListingServerStore)?.recordedBackups()) ?? []
+    return .array(
+      listed.reversed().filter { !$0.isForgotten }.map { ["id": .string($0.id), "path": .string($0.path)] })
   }
 }
 

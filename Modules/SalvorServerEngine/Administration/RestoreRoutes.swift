@@ -4,9 +4,106 @@ import SalvorTransport
 import SalvorWire
 
 extension ServerEngine {
-  /// `GET /admin/v1/restores` and `GET /admin/v1/restores/ID`.
-  func restores(_ request: TransportRequest, _ parts: [String]) async throws -> TransportResponse {
-    guard request.method == "GET", parts.count <= 1 else { throw notFound(request) }
+  /// `/admin/v1/restores…`: the list, one of them, what waits of it, the operator's consent, and the pace of healing.
+  func restores(_ request: TransportRequest, _ parts: [String], _ who: Administrator) async throws -> TransportResponse
+  {
+    switch (request.method, parts.count) {
+    case ("GET", 0...1) where parts.first != "pace": return try await listRestores(parts)
+    case ("GET", 1): return json(try await healing().healPace().json)
+    case ("PUT", 1) where parts[0] == "pace":
+      try who.require(.operator)
+      let message = try await line(request)
+      return try await act("restores.pace", "healing", who, request) {
+        json(try await setHealPace(message).json)
+      }
+    case ("GET", 2) where parts[1] == "waiting":
+      // They hold values of rows.
+      try who.require(.operator)
+      return try await waitingOffers(request, try restore(parts[0]))
+    case ("POST", 2) where parts[1] == "accept" || parts[1] == "reject":
+      try who.require(.operator)
+      let message = try await line(request)
+      let query = try WaitingQuery(restore: try restore(parts[0]), message)
+      let accepts = parts[1] == "accept"
+      return try await act(accepts ? "restores.accept" : "restores.reject", parts[0], who, request) {
+        let count = accepts ? try await acceptOffers(query) : try await rejectOffers(query)
+        return json([accepts ? "accepted" : "rejected": .integer(count)])
+      }
+    default: throw notFound(request)
+    }
+  }
+
+  /// Settles offers that wait for the operator's consent (`HealingServerStore.acceptOffers`).
+  public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 {
+    let count = try await healing().acceptOffers(query)
+    configuration.log("\(count) offers of lost rows were accepted.")
+    events.notice()
+    return count
+  }
+
+  /// Refuses offers that wait (`HealingServerStore.rejectOffers`).
+  public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 {
+    let count = try await healing().rejectOffers(query)
+    configuration.log("\(count) offers of lost rows were rejected.")
+    return count
+  }
+
+  private func healing() throws -> any HealingServerStore {
+    guard let store = configuration.store as? any HealingServerStore else {
+      throw SalvorError(
+        .notFound, "This server's storage module takes no offers of lost rows. Use the storage \"sqlite\".")
+    }
+    return store
+  }
+
+  private func restore(_ text: String) throws -> Int64 {
+    guard let id = Int64(text) else { throw RestoreRecord.notFound(text) }
+    return id
+  }
+
+  /// `{"paused": …}` or `{"rowsPerSecond": …}` (null: not bounded); what is not named stays.
+  private func setHealPace(_ message: JSONValue) async throws -> HealPace {
+    var pace = try await healing().healPace()
+    if let paused = message["paused"] {
+      guard let value = paused.bool else { throw SalvorError(.malformed, "\"paused\" is true or false.") }
+      pace.isPaused = value
+    }
+    if let rate = message["rowsPerSecond"] {
+      guard rate.isNull || (1...HealPace.rateMax).contains(rate.integer ?? 0) else { throw HealPace.badRate }
+      pace.rowsPerSecond = rate.integer
+    }
+    try await healing().setHealPace(pace)
+    configuration.log(
+      "Healing is \(pace.isPaused ? "paused" : "on")\(pace.rowsPerSecond.map { ", \($0) rows a second at most" } ?? "")."
+    )
+    return pace
+  }
+
+  /// `?table=T&remote=R&after=PLACE&limit=N`.
+  private func waitingOffers(_ request: TransportRequest, _ restore: Int64) async throws -> TransportResponse {
+    let words = queryParameters(request.path)
+    let limit = words["limit"].map { Int($0) } ?? 100
+    guard let limit, limit > 0, let after = words["after"].map({ Int64($0) }) ?? 0 else {
+      throw SalvorError(.malformed, "What waits is asked for with table=T, remote=ID, after=PLACE and limit=NUMBER.")
+    }
+    let query = WaitingQuery(
+      restore: restore, table: words["table"], remote: try words["remote"].map { try WaitingQuery.remote($0) })
+    let count = min(limit, 1000)
+    let found = try await healing().waitingOffers(query, after: after, limit: count + 1)
+    return json([
+      "waiting": .array(found.prefix(count).map(\.json)),
+      "next": found.count > count ? .integer(found[count - 1].place) : .null,
+    ])
+  }
+
+  /// Settles offers that wait and may go on. What fails is logged and tried again later.
+  public func settleWaitingOffers() async {
+    do {
+      try await (configuration.store as? any HealingServerStore)?.settleWaitingOffers()
+    } catch { configuration.log("Settling offers that wait failed: \(asSalvorError(error))") }
+  }
+
+  private func listRestores(_ parts: [String]) async throws -> TransportResponse {
     let records =
       try await (configuration.store as? any RestoreReportingServerStore)?.restores(limit: RestoreRecord.listedMax)
       ?? []
@@ -24,7 +121,7 @@ extension ServerEngine {
       Dictionary(
         uniqueKeysWithValues: [
           ("healed", restore.healed), ("superseded", restore.superseded), ("conflict", restore.conflicts),
-          ("refused", restore.refused), ("purged", restore.purged),
+          ("refused", restore.refused), ("purged", restore.purged), ("waiting", restore.waitingOffers),
         ].map { (MetricsText.label("outcome", $0.0), $0.1) }))
     out.gauge(
       "salvor_restore_lost_commits", "Commits that the newest restore is known to have lost", restore.lostCommits)
@@ -34,6 +131,48 @@ extension ServerEngine {
     out.gauge(
       "salvor_restore_remotes_missing", "Remotes that may hold lost rows and have not come since the newest restore",
       Int64(restore.absent.count { $0.isMissed }))
+  }
+}
+
+extension WaitingQuery {
+  /// As a message says it: `table` and `remote`, each may be left out.
+  public init(restore: Int64, _ message: JSONValue) throws(SalvorError) {
+    self.init(
+      restore: restore, table: try message.optionalString("table"),
+      remote: try message.optionalString("remote").map { text throws(SalvorError) in try Self.remote(text) })
+  }
+
+  public static func remote(_ text: String) throws(SalvorError) -> RemoteID {
+    guard let remote = RemoteID(text) else {
+      throw SalvorError(.malformed, "\"\(text.prefix(40))\" is no remote ID. salvor remotes lists them.")
+    }
+    return remote
+  }
+}
+
+extension HealPace {
+  /// Rows a second.
+  public static let rateMax: Int64 = 1_000_000
+
+  public static let badRate = SalvorError(
+    .usage, "A rate is 1 to \(rateMax) rows a second, or null (\"off\") for none.")
+}
+
+/// The floor of a store's listed copies, looked up once a minute: each begin tells it.
+final class FloorMemory: Sendable {
+  private let known = Mutex<(number: Int64?, at: Int64)?>(nil)
+  private let clock: any Clock
+
+  init(clock: any Clock) { self.clock = clock }
+
+  /// Nil: no copy is listed, or the list cannot be read.
+  func number(_ store: any ServerStore) async -> Int64? {
+    let now = clock.now()
+    if let known = known.withLock({ $0 }), now - known.at < 60_000, now >= known.at { return known.number }
+    let listed = try? await (store as? any BackupListingServerStore)?.recordedBackups()
+    let number = listed.flatMap { RecordedBackup.floor(of: $0) }
+    known.withLock { $0 = (number, now) }
+    return number
   }
 }
 

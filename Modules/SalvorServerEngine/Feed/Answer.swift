@@ -16,7 +16,8 @@ extension ServerEngine {
     var head = PayloadWriter()
     let count = try await firstRows(session)
     sessionLine(
-      session.principal, count.map { [.init("rows", .integer($0))] } ?? [], untold: session.begin.incarnations
+      session.principal, count.map { [.init("rows", .integer($0))] } ?? [], untold: session.begin.incarnations,
+      heal: session.begin.heal
     ).write(to: &head)
     head.raw("\n")
     if let results {
@@ -89,13 +90,19 @@ extension ServerEngine {
   ///
   /// - Parameter untold: incarnations that the device does not know.
   func sessionLine(
-    _ principal: Principal, _ more: [JSONValue.Member], untold: [Incarnation] = []
+    _ principal: Principal, _ more: [JSONValue.Member], untold: [Incarnation] = [], heal: HealTerms? = nil
   ) -> JSONValue {
     var members: [JSONValue.Member] = [
       .init("server", .string(identity.server.text)), .init("incarnation", .string(identity.incarnation.text)),
       .init("principal", .string(principal.name)),
     ]
     if !untold.isEmpty { members.append(.init("incarnations", .array(untold.map(\.json)))) }
+    if let heal, heal.floor != nil || heal.waiting > 0 {
+      var terms: [JSONValue.Member] = []
+      if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
+      if heal.waiting > 0 { terms.append(.init("waiting", .integer(heal.waiting))) }
+      members.append(.init("heal", .object(terms)))
+    }
     return ["session": .object(members + more)]
   }
 

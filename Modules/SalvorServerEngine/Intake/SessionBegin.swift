@@ -12,6 +12,8 @@ struct SessionBegin: Sendable {
   var sendsConfig = false
   /// Incarnations of this server that the device does not know.
   var incarnations: [Incarnation] = []
+  /// What the device is told of healing; nil: this store takes no offers.
+  var heal: HealTerms?
 }
 
 /// What the checks of a begin found that ask about the remote: sequence IDs and history.
@@ -42,6 +44,7 @@ extension ServerEngine {
     }
     var begin = SessionBegin(message: message)
     begin.incarnations = untold(message, admission)
+    begin.heal = await healTerms(admission)
     switch try await verdict(on: message, admission) {
     case .accepted(let answersAgain): begin.answersAgain = answersAgain
     case .reset(let reason): throw refusal(reason, message, principal, stored: admission.stored)
@@ -61,6 +64,13 @@ extension ServerEngine {
     let isTold = admission.incarnations.contains { $0.id == present }
     guard message.upload != .none, !isTold else { return admission.incarnations }
     return admission.incarnations + [Incarnation(id: present, firstCommit: admission.head.number + 1)]
+  }
+
+  private func healTerms(_ admission: Admission) async -> HealTerms? {
+    guard configuration.store is any HealingServerStore else { return nil }
+    return HealTerms(
+      incarnation: identity.incarnation, floor: await floor.number(configuration.store),
+      waiting: admission.waitingOffers)
   }
 
   /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.

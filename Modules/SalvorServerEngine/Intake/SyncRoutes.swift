@@ -143,6 +143,6 @@ extension ServerEngine {
         [
           .init("token", .string(session.token)),
           .init("staged", ["chunks": .integer(Int64(staged.chunks)), "last": .integer(staged.lastCounter)]),
-        ], untold: session.begin.incarnations))
+        ], untold: session.begin.incarnations, heal: session.begin.heal))
   }
 }

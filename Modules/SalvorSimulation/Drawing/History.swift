@@ -63,11 +63,15 @@ extension History.Device {
       strategy: strategy, replacedStrategy: swarm.has(.strategies) ? replaced : nil,
       individualDeletion: generator.chance(40), optimises: generator.chance(20),
       gzip: swarm.has(.gzip) && generator.chance(50),
-      heal: swarm.has(.heal) ? own.pick(["own", "own", "own", "all", "off"]) : nil)
+      heal: swarm.has(.heal) ? own.pick(healModes(swarm)) : nil)
   }
 }
 
 /// Draws what happens next.
+private func healModes(_ swarm: Swarm) -> [String] {
+  swarm.has(.consent) ? ["own", "own", "all", "review", "off"] : ["own", "own", "own", "all", "off"]
+}
+
 private struct StepDrawing {
   let schema: DrawnSchema
   let swarm: Swarm
@@ -77,7 +81,7 @@ private struct StepDrawing {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
-      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge
+      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel
   }
 
   /// The tables that a device can choose rows of.
@@ -101,7 +105,8 @@ private struct StepDrawing {
       (when(.migrations, 2), .migrate), (when(.looks, 4), .look),
       (byRegion.isEmpty ? 0 : when(.subscriptions, 7), .subscribe),
       (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe), (id > 10 ? when(.absences, 2) : 0, .leave),
-      (when(.purges, 3), .purge),
+      (when(.purges, 3), .purge), (when(.consent, 4), .acceptOffers), (when(.consent, 2), .paceHealing),
+      (devices.count > 1 ? when(.consent, 8) : 0, .duel),
     ]
   }
 
@@ -170,6 +175,10 @@ private struct StepDrawing {
     case .unsubscribe: return .unsubscribe(device, table: own.pick(byRegion) ?? "", region: region(30, &own))
     case .leave: return .leave(device)
     case .purge: return .purge(place: own.below(100))
+    case .acceptOffers: return .acceptOffers(table: own.chance(50) ? own.pick(schema.tables)?.name : nil)
+    case .duel:
+      return .duel(device, (device + 1 + own.below(devices.count - 1)) % devices.count, place: own.below(100))
+    case .paceHealing: return .paceHealing(pauses: own.chance(50))
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
   }

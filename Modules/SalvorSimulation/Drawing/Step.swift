@@ -54,6 +54,12 @@ public struct Step: Sendable, Hashable {
     case leave(Int)
     /// An operator purges one of the server's rows.
     case purge(place: Int)
+    /// Both synchronize, and write one row one after the other: the second knows the first's value, the first hears no more of it.
+    case duel(Int, Int, place: Int)
+    /// The operator accepts the offers that wait for him, of a table or all.
+    case acceptOffers(table: String?)
+    /// Healing is paused, or goes on.
+    case paceHealing(pauses: Bool)
     /// Nothing happens for so many hours.
     case wait(hours: Int)
   }
@@ -156,6 +162,11 @@ extension Step: CustomStringConvertible {
     case .purge(let place):
       return
         "salvor server purge TABLE KEY   # the row number \(place) of the server's, counting on from the last to the first"
+    case .duel(let a, let b, let place):
+      return
+        "# \(device(a)) changes the row number \(place) and synchronizes; \(device(b)) synchronizes, changes it, synchronizes"
+    case .acceptOffers(let table): return "salvor server restores accept 1\(table.map { " --table \($0)" } ?? "")"
+    case .paceHealing(let pauses): return "salvor server restores \(pauses ? "pause" : "resume")"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

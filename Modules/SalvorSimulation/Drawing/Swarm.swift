@@ -68,13 +68,15 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   /// Devices that never synchronize again.
   case absences
   case purges
+  /// The operator reviews what devices give back, pauses healing and lets it go on; and tables keep conflict versions.
+  case consent
 
   static let later: Set<Feature> = newest.union(healing).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
   ])
 
   /// Only in the swarm that has them by name.
-  static let healing: Set<Feature> = [.heal, .absences, .purges]
+  static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -104,14 +106,17 @@ public struct Swarm: Sendable, Hashable {
     ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
-    "heal": Feature.healing.union([
-      .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges,
-      .wholeTable,
-      .requests, .programs, .serverRestore, .sideFileLost, .messageFaults, .pairs, .twoProcesses, .crashes,
-      .writesMeanwhile,
-    ]),
+    "heal": healing,
+    "consent": healing.union([.consent, .policies]),
     "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]
+
+  private static let healing: Set<Feature> = Feature.healing.subtracting([.consent]).union([
+    .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges,
+    .wholeTable,
+    .requests, .programs, .serverRestore, .sideFileLost, .messageFaults, .pairs, .twoProcesses, .crashes,
+    .writesMeanwhile,
+  ])
 
   private static let plain: Set<Feature> = [
     .compositeKeys, .integerKeys, .blobKeys, .references, .selfReferences, .cascades, .setNull, .unique, .checks,
@@ -132,7 +137,8 @@ public struct Swarm: Sendable, Hashable {
     let features = chosen(false, &generator)
     let devices = generator.pick([1, 2, 2, 2, 3, 3, 4, 6]) ?? 2
     var own = generator.derived(1)
-    let always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
+    var always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
+    if named.contains(.consent) { always += [.consent, .policies] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }
 }

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// What healing promises (semantics 10): after everybody who returns has synchronized, what the server had acknowledged and lost
 /// with a restore is there again, or something newer took its place, or it is a conflict version, or nobody who returned may
@@ -42,6 +43,8 @@ struct HealOracle: Sendable {
   /// The steps in which each device synchronized without an error.
   private var syncs: [Int: [Int]] = [:]
   private var purged: Set<RowName> = []
+  /// Conflict versions that restores took: the row, the note that it would write, its device, and the restore.
+  private var versions: [(name: RowName, note: String, device: Int, epoch: Int)] = []
   private let notePlaces: [String: Int]
   private let tables: Set<String>
   private let references: [String: [(place: Int, table: String)]]
@@ -109,6 +112,36 @@ struct HealOracle: Sendable {
     lineage = backup
   }
 
+  /// A restore, the newest one, took these conflict versions.
+  mutating func lost(_ taken: [ConflictVersion]) {
+    for version in taken where version.client.offer == nil {
+      let name = RowName(table: version.table, key: version.key.map(literal).joined(separator: ", "))
+      for column in version.client.columns {
+        guard let note = column.new.string, note.hasPrefix("d"), note.contains("."),
+          let device = Int(note.dropFirst().prefix { $0 != "." })
+        else { continue }
+        versions.append((name, note, device, restores.count))
+      }
+    }
+  }
+
+  /// What was kept beside rows and lost is kept again.
+  private func lostVersions(_ devices: [Device], _ server: Contents, conflicts: String) -> [Finding] {
+    versions.compactMap { version in
+      guard devices.indices.contains(version.device), devices[version.device].returns,
+        devices[version.device].heal != "off", !purged.contains(version.name),
+        // He has heard of it.
+        (syncs[version.device] ?? []).contains(where: { $0 < restores[version.epoch - 1].step }),
+        !mentions(conflicts, version.note), !mentions(devices[version.device].archive, version.note),
+        note(server[version.name], version.name) != version.note
+      else { return nil }
+      return Finding(
+        message:
+          "the conflict version \(version.note) of \(version.name) was lost with restore \(version.epoch), and d\(version.device) has not brought it back"
+      )
+    }
+  }
+
   // MARK: What must be
 
   struct Finding: Sendable {
@@ -167,7 +200,7 @@ struct HealOracle: Sendable {
           ))
       }
     }
-    return (findings, judged)
+    return (findings + lostVersions(devices, server, conflicts: conflicts), judged)
   }
 
   /// Who returned, has the row as the entry left it, and may offer it.

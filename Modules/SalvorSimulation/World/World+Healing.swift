@@ -11,6 +11,61 @@ extension World {
     try devices.reduce(into: []) { rows, device in rows.formUnion(try device.dirtyRows()) }
   }
 
+  var healingStore: (any HealingServerStore)? { serverStore as? any HealingServerStore }
+
+  /// Conflict versions that wait for a person, as far as devices sent them.
+  func openVersions() async throws -> [ConflictVersion] {
+    guard history.swarm.has(.consent) else { return [] }
+    return try await serverStore?.conflicts(after: 0, limit: 10_000, state: .open) ?? []
+  }
+
+  /// Two devices write one row, the second knowing the first's value.
+  func duel(_ a: Int, _ b: Int, _ place: Int, _ step: Int) async throws {
+    guard away.isDisjoint(with: [a, b]) else { return }
+    await synchronize(devices[a], NetworkFaults(), meanwhile: [])
+    guard devices[a].hasDatabase else { return }
+    let tables = Set(serverSchema.synchronized.filter { $0.maintained != "server" }.map(\.name))
+    let rows = try devices[a].contents().filter { tables.contains($0.key.table) }.sorted { $0.key < $1.key }
+    guard !rows.isEmpty else { return }
+    let (name, row) = rows[place % rows.count]
+    guard let table = serverSchema.table(name.table) else { return }
+    let key = zip(table.keyColumns, row).map { "\($0) = \(literal($1))" }.joined(separator: " AND ")
+    for number in [a, b] {
+      await synchronize(devices[number], NetworkFaults(), meanwhile: [])
+      try await write(devices[number], ["UPDATE \(name.table) SET note = 'd\(number).\(step).9\(number)' WHERE \(key)"])
+      await synchronize(devices[number], NetworkFaults(), meanwhile: [])
+    }
+  }
+
+  /// The operator accepts what waits for him.
+  func acceptOffers(_ query: WaitingQuery) async throws {
+    guard let healingStore else { return }
+    let before = try serverContents()
+    let count = try await healingStore.acceptOffers(query)
+    if count > 0 { coverage.meet("offers accepted") }
+    trace.add("  server: \(count) offers accepted")
+    let after = try serverContents()
+    if before != after { try lookAtServer() }
+  }
+
+  /// Nothing that could be settled waits any more. True: something was.
+  func settleOffers() async throws -> Bool {
+    guard history.swarm.has(.heal), let healingStore else { return false }
+    try await healingStore.setHealPace(HealPace())
+    guard try await !healingStore.waitingOffers().isEmpty else { return false }
+    try await acceptOffers(WaitingQuery())
+    return true
+  }
+
+  /// What waits for a row that nobody brings is given up. True: something was.
+  func rejectOffers() async throws -> Bool {
+    guard history.swarm.has(.heal), let healingStore else { return false }
+    let count = try await healingStore.rejectOffers(WaitingQuery())
+    if count > 0 { coverage.meet("offers that wait for a parent") }
+    trace.add("  server: \(count) offers rejected")
+    return count > 0
+  }
+
   /// Everybody who returns has synchronized: what a restore took is there again.
   func judgeHealing() async throws {
     guard history.swarm.has(.heal), let serverStore else { return }

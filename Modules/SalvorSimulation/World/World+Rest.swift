@@ -14,7 +14,13 @@ extension World {
     }
     trace.add("quiet")
     guard try await settle("quiet") else { return }
+    if try await settleOffers() {
+      guard try await settle("with what waited accepted") else { return }
+    }
     try await judgeHealing()
+    if try await rejectOffers() {
+      guard try await settle("with what waited in vain rejected") else { return }
+    }
     try await compare(strictly: false)
     guard oracle.violations.isEmpty else { return }
     for device in present {

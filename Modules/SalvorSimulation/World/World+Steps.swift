@@ -23,6 +23,9 @@ extension World {
       // Somebody stays.
       if away.count + 1 < devices.count { away.insert(number) }
     case .purge(let place): try await purge(place)
+    case .duel(let a, let b, let place): try await duel(a, b, place, step.id)
+    case .acceptOffers(let table): try await acceptOffers(WaitingQuery(table: table))
+    case .paceHealing(let pauses): try await healingStore?.setHealPace(HealPace(isPaused: pauses))
     case .twoProcesses(let number): try await twoProcesses(devices[number])
     case .crash(let number, let call): try await crash(devices[number], call)
     case .restartDevice(let number):
@@ -444,6 +447,7 @@ extension World {
   private func restore(_ slot: Int, sideFile: Bool) async throws {
     guard backups.contains(slot) else { return }
     let waiting = try waitingRows()
+    let versions = try await openVersions()
     await stopServer()
     DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
     if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
@@ -452,6 +456,8 @@ extension World {
     try await startServer()
     oracle.serverWentBack(to: try serverContents())
     oracle.restored(slot, waiting: waiting)
+    let kept = Set(try await openVersions().map(\.request))
+    oracle.heal.lost(versions.filter { !kept.contains($0.request) })
     coverage.meet(sideFile ? "restore" : "restore without side file")
   }
 

@@ -98,6 +98,11 @@ final class World: @unchecked Sendable {
     history.swarm.has(.blobs) ? ", limits: { blobReferenceBytesMin: \(Self.blobReferenceBytesMin) }" : ""
   }
 
+  /// The operator of every third server sees each offer first.
+  private var reviews: String {
+    history.swarm.has(.consent) && history.seed % 3 == 0 ? ", heal: \"review\"" : ""
+  }
+
   /// A file that says the same is not read again.
   private func serverConfiguration() throws -> HostConfiguration {
     let texts = [
@@ -107,7 +112,7 @@ final class World: @unchecked Sendable {
         server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
                   authentication: { module: "simulated" }, compression: ["gzip"],
                   validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
-                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0) }\(limits) } }
+                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
       """,
     ]
     if let loaded, loaded.texts == texts { return loaded.configuration }

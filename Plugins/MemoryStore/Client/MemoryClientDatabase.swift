@@ -99,6 +99,15 @@ struct ClientContent: Sendable {
   var incarnations: [Incarnation] = []
   /// Those whose commits were lost, in the order in which they lived.
   var lostIncarnations: [IncarnationID] = []
+  /// Which of them is known to have lived before which.
+  var lostOrder: [LostNeighbours] = []
+  /// Those of `incarnations` that this device met the server as, since its last recovery.
+  var met: Set<IncarnationID> = []
+  /// What the server keeps as conflict versions, as it was sent.
+  var keptVersions: [KeptVersion] = []
+  /// Waiting offers are in the next upload; and what the server said of them, when they were last.
+  var healDue = false
+  var healAsked: [Int64]?
   var previous: SequenceID?
   var current: SequenceID?
   /// Newest first, `previous` not included.
@@ -149,6 +158,31 @@ struct ClientContent: Sendable {
   var recoveryMessage: String?
   /// Newest first.
   var recoveries: [(report: RecoveryReport, items: [RecoveryItem])] = []
+
+  /// A request that the server keeps beside its rows.
+  struct KeptVersion: Sendable {
+    var request: Request
+    /// As of which commit, by the change's place in the request.
+    var versions: [Int64]
+    /// Not nil: the server has lost it.
+    var lost: [LostVersion?] = []
+
+    var isLost: Bool { lost.contains { $0 != nil } }
+
+    /// As it is offered again.
+    var offer: Request {
+      var request = request
+      request.state = .queued
+      request.changes = zip(request.changes, lost).compactMap { change, version in
+        guard let version else { return nil }
+        var change = change
+        change.made = min(change.made, version.parting)
+        change.offer = Offer(version, isVersion: true)
+        return change
+      }
+      return request
+    }
+  }
 
   struct OpenGroup: Sendable {
     var tag: String?

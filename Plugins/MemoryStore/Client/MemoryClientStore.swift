@@ -182,7 +182,7 @@ public actor MemoryClientStore: ClientStore {
     let state = try read()
     return UploadEncoding(
       context: state.outgoingContext, leaving: state.leaving, schema: state.schema,
-      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), lost: state.lostIncarnations
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), lost: state.lostIncarnations, order: state.lostOrder
     ).chunk(
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
@@ -272,6 +272,20 @@ public actor MemoryClientStore: ClientStore {
     state.incarnations.sort { $0.firstCommit < $1.firstCommit }
     state.incarnations.removeFirst(max(0, state.incarnations.count - Timeline.toldMax))
     database.state = state
+  }
+
+  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
+    var state = try read()
+    if state.incarnations.contains(where: { $0.id == terms.incarnation }) { state.met.insert(terms.incarnation) }
+    defer { database.state = state }
+    let waiting = Int64(state.requests.count { $0.isWaiting && $0.state != .kept })
+    let asked = [terms.waiting, waiting]
+    guard terms.waiting < waiting, state.healAsked != asked, waiting <= 1000 || terms.waiting <= waiting / 2 else {
+      return false
+    }
+    state.healAsked = asked
+    state.healDue = true
+    return true
   }
 
   public func history() throws -> ClientHistory {

@@ -132,7 +132,9 @@ extension ClientContent {
 
   /// Of requests in order, the places of those that the server cannot be told yet, and of those that depend on them.
   func unsendable(_ waiting: [Request]) -> Set<Int> {
-    let roots = waiting.indices.filter { waiting[$0].changes.contains(where: isUnknown) }
+    let roots = waiting.indices.filter {
+      waiting[$0].changes.contains(where: isUnknown) || (waiting[$0].isWaiting && !healDue)
+    }
     if roots.isEmpty { return [] }
     return Dependence(waiting, on: bases, schema: schema).dependents(of: Set(roots))
   }

@@ -26,7 +26,10 @@ extension ClientContent {
     }
     let chosen = budget.fitting(wanted, waiting.map { requests[$0] }, dependence).sorted().map { waiting[$0] }
     for index in chosen { requests[index].state = .sent }
-    return (chosen.map { known(requests[$0]) }, joined)
+    let versions = keptVersions.filter(\.isLost).map(\.offer)
+    let outgoing = (chosen.map { known(requests[$0]) } + versions).sorted { $0.firstCounter < $1.firstCounter }
+    if !outgoing.isEmpty { healDue = false }
+    return (outgoing, joined)
   }
 
   /// Accepted requests leave the queue and the bases take their effect; refused ones stay in their rows as archive
@@ -35,8 +38,25 @@ extension ClientContent {
     let attempts = 1 + (upload?.failures ?? 0)
     upload = nil
     var report = SettleReport()
-    for sent in outgoing {
+    settleVersions(results)
+    for sent in outgoing where !sent.changes.contains(where: { $0.offer?.isVersion == true }) {
       let place = requests.firstIndex { $0.id == sent.id }
+      if results.isWaiting(sent.firstCounter) {
+        guard let place else { continue }
+        let isOffer = sent.changes.contains { $0.offer != nil }
+        if isOffer, sent.changes[0].operation == .delete {
+          // In the server's hands alone until it is accepted: the row is as the server has it.
+          requests.remove(at: place)
+        } else {
+          if requests[place].state != .displaced { requests[place].state = .queued }
+          requests[place].isWaiting = isOffer
+        }
+        continue
+      }
+      if results.kept.contains(sent.firstCounter) {
+        keptVersions.append(
+          KeptVersion(request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }))
+      }
       if let refusal = results.refused.first(where: { $0.id == sent.id }) {
         // What the server has erased for good leaves this device, too (semantics 10).
         let isOfferAlone = sent.changes.count == 1 && sent.changes[0].offer?.written.isEmpty == true
@@ -76,7 +96,26 @@ extension ClientContent {
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
     outgoingContext = []
+    report.waiting = Int64(requests.count { $0.isWaiting })
     return report
+  }
+}
+
+extension ClientContent {
+  /// As of which commit the server has what it accepted.
+  func version(of results: UploadResults, _ table: String) -> Int64 {
+    results.commit?.number ?? (groups[schema.table(table)?.group ?? ""]?.cursor?.number ?? 0) + 1
+  }
+
+  /// What was offered again is there again, or is not to be.
+  private mutating func settleVersions(_ results: UploadResults) {
+    let sent = Set(outgoing.filter { $0.changes.contains { $0.offer?.isVersion == true } }.map(\.id))
+    let refused = Set(results.refused.map(\.id))
+    keptVersions.removeAll { sent.contains($0.request.id) && refused.contains($0.request.id) }
+    for index in keptVersions.indices where sent.contains(keptVersions[index].request.id) {
+      keptVersions[index].versions = keptVersions[index].request.changes.map { version(of: results, $0.row.table) }
+      keptVersions[index].lost = []
+    }
   }
 }
 

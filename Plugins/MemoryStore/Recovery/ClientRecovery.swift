@@ -113,12 +113,46 @@ struct ClientRecovery {
 
   /// Those whose commits are lost now, after the ones that were lost before.
   private mutating func rememberLost() {
+    for index in content.requests.indices { content.requests[index].isWaiting = false }
+    content.healAsked = nil
+    content.healDue = false
     guard heals, order.absence == .lost else { return }
     let known = before.incarnations.filter { $0.firstCommit > 0 }
+    let last = content.lostIncarnations.filter { id in !content.lostOrder.contains { $0.earlier == id } }
+    var previous: IncarnationID?
+    func note(_ earlier: IncarnationID, before later: IncarnationID) {
+      let pair = LostNeighbours(earlier, before: later)
+      if earlier != later, !content.lostOrder.contains(pair) { content.lostOrder.append(pair) }
+    }
     for (place, incarnation) in known.enumerated() {
       let end = place + 1 < known.count ? known[place + 1].firstCommit : .max
-      guard end > (order.shared ?? 0) + 1, !content.lostIncarnations.contains(incarnation.id) else { continue }
-      content.lostIncarnations.append(incarnation.id)
+      guard end > (order.shared ?? 0) + 1 else { continue }
+      if !content.lostIncarnations.contains(incarnation.id) { content.lostIncarnations.append(incarnation.id) }
+      if let previous { note(previous, before: incarnation.id) }
+      if before.met.contains(incarnation.id) { for earlier in last { note(earlier, before: incarnation.id) } }
+      previous = incarnation.id
+    }
+    content.met = []
+    loseVersions(known)
+  }
+
+  /// What the server kept beside rows by lost commits goes with the next upload.
+  private mutating func loseVersions(_ known: [Incarnation]) {
+    let shared = order.shared ?? 0
+    for index in content.keptVersions.indices {
+      let kept = content.keptVersions[index]
+      var lost: [LostVersion?] = kept.lost.isEmpty ? kept.versions.map { _ in nil } : kept.lost
+      for place in kept.versions.indices {
+        if var known = lost[place] {
+          known.parting = min(known.parting, shared)
+          lost[place] = known
+        } else if kept.versions[place] > shared, mode(of: kept.request.changes[place].row.table) != .off,
+          let incarnation = known.last(where: { $0.firstCommit <= kept.versions[place] }) ?? known.first
+        {
+          lost[place] = LostVersion(incarnation: incarnation.id, number: kept.versions[place], parting: shared)
+        }
+      }
+      content.keptVersions[index].lost = lost
     }
   }
 

@@ -103,7 +103,7 @@ extension ClientRecovery {
       guard var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
         let version = lostVersion(of: name)
       else { continue }
-      if change.operation == .delete, isDeleteOfRow(name), mass[name.table] != nil { continue }
+      let isOfMass = change.operation == .delete && isDeleteOfRow(name) && mass[name.table] != nil
       // Every column is named, also one that is as the server has it.
       if change.operation == .update, let whole = held(name) { change = whole }
       let others = outstanding.flatMap { content.requests[$0].changes }.filter { $0.row == name }
@@ -116,7 +116,7 @@ extension ClientRecovery {
       content.counter += 1
       change.counter = content.counter
       change.made = content.schema.table(name.table).flatMap { content.groups[$0.group]?.cursor?.number } ?? 0
-      change.offer = Offer(version)
+      change.offer = Offer(version, isForReview: isOfMass || mode(of: name.table) == .review)
       let request = Request(stamp: content.stamp, changes: [change])
       content.requests.append(request)
       offered.insert(request.id)

@@ -62,6 +62,8 @@ struct Request: Sendable, Hashable {
   var since: Int64?
   var attempts = 0
   var lastAttempt: Int64?
+  /// On a device, of an offer: the server holds it.
+  var isWaiting = false
 
   struct Refused: Sendable, Hashable {
     var reason: String

@@ -6,7 +6,7 @@ import SalvorWire
 enum UploadDecoding {
   /// - Parameter lost: gets what the `lost` lines say.
   static func requests(
-    in chunks: [[UInt8]], schema: Schema, blobs: any BlobResolver, lost: inout [[IncarnationID]]
+    in chunks: [[UInt8]], schema: Schema, blobs: any BlobResolver, lost: inout [LostNeighbours]
   ) throws -> [Request] {
     var reader = UploadRequestReader(schema: schema)
     var requests: [UploadedRequest] = []

@@ -13,11 +13,14 @@ struct UploadEncoding {
   let keys: [String: [String]]
   /// The incarnations that offers are of, in the order in which they lived.
   let lost: [IncarnationID]
+  let order: [LostNeighbours]
 
   init(
-    context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink, lost: [IncarnationID]
+    context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink, lost: [IncarnationID],
+    order: [LostNeighbours]
   ) {
     self.lost = lost
+    self.order = order
     self.context = context
     self.leaving = leaving
     self.blobs = blobs
@@ -41,7 +44,7 @@ struct UploadEncoding {
           isNamed = true
         }
         if let offer = change.offer {
-          if !saysLost { writer.lost(lost) }
+          if !saysLost { writer.lost(lost, order: order) }
           saysLost = true
           writer.offer(first: change.counter, last: change.counter, offer)
         }

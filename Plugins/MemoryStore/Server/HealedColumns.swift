@@ -12,18 +12,10 @@ struct HealedColumn: Sendable, Hashable {
   var at: Int64
 }
 
-struct LostNeighbours: Sendable, Hashable {
-  var earlier: IncarnationID
-  var later: IncarnationID
-}
-
 extension ServerState {
   /// A device tells in which order incarnations lived.
-  mutating func note(_ incarnations: [IncarnationID]) {
-    for (earlier, later) in zip(incarnations, incarnations.dropFirst()) {
-      let found = LostNeighbours(earlier: earlier, later: later)
-      if !lostNeighbours.contains(found) { lostNeighbours.append(found) }
-    }
+  mutating func note(_ order: [LostNeighbours]) {
+    for found in order where !lostNeighbours.contains(found) { lostNeighbours.append(found) }
   }
 
   var lostOrder: LostOrder {

@@ -89,6 +89,9 @@ struct ServerState: Sendable {
   var healed: [RowName: [String: HealedColumn]] = [:]
   /// In which order lost incarnations lived: neighbours, as devices told.
   var lostNeighbours: [LostNeighbours] = []
+  /// Offers that it holds, oldest first.
+  var waiting: [HeldOffer] = []
+  var pace = HealPace()
   /// How many acts of the ledger are in it.
   var purgeActs = 0
   /// The last ID that a conflict version got.

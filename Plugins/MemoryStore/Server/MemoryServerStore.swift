@@ -15,6 +15,7 @@ public actor MemoryServerStore: ServerStore {
   private var opening: ServerOpening?
   /// How conflicts are settled, by table.
   private var policies: [String: any ConflictPolicy] = [:]
+  private var reviewsOffers = false
 
   public init(
     _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
@@ -63,6 +64,8 @@ public actor MemoryServerStore: ServerStore {
     state.replay(database.purgeLedger)
     // What was written while no server ran.
     state.sweep(random: random, time: clock.now())
+    reviewsOffers = setup.reviewsOffers
+    try settleWaiting(in: &state)
     write(state)
     return opening
   }
@@ -108,12 +111,15 @@ public actor MemoryServerStore: ServerStore {
     let state = try swept()
     write(state)
     let remote = state.remotes[query.remote]
-    return Admission(
+    var admission = Admission(
       remote: remote?.record,
       previousIsOlder: query.previous.map { previous in remote?.olderSequences[previous] != nil } ?? false,
       cursors: query.cursors.map { finding($0, in: state) },
       lastShared: lastShared(query, in: state), head: state.head,
       incarnations: state.timeline.untold(after: query.incarnation))
+    admission.waitingOffers = Int64(
+      state.waiting.count { $0.remote == query.remote && $0.request.changes[0].operation != .delete })
+    return admission
   }
 
   private func lastShared(_ query: AdmissionQuery, in state: ServerState) -> Commit? {
@@ -221,45 +227,13 @@ public actor MemoryServerStore: ServerStore {
     atWork.goesOn(upload.remote, now: clock.now())
     var upload = upload
     upload.refused += try blobs.tooLarge(in: chunks.map(\.bytes))
-    var lost: [[IncarnationID]] = []
+    var lost: [LostNeighbours] = []
     let requests = try UploadDecoding.requests(
       in: chunks.map(\.bytes), schema: state.schema, blobs: blobs, lost: &lost)
-    for incarnations in lost { state.note(incarnations) }
+    state.note(lost)
 
-    var processing = try UploadProcessing(
-      requests, of: upload, on: state, policies: policies, time: clock.now(),
-      incarnation: opening?.incarnation)
-    processing.run()
-    let touched = processing.touched
-    let changed = processing.tables.differences(from: state.tables)
-    state.tables = processing.tables
-    state.keep(processing.kept)
-    let commit = state.commit(
-      changed, by: upload.remote, healed: processing.healedEntries, random: random, time: clock.now())
-    state.healed = processing.healed
-    state.number(commit)
-    _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
-
-    var results = UploadResults(
-      commit: commit, acceptedRequests: 0, refused: [], healed: processing.healedOffers,
-      superseded: processing.supersededOffers)
-    var budget = ServerRowBudget()
-    for (index, request) in requests.enumerated() {
-      switch processing.outcomes[index] {
-      case .accepted(let inConflict)?:
-        results.acceptedRequests += 1
-        if inConflict { results.conflicts += 1 }
-        state.settle(request, nil, time: clock.now())
-      case .refused(let reason, let message, let status, let blockedBy)?:
-        var refusal = Refusal(
-          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, status: status,
-          blockedBy: blockedBy)
-        state.settle(request, refusal, time: clock.now())
-        refusal.serverRows = processing.serverRows(of: request, &budget)
-        results.refused.append(refusal)
-      case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
-      }
-    }
+    let results = try apply(
+      requests, of: upload, OfferIntake(reviews: reviewsOffers, isPaused: state.pace.isPaused), to: &state)
     if let older = known.record.sequence { known.olderSequences[older] = clock.now() }
     known.record.sequence = upload.sequence
     known.record.lastUpload = clock.now()
@@ -268,8 +242,58 @@ public actor MemoryServerStore: ServerStore {
     known.staged = [:]
     state.remotes[upload.remote] = known
     for reference in blobs.used { state.blobs[upload.principal.name]?[reference.hash] = nil }
+    // It may have brought what others wait for.
+    try settleWaiting(in: &state)
     write(state)
     atWork.ended(upload.remote)
+    return results
+  }
+
+  /// Processes requests on the state.
+  func apply(
+    _ requests: [Request], of upload: ProcessRequest, _ intake: OfferIntake, to state: inout ServerState
+  ) throws -> UploadResults {
+    var processing = try UploadProcessing(
+      requests, of: upload, on: state, policies: policies, time: clock.now(),
+      incarnation: opening?.incarnation, intake: intake)
+    processing.run()
+    let touched = processing.touched
+    let changed = processing.tables.differences(from: state.tables)
+    state.tables = processing.tables
+    state.keep(processing.kept)
+    let commit = state.commit(
+      changed, by: intake.purpose == .upload ? upload.remote : nil, healed: processing.healedEntries, random: random,
+      time: clock.now())
+    state.healed = processing.healed
+    state.number(commit)
+    _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
+
+    var results = UploadResults(
+      commit: commit, acceptedRequests: 0, refused: [], healed: processing.healedOffers,
+      superseded: processing.supersededOffers)
+    var budget = ServerRowBudget()
+    var waiting: [Int64] = []
+    for (index, request) in requests.enumerated() {
+      switch processing.outcomes[index] {
+      case .accepted(let inConflict)?:
+        results.acceptedRequests += 1
+        if inConflict { results.conflicts += 1 }
+        if processing.isKept(request.id) { results.kept.append(request.firstCounter) }
+        state.settle(request, nil, time: clock.now())
+      case .refused(let reason, let message, let status, let blockedBy)?:
+        var refusal = Refusal(
+          counter: request.firstCounter, stamp: request.stamp, reason: reason, message: message, status: status,
+          blockedBy: blockedBy)
+        state.settle(request, refusal, time: clock.now())
+        refusal.serverRows = processing.serverRows(of: request, &budget)
+        results.refused.append(refusal)
+      case .waiting?: waiting.append(request.firstCounter)
+      case nil: throw SalvorError(.failed, "A request was left undecided. Report this as a fault.")
+      }
+    }
+    results.waiting = UploadResults.ranges(waiting.sorted())
+    results.kept.sort()
+    state.hold(processing, by: upload.remote, upload.principal, time: clock.now())
     return results
   }
 
@@ -343,6 +367,7 @@ public actor MemoryServerStore: ServerStore {
 
   public func trim(before milliseconds: Int64) throws {
     var state = try swept()
+    try settle(state.waiting.filter { $0.time < milliseconds }, .givingUp, in: &state)
     // The newest commit is always kept: a cursor there is in step.
     for index in state.commits.indices.dropLast() where state.commits[index + 1].time < milliseconds {
       state.commits[index].tables = nil

@@ -22,6 +22,7 @@ extension UploadProcessing {
       if change.operation == .insert { return outOfScope(table) }
       return hasLeft(change) ? outOfScope(table) : rowDeleted(table)
     }
+    if offer.isVersion { return keepVersion(change, over: present, table) }
     switch (change.operation, present) {
     case (.delete, let present): return delete(change, version, over: present, table)
     case (.insert, nil): return insert(change, offer, table)
@@ -36,6 +37,21 @@ extension UploadProcessing {
       return nil
     case (_, let present?): return merge(change, offer, over: present, table)
     }
+  }
+
+  /// What the server had kept beside the row is kept again.
+  private mutating func keepVersion(_ change: Change, over present: Row?, _ table: Table) -> Reason? {
+    if present == nil, scope.isLimited(table) {
+      if change.operation == .insert {
+        let row = change.applied(to: nil, of: table) ?? []
+        if scope.finding(row, of: table, in: tables) == .outside { return outOfScope(table) }
+      } else if !hasLeft(change) {
+        return rowDeleted(table)
+      }
+    }
+    metAnother.insert(change.counter)
+    keep(change)
+    return nil
   }
 
   private mutating func insert(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {

@@ -7,8 +7,12 @@ struct UploadProcessing {
     /// `inConflict`: it was kept as conflict versions, or a policy settled a conflict of it.
     case accepted(inConflict: Bool)
     case refused(RefusalReason, String, status: Int? = nil, blockedBy: RequestID?)
+    /// The server holds it, for this parent or for consent; no reason: it is no offer, and its device keeps it.
+    case waiting(WaitingReason?, parent: RowName?)
 
-    var isRefused: Bool { if case .refused = self { true } else { false } }
+    /// It is not applied.
+    var isRefused: Bool { if case .accepted = self { false } else { true } }
+    var isWaiting: Bool { if case .waiting = self { true } else { false } }
   }
 
   let state: ServerState
@@ -42,6 +46,7 @@ struct UploadProcessing {
   var offered: [ConflictVersion] = []
   /// This start of the server.
   let incarnation: IncarnationID?
+  let intake: OfferIntake
   /// `ProcessRequest.isNarrowed`
   private let isNarrowed: Bool
   /// The request being decided.
@@ -57,9 +62,10 @@ struct UploadProcessing {
 
   init(
     _ requests: [Request], of upload: ProcessRequest, on state: ServerState, policies: [String: any ConflictPolicy],
-    time: Int64, incarnation: IncarnationID?
+    time: Int64, incarnation: IncarnationID?, intake: OfferIntake = OfferIntake()
   ) throws {
     self.incarnation = incarnation
+    self.intake = intake
     healed = state.healed
     self.state = state
     self.remote = upload.remote
@@ -97,6 +103,8 @@ struct UploadProcessing {
     let broken = constraints.violations(in: attempt.tables).subtracting(violationsBefore)
     if broken.isEmpty {
       self = attempt
+    } else if set.count == 1, set[0].count == 1, let parent = missingParent(of: set[0][0], broken) {
+      outcomes[set[0][0]] = .waiting(.parent, parent: parent)
     } else if set.count == 1, let index = set[0].first, isKeptBeside(set[0], broken) {
       keepUnwritable(index)
     } else if set.count == 1 {
@@ -136,8 +144,13 @@ struct UploadProcessing {
 
   private mutating func refuse(_ unit: [Int], _ outcome: Outcome, of culprit: Int) {
     for index in unit {
-      outcomes[index] =
-        index == culprit ? outcome : .refused(.blocked, Self.blockedMessage, blockedBy: requests[culprit].id)
+      if index == culprit {
+        outcomes[index] = outcome
+      } else if case .waiting(let reason, let parent) = outcome {
+        outcomes[index] = mayWait(requests[index]) ? .waiting(reason, parent: parent) : .waiting(nil, parent: nil)
+      } else {
+        outcomes[index] = .refused(.blocked, Self.blockedMessage, blockedBy: requests[culprit].id)
+      }
     }
   }
 
@@ -155,10 +168,17 @@ struct UploadProcessing {
 
   /// Decides one request and writes its rows where it is accepted.
   private mutating func decide(_ index: Int) -> Outcome {
+    let request = requests[index]
+    if intake.purpose != .upload, let outcome = decideHeld(index) { return outcome }
     if let refused = dependence.direct[index].sorted().first(where: { outcomes[$0]?.isRefused == true }) {
+      if case .waiting(let reason, let parent)? = outcomes[refused] {
+        guard mayWait(request), let reason else { return .waiting(nil, parent: nil) }
+        let missing = missingParent(of: request)
+        let own = wait(of: index) ?? (missing == nil ? reason : .parent)
+        return .waiting(own, parent: own == .parent ? missing ?? parent : nil)
+      }
       return .refused(.blocked, Self.blockedMessage, blockedBy: requests[refused].id)
     }
-    let request = requests[index]
     if let refusal = refusedBefore[request.id] {
       return .refused(refusal.reason, refusal.message, status: refusal.status, blockedBy: nil)
     }
@@ -167,12 +187,23 @@ struct UploadProcessing {
     settled = []
     offered = []
     deciding = index
+    let wait = wait(of: index)
     for change in request.changes {
       if let (reason, message) = apply(change) {
         takeBack(before)
+        if reason == .missingParent {
+          if let wait { return .waiting(wait, parent: nil) }
+          if mayWait(request), let parent = missingParent(of: request) { return .waiting(.parent, parent: parent) }
+        }
         return .refused(reason, message, blockedBy: nil)
       }
       if change.offer == nil { noteWrite(change) }
+    }
+    // What would change nothing has nothing to wait for.
+    if let wait, healedOffers > before.healedOffers || !offered.isEmpty {
+      takeBack(before)
+      offered = []
+      return .waiting(wait, parent: nil)
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
@@ -193,6 +224,11 @@ struct UploadProcessing {
   mutating func end(_ index: Int) {
     if !offered.isEmpty { kept.append(offered) }
     outcomes[index] = .accepted(inConflict: !offered.isEmpty)
+  }
+
+  /// It is kept as conflict versions for a person.
+  func isKept(_ request: RequestID) -> Bool {
+    kept.contains { $0.contains { $0.request == request && $0.settlement == nil } }
   }
 
   private mutating func takeBack(_ before: UploadProcessing) {

@@ -45,18 +45,25 @@ enum StoreTables {
     -- deleted: 1, of a row that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
     -- Changes that bring back what the server acknowledged and lost: the lost commit, and the newest one that both sides had when
-    -- they parted. written: slots of the change that are an ordinary change.
-    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT);
-    -- The server's incarnations whose commits were lost, in the order in which they lived.
+    -- they parted. written: slots of the change that are an ordinary change. review: 1, the server's operator is to accept it.
+    -- waiting: 1, the server holds it until a parent or that consent comes.
+    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER);
+    -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
+    -- incarnation, parting: the server has lost them, and they go with the next upload.
+    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER);
+    -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
     -- Tables that were made anew with other columns: the archive has changes of them. Their slots stay in salvor_column.
     CREATE TABLE IF NOT EXISTS salvor_retired_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL, keys INTEGER NOT NULL);
     -- What recoveries did: report and lines as JSON.
     CREATE TABLE IF NOT EXISTS salvor_recovery (number INTEGER PRIMARY KEY, id TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_recovery_item (recovery INTEGER NOT NULL, place INTEGER NOT NULL, item TEXT NOT NULL, PRIMARY KEY (recovery, place)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_sequence (id INTEGER PRIMARY KEY, sequence TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS salvor_commit (number INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (number, id)) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL) WITHOUT ROWID;
+    -- at: when this device heard of it, in milliseconds since 1970.
+    CREATE TABLE IF NOT EXISTS salvor_commit (number INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER, PRIMARY KEY (number, id)) WITHOUT ROWID;
+    -- met: 1, this device met the server while it was of this incarnation, and has recovered no more since.
+    CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT NOT NULL PRIMARY KEY, first_commit INTEGER NOT NULL, met INTEGER) WITHOUT ROWID;
     -- compared: the unproven table that the payload says the differences of.
     CREATE TABLE IF NOT EXISTS salvor_staging (id INTEGER PRIMARY KEY, payload TEXT NOT NULL, compared TEXT);
     -- Digests of compared tables' bases.
@@ -92,6 +99,11 @@ enum StoreTables {
 
   /// Columns that older files do not have, or have and nobody reads.
   static func migrate(_ connection: SQLiteConnection) throws {
+    for (table, column) in [
+      ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
+    ] where try connection.tableShape(table)?.column(column) == nil {
+      try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
+    }
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
     }

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The marks of offers after a counter, read ahead in pages.
 struct OfferCursor {
@@ -8,33 +9,45 @@ struct OfferCursor {
   private var page: ArraySlice<Mark> = []
   private var last: Int64
   private var isAtEnd = false
-  /// The lost incarnations, in the order in which they lived.
+  /// The lost incarnations, and what is known of the order in which they lived.
   let incarnations: [IncarnationID]
+  let order: [LostNeighbours]
 
   private struct Mark {
     var seq: Int64
     var version: LostVersion
     var written: [Int]
+    var isForReview: Bool
+
+    func continues(_ run: Run) -> Bool {
+      seq == run.last + 1 && version == run.version && written.isEmpty && isForReview == run.isForReview
+    }
+  }
+
+  struct Run {
+    var last: Int64
+    var version: LostVersion
+    /// Slots.
+    var written: [Int]
+    var isForReview: Bool
   }
 
   init(_ context: StoreContext, after counter: Int64) throws {
     self.context = context
     last = counter
-    incarnations = try context.connection.rows("SELECT id FROM salvor_lost ORDER BY place").compactMap { row in
-      row[0].string.flatMap { IncarnationID($0) }
-    }
+    (incarnations, order) = try context.lostIncarnations()
     isAtEnd = incarnations.isEmpty
   }
 
   /// The offers that begin with the change `seq`, those of one version that follow it without a gap; nil: it is none. In order.
-  mutating func run(from seq: Int64) throws -> (last: Int64, version: LostVersion, written: [Int])? {
+  mutating func run(from seq: Int64) throws -> Run? {
     while let first = page.first, first.seq < seq { page.removeFirst() }
     if page.isEmpty { try read(after: max(last, seq - 1)) }
     guard let first = page.first, first.seq == seq else { return nil }
-    var run = (last: seq, version: first.version, written: first.written)
+    var run = Run(last: seq, version: first.version, written: first.written, isForReview: first.isForReview)
     guard first.written.isEmpty else { return run }
     for mark in page.dropFirst() {
-      guard mark.seq == run.last + 1, mark.version == first.version, mark.written.isEmpty else { break }
+      guard mark.continues(run) else { break }
       run.last = mark.seq
     }
     return run
@@ -44,7 +57,7 @@ struct OfferCursor {
     guard !isAtEnd else { return }
     var found: [Mark] = []
     try context.connection.query(
-      "SELECT seq, incarnation, number, parting, written FROM salvor_offer WHERE seq > ?1 ORDER BY seq LIMIT 1000",
+      "SELECT seq, incarnation, number, parting, written, review FROM salvor_offer WHERE seq > ?1 ORDER BY seq LIMIT 1000",
       [.integer(counter)]
     ) { row in
       guard let incarnation = row.value(1).string.flatMap({ IncarnationID($0) }) else { return true }
@@ -52,7 +65,8 @@ struct OfferCursor {
         Mark(
           seq: row.int64(0),
           version: LostVersion(incarnation: incarnation, number: row.int64(2), parting: row.int64(3)),
-          written: (row.value(4).string ?? "").split(separator: ",").compactMap { Int($0) }))
+          written: (row.value(4).string ?? "").split(separator: ",").compactMap { Int($0) },
+          isForReview: row.int64(5) == 1))
       return true
     }
     page = found[...]
@@ -62,6 +76,31 @@ struct OfferCursor {
 }
 
 extension StoreContext {
+  /// Those whose commits a server has lost.
+  func lostIncarnations() throws -> (incarnations: [IncarnationID], order: [LostNeighbours]) {
+    let incarnations = try connection.rows("SELECT id FROM salvor_lost ORDER BY place").compactMap { row in
+      row[0].string.flatMap { IncarnationID($0) }
+    }
+    let order = try connection.rows(
+      "SELECT earlier, later FROM salvor_lost_order WHERE earlier IN (SELECT id FROM salvor_lost) AND later IN (SELECT id FROM salvor_lost) ORDER BY earlier, later LIMIT ?1",
+      .integer(Int64(UploadChunkReader.lostOrderMax))
+    ).compactMap { row -> LostNeighbours? in
+      guard let earlier = row[0].string.flatMap({ IncarnationID($0) }),
+        let later = row[1].string.flatMap({ IncarnationID($0) })
+      else { return nil }
+      return LostNeighbours(earlier, before: later)
+    }
+    return (incarnations, order)
+  }
+
+  /// Offers that the server holds, and that are not sent until it holds fewer.
+  func waitingOffers() throws -> [RequestRange] {
+    guard try connection.state(.healDue) == nil else { return [] }
+    return try connection.rows(
+      "SELECT seq FROM salvor_offer WHERE waiting = 1 AND EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op IN \(Self.changeOperations)) ORDER BY seq"
+    ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
+  }
+
   func isOffer(_ request: RequestRange) throws -> Bool {
     try connection.integer(
       "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 LIMIT 1", .integer(request.first), .integer(request.last))

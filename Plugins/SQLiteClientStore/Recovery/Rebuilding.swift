@@ -176,7 +176,8 @@ final class Rebuilding {
     var counts = RecoveryCounts()
     counts.lost = try archiveLost()
     if let move = merge.offers.move { try context.settle(move) }
-    counts.offered = Int64(merge.offers.counters.count)
+    counts.offered = Int64(merge.offers.counters.count) + merge.offers.versionCount
+    counts.lost += merge.offers.versionCount
     var names: [String] = []
     for entry in before {
       let count = try connection.integer("SELECT count(*) FROM \(entry.keys)") ?? 0
@@ -233,14 +234,16 @@ final class Rebuilding {
         if try context.currentRow(table, key) != nil { returned.append(key) }
       }
       let isMass = try merge.isMass(returned.count, of: table)
+      var massDeletes: [Key] = []
       try merge.versions.eachDeleted(table) { key, isOwn in
         if let base = try context.currentRow(table, key) {
-          if try !isMass && merge.offers.add(table, key, was: nil) { return }
-          try archive.lost(table, key, was: nil, base: base)
+          if try merge.offers.add(table, key, was: nil, isMass: isMass) { return }
+          if isMass { massDeletes.append(key) } else { try archive.lost(table, key, was: nil, base: base) }
         } else if try !merge.offers.add(table, key, was: nil), isOwn {
           try archive.gone(table, key)
         }
       }
+      if !massDeletes.isEmpty { try archive.lostDeletes(table, massDeletes) }
     }
     try context.keepCounter(archive.counter)
     return archive.count

@@ -135,12 +135,13 @@ final class RecoveredRequests {
   /// where SQLite has them into the text. False: it is something else.
   private func recordPlainly(_ row: SQLiteStatement, _ seq: Int64) throws -> Bool {
     guard !inError.contains(seq), !wereDisplaced.contains(seq), !seen.contains(seq), !merge.remade.contains(seq),
-      !merge.remadeParents.contains(seq), !merge.offers.counters.contains(seq), let layout = try layout(row.int64(1)),
+      !merge.remadeParents.contains(seq), let layout = try layout(row.int64(1)),
       let operation = LogOperation(rawValue: row.int64(2))
     else { return false }
     let table = layout.table
+    let isOffer = merge.offers.counters.contains(seq)
     let firstValue = 3 + context.catalog.maskCount
-    if !merge.rebased.isEmpty {
+    if !isOffer, !merge.rebased.isEmpty {
       let key = row.values(from: firstValue, count: table.keyCount)
       if merge.rebased.contains(RowRef(table: table.number, key: key)) { return false }
     }
@@ -148,7 +149,7 @@ final class RecoveredRequests {
       try index.isAlone(table, row, firstKey: firstValue)
     else { return false }
     let kind: Operation = operation == .insert ? .insert : operation.isUpdate ? .update : .delete
-    var line = try begin(seq, kind, row, firstValue, layout)
+    var line = try begin(seq, kind, row, firstValue, layout, isOffer ? .offered : .kept)
     func values(_ name: StaticString, _ slots: some Sequence<Int>, of row: SQLiteStatement, from first: Int) {
       line.raw(name)
       var isFirst = true
@@ -173,17 +174,20 @@ final class RecoveredRequests {
       values(",\"before\":", kind == .insert ? [] : slots, of: row, from: firstValue)
       values(",\"after\":", slots, of: layout.current, from: 0)
     }
-    line.raw(",\"reason\":null}")
+    line.raw(isOffer ? ",\"reason\":\"lost-on-server\"}" : ",\"reason\":null}")
     try record.request(first: seq, line.bytes)
-    counts.kept += 1
+    if isOffer { counts.lost += 1 } else { counts.kept += 1 }
     return true
   }
 
   private func begin(
-    _ seq: Int64, _ operation: Operation, _ row: SQLiteStatement, _ firstValue: Int, _ layout: Layout
+    _ seq: Int64, _ operation: Operation, _ row: SQLiteStatement, _ firstValue: Int, _ layout: Layout,
+    _ fate: RecoveryItem.Fate
   ) throws -> PayloadWriter {
     var line = PayloadWriter(capacity: 256)
-    line.raw("{\"fate\":\"kept\",\"id\":")
+    line.raw("{\"fate\":")
+    line.text(fate.rawValue)
+    line.raw(",\"id\":")
     line.text(RequestID(stamp: try names.stamp(of: seq), counter: seq).description)
     line.raw(",\"table\":")
     line.raw(bytes: layout.tableName)

@@ -94,7 +94,7 @@ struct RecoveryRun {
 
   private func moveGroups(_ whole: Set<String>) throws {
     for group in order.groups {
-      if let cursor = group.cursor { try connection.rememberCommit(cursor) }
+      if let cursor = group.cursor { try connection.rememberCommit(cursor, at: context.clock.now()) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
     try UnprovenTables(context).prove(context.tables(of: whole))

@@ -34,7 +34,9 @@ struct UploadAcceptance {
     try context.noteErrorValues()
     // A displaced request that was accepted, too, is sent again when it returns: the server knows its ID.
     try connection.run("UPDATE salvor_archive SET state_before = NULL WHERE state_before = 'sent'")
-    let kept = merged(try context.leftOut().filter { $0.first <= last })
+    try context.rememberKept(outcome.results, upTo: last)
+    let waiting = try waitingRanges()
+    let kept = merged(try context.leftOut().filter { $0.first <= last } + waiting)
     let accepted = gaps(kept)
     let mixed = try mixedRows(kept)
     for gap in accepted {
@@ -60,14 +62,44 @@ struct UploadAcceptance {
       for base in bases { try rows().setBase(base.table, base.key, base.row) }
     }
     if !erased.isEmpty { try forget(erased, rows) }
+    try letDeletesGo(waiting, rows)
     try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
     try context.forgetOffers()
+    report.waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     try forgetTimes()
-    if let commit = outcome.results.commit { try connection.rememberCommit(commit) }
+    if let commit = outcome.results.commit { try connection.rememberCommit(commit, at: context.clock.now()) }
     try end()
     return report
+  }
+
+  /// The requests that wait at the server, or for one that does: they stay in the queue.
+  private func waitingRanges() throws -> [RequestRange] {
+    var ranges: [RequestRange] = []
+    for counters in outcome.results.waiting where counters.lowerBound <= last {
+      // Each counter is the first of a request: only the last one may have more changes.
+      let end = try context.range(of: min(counters.upperBound, last)).last
+      ranges.append(RequestRange(first: counters.lowerBound, last: end))
+      try connection.run(
+        "UPDATE salvor_offer SET waiting = 1 WHERE seq BETWEEN ?1 AND ?2 AND written IS NULL",
+        .integer(counters.lowerBound), .integer(end))
+    }
+    return ranges
+  }
+
+  /// A delete that waits for the operator's consent is in the server's hands alone: until then the row is there as the server has it.
+  private func letDeletesGo(_ waiting: [RequestRange], _ rows: () throws -> WorkingRows) throws {
+    var deletes: [RequestRange] = []
+    for range in waiting {
+      deletes += try connection.rows(
+        "SELECT l.seq FROM salvor_log l JOIN salvor_offer o ON o.seq = l.seq WHERE l.seq BETWEEN ?1 AND ?2 AND o.waiting = 1 AND l.op IN (3, 6, 8, 9, 10)",
+        .integer(range.first), .integer(range.last)
+      ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
+    }
+    guard !deletes.isEmpty else { return }
+    _ = try LogIndex(context)
+    try rows().remove(deletes)
   }
 
   /// What was offered and the server has erased for good leaves this device, too, without a word of its values (semantics 10).
@@ -213,6 +245,7 @@ struct UploadAcceptance {
 extension StoreContext {
   /// The requests of the upload under way wait again, with their IDs.
   func takeBackUpload() throws {
+    try connection.setState(.healAsked, Value?.none)
     for name in ["salvor_upload_excluded", "salvor_upload_context"] { try connection.run("DELETE FROM \(name)") }
     try connection.setState(.current, Value?.none)
     try connection.forgetUpload()

@@ -27,6 +27,10 @@ enum StateName: String {
   /// What staging knows of the download that it holds a part of.
   static let ofStaging: [StateName] = [.stagedDownload, .stagedPosition, .stagedRows]
   case recoveryReason, recoveryMessage
+  /// What the server said of its waiting offers, and how many waited here, when they were sent again last.
+  case healAsked
+  /// They are in the next upload.
+  case healDue
   /// The identity file was newer once; until an upload is settled.
   case wentBack
   /// Capture is paused for a migration of the application's own, since when.
@@ -92,9 +96,9 @@ extension SQLiteConnection {
     try integer("SELECT coalesce(whole, number) FROM salvor_group WHERE name = ?1", .text(group)) ?? 0
   }
 
-  func rememberCommit(_ commit: Commit) throws {
+  func rememberCommit(_ commit: Commit, at time: Int64) throws {
     try run(
-      "INSERT INTO salvor_commit (number, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING", .integer(commit.number),
-      .text(commit.id.text))
+      "INSERT INTO salvor_commit (number, id, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING", .integer(commit.number),
+      .text(commit.id.text), .integer(time))
   }
 }

@@ -30,6 +30,32 @@ extension SQLiteClientStore {
     }
   }
 
+  /// Asynchronous in name, so that a call on this very type does not find the protocol's default instead.
+  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
+    let context = try opened()
+    let connection = context.connection
+    let isMet =
+      try connection.integer(
+        "SELECT 1 FROM salvor_incarnation WHERE id = ?1 AND met IS NULL", .text(terms.incarnation.text)) == nil
+    if !isMet {
+      try connection.transaction {
+        try connection.run("UPDATE salvor_incarnation SET met = 1 WHERE id = ?1", .text(terms.incarnation.text))
+      }
+    }
+    if let floor = terms.floor { try LossRetention(context: context, floor: floor, retention: retention).forget() }
+    let waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
+    // A large lot is sent again when half of it is settled.
+    guard terms.waiting < waiting, waiting <= 1000 || terms.waiting <= waiting / 2 else { return false }
+    let asked = "\(terms.waiting) of \(waiting)"
+    guard try connection.text(.healAsked) != asked else { return false }
+    try connection.transaction {
+      try connection.setState(.healAsked, asked)
+      try connection.setState(.healDue, .integer(1))
+    }
+    quiet = nil
+    return true
+  }
+
   public func history() throws -> ClientHistory {
     let context = try opened()
     let connection = context.connection

@@ -299,6 +299,7 @@ public actor SQLiteClientStore: ClientStore {
   ) throws -> PendingUpload? {
     let budget = blobBytesMax.map { BlobBudget(context, bytesMin: limits.blobReferenceBytesMin, bytesMax: $0) }
     guard let last = try UploadChoice(context: context).choose(groups, budget) else { return nil }
+    try context.connection.setState(.healDue, Value?.none)
     let sequence = SequenceID(from: random)
     try context.connection.setState(.current, sequence.text)
     try context.connection.setState(.uploadLast, .integer(last))
@@ -466,7 +467,7 @@ public actor SQLiteClientStore: ClientStore {
           "INSERT OR REPLACE INTO salvor_epoch (grp, first_seq, number) VALUES (?1, ?2, ?3)", .text(group.name),
           .integer(try connection.lastCounter() + 1), .integer(cursor.number))
       }
-      if let cursor = group.cursor { try connection.rememberCommit(cursor) }
+      if let cursor = group.cursor { try connection.rememberCommit(cursor, at: clock.now()) }
       try connection.setGroup(group, cameWhole: whole.contains(group.name))
     }
     try BlobStaging(context: context).finish()

@@ -4,7 +4,7 @@ import SalvorStorage
 
 /// Requests that cannot be said to the server, since it does not know their tables or columns yet, or since their tables
 /// have to be compared first (`UnprovenTables`: a row may have been made while nobody looked): they wait as a whole, and what
-/// depends on them waits, too.
+/// depends on them waits, too. And offers that the server holds already.
 struct Unsendable {
   let context: StoreContext
 
@@ -14,8 +14,10 @@ struct Unsendable {
     let unproven = try UnprovenTables(context).changedHere()
     // A row of theirs may reference one that the server is told of after the comparison only.
     let referencing = UnprovenTables(context).referencing(unproven)
-    guard !additions.isEmpty || !unproven.isEmpty else { return [] }
-    var roots: [RequestRange] = []
+    var roots = try context.waitingOffers()
+    guard !additions.isEmpty || !unproven.isEmpty else {
+      return roots.isEmpty ? [] : try DependenceLookup(context, LogIndex(context)).dependents(of: roots)
+    }
     var made: Set<RowRef> = []
     let index = try LogIndex(context)
     let numbers = Set(Array(additions.tables) + Array(additions.slots.keys))
@@ -37,6 +39,7 @@ struct Unsendable {
       }
       return true
     }
+    roots.sort { $0.first < $1.first }
     return roots.isEmpty ? [] : try DependenceLookup(context, index).dependents(of: roots)
   }
 

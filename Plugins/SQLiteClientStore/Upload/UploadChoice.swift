@@ -10,6 +10,12 @@ struct UploadChoice {
   ///
   /// - Parameter budget: nil: its blobs may have any number of bytes.
   func choose(_ groups: Set<String>?, _ budget: BlobBudget?) throws -> Int64? {
+    let last = try chooseRequests(groups, budget)
+    // What the server kept beside rows and lost goes with it.
+    return try [last, context.lastLostVersion()].compactMap { $0 }.max()
+  }
+
+  private func chooseRequests(_ groups: Set<String>?, _ budget: BlobBudget?) throws -> Int64? {
     try context.connection.run("DELETE FROM salvor_upload_excluded")
     let unsendable = try Unsendable(context: context).requests()
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
@@ -27,7 +33,8 @@ struct UploadChoice {
       if isWhole || groups?.contains(context.group(of: table)) == true { wanted.append(request) }
     }
     let chosen = try budget?.fitting(wanted, dependence, index) ?? dependence.needs(of: wanted)
-    guard let last = chosen.last?.last else { return nil }
+    let lastVersion = try context.lastLostVersion() ?? 0
+    guard let last = [chosen.last?.last ?? 0, lastVersion].max(), last > 0 else { return nil }
     var leftOut: RequestRange?
     try eachWaiting(inError) { request, _ in
       guard request.first <= last, leftOut?.first != request.first, chosen.holding(request.first) == nil else { return }
@@ -50,7 +57,7 @@ struct UploadChoice {
     let connection = context.connection
     guard try connection.state(.current) != nil, let last = try connection.state(.uploadLast)?.integer else { return }
     for request in try Unsendable(context: context).requests() where request.first <= last { try leaveOut(request) }
-    if let left = try lastWaiting(upTo: last) {
+    if let left = try [lastWaiting(upTo: last), context.lastLostVersion()].compactMap({ $0 }).max() {
       try connection.setState(.uploadLast, .integer(left))
       return
     }

@@ -56,6 +56,24 @@ struct UploadEncoder {
     var saysLost = false
     let anySeen = try context.anySeen()
     let catalog = context.catalog
+    var versions = try context.lostVersions(after: counter, upTo: last)[...]
+    func isFull() -> Bool {
+      writer.changeCount > 0 && (writer.byteCount >= bytesTarget || writer.referredBytes >= Self.referredBytesMax)
+    }
+    /// False: the chunk is full.
+    func writeVersions(before seq: Int64) throws -> Bool {
+      while let version = versions.first, version.seq < seq {
+        if isFull() { return false }
+        versions.removeFirst()
+        let number = version.table.number
+        if layouts[number] == nil { layouts[number] = try layout(number) }
+        guard let layout = layouts[number] else { continue }
+        if !saysLost { writer.lost(offers.incarnations, order: offers.order) }
+        saysLost = true
+        write(version, layout, &writer)
+      }
+      return true
+    }
     try context.connection.query(
       "SELECT \(catalog.logColumns) FROM salvor_log WHERE seq > ?1 AND seq <= ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
       [.integer(counter), .integer(last)]
@@ -63,7 +81,7 @@ struct UploadEncoder {
       let seq = row.int64(0)
       while let first = leftOut.first, first.last < seq { leftOut.removeFirst() }
       if let first = leftOut.first, first.first <= seq { return true }
-      if writer.changeCount > 0, writer.byteCount >= bytesTarget || writer.referredBytes >= Self.referredBytesMax {
+      if try !writeVersions(before: seq) || isFull() {
         isLast = false
         return false
       }
@@ -75,24 +93,52 @@ struct UploadEncoder {
         named = range.first
       }
       if seq > offeredUpTo, let run = try offers.run(from: seq) {
-        if !saysLost { writer.lost(offers.incarnations) }
+        if !saysLost { writer.lost(offers.incarnations, order: offers.order) }
         saysLost = true
         let written = run.written.compactMap { slot in
           layout.slots.firstIndex(of: slot).map { layout.names[$0] }
         }
-        writer.offer(first: seq, last: run.last, Offer(run.version, written: written))
+        writer.offer(first: seq, last: run.last, Offer(run.version, written: written, isForReview: run.isForReview))
         offeredUpTo = run.last
       }
       try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names, &hints)
       try parents.write(upTo: seq, &writer)
       return true
     }
+    if isLast, try !writeVersions(before: .max) { isLast = false }
     guard writer.changeCount > 0 else { return nil }
     let (first, end, count) = (writer.firstCounter, writer.lastCounter, writer.changeCount)
     let chunk = UploadChunk(
       bytes: writer.finish(), firstCounter: first, lastCounter: end, changeCount: count, isLast: isLast,
       blobs: writer.blobs)
     return Made(chunk: chunk, hints: hints)
+  }
+
+  /// A change that the server had kept as a conflict version, as it was sent.
+  private func write(_ version: LostKeptVersion, _ layout: Layout, _ writer: inout UploadChunkWriter) {
+    if version.last > version.first { writer.request(first: version.first, last: version.last, tag: version.tag) }
+    writer.offer(first: version.seq, last: version.seq, Offer(version.version, isVersion: true))
+    var names: [String] = []
+    var values: [(old: Value, new: Value, isKey: Bool)] = []
+    for (place, slot) in version.slots.enumerated() {
+      guard let column = layout.slots.firstIndex(of: slot), version.operation != .delete else { continue }
+      names.append(layout.names[column])
+      values.append(
+        (
+          version.before.indices.contains(place) ? version.before[place] : .null,
+          version.after.indices.contains(place) ? version.after[place] : .null,
+          version.operation == .insert && slot < layout.table.keyCount
+        ))
+    }
+    let shape = writer.place(
+      of: UploadShape(table: layout.table.name, operation: version.operation, columns: names))
+    writer.beginChange(shape: shape, stamp: version.stamp, counter: version.seq, made: version.made)
+    if version.operation != .insert { for value in version.key { writer.value(value, isKey: true) } }
+    for value in values {
+      if version.operation == .update { writer.value(value.old) }
+      writer.value(value.new, isKey: value.isKey)
+    }
+    writer.endChange()
   }
 
   private func layout(_ number: Int64) throws -> Layout? {

@@ -53,17 +53,20 @@ extension ServerWriter {
     _ upload: ProcessRequest, waiving waived: Set<BlobHash> = [], after prepare: (Open) throws -> Void = { _ in }
   ) throws -> UploadResults {
     let options = options
-    return try transaction(durable: true) { open in
+    let intake = try offerIntake(opened())
+    let results = try transaction(durable: true) { open in
       _ = try open.log.sweep()
       _ = try open.book.registered(upload.remote)
       try prepare(open)
       let processor = try UploadProcessor(
         upload, open.connection, open.catalog, log: open.log, book: open.book, limits: options.limits,
-        now: options.clock.now(), waiving: waived)
+        now: options.clock.now(), waiving: waived, intake: intake)
       if upload.chunks == nil { try Staging(connection: open.connection).requireWhole(upload.remote, upload.sequence) }
       try eachChunk(of: upload, open) { try processor.add($0) }
       return try processor.finish()
     }
+    noteOffers(results, intake)
+    return results
   }
 
   private func eachChunk(of upload: ProcessRequest, _ open: Open, _ body: ([UInt8]) throws -> Void) throws {

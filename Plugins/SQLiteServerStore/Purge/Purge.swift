@@ -41,6 +41,7 @@ struct Purge {
     try connection.run("DELETE FROM salvor_conflict WHERE \"table\" = ?1 AND key = ?2", .text(table.name), text)
     report.conflicts += Int64(connection.changes)
     try connection.run("DELETE FROM salvor_healed WHERE t = ?1 AND key = ?2", .integer(table.number), text)
+    try WaitingBook(connection: connection).forget(table.name, key: text)
     try forgetBlobs(table, text)
     try forgetDroppedColumns(table, key)
   }

@@ -93,7 +93,12 @@ extension DatabaseCopy {
       path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: busyTimeoutMilliseconds))
     defer { connection.close() }
     return try connection.transaction(.deferred) {
-      try connection.tableShape("salvor_restore") == nil ? [] : RestoreBook(connection: connection).all(limit: limit)
+      guard try connection.tableShape("salvor_restore") != nil else { return [] }
+      var records = try RestoreBook(connection: connection).all(limit: limit)
+      guard try connection.tableShape("salvor_heal_waiting") != nil else { return records }
+      let waiting = try WaitingBook(connection: connection).counts()
+      for index in records.indices { records[index].waiting = waiting.filter { $0.restore == records[index].id } }
+      return records
     }
   }
 }

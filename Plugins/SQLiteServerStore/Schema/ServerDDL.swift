@@ -45,6 +45,7 @@ enum ServerDDL {
     \(BlobStaging.tables)
     \(PurgeBook.table)
     \(HealBook.tables)
+    \(WaitingBook.tables)
     \(BackupBook.table)
     \(RestoreBook.tables)
     """

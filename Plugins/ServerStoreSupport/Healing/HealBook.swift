@@ -47,13 +47,14 @@ package final class HealBook {
   }
 
   let rows: RowReader
+  let intake: OfferIntake
   private let upload: ProcessRequest
   private let incarnation: IncarnationID
   private let last: Int64
   private let trimmed: Int64
   private let now: Int64
   private var order: LostOrder
-  private var told: Set<[IncarnationID]> = []
+  private var told: Set<[LostNeighbours]>?
   private var findings: [[LostVersion]: LostOrder.Finding] = [:]
   private var head: Int64?
   /// The last commit of incarnations that the server knows; nil: it does not know it.
@@ -65,8 +66,12 @@ package final class HealBook {
   /// - Parameters:
   ///   - incarnation: this start of the server.
   ///   - last: the last entry of the log before the upload.
-  init(_ rows: RowReader, _ upload: ProcessRequest, incarnation: IncarnationID, last: Int64, now: Int64) throws {
+  init(
+    _ rows: RowReader, _ upload: ProcessRequest, incarnation: IncarnationID, last: Int64, now: Int64,
+    _ intake: OfferIntake
+  ) throws {
     self.rows = rows
+    self.intake = intake
     self.upload = upload
     self.incarnation = incarnation
     self.last = last
@@ -78,12 +83,13 @@ package final class HealBook {
   // MARK: Lost incarnations
 
   /// An upload tells in which order incarnations lived. Only one with offers does.
-  func note(_ incarnations: [IncarnationID]) throws {
-    guard told.insert(incarnations).inserted else { return }
-    if told.count == 1 { try load() }
+  func note(_ pairs: [LostNeighbours]) throws {
+    if told == nil { try load() }
+    guard told?.insert(pairs).inserted == true else { return }
     findings = [:]
     var count = try connection.integer("SELECT count(*) FROM salvor_lost_timeline") ?? 0
-    for (earlier, later) in zip(incarnations, incarnations.dropFirst()) {
+    for pair in pairs {
+      let (earlier, later) = (pair.earlier, pair.later)
       order.add(earlier, before: later)
       guard count < Self.neighboursMax else { continue }
       try connection.run(
@@ -96,6 +102,7 @@ package final class HealBook {
   }
 
   private func load() throws {
+    told = []
     order = LostOrder(
       own: try connection.rows("SELECT id FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
         row[0].string.flatMap { IncarnationID($0) }

@@ -33,6 +33,15 @@ final class BlockDecision {
 
   /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
+    switch heals.intake.purpose {
+    case .givingUp:
+      try keep(request, &tally)
+      return true
+    case .rejecting:
+      tally.refuse(RefusedRequest(request, .rejected, []))
+      return true
+    case .upload, .settling: break
+    }
     var steps: [Step]?
     if tally.hasRefused || !tally.carried.isEmpty {
       var reader = StepReader(rows, over: tally.refusedRows)
@@ -100,7 +109,7 @@ final class BlockDecision {
     evaluation.beginCircle()
     for (request, steps) in unit {
       if let blocker = decisions.blocker(of: request, steps, tally) {
-        decided.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+        decided.refuse(try blocked(request, steps, by: blocker, decisions, tally, evaluation))
       } else if decisions.waits(request, steps, tally) {
         decided.carry(request, steps)
       } else {
@@ -115,7 +124,7 @@ final class BlockDecision {
       if try !isLast && mayDependOnLater(request, refusal, steps, evaluation) {
         decided.carry(request, steps)
       } else {
-        decided.refuse(RefusedRequest(request, refusal, steps))
+        decided.refuse(try refused(request, refusal, steps, evaluation))
       }
     }
     if let culprit = decided.refused.first {
@@ -134,8 +143,42 @@ final class BlockDecision {
   private static func refused(_ unit: Unit, _ culprit: RefusedRequest) -> [RefusedRequest] {
     unit.map { request, steps in
       request.ordinal == culprit.request.ordinal
-        ? culprit : RefusedRequest(request, .blocked, steps, blockedBy: culprit.request.id)
+        ? culprit
+        : RefusedRequest(
+          request, .blocked, steps, blockedBy: culprit.request.id,
+          wait: culprit.wait.map { wait in request.mayWait ? wait : RefusedRequest.Wait(nil) })
     }
+  }
+
+  /// What speaks against a request. An offer that lacks a parent waits for it.
+  private func refused(
+    _ request: StagedRequest, _ refusal: RefusalText, _ steps: [Step], _ evaluation: SetEvaluation
+  ) throws -> RefusedRequest {
+    if let reason = refusal.wait {
+      return RefusedRequest(request, refusal, steps, wait: RefusedRequest.Wait(reason))
+    }
+    guard refusal.reason == .missingParent, request.mayWait,
+      let parent = try evaluation.missingParent(of: request, steps)
+    else { return RefusedRequest(request, refusal, steps) }
+    return RefusedRequest(request, refusal, steps, wait: RefusedRequest.Wait(.parent, parent))
+  }
+
+  /// It depends on one that was refused, or that waits: then it waits, too, an offer at the server, any other change on its device.
+  private func blocked(
+    _ request: StagedRequest, _ steps: [Step], by blocker: RequestID, _ decisions: SetDecisions, _ tally: Tally,
+    _ evaluation: SetEvaluation
+  ) throws -> RefusedRequest {
+    guard let wait = decisions.waiting[blocker] ?? tally.waiting[blocker] else {
+      return RefusedRequest(request, .blocked, steps, blockedBy: blocker)
+    }
+    guard request.mayWait, let reason = wait.reason else {
+      return RefusedRequest(request, .blocked, steps, blockedBy: blocker, wait: RefusedRequest.Wait(nil))
+    }
+    let parent = try evaluation.missingParent(of: request, steps)
+    let own = heals.intake.wait(of: request, rows.catalog) ?? (parent == nil ? reason : .parent)
+    return RefusedRequest(
+      request, .blocked, steps, blockedBy: blocker,
+      wait: RefusedRequest.Wait(own, own == .parent ? parent ?? wait.parent : nil))
   }
 
   /// A unit that breaks a constraint by itself: refused is the last of its requests that changed the row which breaks it;
@@ -149,13 +192,17 @@ final class BlockDecision {
       unit.lastIndex { $0.request.changes.contains { $0.hash == row } }
     }
     let (request, steps) = unit[places.min() ?? unit.count - 1]
+    if unit.count == 1, broken.text.reason == .missingParent, request.isOffer {
+      let evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
+      return tally.refuse(try refused(request, broken.text, steps, evaluation))
+    }
     if unit.count == 1, request.isOffer, broken.isTaken || request.changes.allSatisfy({ $0.operation == .delete }) {
       return try keep(request, &tally)
     }
     for entry in Self.refused(unit, RefusedRequest(request, broken.text, steps)) { tally.refuse(entry) }
   }
 
-  /// An offer that cannot stand: others hold its unique values, or need the row that it would delete.
+  /// An offer that cannot stand: others hold its unique values, or need the row that it would delete; or it has waited in vain.
   private func keep(_ request: StagedRequest, _ tally: inout Tally) throws {
     var evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
     try evaluation.keepUnwritable(request, &foreign)
@@ -184,7 +231,7 @@ final class BlockDecision {
     _ tally: Tally, isLast: Bool
   ) throws {
     if let steps, let blocker = decisions.blocker(of: request, steps, tally) {
-      return decisions.refuse(RefusedRequest(request, .blocked, steps, blockedBy: blocker))
+      return decisions.refuse(try blocked(request, steps, by: blocker, decisions, tally, evaluation))
     }
     if let steps, decisions.waits(request, steps, tally) { return decisions.carry(request, steps) }
     let keptBefore = evaluation.kept.count
@@ -205,10 +252,10 @@ final class BlockDecision {
       decisions.conflicts += 1
       return
     }
-    if try !isLast && mayDependOnLater(request, refusal, found, evaluation) {
+    if try !isLast && refusal.wait == nil && mayDependOnLater(request, refusal, found, evaluation) {
       decisions.carry(request, found)
     } else {
-      decisions.refuse(RefusedRequest(request, refusal, found))
+      decisions.refuse(try refused(request, refusal, found, evaluation))
     }
   }
 

@@ -67,6 +67,13 @@ struct SetEvaluation {
     deciding = request.ordinal
     var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
+    let wait = heals.intake.wait(of: request, catalog)
+    func takeBack() {
+      (healings, offers) = (healingsBefore, offersBefore)
+      for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
+      fed.removeSubrange(fedBefore...)
+      kept.removeSubrange(keptBefore...)
+    }
     for change in request.changes {
       var refusal = change.refusal
       if refusal == nil, let place = change.table {
@@ -76,11 +83,14 @@ struct SetEvaluation {
         if change.offer == nil, healings[change.hash] != nil { noteWrite(change, place) }
       }
       guard let refusal else { continue }
-      (healings, offers) = (healingsBefore, offersBefore)
-      for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
-      fed.removeSubrange(fedBefore...)
-      kept.removeSubrange(keptBefore...)
+      takeBack()
+      if refusal.reason == .missingParent, let wait { return .waits(wait) }
       return refusal
+    }
+    // What would change nothing has nothing to wait for.
+    if let wait, offers.healed > offersBefore.healed || kept.count > keptBefore {
+      takeBack()
+      return .waits(wait)
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
@@ -133,6 +143,11 @@ struct SetEvaluation {
 
   /// Whether a row that the request would leave references one that is not there.
   func lacksParent(_ request: StagedRequest, _ steps: [Step]) throws -> Bool {
+    try missingParent(of: request, steps) != nil
+  }
+
+  /// The first row that the request needs and that is not there.
+  func missingParent(of request: StagedRequest, _ steps: [Step]) throws -> (table: Int, key: Key)? {
     for (change, step) in zip(request.changes, steps) {
       guard let place = change.table, let after = step.after else { continue }
       let table = catalog.tables[place]
@@ -140,10 +155,10 @@ struct SetEvaluation {
         guard let column = table.place(reference.column), !after[column].isNull,
           let parent = catalog.place(of: reference.table)
         else { continue }
-        if try overlay.peek(parent, [after[column]]) == nil { return true }
+        if try overlay.peek(parent, [after[column]]) == nil { return (parent, [after[column]]) }
       }
     }
-    return false
+    return nil
   }
 
   private mutating func apply(
@@ -291,6 +306,7 @@ struct SetEvaluation {
     _ isKept: inout Bool, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     if let refusal = try heals.refusal(of: offer.version) { return refusal }
+    if offer.isVersion { return try keepVersion(change, of: request, place, over: present, &foreign) }
     let standing = try heals.standing(
       of: change.key, change.hash, at: place, for: offer.version, pending: healings[change.hash] ?? [])
     switch (change.operation, present) {
@@ -313,6 +329,22 @@ struct SetEvaluation {
     case (_, let present?):
       return try mergeOffered(change, offer, standing, of: request, place, over: present, &isKept, &foreign)
     }
+  }
+
+  /// What the server had kept beside the row is kept again. Whether the row is there is told only to those who could see it.
+  private mutating func keepVersion(
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row?, _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    if present == nil, !departures.seesAll(place) {
+      if change.operation == .insert {
+        let row = change.applied(to: nil, of: catalog.tables[place])
+        if try scope(row, place) == .outside { return outOfScope(catalog.tables[place]) }
+      } else if try !departures.hasLeft(place, change.key, since: change.made) {
+        return .rowDeleted(catalog.tables[place])
+      }
+    }
+    try keepOffered(change, of: request, place, server: present, &foreign)
+    return nil
   }
 
   private mutating func applyOfferedInsert(
@@ -547,23 +579,5 @@ struct SetEvaluation {
 
   private func outOfScope(_ table: ServerTable) -> RefusalText {
     RefusalText(.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
-  }
-}
-
-extension RefusalText {
-  /// Of a table with a scope the words are the same for a row that is not there and for one that the sender may not see.
-  static func missingParent(_ table: ServerTable, _ reference: Reference, _ catalog: Catalog) -> RefusalText {
-    let isScoped = catalog.table(reference.table)?.isScoped == true
-    return RefusalText(
-      .missingParent,
-      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server"
-        + "\(isScoped ? ", or not within your scope" : ""). Insert it first.")
-  }
-
-  static func rowDeleted(_ table: ServerTable) -> RefusalText {
-    RefusalText(
-      .rowDeleted,
-      "The row of \(table.name) was deleted on the server\(table.isScoped ? ", or is not within your scope" : ""). "
-        + "Withdraw the change or insert the row.")
   }
 }

@@ -7,10 +7,20 @@ struct RefusalText: Sendable {
   var message: String
   /// Nil: the reason's own.
   var status: Int?
+  /// Not nil: it is not refused. It waits.
+  var wait: WaitingReason?
   init(_ reason: RefusalReason, _ message: String, status: Int? = nil) {
     self.reason = reason
     self.message = message
     self.status = status
+  }
+}
+
+extension RefusalText {
+  static func waits(_ reason: WaitingReason) -> RefusalText {
+    var text = RefusalText(.missingParent, "")
+    text.wait = reason
+    return text
   }
 }
 
@@ -104,5 +114,23 @@ struct RequestContent: Hashable {
     }
     let bits = UInt32(truncatingIfNeeded: hash)
     self.bits = bits == 0 ? 1 : bits
+  }
+}
+
+extension RefusalText {
+  /// Of a table with a scope the words are the same for a row that is not there and for one that the sender may not see.
+  static func missingParent(_ table: ServerTable, _ reference: Reference, _ catalog: Catalog) -> RefusalText {
+    let isScoped = catalog.table(reference.table)?.isScoped == true
+    return RefusalText(
+      .missingParent,
+      "The row of \(reference.table) that \(table.name).\(reference.column) references is not on the server"
+        + "\(isScoped ? ", or not within your scope" : ""). Insert it first.")
+  }
+
+  static func rowDeleted(_ table: ServerTable) -> RefusalText {
+    RefusalText(
+      .rowDeleted,
+      "The row of \(table.name) was deleted on the server\(table.isScoped ? ", or is not within your scope" : ""). "
+        + "Withdraw the change or insert the row.")
   }
 }

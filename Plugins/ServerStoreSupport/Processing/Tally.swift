@@ -23,6 +23,11 @@ struct Tally {
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
   /// Conflicts of what was accepted: kept ones and settled ones.
   private(set) var kept: [SetEvaluation.ConflictVersion] = []
+  /// Requests that wait, and why.
+  private(set) var held: [RefusedRequest] = []
+  private(set) var waiting: [RequestID: RefusedRequest.Wait] = [:]
+  /// Offers that are settled now.
+  private(set) var settledOffers: [RequestID] = []
   var echo: EchoAccount
 
   init(_ echo: EchoAccount) { self.echo = echo }
@@ -46,7 +51,21 @@ struct Tally {
     return acceptedRanges
   }
 
+  /// First counters of the requests that are kept as conflict versions for a person.
+  var keptCounters: [Int64] { Set(kept.lazy.filter { $0.settled == nil }.map(\.request.counter)).sorted() }
+
+  mutating func settleOffer(_ id: RequestID) { settledOffers.append(id) }
+
   mutating func refuse(_ refused: RefusedRequest) {
+    if let wait = refused.wait {
+      held.append(refused)
+      waiting[refused.request.id] = wait
+      refusedPrints.add(refused.steps, by: refused.request.ordinal)
+      refusedIDs[refused.request.ordinal] = refused.request.id
+      for step in refused.steps { refusedRows[step.row] = .some(step.after) }
+      return
+    }
+    if refused.request.isOffer { settledOffers.append(refused.request.id) }
     refusals.append(refused.refusal)
     if refused.request.isOffer, !refused.isRepeated { offers.noteRefused(refused.request, refused.refusal.reason) }
     refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
@@ -163,8 +182,25 @@ struct RefusedRequest {
   var steps: [Step]
   /// It was refused under an earlier upload.
   var isRepeated = false
+  /// Not nil: it is not refused. It waits.
+  var wait: Wait?
 
-  init(_ request: StagedRequest, _ text: RefusalText, _ steps: [Step], blockedBy: RequestID? = nil) {
+  struct Wait {
+    /// Nil: it is no offer. Its device keeps it until what it depends on is settled.
+    var reason: WaitingReason?
+    /// The table's place.
+    var parent: (table: Int, key: Key)?
+
+    init(_ reason: WaitingReason?, _ parent: (table: Int, key: Key)? = nil) {
+      self.reason = reason
+      self.parent = parent
+    }
+  }
+
+  init(
+    _ request: StagedRequest, _ text: RefusalText, _ steps: [Step], blockedBy: RequestID? = nil, wait: Wait? = nil
+  ) {
+    self.wait = wait
     self.request = request
     self.steps = steps
     refusal = Refusal(
@@ -189,6 +225,7 @@ struct SetDecisions {
   private var refusedPrints = Footprints()
   private var carriedPrints = Footprints()
   private var refusedIDs: [Int: RequestID] = [:]
+  private(set) var waiting: [RequestID: RefusedRequest.Wait] = [:]
 
   /// The refused request, here or before, that one with these steps depends on; the first of them.
   func blocker(of request: StagedRequest, _ steps: [Step], _ tally: Tally) -> RequestID? {
@@ -207,6 +244,7 @@ struct SetDecisions {
 
   mutating func refuse(_ entry: RefusedRequest) {
     refused.append(entry)
+    waiting[entry.request.id] = entry.wait
     refusedPrints.add(entry.steps, by: entry.request.ordinal)
     refusedIDs[entry.request.ordinal] = entry.request.id
   }
@@ -217,7 +255,10 @@ struct SetDecisions {
   }
 
   func join(_ tally: inout Tally) {
-    for request in accepted { tally.accept(request.stamp, request.first, request.last, request.content) }
+    for request in accepted {
+      tally.accept(request.stamp, request.first, request.last, request.content)
+      if request.isOffer { tally.settleOffer(request.id) }
+    }
     for entry in refused { tally.refuse(entry) }
     for entry in carried { tally.carry(entry.request, entry.steps) }
     tally.conflicts += conflicts
@@ -225,5 +266,7 @@ struct SetDecisions {
 }
 
 extension RefusalText {
+  static let rejected = RefusalText(
+    .rejected, "The server's operator does not take back this row, which the server lost. Withdraw the change.")
   static let blocked = RefusalText(.blocked, "It depends on a request that was refused. Settle that one first.")
 }

@@ -87,7 +87,7 @@ package final class UploadProcessor {
 
   package init(
     _ upload: ProcessRequest, _ connection: any StoreConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
-    limits: Limits, now: Int64, waiving waived: Set<BlobHash>
+    limits: Limits, now: Int64, waiving waived: Set<BlobHash>, intake: OfferIntake = OfferIntake()
   ) throws {
     self.upload = upload
     self.connection = connection
@@ -106,7 +106,7 @@ package final class UploadProcessor {
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }
     ) { first, _ in first }
     let last = try CommitLog.state(connection).lastSequence
-    heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now)
+    heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now, intake)
     decision = BlockDecision(
       rows, upload,
       foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
@@ -127,7 +127,9 @@ package final class UploadProcessor {
     let mayHide = try tally.echo.hasSets || log.mayTakeAway()
     try tally.echo.removeNeverThere()
     let before = try CommitLog.state(connection)
-    let commit = try log.seal(remote: upload.remote)
+    // What has waited is another program's to its sender: it is fed what came of it.
+    let isOwn = heals.intake.purpose == .upload
+    let commit = try log.seal(remote: isOwn ? upload.remote : nil)
     for row in fed { try log.noteDifference(catalog.tables[row.table], row.key, from: upload.remote) }
     if mayHide {
       try log.noteHidden(
@@ -138,10 +140,15 @@ package final class UploadProcessor {
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: try ServerRows(rows, upload.principal).joined(to: tally), healed: tally.offers.healed,
-      superseded: tally.offers.superseded)
+      superseded: tally.offers.superseded,
+      waiting: UploadResults.ranges(tally.held.map(\.request.first).sorted()), kept: tally.keptCounters)
     try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
     try settled.write(tally.refusedRequests)
     try RestoreBook(connection: connection).count(tally.offers, offered, of: upload.remote, catalog)
+    let waiting = WaitingBook(connection: connection)
+    try waiting.forget(tally.settledOffers)
+    try waiting.keep(tally.held, of: upload, catalog, now: now)
+    guard isOwn else { return results }
     try blobs.finish()
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
@@ -149,7 +156,7 @@ package final class UploadProcessor {
 
   private func processBlock(isLast: Bool) throws {
     let chunks = block
-    let isSmall = heldBytes <= Self.smallBlockBytes
+    let isSmall = heldBytes <= Self.smallBlockBytes || heals.intake.purpose != .upload
     block = []
     heldBytes = 0
     if isSmall { try processWhole(chunks, isLast: isLast) } else { try processStraight(chunks, isLast: isLast) }
@@ -245,6 +252,8 @@ package final class UploadProcessor {
     _ chunk: UnsafeBufferPointer<UInt8>, _ single: Single, _ finished: (StagedRequest) throws -> Void
   ) throws {
     var reader = UploadChunkReader(chunk, blobs: blobs)
+    // Each of what has waited is an upload of its own.
+    if heals.intake.purpose != .upload { reading.lastCounter = 0 }
     var row = RowItems(chunk)
     defer { row.release() }
     var shapes: [ShapePlan] = []
@@ -256,7 +265,7 @@ package final class UploadProcessor {
       // A clean parent never overwrites (semantics 7), and one that is missing is found by its foreign key: context is
       // for a recovery, which makes a parent from it that this server has lost.
       case .context: break
-      case .lost(let incarnations): try heals.note(incarnations)
+      case .lost(_, let order): try heals.note(order)
       case .offer(let first, let last, let offer):
         reading.offers = (first, last, offer)
         offered[offer.version.incarnation, default: []].insert(offer.version.number)

@@ -41,11 +41,13 @@ package struct RemoteBook {
   /// What the checks of a begin ask about.
   package func admission(_ query: AdmissionQuery, head: Commit) throws -> Admission {
     let finder = CommitFinder(connection: connection)
-    return Admission(
+    var admission = Admission(
       remote: try remote(query.remote),
       previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
       cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query, head: head),
       head: head, incarnations: try finder.untold(after: query.incarnation))
+    admission.waitingOffers = try WaitingBook(connection: connection).count(of: query.remote)
+    return admission
   }
 
   func isOlder(_ sequence: SequenceID, of remote: RemoteID) throws -> Bool {

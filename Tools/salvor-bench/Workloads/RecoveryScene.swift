@@ -12,6 +12,8 @@ final class RecoveryScene {
   private let data = RecordData()
   /// The server's database of the night before.
   private let night: String
+  /// The device of that time.
+  private let nightClient: String
   /// Both sides as they are at the moment of the restore.
   private let evening: (server: String, client: String)
 
@@ -22,13 +24,14 @@ final class RecoveryScene {
     serverPath = bench.path("\(name)-server.db")
     clientPath = bench.path("\(name)-client.db")
     night = bench.path("\(name)-night.db")
+    nightClient = bench.path("\(name)-night-client.db")
     evening = (bench.path("\(name)-evening-server.db"), bench.path("\(name)-evening-client.db"))
     bench.say("\(name): loading \(grouped(rows)) rows into a server's database")
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
     try bench.adopt(serverPath, "record")
   }
 
-  func end() { bench.discard(serverPath, clientPath, night, evening.server, evening.client) }
+  func end() { bench.discard(serverPath, clientPath, night, nightClient, evening.server, evening.client) }
 
   // MARK: Before it
 
@@ -62,6 +65,32 @@ final class RecoveryScene {
     let others = RecordData.spread(2 * unsynced, of: rows).filter { !isLost.contains($0) }.prefix(unsynced)
     try change(clientPath, places: Array(others), quantity: 3000)
     try keep()
+  }
+
+  /// Someone makes a backup of the server; then so many rows change on this device and are synchronized; then so many others
+  /// that are not.
+  func work(own: Int, unsynced: Int) throws {
+    try change(clientPath, places: [0], quantity: 1500)
+    _ = try withPair { try $0.sync() }
+    try PlainDatabase.copy(serverPath, to: night)
+    try PlainDatabase.copyFamily(clientPath, to: nightClient)
+    let places = RecordData.spread(own + unsynced, of: rows)
+    try change(clientPath, places: Array(places.prefix(own)), quantity: 2000)
+    let sync = try withPair { try $0.sync() }
+    guard sync.uploaded == own else { throw SalvorError(.failed, "\(sync.uploaded) of \(own) changes went up.") }
+    try change(clientPath, places: Array(places.dropFirst(own)), quantity: 3000)
+    try keep()
+  }
+
+  /// The device of the night makes the same changes, and the server of the night gets them for the first time.
+  func uploaded(_ run: Int, own: Int) throws -> SyncMeasurement {
+    try PlainDatabase.putBack(night, to: serverPath)
+    try PlainDatabase.copyFamily(nightClient, to: clientPath)
+    try change(clientPath, places: Array(RecordData.spread(own, of: rows)), quantity: 2000)
+    bench.settle()
+    let sync = try withPair { try $0.sync() }
+    bench.say("\(name): uploaded, run \(run): \(TableReport.amount(sync.wall, .seconds))")
+    return sync
   }
 
   /// Other programs change and delete rows on the server, and then no tombstone of that is left.

@@ -76,6 +76,13 @@ struct Workload: Sendable {
     Workload(name: "recover-10k", summary: "10,000 unsynced changes kept through a recovery") {
       try UnsyncedKept(changes: $0.scaled(10_000), rows: $0.scaled(100_000), lost: 1000).run($0)
     },
+    Workload(name: "heal-1k", summary: "1,000 lost changes come back to a restored server, beside 10,000 unsynced ones")
+    {
+      try Healed(rows: $0.scaled(100_000), lost: 1000, unsynced: $0.scaled(10_000)).run($0)
+    },
+    Workload(name: "heal-100k", summary: "100,000 lost rows offered and settled, and uploaded as ordinary changes") {
+      try HealedMany(rows: $0.scaled(200_000), lost: $0.scaled(100_000)).run($0)
+    },
     Workload(name: "revert-100k", summary: "one request taken out of a queue of 100,000, and of one of 100") {
       try await Revert(rows: $0.scaled(100_000), queues: (few: 100, many: $0.scaled(100_000))).run($0)
     },

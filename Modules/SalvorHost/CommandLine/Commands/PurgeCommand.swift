@@ -15,7 +15,7 @@ extension Command {
       database applies it before it answers anybody. Keep that file with the database, and with its backups.
 
       What a program of yours writes into the server's tables is not held back. The keys stay in the change log until it is
-      trimmed. Backups made before still hold the rows: delete those that need not be kept.
+      trimmed. Backups made before still hold the rows: those that the server lists are named, delete what need not be kept.
 
       --release frees the keys, so that rows with them may come again.
 
@@ -51,7 +51,10 @@ extension Command {
         done = try await invocation.audited(releases ? "purge.release" : "purge", name, on: store) {
           releases
             ? ["table": .string(name), "released": .integer(try await purging.releasePurged(keys, of: name))]
-            : ["table": .string(name), "purged": try await purging.purge(keys, of: name).json]
+            : [
+              "table": .string(name), "purged": try await purging.purge(keys, of: name).json,
+              "backups": await RecordedBackup.mayHold(store),
+            ]
         }
       } catch {
         await store.close()
@@ -67,6 +70,12 @@ extension Command {
       invocation.terminal.say(
         "erased \(rows == 1 ? "1 row" : "\(grouped(rows)) rows") of \(visible(name)); the ledger keeps \(rows == 1 ? "it" : "them") from coming back"
       )
+      let backups = (done["backups"]?.array ?? []).compactMap { $0["path"]?.string }
+      if !backups.isEmpty {
+        invocation.terminal.say(
+          "copies made before may hold \(rows == 1 ? "it" : "them") still; delete those that need not be kept:")
+        for path in backups { invocation.terminal.say("  \(visible(path))") }
+      }
     }
     return 0
   }

@@ -91,10 +91,16 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
       + "\(report.roundTrips) round trip\(report.roundTrips == 1 ? "" : "s"))")
   if report.queued > 0 {
     let wait = report.queued == 1 ? "1 request waits" : "\(grouped(report.queued)) requests wait"
+    switch report.queuedReason {
+    case .otherGroups: terminal.say("\(wait) still; a sync without --group sends what is of other groups")
+    case .waiting: terminal.say("\(wait) still; salvor queue lists what")
+    default: terminal.say("\(wait) still, for the next sync; salvor queue lists what")
+    }
+  }
+  if report.waiting > 0 {
     terminal.say(
-      report.queuedReason == .otherGroups
-        ? "\(wait) still; a sync without --group sends what is of other groups"
-        : "\(wait) still, for the next sync; salvor queue lists what")
+      "\(report.waiting == 1 ? "1 row" : "\(grouped(report.waiting)) rows") that the server had lost \(report.waiting == 1 ? "waits" : "wait") there: for its operator, or for another row"
+    )
   }
   if report.healed + report.superseded > 0 {
     terminal.say(

@@ -25,6 +25,22 @@ final class LossArchive {
     try add(step, table, key)
   }
 
+  /// A mass of deletes: one entry, without the rows' values, which are in their tables again.
+  func lostDeletes(_ table: CapturedTable, _ keys: [Key]) throws {
+    let range = RequestRange(first: counter + 1, last: counter + Int64(keys.count))
+    for key in keys {
+      counter += 1
+      let step = RowTimeline.Step(seq: counter, change: .delete, isJoined: false, before: nil, after: nil)
+      try context.archive(
+        step, of: range, table, key, state: .kept, reason: "lost-on-server",
+        message:
+          "The server acknowledged these \(keys.count) deletes and has them no more: a restore may have been meant to undo them. Reapply them, or delete the entry."
+      )
+      try record.row(.lost, table, key, step, reason: "lost-on-server")
+    }
+    count += Int64(keys.count)
+  }
+
   /// A row of a table whose triggers were away: what it was may be what somebody wrote here.
   func unproven(_ table: CapturedTable, _ key: Key, was: SlotRow, base: SlotRow?) throws {
     guard let step = Self.step(table, was: was, now: base) else { return }

@@ -30,23 +30,70 @@ final class Offers: AddedRequests {
       row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
     }
     insertion = try connection.prepare(
-      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written) VALUES (?1, ?2, ?3, ?4, ?5)",
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
       persistent: true)
+    // What waited there may be lost with it.
+    try connection.run("UPDATE salvor_offer SET waiting = NULL WHERE waiting = 1")
+    for name in [StateName.healAsked, .healDue] { try connection.setState(name, Value?.none) }
     // What waits of an earlier recovery is offered to a server that went back further.
     if order.shared != nil || order.absence == .lost {
-      try connection.run("UPDATE salvor_offer SET parting = ?1 WHERE parting > ?1", .integer(order.shared ?? 0))
+      for table in ["salvor_offer", "salvor_kept"] {
+        try connection.run("UPDATE \(table) SET parting = ?1 WHERE parting > ?1", .integer(order.shared ?? 0))
+      }
     }
     guard isOn, order.absence == .lost else { return }
-    let lost = order.shared ?? 0
+    try noteLost(after: order.shared ?? 0)
+    try noteVersions(after: order.shared ?? 0)
+  }
+
+  /// Which incarnations were lost, and in which order they lived: those of one list as they stand there; and one that the device met
+  /// since its last recovery after all that it had lost by then. A list alone does not tell that of others: a copy of an older time
+  /// may bring back what had been lost.
+  private func noteLost(after shared: Int64) throws {
+    let connection = context.connection
+    let before = try connection.rows(
+      "SELECT id FROM salvor_lost WHERE id NOT IN (SELECT earlier FROM salvor_lost_order)")
+    let met = Set(
+      try connection.rows("SELECT id FROM salvor_incarnation WHERE met = 1").compactMap { $0[0].string })
+    var last: IncarnationID?
+    func note(_ earlier: Value, before later: IncarnationID) throws {
+      guard earlier != .text(later.text) else { return }
+      try connection.run(
+        "INSERT OR IGNORE INTO salvor_lost_order (earlier, later) VALUES (?1, ?2)", earlier, .text(later.text))
+    }
     for (place, incarnation) in incarnations.enumerated() {
       let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
-      guard next > lost + 1 else { continue }
+      guard next > shared + 1 else { continue }
       try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
+      if let last { try note(.text(last.text), before: incarnation.id) }
+      if met.contains(incarnation.id.text) { for row in before { try note(row[0], before: incarnation.id) } }
+      last = incarnation.id
     }
+    try connection.run("UPDATE salvor_incarnation SET met = NULL WHERE met = 1")
     try connection.run(
       "DELETE FROM salvor_lost WHERE place <= (SELECT max(place) FROM salvor_lost) - ?1", .integer(Self.incarnationsMax)
     )
+    try connection.run(
+      "DELETE FROM salvor_lost_order WHERE earlier NOT IN (SELECT id FROM salvor_lost) OR later NOT IN (SELECT id FROM salvor_lost)"
+    )
   }
+
+  /// What the server kept beside rows by lost commits goes with the next upload.
+  private func noteVersions(after shared: Int64) throws {
+    for table in context.catalog.tables where mode(of: table) != .off && context.table(table)?.maintained == .dual {
+      for (place, incarnation) in incarnations.enumerated() {
+        let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
+        try context.connection.run(
+          "UPDATE salvor_kept SET incarnation = ?2, parting = ?3, made = min(made, ?3) WHERE t = ?1 AND incarnation IS NULL AND number > ?3 AND number >= ?4 AND number < ?5",
+          .integer(table.number), .text(incarnation.id.text), .integer(shared),
+          .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next))
+      }
+    }
+    versionCount = try context.connection.integer("SELECT count(*) FROM salvor_kept WHERE incarnation IS NOT NULL") ?? 0
+  }
+
+  /// Conflict versions that the server has lost.
+  private(set) var versionCount: Int64 = 0
 
   /// So many lost incarnations are remembered, the newest ones.
   static let incarnationsMax: Int64 = 1000
@@ -72,27 +119,32 @@ final class Offers: AddedRequests {
 
   /// The change `counter` is an offer.
   ///
-  /// - Parameter written: slots that are an ordinary change.
-  func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = []) throws {
+  /// - Parameters:
+  ///   - written: slots that are an ordinary change.
+  ///   - isForReview: the server's operator is to accept it.
+  func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = [], isForReview: Bool = false) throws {
     counters.insert(counter)
     try insertion.bind(1, counter)
     try insertion.bind(2, .text(version.incarnation.text))
     try insertion.bind(3, version.number)
     try insertion.bind(4, version.parting)
     try insertion.bind(5, written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")))
+    try insertion.bind(6, isForReview ? .integer(1) : .null)
     try insertion.run()
   }
 
   // MARK: Of tables that are made anew
 
-  private var waiting: [(table: CapturedTable, key: Key, was: SlotRow?, version: LostVersion)] = []
+  private var waiting: [(table: CapturedTable, key: Key, was: SlotRow?, version: LostVersion, isForReview: Bool)] = []
 
   /// The row is offered with the move that takes this. False: it is not offered.
   ///
-  /// - Parameter was: nil: it was deleted.
-  func add(_ table: CapturedTable, _ key: Key, was: SlotRow?) throws -> Bool {
+  /// - Parameters:
+  ///   - was: nil: it was deleted.
+  ///   - isMass: it is one of a mass of deletes.
+  func add(_ table: CapturedTable, _ key: Key, was: SlotRow?, isMass: Bool = false) throws -> Bool {
     guard let version = try version(table, key) else { return false }
-    waiting.append((table, key, was, version))
+    waiting.append((table, key, was, version, isMass || mode(of: table) == .review))
     return true
   }
 
@@ -109,7 +161,9 @@ final class Offers: AddedRequests {
     for row in waiting {
       // What came with its table as it was needs no rank.
       if let was = row.was, try rows.load(row.table, row.key).timeline.base == was { continue }
-      if let counter = try rows.makeAgain(row.table, row.key, as: row.was) { try mark(counter, row.version) }
+      if let counter = try rows.makeAgain(row.table, row.key, as: row.was) {
+        try mark(counter, row.version, isForReview: row.isForReview)
+      }
     }
     waiting = []
   }

@@ -25,6 +25,8 @@ final class RecoveryMerge {
   private var rowsBefore: [Int64: Int64] = [:]
   /// Rows that the server has no more, and that stand here by an offer.
   private var stayed: Int64 = 0
+  /// Tables of which a restore took back a mass of deletes.
+  private var mass: Set<Int64> = []
   /// Rows that neither side has, and whose delete is offered.
   private var offeredDeletes: Set<RowRef> = []
 
@@ -122,9 +124,8 @@ final class RecoveryMerge {
       }
       entries.append(entry)
     }
-    let mass = try Set(deletes.values.filter { try isMass($0.count, of: $0.table) }.map(\.table.number))
+    mass = try Set(deletes.values.filter { try isMass($0.count, of: $0.table) }.map(\.table.number))
     for entry in entries {
-      if entry.was == nil, entry.fate == .row, mass.contains(entry.table.number) { continue }
       let isLost = entry.fate == .lost
       if isLost, try !watch.isHeld(entry.table, entry.key) { continue }
       guard let version = try offers.version(entry.table, entry.key) else { continue }
@@ -137,7 +138,9 @@ final class RecoveryMerge {
         try rows.setBase(entry.table, entry.key, nil)
       }
       guard let counter = try rows.makeAgain(entry.table, entry.key, as: was) else { continue }
-      try offers.mark(counter, version)
+      // Lost deletes that a restore was meant to undo: a person looks at them.
+      let isOfMass = entry.was == nil && entry.fate == .row && mass.contains(entry.table.number)
+      try offers.mark(counter, version, isForReview: isOfMass || offers.mode(of: entry.table) == .review)
       try watch.settle(entry.table, entry.key)
       if isLost || entry.fate == .deleted { stayed += 1 }
       if entry.fate == .gone { offeredDeletes.insert(RowRef(table: entry.table.number, key: entry.key)) }
@@ -359,6 +362,7 @@ final class RecoveryMerge {
         if try rows.load(table, key).timeline.base == nil { try watch.noteGone(table, key) }
       }
     }
+    var massDeletes: [Int64: (table: CapturedTable, keys: [Key])] = [:]
     try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0) OR fate = 4") { entry in
       if entry.fate == .gone { return try archive.gone(entry.table, entry.key) }
       let ref = RowRef(table: entry.table.number, key: entry.key)
@@ -372,10 +376,18 @@ final class RecoveryMerge {
           try archive.unproven(entry.table, entry.key, was: was, base: base)
         }
       } else if let base, try versions.isLost(entry.table, entry.key), try versions.wasDeleted(entry.table, entry.key) {
-        try archive.lost(entry.table, entry.key, was: nil, base: base)
+        if mass.contains(entry.table.number) {
+          massDeletes[entry.table.number, default: (entry.table, [])].keys.append(entry.key)
+        } else {
+          try archive.lost(entry.table, entry.key, was: nil, base: base)
+        }
       }
     }
-    counts.offered += Int64(offers.counters.count)
+    for (table, keys) in massDeletes.sorted(by: { $0.key < $1.key }).map(\.value) {
+      try archive.lostDeletes(table, keys)
+    }
+    counts.offered += Int64(offers.counters.count) + offers.versionCount
+    counts.lost += offers.versionCount
     counts.lost += archive.count
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)

@@ -1,0 +1,184 @@
+import SalvorModel
+import SalvorStorage
+
+/// Offers that wait: for a parent, for the operator, while healing is paused (semantics 10, `HealingServerStore`).
+extension ServerStoreContract {
+  /// The store, as far as it holds offers.
+  private static func holding(_ bench: ServerBench) throws -> any HealingServerStore {
+    guard let store = bench.store as? any HealingServerStore else { throw ContractFailure("the store takes no offers") }
+    return store
+  }
+
+  private static func expectWaiting(
+    _ bench: ServerBench, _ wanted: [String], file: String = #fileID, line: Int = #line
+  ) async throws {
+    let found = try await holding(bench).waitingOffers(WaitingQuery(), after: 0, limit: 100)
+    let texts = found.map { offer in
+      let key = offer.key.map(\.description).joined(separator: ",")
+      return "\(offer.operation.rawValue) \(offer.table) \(key) \(offer.reason.rawValue)"
+    }
+    try expectEqual(texts, wanted, "what waits", file: file, line: line)
+  }
+
+  static let healingWaiting: [Case] = [
+    healing("an offered child waits for its parent, named, and is settled when that comes", ContractSchemas.tree) {
+      bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      let child = Sent.insert("leaf", ["id": "l1", "node": "n1", "kept": .null])
+      let results = try await anna.upload(
+        .offer(version(5, parting: parting), child), .insert("leaf", ["id": "l2", "node": .null, "kept": .null]))
+      try expectAccepted(results, 1)
+      try expectEqual(results.waiting, [1...1], "what waits of the upload")
+      try await expectWaiting(bench, ["insert leaf l1 parent"])
+      let waiting = try await holding(bench).waitingOffers(WaitingQuery(), after: 0, limit: 10)
+      try expectEqual(waiting.first?.parent, WaitingOffer.ParentRow(table: "node", key: ["n1"]), "the parent")
+      try expectEqual(waiting.first?.present, nil, "the row as it is now")
+      // Another device brings the parent.
+      let parent = Sent.insert("node", ["id": "n1", "parent": .null, "label": "x"])
+      try expectOffers(try await bert.upload(.offer(version(4, parting: parting), parent)), healed: 1)
+      try await expectWaiting(bench, [])
+      try await bench.expectRows("leaf", [["l1", "n1", .null], ["l2", .null, .null]])
+      try await bert.download()
+      try bert.expectReplica("leaf", [["l1", "n1", .null], ["l2", .null, .null]])
+    },
+    healing(
+      "a parent that another program makes ends the waiting as well, and so through a whole tree", ContractSchemas.tree
+    ) {
+      bench, parting in
+      var anna = try await device(bench)
+      let results = try await anna.upload(
+        .offer(version(1, parting: parting), .insert("node", ["id": "n2", "parent": "n1", "label": .null])),
+        .offer(version(2, parting: parting), .insert("leaf", ["id": "l1", "node": "n2", "kept": .null])))
+      try expectAccepted(results, 0)
+      try expectEqual(results.waiting, [1...2], "what waits of the upload")
+      try await bench.write(.insert("node", ["id": "n1"]))
+      try await holding(bench).settleWaitingOffers()
+      try await expectWaiting(bench, [])
+      try await bench.expectRows("leaf", [["l1", "n2", .null]])
+    },
+    healing("what waits outlives a restart, and sent again it waits once", ContractSchemas.tree) { bench, parting in
+      var anna = try await device(bench)
+      let offer = Sent.offer(version(5, parting: parting), .insert("leaf", ["id": "l1", "node": "n1", "kept": .null]))
+      let (stamp, counter) = (anna.stamp, anna.counter)
+      _ = try await anna.upload(offer)
+      try await bench.restart()
+      anna = bench.following(anna)
+      anna.lost = [early]
+      (anna.stamp, anna.counter) = (stamp, counter)
+      try expectEqual(try await anna.upload(offer).waiting, [1...1], "what waits of the same upload")
+      try await expectWaiting(bench, ["insert leaf l1 parent"])
+      try await bench.write(.insert("node", ["id": "n1"]))
+      try await holding(bench).settleWaitingOffers()
+      (anna.stamp, anna.counter) = (stamp, counter)
+      try expectAccepted(try await anna.upload(offer), 1)
+      try await bench.expectRows("leaf", [["l1", "n1", .null]])
+    },
+    healing("an ordinary change that depends on an offer that waits stays with its device", ContractSchemas.tree) {
+      bench, parting in
+      var anna = try await device(bench)
+      let results = try await anna.upload(
+        .offer(version(1, parting: parting), .insert("node", ["id": "n2", "parent": "n1", "label": .null])),
+        .insert("leaf", ["id": "l1", "node": "n2", "kept": .null]))
+      try expectAccepted(results, 0)
+      try expectEqual(results.waiting, [1...2], "what waits of the upload")
+      try await expectWaiting(bench, ["insert node n2 parent"])
+    },
+    healing("what has waited for longer than the retention becomes a conflict version", ContractSchemas.tree) {
+      bench, parting in
+      var anna = try await device(bench)
+      _ = try await anna.upload(
+        .offer(version(5, parting: parting), .insert("leaf", ["id": "l1", "node": "n1", "kept": .null])))
+      try await bench.store.trim(before: .max)
+      try await expectWaiting(bench, [])
+      try await expectOpen(bench, ["insert id=l1,node=n1,kept=null"])
+    },
+    healing("an offer for review waits for the operator, who accepts it") { bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      let results = try await anna.upload(
+        .offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost")),
+        .offered(
+          Offer(version(5, parting: parting), isForReview: true),
+          .update("note", ["n1"], [("title", "a", "lost"), ("body", "b", "b")])))
+      try expectAccepted(results, 0)
+      try expectEqual(results.waiting, [1...2], "what waits of the upload")
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      let listed = try await holding(bench).waitingOffers(WaitingQuery(table: "note"), after: 0, limit: 10)
+      try expectEqual(
+        listed.last?.present,
+        [NamedValue("id", "n1"), NamedValue("title", "a"), NamedValue("body", "b")], "the row as it is now")
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery(table: "other")), 0, "what another table has")
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery(table: "note")), 2, "what was accepted")
+      try await bench.expectRows("note", [["n1", "lost", "b"], ["n2", "lost", .null]])
+      try await expectWaiting(bench, [])
+      for var device in [anna, bert] {
+        try await device.download()
+        try device.expectReplica("note", [["n1", "lost", "b"], ["n2", "lost", .null]])
+      }
+      bert.lost = [early]
+      let older = try await bert.upload(.offer(version(4, parting: parting), note("n2", "older")))
+      try expectOffers(older, superseded: 1)
+    },
+    healing("a rejected offer changes nothing, and its device is told when it sends it again") { bench, parting in
+      var anna = try await device(bench)
+      let offer = Sent.offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost"))
+      let (stamp, counter) = (anna.stamp, anna.counter)
+      _ = try await anna.upload(offer)
+      try expectEqual(try await holding(bench).rejectOffers(WaitingQuery(remote: anna.remote)), 1, "what was rejected")
+      (anna.stamp, anna.counter) = (stamp, counter)
+      try expectRefused(try await anna.upload(offer), [1: .rejected], accepted: 0)
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      try await expectWaiting(bench, [])
+    },
+    healing("where healing is paused every offer that would change something waits, until it goes on") {
+      bench, parting in
+      var anna = try await device(bench)
+      try await holding(bench).setHealPace(HealPace(isPaused: true))
+      let results = try await anna.upload(
+        .offer(version(5, parting: parting), note("n2", "lost")), note("n3", "mine"),
+        .offer(version(5, parting: parting), .delete("note", ["n9"])))
+      try expectAccepted(results, 2)
+      try expectEqual(results.waiting, [1...1], "what waits of the upload")
+      try await bench.restart()
+      try expectEqual(try await holding(bench).healPace(), HealPace(isPaused: true), "the pace after a restart")
+      try await expectWaiting(bench, ["insert note n2 paused"])
+      try await holding(bench).setHealPace(HealPace())
+      try await bench.expectRows("note", [["n1", "a", "b"], ["n2", "lost", .null], ["n3", "mine", .null]])
+    },
+    healing("a purged row does not wait any more") { bench, parting in
+      guard let store = bench.store as? any PurgingServerStore else { return }
+      var anna = try await device(bench)
+      _ = try await anna.upload(
+        .offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost")))
+      _ = try await store.purge([["n2"]], of: "note")
+      try await expectWaiting(bench, [])
+    },
+    healing(
+      "a conflict version that the server lost becomes one again, once, whatever its row is",
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions)
+    ) { bench, parting in
+      var anna = try await device(bench)
+      let offer = Offer(version(5, parting: parting), isVersion: true)
+      let change = Sent.update("note", ["n1"], [("title", "x", "mine")])
+      try expectOffers(try await anna.upload(.offered(offer, change)), conflicts: 1)
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      try await expectOpen(bench, ["update title=mine"])
+      try expectOffers(try await anna.upload(.offered(offer, change)), superseded: 1)
+      try await expectOpen(bench, ["update title=mine"])
+    },
+    healing(
+      "the answer names the requests that are kept as conflict versions",
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions)
+    ) { bench, _ in
+      var anna = try await device(bench)
+      try await anna.download()
+      try await bench.write(.update("note", ["n1"], ["title": "theirs"]))
+      let results = try await anna.upload(
+        .update("note", ["n1"], [("body", "b", "c")]), .update("note", ["n1"], [("title", "a", "mine")]),
+        note("n2", "new"))
+      try expectAccepted(results, 3, conflicts: 1)
+      try expectEqual(results.kept, [2], "the kept requests")
+    },
+  ]
+}

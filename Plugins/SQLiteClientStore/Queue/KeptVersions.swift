@@ -1,0 +1,115 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// A change that a server had kept as a conflict version, and has lost (semantics 10).
+struct LostKeptVersion {
+  var seq: Int64
+  var first: Int64
+  var last: Int64
+  var stamp: RequestStamp
+  var tag: String?
+  var table: CapturedTable
+  var operation: Operation
+  var slots: [Int]
+  var key: Key
+  var before: [Value]
+  var after: [Value]
+  var made: Int64
+  var version: LostVersion
+}
+
+/// What a server keeps beside its rows is this device's acknowledged change: the device remembers what it sent, until no listed
+/// backup is from before it.
+extension StoreContext {
+  private static let isLost =
+    "incarnation IS NOT NULL AND t IN (SELECT id FROM salvor_table) AND incarnation IN (SELECT id FROM salvor_lost)"
+
+  /// The highest counter of those that the server has lost; nil: it has lost none.
+  func lastLostVersion() throws -> Int64? {
+    try connection.integer("SELECT max(seq) FROM salvor_kept WHERE \(Self.isLost)")
+  }
+
+  /// In order.
+  func lostVersions(after counter: Int64, upTo last: Int64) throws -> [LostKeptVersion] {
+    try connection.rows(
+      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting FROM salvor_kept WHERE seq > ?1 AND seq <= ?2 AND \(Self.isLost) ORDER BY seq",
+      .integer(counter), .integer(last)
+    ).compactMap { row in
+      guard let seq = row[0].integer, let stamp = row[3].string.flatMap({ RequestStamp($0) }),
+        let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
+        let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
+        let incarnation = row[13].string.flatMap({ IncarnationID($0) }), let number = row[12].integer
+      else { return nil }
+      return LostKeptVersion(
+        seq: seq, first: row[1].integer ?? seq, last: row[2].integer ?? seq, stamp: stamp, tag: row[4].string,
+        table: table, operation: operation,
+        slots: (row[7].string ?? "").split(separator: ",").compactMap { Int($0) }, key: try unpayload(row[8]),
+        before: try unpayload(row[9]), after: try unpayload(row[10]), made: row[11].integer ?? 0,
+        version: LostVersion(incarnation: incarnation, number: number, parting: row[14].integer ?? 0))
+    }
+  }
+
+  /// An upload was settled, and its requests are still in the log.
+  func rememberKept(_ results: UploadResults, upTo last: Int64) throws {
+    // What was offered again, and is there again or is known to be.
+    for refusal in results.refused {
+      try connection.run(
+        "DELETE FROM salvor_kept WHERE first = ?1 AND incarnation IS NOT NULL", .integer(refusal.counter))
+    }
+    for table in catalog.tables {
+      try connection.run(
+        "UPDATE salvor_kept SET number = ?2, incarnation = NULL, parting = NULL WHERE t = ?1 AND seq <= ?3 AND \(Self.isLost)",
+        .integer(table.number), .integer(try version(of: results, table)), .integer(last))
+    }
+    let new = try results.kept.filter { counter in
+      try counter <= last
+        && connection.integer("SELECT 1 FROM salvor_kept WHERE first = ?1 LIMIT 1", .integer(counter)) == nil
+    }
+    guard !new.isEmpty else { return }
+    let index = try LogIndex(self)
+    for counter in new {
+      let range = try self.range(of: counter)
+      guard let request = try outstanding(range, index: index) else { continue }
+      let stamp = try stamp(of: range.first)
+      for change in request.changes { try keep(change, of: range, stamp, version: version(of: results, change.table)) }
+    }
+  }
+
+  /// As of which commit the server has what it accepted.
+  private func version(of results: UploadResults, _ table: CapturedTable) throws -> Int64 {
+    if let commit = results.commit { return commit.number }
+    return try 1
+      + (connection.integer("SELECT number FROM salvor_group WHERE name = ?1", .text(group(of: table.number))) ?? 0)
+  }
+
+  private func keep(
+    _ change: OutstandingRequest.Change, of range: RequestRange, _ stamp: RequestStamp, version: Int64
+  ) throws {
+    let table = change.table
+    var slots: [Int] = []
+    var before: [Value] = []
+    var after: [Value] = []
+    switch change.step.change {
+    case .insert(let row):
+      slots = Array(table.columns.indices)
+      after = row
+    case .update(let news):
+      slots = news.keys.sorted()
+      before = slots.map { change.step.before?[$0] ?? .null }
+      after = slots.map { news[$0] ?? .null }
+    case .delete: break
+    }
+    try connection.run(
+      """
+      INSERT OR REPLACE INTO salvor_kept (seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+      """,
+      [
+        .integer(change.step.seq), .integer(range.first), .integer(range.last), .text(stamp.text),
+        range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(change.step.change.operation.rawValue),
+        .text(slots.map(String.init).joined(separator: ",")), .text(payload(change.key)), .text(payload(before)),
+        .text(payload(after)), .integer(try made(change.step.seq, group: group(of: table.number))), .integer(version),
+      ])
+  }
+}

@@ -1,0 +1,39 @@
+import SQLiteSupport
+import SalvorModel
+import SalvorStorage
+
+/// What a device keeps for a server that goes back is forgotten when no listed copy of the server is that old, and it is older than the
+/// retention besides (semantics 10): versions of rows, keys of deleted ones, what it knows to be lost.
+struct LossRetention {
+  let context: StoreContext
+  /// The number of the commit of the server's oldest listed copy.
+  let floor: Int64
+  /// Milliseconds.
+  let retention: Int64
+
+  /// Nothing is written where nothing is that old.
+  func forget() throws {
+    let connection = context.connection
+    let before = context.clock.now() - retention
+    // The newest commit that is covered, and old enough.
+    guard
+      let bound = try connection.integer(
+        "SELECT max(number) FROM salvor_commit WHERE number <= ?1 AND at < ?2", .integer(floor), .integer(before)),
+      let time = try connection.integer("SELECT max(at) FROM salvor_commit WHERE number = ?1", .integer(bound))
+    else { return }
+    let history = "salvor_history WHERE version <= ?1"
+    let kept = "salvor_kept WHERE incarnation IS NULL AND number <= ?1"
+    let losses = "salvor_archive WHERE reason = 'lost-on-server' AND state = 'kept' AND at <= ?1"
+    let hasOld = try [
+      connection.integer("SELECT 1 FROM \(history) LIMIT 1", .integer(bound)),
+      connection.integer("SELECT 1 FROM \(kept) LIMIT 1", .integer(bound)),
+      connection.integer("SELECT 1 FROM \(losses) LIMIT 1", .integer(time)),
+    ].contains { $0 != nil }
+    guard hasOld else { return }
+    try connection.transaction {
+      try connection.run("DELETE FROM \(history)", .integer(bound))
+      try connection.run("DELETE FROM \(kept)", .integer(bound))
+      try connection.run("DELETE FROM \(losses)", .integer(time))
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import SalvorModel
+import SalvorStorage
+
+/// Which of an upload's offers wait before anything is written (semantics 10): for the operator's consent, or since healing is
+/// paused or bounded. One for each upload.
+package final class OfferIntake {
+  package enum Purpose: Sendable {
+    case upload
+    /// What has waited is settled: nothing waits for anybody's consent any more.
+    case settling
+    /// What has waited is refused, since the operator says so.
+    case rejecting
+    /// What has waited for too long becomes conflict versions.
+    case givingUp
+  }
+
+  package let purpose: Purpose
+  /// Every offer waits for the operator's consent.
+  private let reviews: Bool
+  private let pace: HealPace
+  /// So many offers may pass; nil: any number.
+  private let offersMax: Int64?
+  private var passed: Set<Int> = []
+
+  package init(
+    _ purpose: Purpose = .upload, reviews: Bool = false, pace: HealPace = HealPace(), offersMax: Int64? = nil
+  ) {
+    self.purpose = purpose
+    self.reviews = reviews
+    self.pace = pace
+    self.offersMax = offersMax
+  }
+
+  /// How many offers have passed, where they are bounded.
+  package var passedCount: Int64 { Int64(passed.count) }
+
+  /// What an offer that would change something waits for; nil: nothing.
+  func wait(of request: StagedRequest, _ catalog: Catalog) -> WaitingReason? {
+    guard purpose == .upload, request.mayWait, let change = request.changes.first, let offer = change.offer,
+      !offer.isVersion, let place = change.table
+    else { return nil }
+    if reviews || offer.isForReview || catalog.tables[place].table.heal == .review { return .review }
+    if pace.isPaused { return .paused }
+    guard let offersMax, !passed.contains(request.ordinal) else { return nil }
+    guard Int64(passed.count) < offersMax else { return .rate }
+    passed.insert(request.ordinal)
+    return nil
+  }
+}
+
+extension StagedRequest {
+  /// The server can hold it: a device makes each offer a request of its own.
+  var mayWait: Bool { isOffer && changes.count == 1 }
+}

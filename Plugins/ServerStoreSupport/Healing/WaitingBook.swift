@@ -1,0 +1,331 @@
+import SalvorModel
+import SalvorStorage
+import SalvorWire
+
+/// The offers that the server holds (semantics 10): each with the text of an upload that is this offer alone, and with whom it
+/// came from. Settling them is processing that upload.
+package struct WaitingBook {
+  package static let tables = """
+    CREATE TABLE IF NOT EXISTS salvor_heal_waiting (
+      place INTEGER PRIMARY KEY, stamp TEXT NOT NULL, counter INTEGER NOT NULL, remote TEXT NOT NULL,
+      principal TEXT NOT NULL, restore INTEGER NOT NULL, reason TEXT NOT NULL, "table" TEXT NOT NULL, key TEXT NOT NULL,
+      operation TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL,
+      parent TEXT, parent_key TEXT, payload BLOB NOT NULL, time INTEGER NOT NULL);
+    CREATE UNIQUE INDEX IF NOT EXISTS salvor_heal_waiting_request ON salvor_heal_waiting (stamp, counter);
+    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_remote ON salvor_heal_waiting (remote);
+    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_reason ON salvor_heal_waiting (reason, place);
+    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_key ON salvor_heal_waiting ("table", key);
+    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_parent ON salvor_heal_waiting (parent, parent_key);
+    """
+
+  /// So many offers are held. What comes beyond waits on its device alone.
+  static let offersMax: Int64 = 1_000_000
+  /// How many are settled in one transaction.
+  package static let batch = 500
+
+  let connection: any StoreConnection
+
+  package init(connection: any StoreConnection) { self.connection = connection }
+
+  package func isEmpty() throws -> Bool {
+    try connection.integer("SELECT 1 FROM salvor_heal_waiting LIMIT 1") == nil
+  }
+
+  package func count(of remote: RemoteID) throws -> Int64 {
+    try connection.integer("SELECT count(*) FROM salvor_heal_waiting WHERE remote = ?1", .text(remote.text)) ?? 0
+  }
+
+  // MARK: Keeping
+
+  func keep(_ held: [RefusedRequest], of upload: ProcessRequest, _ catalog: Catalog, now: Int64) throws {
+    guard held.contains(where: { $0.wait?.reason != nil }) else { return }
+    let principal = Value.text(Self.text(of: upload.principal))
+    var place = try connection.integer("SELECT max(place) FROM salvor_heal_waiting") ?? 0
+    var count = try connection.integer("SELECT count(*) FROM salvor_heal_waiting") ?? 0
+    var restores: [IncarnationID: Int64] = [:]
+    for entry in held {
+      guard let wait = entry.wait, let reason = wait.reason, let change = entry.request.changes.first,
+        let offer = change.offer, let table = change.table
+      else { continue }
+      let restore = try restores[offer.version.incarnation] ?? self.restore(of: offer.version.incarnation)
+      restores[offer.version.incarnation] = restore
+      let key = Self.text(change.key)
+      let parent = wait.parent.map { (catalog.tables[$0.table].name, Self.text($0.key)) }
+      let known = try connection.integer(
+        "SELECT place FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2", .text(entry.request.stamp.text),
+        .integer(entry.request.first))
+      if let known {
+        try connection.run(
+          """
+          UPDATE salvor_heal_waiting SET remote = ?2, principal = ?3, reason = ?4, parent = ?5, parent_key = ?6
+            WHERE place = ?1
+          """, .integer(known), .text(upload.remote.text), principal, .text(reason.rawValue),
+          parent.map { .text($0.0) } ?? .null, parent.map { .text($0.1) } ?? .null)
+        continue
+      }
+      guard count < Self.offersMax else { continue }
+      count += 1
+      place += 1
+      try connection.run(
+        """
+        INSERT INTO salvor_heal_waiting (place, stamp, counter, remote, principal, restore, reason, "table", key,
+          operation, incarnation, number, parting, parent, parent_key, payload, time)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+        """, .integer(place), .text(entry.request.stamp.text), .integer(entry.request.first), .text(upload.remote.text),
+        principal, .integer(restore), .text(reason.rawValue), .text(catalog.tables[table].name), .text(key),
+        .text(change.operation.rawValue), .text(offer.version.incarnation.text), .integer(offer.version.number),
+        .integer(offer.version.parting), parent.map { .text($0.0) } ?? .null, parent.map { .text($0.1) } ?? .null,
+        .blob(Self.payload(entry.request, catalog)), .integer(now))
+    }
+  }
+
+  /// The restore that lost the incarnation; else the newest one; 0: none is known.
+  private func restore(of incarnation: IncarnationID) throws -> Int64 {
+    try connection.integer("SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text))
+      ?? connection.integer("SELECT max(id) FROM salvor_restore") ?? 0
+  }
+
+  func forget(_ ids: [RequestID]) throws {
+    guard !ids.isEmpty, try !isEmpty() else { return }
+    for id in ids {
+      try connection.run(
+        "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2", .text(id.stamp.text), .integer(id.counter))
+    }
+  }
+
+  package func forget(_ table: String, key: Value) throws {
+    try connection.run("DELETE FROM salvor_heal_waiting WHERE \"table\" = ?1 AND key = ?2", .text(table), key)
+  }
+
+  /// The offer as an upload of its own. Its incarnations' order is told already.
+  private static func payload(_ request: StagedRequest, _ catalog: Catalog) -> [UInt8] {
+    var writer = UploadChunkWriter()
+    for change in request.changes {
+      guard let place = change.table, let offer = change.offer else { continue }
+      let table = catalog.tables[place]
+      writer.lost([offer.version.incarnation], order: [])
+      writer.offer(first: change.counter, last: change.counter, offer)
+      let columns = change.operation == .delete ? [] : change.columns.map { table.columns[$0].name }
+      let shape = writer.place(of: UploadShape(table: table.name, operation: change.operation, columns: columns))
+      writer.beginChange(shape: shape, stamp: request.stamp, counter: change.counter, made: change.made)
+      if change.operation != .insert { for value in change.key { writer.value(value, isKey: true) } }
+      for index in change.columns.indices where change.operation != .delete {
+        if change.operation == .update { writer.value(change.old[index]) }
+        writer.value(change.new[index], isKey: table.keyPlaces.contains(change.columns[index]))
+      }
+      writer.endChange()
+    }
+    return writer.finish()
+  }
+
+  static func text(_ key: Key) -> String { JSONValue.array(key.map { JSONValue($0) }).text }
+
+  /// Whose offer it is, and what he may write.
+  private static func text(of principal: Principal) -> String {
+    let parameters = principal.parameters.sorted { $0.key < $1.key }.map { name, values in
+      JSONValue.Member(name, .array(values.map { JSONValue($0) }))
+    }
+    return JSONValue.object([
+      .init("name", .string(principal.name)), .init("parameters", .object(parameters)),
+    ]).text
+  }
+
+  private static func principal(_ text: String) -> Principal? {
+    guard let json = try? JSONValue(parsing: Array(text.utf8)), let name = json["name"]?.string else { return nil }
+    var parameters: [String: [Value]] = [:]
+    for member in json["parameters"]?.members ?? [] {
+      parameters[member.key] = (member.value.array ?? []).compactMap(\.rowValue)
+    }
+    return Principal(name: name, parameters: parameters)
+  }
+
+  // MARK: Settling
+
+  /// What is chosen of the offers: places, oldest first.
+  package func places(
+    _ reasons: [WaitingReason], _ query: WaitingQuery = WaitingQuery(), before time: Int64 = .max, limit: Int
+  ) throws -> [Int64] {
+    let (condition, values) = Self.condition(query)
+    let names = reasons.map { "'\($0.rawValue)'" }.joined(separator: ", ")
+    return try connection.rows(
+      """
+      SELECT place FROM salvor_heal_waiting WHERE reason IN (\(names)) AND time < ?1\(condition) ORDER BY place
+        LIMIT \(max(0, limit))
+      """, [.integer(time)] + values
+    ).compactMap { $0[0].integer }
+  }
+
+  private static func condition(_ query: WaitingQuery) -> (String, [Value]) {
+    var condition = ""
+    var values: [Value] = []
+    func add(_ column: String, _ value: Value) {
+      values.append(value)
+      condition += " AND \(column) = ?\(values.count + 1)"
+    }
+    if let restore = query.restore { add("restore", .integer(restore)) }
+    if let table = query.table { add("\"table\"", .text(table)) }
+    if let remote = query.remote { add("remote", .text(remote.text)) }
+    return (condition, values)
+  }
+
+  /// Those whose parent is there now.
+  ///
+  /// - Parameter last: what the log has up to this entry was looked at before; nil: nothing was.
+  package func placesWithParent(_ rows: RowReader, after last: Int64?) throws -> [Int64] {
+    var places: [Int64] = []
+    for row in try connection.rows("SELECT DISTINCT parent FROM salvor_heal_waiting WHERE parent IS NOT NULL") {
+      guard let name = row[0].string, let place = rows.catalog.place(of: name) else { continue }
+      let table = rows.catalog.tables[place]
+      var keys: [Key] = []
+      if let last {
+        try connection.query(
+          """
+          SELECT DISTINCT \(table.logKey("c")) FROM salvor_change c WHERE c.seq > ?1 AND c.t = \(table.number)
+            AND c.op > \(LogOperation.touch)
+          """, [.integer(last)]
+        ) { entry in
+          keys.append(entry.values(from: 0, count: table.keyCount))
+          return true
+        }
+      } else {
+        keys = try connection.rows(
+          "SELECT DISTINCT parent_key FROM salvor_heal_waiting WHERE parent = ?1", .text(name)
+        ).compactMap { row in
+          try row[0].string.flatMap { try JSONValue(parsing: Array($0.utf8)).array?.compactMap(\.rowValue) }
+        }
+      }
+      for key in keys {
+        let waiting = try connection.rows(
+          "SELECT place FROM salvor_heal_waiting WHERE parent = ?1 AND parent_key = ?2 AND reason = 'parent'",
+          .text(name), .text(Self.text(key)))
+        if !waiting.isEmpty, try rows.row(place, key) != nil { places += waiting.compactMap { $0[0].integer } }
+      }
+    }
+    return places.sorted()
+  }
+
+  /// Settles offers in the caller's transaction, by whom they came from.
+  package func settle(
+    _ places: [Int64], _ purpose: OfferIntake.Purpose, _ catalog: Catalog, log: CommitLog, limits: Limits, now: Int64
+  ) throws {
+    var groups: [(remote: RemoteID, principal: String, payloads: [[UInt8]])] = []
+    for place in places {
+      try connection.query(
+        "SELECT remote, principal, payload FROM salvor_heal_waiting WHERE place = ?1", [.integer(place)]
+      ) { row in
+        guard let remote = RemoteID(row.string(0)) else { return false }
+        let principal = row.string(1)
+        let payload = row.withBlob(2) { Array($0) }
+        if let group = groups.firstIndex(where: { $0.remote == remote && $0.principal == principal }) {
+          groups[group].payloads.append(payload)
+        } else {
+          groups.append((remote, principal, [payload]))
+        }
+        return false
+      }
+    }
+    for group in groups {
+      guard let principal = Self.principal(group.principal) else { continue }
+      let upload = ProcessRequest(
+        remote: group.remote, sequence: SequenceID(unchecked: String(repeating: "0", count: 32)), principal: principal)
+      let processor = try UploadProcessor(
+        upload, connection, catalog, log: log, book: RemoteBook(connection: connection), limits: limits, now: now,
+        waiving: [], intake: OfferIntake(purpose))
+      for payload in group.payloads { try processor.add(payload) }
+      _ = try processor.finish()
+    }
+  }
+
+  // MARK: Telling
+
+  package func counts() throws -> [WaitingCount] {
+    try connection.rows(
+      """
+      SELECT restore, "table", remote, operation, reason, count(*) FROM salvor_heal_waiting
+        GROUP BY restore, "table", remote, operation, reason ORDER BY restore DESC, "table", remote, operation, reason
+      """
+    ).compactMap { row in
+      guard let remote = row[2].string.flatMap({ RemoteID($0) }),
+        let operation = row[3].string.flatMap({ Operation(rawValue: $0) }),
+        let reason = row[4].string.flatMap({ WaitingReason(rawValue: $0) })
+      else { return nil }
+      return WaitingCount(
+        restore: row[0].integer ?? 0, table: row[1].string ?? "", remote: remote, operation: operation, reason: reason,
+        count: row[5].integer ?? 0)
+    }
+  }
+
+  package func list(
+    _ query: WaitingQuery, after: Int64, limit: Int, _ rows: RowReader
+  ) throws -> [WaitingOffer] {
+    let (condition, values) = Self.condition(query)
+    var found: [WaitingOffer] = []
+    try connection.query(
+      """
+      SELECT place, restore, stamp, counter, remote, principal, time, "table", key, operation, incarnation, number, parting,
+        reason, parent, parent_key, payload
+      FROM salvor_heal_waiting WHERE place > ?1\(condition) ORDER BY place LIMIT \(max(0, limit))
+      """, [.integer(after)] + values
+    ) { row in
+      guard let stamp = RequestStamp(row.string(2)), let remote = RemoteID(row.string(4)),
+        let operation = Operation(rawValue: row.string(9)), let incarnation = IncarnationID(row.string(10)),
+        let reason = WaitingReason(rawValue: row.string(13))
+      else { return true }
+      let table = row.string(7)
+      let parent = row.optionalString(14).map { WaitingOffer.ParentRow(table: $0, key: Self.key(row.string(15))) }
+      found.append(
+        WaitingOffer(
+          place: row.int64(0), restore: row.int64(1), request: RequestID(stamp: stamp, counter: row.int64(3)),
+          remote: remote, principal: Self.principal(row.string(5))?.name ?? "", time: row.int64(6), table: table,
+          key: Self.key(row.string(8)), operation: operation,
+          version: LostVersion(incarnation: incarnation, number: row.int64(11), parting: row.int64(12)),
+          reason: reason, parent: parent, values: try Self.values(row.withBlob(16) { Array($0) }, rows.catalog),
+          present: nil))
+      return true
+    }
+    for index in found.indices {
+      guard let place = rows.catalog.place(of: found[index].table),
+        found[index].key.count == rows.catalog.tables[place].keyCount,
+        let present = try rows.row(place, found[index].key)
+      else { continue }
+      found[index].present = zip(rows.catalog.tables[place].columns, present).map { NamedValue($0.name, $1) }
+    }
+    return found
+  }
+
+  private static func key(_ text: String) -> Key {
+    ((try? JSONValue(parsing: Array(text.utf8)))?.array ?? []).compactMap(\.rowValue)
+  }
+
+  private static func values(_ payload: [UInt8], _ catalog: Catalog) throws -> [NamedValue] {
+    var reader = UploadRequestReader(schema: catalog.schema)
+    let requests = try reader.read(payload) + [reader.finish()].compactMap { $0 }
+    return requests.flatMap(\.changes).flatMap(\.columns).map { NamedValue($0.name, $0.new) }
+  }
+
+  // MARK: Pace
+
+  package func pace() throws -> HealPace {
+    var pace = HealPace()
+    try connection.query("SELECT key, value FROM salvor_server WHERE key IN ('heal-paused', 'heal-rate')", []) { row in
+      if row.string(0) == "heal-paused" {
+        pace.isPaused = row.string(1) == "1"
+      } else {
+        pace.rowsPerSecond = Int64(row.string(1))
+      }
+      return true
+    }
+    return pace
+  }
+
+  package func setPace(_ pace: HealPace) throws {
+    for (key, value) in [
+      ("heal-paused", pace.isPaused ? "1" : nil), ("heal-rate", pace.rowsPerSecond.map(String.init)),
+    ] {
+      try connection.run("DELETE FROM salvor_server WHERE key = ?1", .text(key))
+      if let value {
+        try connection.run("INSERT INTO salvor_server (key, value) VALUES (?1, ?2)", .text(key), .text(value))
+      }
+    }
+  }
+}

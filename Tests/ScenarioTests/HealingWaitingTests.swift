@@ -1,0 +1,144 @@
+import SalvorClientEngine
+import SalvorHost
+import SalvorModel
+import SalvorStorage
+import Testing
+
+private let tables = ["severity", "site", "visit"]
+
+/// Thirty sites and two devices that have them; a backup named `night` was made then.
+private func fleet(
+  schema: String = Fleet.visits, server: String = "", recovery: String = ""
+) async throws -> (Fleet, Device, Device) {
+  let fleet = try Fleet(schema: schema, serverOptions: "authentication: { module: \"none\" }, \(server)")
+  try await fleet.start()
+  try fleet.serverConnection().execute(
+    "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 39) SELECT 's' || i, 'Site ' || i, 'Toronto', 40 FROM n"
+  )
+  let a = try fleet.device("a", recovery: recovery)
+  let b = try fleet.device("b", recovery: recovery)
+  for device in [a, b] {
+    try await device.write("INSERT INTO site (id, name) VALUES ('\(device.name)', 'of \(device.name)')")
+    #expect(try await device.sync().error == nil)
+  }
+  #expect(try await a.sync().error == nil)
+  try await fleet.backup("night")
+  return (fleet, a, b)
+}
+
+private func synchronize(_ devices: [Device], times: Int = 2) async throws {
+  for _ in 0..<times {
+    for device in devices {
+      let report = try await device.sync()
+      #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
+    }
+  }
+}
+
+private func count(_ fleet: Fleet, _ what: String) throws -> Int64 {
+  try fleet.serverConnection().integer("SELECT count(*) FROM \(what)") ?? -1
+}
+
+private let openConflicts = "salvor_conflict WHERE resolution IS NULL"
+
+@Suite("Heal: what waits, what a person decides, and what was kept beside rows (semantics 10)")
+struct HealingWaitingTests {
+  private static let keeping = Fleet.visits.replacing(
+    "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, conflicts: \"keep-versions\" },")
+
+  @Test("a conflict version that a restore took is one again, and the row is the other's", arguments: [true, false])
+  func keptVersions(itsDeviceReturnsFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet(schema: Self.keeping)
+    try await b.write("UPDATE site SET seats = 1 WHERE id = 's10'")
+    try await synchronize([b], times: 1)
+    try await a.write("UPDATE site SET seats = 2 WHERE id = 's10'", "UPDATE site SET seats = 7 WHERE id = 's11'")
+    let report = try await a.sync()
+    #expect(report.conflicts == 1)
+    #expect(try count(fleet, openConflicts) == 1)
+    for _ in 1...2 {
+      try await fleet.restore("night")
+      #expect(try count(fleet, openConflicts) == 0)
+      try await synchronize(itsDeviceReturnsFirst ? [a, b] : [b, a])
+      #expect(try count(fleet, openConflicts) == 1, "once, however often it is offered")
+      #expect(try fleet.serverRows("site").first { $0[0] == "s10".value }?[3] == 1)
+      #expect(try fleet.serverRows("site").first { $0[0] == "s11".value }?[3] == 7)
+      try fleet.expectEqual(tables, [a, b])
+      #expect(try await a.open().status().queued == 0)
+    }
+  }
+
+  @Test("a mass of deletes that a restore undid waits for a person; its device has the rows again meanwhile")
+  func massDeletes() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("DELETE FROM site WHERE id LIKE 's%'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site") == 3)
+    try await fleet.restore("night")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site") == 33, "the rows stand, and what was inserted since the backup is back")
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
+    let groups = try fleet.serverConnection().rows(
+      "SELECT reason, operation, count(*) FROM salvor_heal_waiting GROUP BY 1, 2")
+    #expect(groups == [["review".value, "delete".value, 30]])
+    // The other device, which had only read of it, has one entry in its archive.
+    #expect(try await b.open().errorArchive().count { $0.reason == "lost-on-server" } == 30)
+    #expect(try b.connection().integer("SELECT count(DISTINCT first) FROM salvor_archive") == 1)
+    let engine = try #require(fleet.server?.engine)
+    #expect(try await engine.acceptOffers(WaitingQuery()) == 30)
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site") == 3)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("where the operator reviews, rows stay on their device until he accepts them", arguments: [true, false])
+  func review(onTheServer: Bool) async throws {
+    let (fleet, a, b) = try await fleet(
+      server: onTheServer ? "recovery: { heal: \"review\" }," : "", recovery: onTheServer ? "" : "heal: \"review\"")
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's10'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
+      "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.waiting == 3)
+    #expect(report.healed == 0)
+    #expect(report.queuedReason == .waiting)
+    // Nothing of it is seen to go, and what waits is not sent again and again.
+    try await a.write("INSERT INTO visit VALUES ('v2', 'new', 'of today', NULL)")
+    let second = try await a.sync()
+    #expect(second.error == nil)
+    #expect(second.bytesSent < 4000)
+    #expect(try a.rows("site").contains { $0[0] == "new".value })
+    #expect(try a.rows("visit").count == 2)
+    #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 0)
+    let engine = try #require(fleet.server?.engine)
+    #expect(try await engine.acceptOffers(WaitingQuery(table: "site")) == 2)
+    try await synchronize([a, b])
+    #expect(try await engine.acceptOffers(WaitingQuery()) <= 1)
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 2)
+    #expect(try count(fleet, "visit") == 2)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
+    #expect(try count(fleet, "salvor_heal_waiting") == 0)
+  }
+
+  @Test("what the operator rejects is in its device's archive, and nowhere else")
+  func rejected() async throws {
+    let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    try await synchronize([a], times: 1)
+    #expect(try await fleet.server?.engine.rejectOffers(WaitingQuery()) == 1)
+    let report = try await a.sync()
+    #expect(report.refused == 1)
+    #expect(try await a.open().errorArchive().map(\.reason) == ["rejected"])
+    try await synchronize([b])
+    #expect(try count(fleet, "site WHERE id = 'new'") == 0)
+  }
+}
