@@ -190,7 +190,9 @@ let package = Package(
     // The C ABI: nothing but the functions of its header is seen from outside, and Swift's runtime is inside where the toolchain
     // can (Linux).
     .target(
-      name: "LibSalvor", dependencies: ["SalvorClient", "SalvorWire"], path: "Products/LibSalvor",
+      name: "LibSalvor",
+      dependencies: ["SalvorClient", "SalvorModel", "SalvorModuleKit", "SalvorStorage", "SalvorWire"],
+      path: "Products/LibSalvor",
       exclude: ["README.md", "include", "exports.map"],
       linkerSettings: [
         .unsafeFlags(
@@ -209,6 +211,7 @@ let package = Package(
     // Examples that are programs.
     example("quickstart", ["SalvorClient"]),
     example("own-server", ["SalvorServer"]),
+    example("pages", ["SalvorClient", "SalvorModules"]),
     example("notes", ["SalvorClient", "CSQLite"], files: ["salvor.json5", "schema.json5"]),
     example(
       "modules", ["SalvorModules", "SalvorHost", "SalvorHostCommands", "StandardModules", "SQLiteClientStore"]),
@@ -284,6 +287,12 @@ let package = Package(
         "WebhookValidator",
         "ContentHash",
       ]),
+    // The transport of Apple's systems, on Foundation's URLSession for Linux.
+    tests(
+      "URLSessionTests",
+      [
+        "SalvorModel", "SalvorModuleKit", "SalvorTransport", "SalvorContracts", "HTTPServerTransport",
+      ]),
     tests(
       "EngineTests",
       protocols + [
@@ -309,7 +318,7 @@ let package = Package(
       "EndToEndTests",
       [
         "salvor", "salvor-crash", "salvor-load", "example-quickstart", "example-own-server", "example-own-host",
-        "example-notes", "example-modules",
+        "example-notes", "example-modules", "example-pages",
         "SQLiteSupport",
         "SalvorModel",
       ]),
@@ -321,4 +330,5 @@ let package = Package(
 
 for target in package.targets where target.type != .system {
   target.swiftSettings = [.enableUpcomingFeature("ExistentialAny")]
+  if target.name == "URLSessionTests" { target.swiftSettings?.append(.define("URLSESSION_TESTED")) }
 }

@@ -2,6 +2,7 @@
 import SalvorClientEngine
 import SalvorConfiguration
 import SalvorModel
+import SalvorModuleKit
 
 #if canImport(Glibc)
   import Glibc
@@ -49,62 +50,39 @@ struct HookProgram: Sendable {
   }
 
   /// Its process, and what it says.
-  private func spawn(_ variables: [String: String]) throws -> (child: pid_t, output: Int32) {
+  private func spawn(_ variables: [String: String]) throws -> (child: StartedProgram, output: Int32) {
     var pipes: [Int32] = [-1, -1]
     guard pipe(&pipes) == 0 else { throw failure("cannot be run: \(String(cString: strerror(errno)))", "") }
     for end in pipes { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     _ = fcntl(pipes[0], F_SETFL, O_NONBLOCK)
     defer { close(pipes[1]) }
-    #if canImport(Darwin)
-      var actions: posix_spawn_file_actions_t?
-      var attributes: posix_spawnattr_t?
-    #else
-      var actions = posix_spawn_file_actions_t()
-      var attributes = posix_spawnattr_t()
-    #endif
-    posix_spawn_file_actions_init(&actions)
-    posix_spawnattr_init(&attributes)
-    defer {
-      posix_spawn_file_actions_destroy(&actions)
-      posix_spawnattr_destroy(&attributes)
-    }
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-    // Standard output is the command's own.
-    for descriptor: Int32 in [1, 2] { posix_spawn_file_actions_adddup2(&actions, pipes[1], descriptor) }
-    // A process group of its own, so that it can be ended with what it has started.
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
-    posix_spawnattr_setpgroup(&attributes, 0)
-    var words: [UnsafeMutablePointer<CChar>?] = [strdup(path), nil]
-    var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup("\($0)=\($1)") } + [nil]
-    defer { for text in words + environment { free(text) } }
-    var child: pid_t = 0
-    var code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
-    // A program that somebody has just written is open for writing for a moment in a process that was being started then.
-    for _ in 0..<200 where code == ETXTBSY {
-      usleep(10_000)
-      code = posix_spawn(&child, path, &actions, &attributes, &words, &environment)
-    }
-    guard code == 0 else {
+    do {
+      // Standard output is the command's own.
+      let said = StartedProgram.Stream.descriptor(pipes[1])
+      return (
+        try StartedProgram(path: path, environment: variables, input: .nothing, output: said, errors: said), pipes[0]
+      )
+    } catch {
       close(pipes[0])
-      throw failure("cannot be run: \(String(cString: strerror(code)))", "")
+      throw failure("cannot be run: \((error as? StartedProgram.Failure)?.words ?? "")", "")
     }
-    return (child, pipes[0])
   }
 
   /// Its status (nil: its time was over), and the end of what it said, which goes to standard error meanwhile.
-  private static func wait(for child: pid_t, _ output: Int32, seconds: Int64) -> (status: Int32?, said: String) {
+  private static func wait(for child: StartedProgram, _ output: Int32, seconds: Int64) -> (status: Int32?, said: String)
+  {
     let turn: UInt32 = 10_000
     var turns = seconds * 1_000_000 / Int64(turn)
     var status: Int32 = 0
     var tail: [UInt8] = []
     defer { close(output) }
     while true {
-      let found = waitpid(child, &status, turns > 0 ? WNOHANG : 0)
+      let found = waitpid(child.process, &status, turns > 0 ? WNOHANG : 0)
       passOn(output, &tail)
-      if found == child { return (turns > 0 ? status : nil, text(tail)) }
+      if found == child.process { return (turns > 0 ? status : nil, text(tail)) }
       if found < 0 && errno != EINTR { return (127 << 8, text(tail)) }
       turns -= 1
-      if turns == 0 { _ = kill(-child, SIGKILL) } else { usleep(turn) }
+      if turns == 0 { child.kill() } else { usleep(turn) }
     }
   }
 

@@ -1,12 +1,15 @@
-#if HTTPClient && canImport(Darwin)
+#if HTTPClient && (canImport(Darwin) || URLSESSION_TESTED)
   import Foundation
+  #if canImport(FoundationNetworking)
+    import FoundationNetworking
+  #endif
   import SalvorModel
   import SalvorTransport
 
   /// The transport is the system's own: there is no library to name.
   let httpLibrary: [String: String] = [:]
 
-  /// HTTP by URLSession, on Apple's systems.
+  /// HTTP by URLSession, on Apple's systems. On Linux it is compiled into its tests alone (Tests/URLSessionTests).
   ///
   /// A response streams with back-pressure (the task is suspended while its piece is not taken). A request's body goes
   /// through a bound stream pair of one piece.
@@ -30,7 +33,9 @@
       configuration.timeoutIntervalForRequest = TimeInterval(options.idleTimeoutSeconds)
       configuration.httpShouldSetCookies = false
       configuration.urlCache = nil
-      configuration.tlsMinimumSupportedProtocolVersion = .TLSv12
+      #if canImport(Darwin)
+        configuration.tlsMinimumSupportedProtocolVersion = .TLSv12
+      #endif
       session = URLSession(configuration: configuration, delegate: router, delegateQueue: nil)
     }
 
@@ -55,12 +60,13 @@
       // URLSession decodes what it asked for; the engine asks and decodes.
       if request.headers["accept-encoding"] == nil { head.setValue("identity", forHTTPHeaderField: "accept-encoding") }
       let source: SessionUpload?
-      if let length = request.contentLength, length <= pieceBytesMax {
-        let bytes = try await request.body.exactly(length).collect(upTo: length)
-        head.httpBody = bytes.isEmpty ? nil : Data(bytes)
+      switch try await UploadBody(request) {
+      case .none: source = nil
+      case .bytes(let bytes):
+        head.httpBody = Data(bytes)
         source = nil
-      } else {
-        let upload = SessionUpload(request.contentLength.map { request.body.exactly($0) } ?? request.body)
+      case .stream(let stream, _):
+        let upload = SessionUpload(stream)
         head.httpBodyStream = upload.input
         source = upload
       }
@@ -256,21 +262,55 @@
     private let failed = Mutex<(any Error)?>(nil)
     private let queue = DispatchQueue(label: "salvor.upload")
 
-    init(_ source: ByteStream) {
-      var input: InputStream?
-      var output: OutputStream?
-      Stream.getBoundStreams(withBufferSize: pieceBytesMax, inputStream: &input, outputStream: &output)
-      self.input = input ?? InputStream(data: Data())
-      self.output = output ?? OutputStream.toMemory()
-      self.source = source
-    }
+    #if canImport(Darwin)
+      init(_ source: ByteStream) {
+        var input: InputStream?
+        var output: OutputStream?
+        Stream.getBoundStreams(withBufferSize: pieceBytesMax, inputStream: &input, outputStream: &output)
+        self.input = input ?? InputStream(data: Data())
+        self.output = output ?? OutputStream.toMemory()
+        self.source = source
+      }
+
+      private func open() { output.open() }
+      private func endReading() {}
+    #else
+      /// There are no bound streams: the two ends of a pipe, which the streams open by their names.
+      private let ends: Mutex<[Int32]>
+
+      init(_ source: ByteStream) {
+        _ = signal(SIGPIPE, SIG_IGN)
+        var ends: [Int32] = [-1, -1]
+        _ = pipe(&ends)
+        input = InputStream(fileAtPath: "/dev/fd/\(ends[0])") ?? InputStream(data: Data())
+        output = OutputStream(toFileAtPath: "/dev/fd/\(ends[1])", append: true) ?? OutputStream.toMemory()
+        self.ends = Mutex(ends)
+        self.source = source
+      }
+
+      deinit { for place in [0, 1] { closeEnd(place) } }
+
+      private func closeEnd(_ place: Int) {
+        ends.withLock { ends in
+          if ends[place] >= 0 { close(ends[place]) }
+          ends[place] = -1
+        }
+      }
+
+      private func open() {
+        output.open()
+        closeEnd(1)
+      }
+
+      private func endReading() { closeEnd(0) }
+    #endif
 
     var failure: (any Error)? { failed.withLock { $0 } }
 
     func start() {
       let stream = ByteStream(next: source.next, close: source.close)
       Task { [self] in
-        queue.sync { output.open() }
+        queue.sync { open() }
         do {
           while let piece = try await stream.next() { try await write(piece) }
         } catch {
@@ -282,7 +322,10 @@
       }
     }
 
-    func stop() { queue.async { self.output.close() } }
+    func stop() {
+      endReading()
+      queue.async { self.output.close() }
+    }
 
     private func write(_ piece: [UInt8]) async throws {
       try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in

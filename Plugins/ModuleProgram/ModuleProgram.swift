@@ -12,7 +12,7 @@ import SalvorWire
 /// the first question, and stays for the next ones.
 public final class ModuleProgram: Sendable {
   private struct State {
-    var child: pid_t = 0
+    var program: StartedProgram?
     /// Both directions; -1: it does not run.
     var line: Int32 = -1
     var failures = 0
@@ -129,46 +129,23 @@ public final class ModuleProgram: Sendable {
     #if canImport(Darwin)
       var on: Int32 = 1
       setsockopt(ends[0], SOL_SOCKET, SO_NOSIGPIPE, &on, socklen_t(MemoryLayout<Int32>.size))
-      var actions: posix_spawn_file_actions_t?
-      var attributes: posix_spawnattr_t?
-    #else
-      var actions = posix_spawn_file_actions_t()
-      var attributes = posix_spawnattr_t()
     #endif
-    posix_spawn_file_actions_init(&actions)
-    posix_spawnattr_init(&attributes)
-    defer {
-      posix_spawn_file_actions_destroy(&actions)
-      posix_spawnattr_destroy(&attributes)
-      close(ends[1])
-    }
-    for descriptor: Int32 in [0, 1] { posix_spawn_file_actions_adddup2(&actions, ends[1], descriptor) }
-    // A process group of its own, so that it can be ended with what it has started.
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
-    posix_spawnattr_setpgroup(&attributes, 0)
-    var words: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) } + [nil]
-    defer { for word in words { free(word) } }
-    var child: pid_t = 0
-    var code = posix_spawn(&child, path, &actions, &attributes, &words, environ)
-    // A program that somebody has just written is open for writing for a moment in a process that was being started then.
-    for _ in 0..<200 where code == ETXTBSY {
-      usleep(10_000)
-      code = posix_spawn(&child, path, &actions, &attributes, &words, environ)
-    }
-    guard code == 0 else {
+    defer { close(ends[1]) }
+    do {
+      let stream = StartedProgram.Stream.descriptor(ends[1])
+      state.program = try StartedProgram(path: path, arguments: arguments, input: stream, output: stream)
+      state.line = ends[0]
+    } catch {
       close(ends[0])
-      throw failure("cannot be run: \(String(cString: strerror(code)))")
+      throw failure("cannot be run: \((error as? StartedProgram.Failure)?.words ?? "")")
     }
-    (state.child, state.line) = (child, ends[0])
   }
 
   private static func end(_ state: inout State) {
     guard state.line >= 0 else { return }
     close(state.line)
-    _ = kill(-state.child, SIGKILL)
-    var status: Int32 = 0
-    while waitpid(state.child, &status, 0) < 0, errno == EINTR {}
-    (state.child, state.line) = (0, -1)
+    state.program?.end()
+    (state.program, state.line) = (nil, -1)
   }
 
   private func failure(_ what: String) -> SalvorError {

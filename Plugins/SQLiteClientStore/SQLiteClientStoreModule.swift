@@ -27,6 +27,12 @@ extension SQLiteClientStore {
       reader.report("key", "is empty; give the database's key, or leave it out")
       return nil
     }
+    if key != nil, !SQLiteConnection.canEncrypt {
+      reader.warn(
+        "key",
+        "cannot be used here: the SQLite that is linked (\(sqliteLibrary["SQLite"] ?? "")) cannot encrypt, and a device's database is refused with it. Link one that can (docs/guides/encryption.md), or leave the key out."
+      )
+    }
     return {
       SQLiteClientStore(
         path: file, random: context.random, clock: context.clock, limits: context.limits,

@@ -24,8 +24,14 @@ extension SalvorError {
     let (kind, advice) = noSpace ? classification(of: SQLITE_FULL) : classification(of: primary)
     var context = ["sqlite": String(code), "detail": detail]
     if let sql { context["sql"] = sql }
-    if let file { context["file"] = file }
-    let place = sql.map { " in: \(shortened($0))" } ?? file.map { " for \($0)" } ?? ""
+    // Of the file, and not of the statement.
+    let isOfFile = primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY
+    let name =
+      file ?? (isOfFile ? database.flatMap { sqlite3_db_filename($0, "main") }.map { String(cString: $0) } : nil)
+    if let name, !name.isEmpty { context["file"] = name }
+    let place =
+      isOfFile && name?.isEmpty == false
+      ? " with \(name ?? "")" : sql.map { " in: \(shortened($0))" } ?? file.map { " for \($0)" } ?? ""
     return SalvorError(kind, "SQLite: \(detail) (code \(code))\(place).\(advice)", context: context)
   }
 

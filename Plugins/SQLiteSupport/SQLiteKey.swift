@@ -24,9 +24,11 @@ public struct SQLiteKey: Sendable, Hashable, CustomStringConvertible, CustomDebu
 }
 
 extension SQLiteConnection {
-  /// An SQLite without encryption passes over `PRAGMA key` without a word; one with it answers, or says that a database in
+  /// Whether the SQLite that is linked can encrypt.
+  ///
+  /// One without encryption passes over `PRAGMA key` without a word; one with it answers, or says that a database in
   /// memory has no key.
-  private static let canEncrypt = {
+  public static let canEncrypt = {
     guard let probe = try? SQLiteConnection(":memory:") else { return false }
     do { return try probe.answer("PRAGMA key = 'a'") != nil } catch { return true }
   }()

@@ -1,5 +1,8 @@
 import Dispatch
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 /// What a call gives: 0 and a result, or the number of an error and the error.

@@ -1,4 +1,7 @@
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 // The functions of include/salvor.h, which says what each does.
@@ -89,6 +92,24 @@ public func salvorSetToken(_ number: UInt64, _ token: Text, _ result: Result_) -
     try Clients.find(number).give(token)
     return .null
   }
+}
+
+@_cdecl("salvor_switch")
+public func salvorSwitch(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
+  call(
+    number, options, knows: ["database", "principal", "token"], result,
+    json: { open, options in
+      guard let database = try options.string("database"), !database.isEmpty else {
+        throw SalvorError(.usage, "Give the other user's \"database\": the path of a file of his own.")
+      }
+      let principal = try options.string("principal") ?? ""
+      let token = try options.string("token").map { Token($0) }
+      guard token != nil || !principal.isEmpty else {
+        throw SalvorError(.usage, "Say who the other user is: a \"token\", a \"principal\", or both.")
+      }
+      try await open.change(to: principal, database: database, token: token)
+      return ["principal": .string(try await open.client.status().state.principal)]
+    })
 }
 
 // MARK: Synchronizing

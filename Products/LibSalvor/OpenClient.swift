@@ -1,4 +1,7 @@
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 /// The clients by their numbers. A number is never given twice, so that one that is used after its end is known.
@@ -53,17 +56,17 @@ final class OpenClient: Sendable {
     var watch: Task<Void, Never>?
     var closing: Task<Void, Never>?
     var telling: [Task<Void, Never>] = []
+    /// What the server is told of who sends, where the caller gives it; nil: the configuration says it.
+    var token: Token?
   }
 
   let client: SalvorClient
   let teller = Teller()
-  /// What the server is told of who sends, where the caller gives it; nil: the configuration says it.
-  private let token: Token?
   private let state = Mutex(State())
 
   init(_ client: SalvorClient, token: Token?) {
     self.client = client
-    self.token = token
+    state.withLock { $0.token = token }
   }
 
   // MARK: Calls
@@ -127,12 +130,21 @@ final class OpenClient: Sendable {
   // MARK: Credentials
 
   func give(_ token: String) throws {
-    guard let held = self.token else {
+    guard let held = state.withLock({ $0.token }) else {
       throw SalvorError(
         .usage,
         "This client has its credentials of the configuration. Give salvor_open the option \"token\" for another.")
     }
     held.text = token
+  }
+
+  /// Another user's database and credentials; the former user's stay where a file is refused.
+  func change(to principal: String, database: String, token: Token?) async throws {
+    let credentials =
+      token.map { token in { @Sendable in Credentials(token: token.text) } }
+      ?? { @Sendable in Credentials(["principal": principal]) }
+    try await client.switch(to: ClientUser(principal: principal, database: database, credentials: credentials))
+    state.withLock { $0.token = token }
   }
 
   // MARK: The end

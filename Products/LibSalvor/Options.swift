@@ -1,4 +1,7 @@
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 /// The object of options that a call has; what it does not know is refused by name.

@@ -1,4 +1,7 @@
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc

@@ -1,5 +1,8 @@
 import Dispatch
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 /// `void (*)(void *context, const char *event)`.

@@ -1,4 +1,7 @@
 import SalvorClient
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
 import SalvorWire
 
 /// The number of the header's functions and their meaning: it is raised where a program made for the former one would fail.

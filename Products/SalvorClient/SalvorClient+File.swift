@@ -1,4 +1,9 @@
 import SQLiteClientStore
+import SalvorConfiguration
+import SalvorModel
+import SalvorModuleKit
+import SalvorStorage
+import SalvorTransport
 import SalvorWire
 
 extension SalvorClient {

@@ -57,6 +57,20 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: device.database))
   }
 
+  @Test("salvor check says that the SQLite that is linked cannot use a key, and not what the key is")
+  func checkNamesAKeyThatCannotBeUsed() async throws {
+    let place = try Workspace()
+    let device = try device(place, "http://127.0.0.1:9")
+    let output = try await device.salvor("check", "--json", environment: ["FIELD_KEY": "sesame"])
+    #expect(output.code == 0, "\(output.out) \(output.err)")
+    #expect((output.out + output.err).contains("cannot encrypt"), "\(output.out) \(output.err)")
+    #expect(!(output.out + output.err).contains("sesame"))
+    for library in Self.libraries {
+      let able = try await device.salvor("check", "--json", environment: environment(library))
+      #expect(able.code == 0 && !(able.out + able.err).contains("cannot encrypt"), "\(able.out) \(able.err)")
+    }
+  }
+
   @Test("An empty key is a mistake of the configuration")
   func emptyKey() async throws {
     let place = try Workspace()

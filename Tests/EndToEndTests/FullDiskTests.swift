@@ -37,6 +37,27 @@ import Testing
   }
 
   @Test(
+    "A device on a read-only medium: a named error, no waiting, nothing changed; everything goes on when it can be written"
+  )
+  func deviceReadOnly() async throws {
+    let place = try Workspace()
+    let device = try place.device("anna", url: try await place.server.start())
+    let disk = try await FullDisk(device.directory)
+    try await device.sync()
+    try device.sqlite().execute("INSERT INTO site VALUES ('mine', 'Mill', 3)")
+    let before = try contents(device.database)
+    let output = try await device.salvor("sync", "--json", environment: disk.readOnlyEnvironment)
+    #expect(output.code == 1, "\(output.out) \(output.err)")
+    let error = try output.json["error"]
+    #expect(error["name"].string?.hasPrefix("storage") == true, "\(output.out)")
+    #expect(output.err.contains("field.db"), "\(output.err)")
+    #expect(try contents(device.database) == before)
+    #expect(try damage(device.database) == [])
+    try await device.sync()
+    #expect(try place.server.sqlite().integer("SELECT count(*) FROM site") == 1)
+  }
+
+  @Test(
     "The server's disk is full while it stages or processes: storage-full, the queue stays, whole after room is made",
     arguments: [400, 3])
   func serverDiskFull(rows: Int) async throws {

@@ -97,6 +97,21 @@ import Testing
     #expect(!needed.contains("microhttpd"))
   }
 
+  @Test("Tools/bench-embedded measures the embedded client beside salvor sync", .enabled(if: Built.has("python3")))
+  func benchmark() async throws {
+    let output = try await ChildProcess(
+      Self.python,
+      [
+        "-B", Built.root.appendingPathComponent("Tools/bench-embedded").path, "--salvor", Built.salvor, "--library",
+        Self.library, "--rows", "50", "--runs", "1", "--json",
+      ], directory: FileManager.default.temporaryDirectory
+    ).output()
+    // 1: a reach is missed, which fifty rows on a busy machine say nothing about.
+    #expect([0, 1].contains(output.code), "\(output.err)")
+    let idle = try output.json["nothing to do"]
+    #expect(idle["embedded"] != .null && idle["salvor"] != .null && idle["ratio"] != .null, "\(output.out)")
+  }
+
   @Test("The Python package: its own tests, with SQLAlchemy where it is", .enabled(if: Built.has("python3")))
   func python() async throws {
     let folder = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-python-\(UUID().uuidString)")

@@ -65,6 +65,14 @@ static void wrong_arguments(void) {
   refused(salvor_queue(client, "{\"limit\": -1}", &result), usage, result, "above 0");
   refused(salvor_set_token(client, "t", &result), usage, result, "of the configuration");
   refused(salvor_subscribe(client, NULL, NULL, NULL, &result), usage, result, "no callback");
+  refused(salvor_switch(client, NULL, &result), usage, result, "database");
+  refused(salvor_switch(client, "{\"database\": \"x.db\"}", &result), usage, result, "token");
+  CHECK(salvor_switch(client, "{\"database\": \"no/such/folder/x.db\", \"principal\": \"b\"}", &result) != 0);
+  CHECK(strstr(result, "\"wayOn\""));
+  salvor_string_free(result);
+  CHECK(salvor_switch(client, "{\"database\": \"other \xc3\xa9.db\", \"principal\": \"bert\"}", &result) == 0);
+  CHECK(strstr(result, "\"bert\""));
+  salvor_string_free(result);
   refused(salvor_unsubscribe(client, 99, &result), usage, result, "no such subscription");
   CHECK(salvor_close(client, NULL) == 0);
 }

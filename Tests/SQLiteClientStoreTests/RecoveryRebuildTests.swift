@@ -60,6 +60,31 @@ import Testing
     #expect(try bench.isWhole())
   }
 
+  @Test func columnsOfTheApplicationsOwnAreKeptWhereTablesAreMadeAnew() async throws {
+    var bench = try await StoreBench(
+      Self.notes,
+      sql: """
+        CREATE TABLE note (id TEXT NOT NULL PRIMARY KEY, pinned INTEGER NOT NULL DEFAULT 0, title TEXT NOT NULL, body TEXT,
+          seen TEXT DEFAULT CURRENT_TIMESTAMP);
+        CREATE INDEX by_pinned ON note (pinned);
+        """)
+    _ = try await bench.download([("note", ["a", "1", nil]), ("note", ["b", "1", nil])], versioned: false)
+    try bench.write(
+      "UPDATE note SET pinned = 7, seen = 'yes' WHERE id = 'a'; UPDATE note SET pinned = 9 WHERE id = 'b'")
+    #expect(try await bench.store.status().queued == 0)
+    _ = try await bench.recover(
+      [.full(["note"]), .row("note", ["a", "3", nil]), .row("note", ["c", "3", nil])],
+      order(bench, .synchronizedTables, shared: 1))
+    #expect(
+      try bench.read(
+        "SELECT id, title, pinned, iif(id = 'a', seen, typeof(seen)) FROM note INDEXED BY by_pinned WHERE pinned >= 0 ORDER BY id"
+      ) == [
+        ["a", "3", 7, "yes"], ["c", "3", 0, "text"],
+      ])
+    #expect(try await bench.store.status().queued == 0)
+    #expect(try bench.isWhole())
+  }
+
   @Test func theApplicationsIndexesAndTriggersComeBackAndSeeWhatGoes() async throws {
     var bench = try await StoreBench(
       Self.notes,

@@ -47,6 +47,9 @@ class Client:
         """A task that is cancelled ends the synchronization at its next safe place."""
         return await self._run(lambda: self.blocking.synchronize(groups, within=within))
 
+    async def switch(self, database: str, *, principal: Optional[str] = None, token: Optional[str] = None) -> str:
+        return await self._run(lambda: self.blocking.switch(database, principal=principal, token=token))
+
     async def recover(self, strategy: Optional[str] = None, *, token: Optional[str] = None) -> SyncReport:
         return await self._run(lambda: self.blocking.recover(strategy, token=token))
 

@@ -71,6 +71,14 @@ class Client:
     def set_token(self, token: str) -> None:
         self._call("set_token", token.encode())
 
+    def switch(self, database: str, *, principal: Optional[str] = None, token: Optional[str] = None) -> str:
+        """
+        Another user takes over, with a database of his own; answers his name as the database has it. What the user of before
+        has not sent stays in his file, and goes when he is back. A watch ends.
+        """
+        options = {"database": database, "principal": principal, "token": token}
+        return str(self._call("switch", options)["principal"])
+
     def register(self) -> str:
         """The remote ID, known to the server from here on."""
         return str(self._call("register")["remoteID"])

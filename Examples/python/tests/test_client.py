@@ -85,6 +85,49 @@ class Synchronizing(World):
         self.assertIn("rows-changed", asyncio.run(run()))
 
 
+class SeveralUsers(World):
+    def test_what_one_user_has_not_sent_stays_his(self) -> None:
+        configuration = self.device()
+        bert = configuration.parent / "bert.db"
+        with Client(str(configuration)) as client:
+            client.synchronize()
+            anna = self.rows(configuration)
+            with anna:
+                anna.execute("INSERT INTO site (id, name) VALUES ('a1', 'of Anna')")
+            self.assertEqual(client.switch(str(bert), principal="bert"), "bert")
+            self.assertEqual((client.status().principal, list(client.queue())), ("bert", []))
+            self.assertEqual(client.synchronize().uploaded, 0)
+            self.assertEqual(self.server_rows().execute("SELECT count(*) FROM site").fetchone(), (0,))
+            self.assertTrue(bert.exists())
+            # Her file is no place for him.
+            with self.assertRaises(SalvorError) as raised:
+                client.switch(str(configuration.parent / "field.db"), principal="bert")
+            self.assertEqual(raised.exception.name, "remote-of-another-principal")
+            self.assertEqual(client.synchronize().outcome, "synchronized")
+            client.switch(str(configuration.parent / "field.db"), principal="anna")
+            self.assertEqual(client.synchronize().uploaded, 1)
+            self.assertEqual(self.server_rows().execute("SELECT id FROM site").fetchall(), [("a1",)])
+
+    def test_a_switch_without_a_user_is_refused(self) -> None:
+        with Client(str(self.device())) as client:
+            with self.assertRaisesRegex(SalvorError, "token"):
+                client.switch("nobody.db")
+            with self.assertRaisesRegex(SalvorError, "no option"):
+                client._call("switch", {"file": "x"})
+            self.assertFalse(os.path.exists("nobody.db"))
+
+    def test_asyncio_switches(self) -> None:
+        configuration = self.device()
+
+        async def run() -> str:
+            async with aio.Client(str(configuration)) as client:
+                name = await client.switch(str(configuration.parent / "bert.db"), principal="bert")
+                await client.synchronize()
+                return name
+
+        self.assertEqual(asyncio.run(run()), "bert")
+
+
 class TheArchive(World):
     def test_what_was_refused_is_shown_and_taken_back_or_sent_again(self) -> None:
         configuration = self.device()

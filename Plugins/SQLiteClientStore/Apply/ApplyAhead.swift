@@ -5,13 +5,13 @@ import SalvorStorage
 /// A download needs more than writing into tables that were empty: it is staged and applied at its end.
 struct NotAhead: Error {}
 
-/// Applies a first download while it arrives (semantics 4: it may go straight into empty tables), in one transaction that
+/// Applies a small first download while it arrives (semantics 4: it may go straight into empty tables), in one transaction that
 /// is open from the first page to the last, so that no reader sees a part of it.
 ///
-/// Its pages are kept beside, in a private temporary database. Where the transaction cannot go on, it is rolled back and
-/// they are put into staging, as if that had been their way from the start: when the network makes other writers wait,
-/// when the session ends without the download's end, when anyone else needs the connection, when a page is not for empty
-/// tables. A killed process loses the pages since the first: seconds, since a slow download is not applied ahead.
+/// Its pages are kept beside, in a private temporary database. Where the transaction cannot go on, it is rolled back and they go
+/// the way of all others, as if it had been theirs from the start: when it lasts longer than `lockMilliseconds`, when the session ends
+/// without the download's end, when anyone else needs the connection, when a page is not for empty tables. They go on as an
+/// `Arrival`, or as text in staging. A killed process loses the pages since the first.
 final class ApplyAhead {
   let download: String
   private let context: StoreContext
@@ -21,19 +21,21 @@ final class ApplyAhead {
   private var position = ""
   private var rows: Int64?
   private(set) var pages = 0
-  private let began = ContinuousClock.now
-  private var worked = Duration.zero
+  private let began: Int64
+  /// A line needs more than writing into tables that were empty.
+  private var isRefused = false
 
-  /// An application waits for the write lock no longer than for the applying itself, and this.
-  static let waitMax = Duration.seconds(1)
+  /// An application waits for the write lock no longer than this, and for a page.
+  static let lockMilliseconds: Int64 = 30
   /// Without a page for this long the lock is given back.
-  static let idleMilliseconds: Int64 = 250
+  static let idleMilliseconds: Int64 = 50
 
   /// Begins the transaction. Nil: this download cannot be applied ahead, and no transaction is open.
   static func begin(_ context: StoreContext, download: String) throws -> ApplyAhead? {
     let connection = context.connection
     // Versions of an earlier download would have to be forgotten first.
-    guard try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil,
+    guard try connection.state(.arriving) == nil,
+      try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil,
       try connection.integer("SELECT 1 FROM salvor_history LIMIT 1") == nil,
       try connection.groupStates(context.schema.groups).contains(where: { !$0.isSynchronized })
     else { return nil }
@@ -61,6 +63,7 @@ final class ApplyAhead {
     self.apply = apply
     self.kept = kept
     self.download = download
+    began = context.clock.now()
     keep = try kept.prepare("INSERT INTO page (payload) VALUES (?1)", persistent: true)
   }
 
@@ -77,10 +80,11 @@ final class ApplyAhead {
 
   /// Applies a page that is kept. False: the transaction cannot go on; then `giveUp`.
   func apply(_ chunk: StagedChunk) -> Bool {
-    let start = ContinuousClock.now
-    if start - began - worked > worked + Self.waitMax { return false }
-    do { try chunk.bytes.withUnsafeBytes { try apply.read($0) } } catch { return false }
-    worked += ContinuousClock.now - start
+    if context.clock.now() - began > Self.lockMilliseconds { return false }
+    do { try chunk.bytes.withUnsafeBytes { try apply.read($0) } } catch {
+      isRefused = true
+      return false
+    }
     return true
   }
 
@@ -89,11 +93,12 @@ final class ApplyAhead {
     try apply.report(context.settle(apply.end(groups)))
   }
 
-  /// Rolls back, and stages what came.
-  func giveUp() throws {
+  /// Rolls back. What came goes on as an arrival, or else is staged.
+  func giveUp() throws -> Arrival? {
     let connection = context.connection
     try Self.rollBack(connection)
-    guard pages > 0 else { return }
+    guard pages > 0 else { return nil }
+    if !isRefused, let arrival = try arrive() { return arrival }
     try connection.transaction {
       let stage = try connection.prepare("INSERT INTO salvor_staging (payload) VALUES (?1)")
       try kept.query("SELECT payload FROM page ORDER BY id") { page in
@@ -104,6 +109,27 @@ final class ApplyAhead {
       try connection.setState(.stagedDownload, download)
       try connection.setState(.stagedPosition, position)
       try connection.setState(.stagedRows, rows.map { .integer($0) })
+    }
+    return nil
+  }
+
+  /// Until the last page is in, nothing says where the download goes on: who is killed before begins anew.
+  private func arrive() throws -> Arrival? {
+    guard let arrival = try Arrival.begin(context, download) else { return nil }
+    do {
+      var place = 0
+      try kept.query("SELECT payload FROM page ORDER BY id") { page in
+        place += 1
+        let isLast = place == pages
+        let bytes = page.withText(0) { Array($0) }
+        try arrival.take(
+          StagedChunk(download: download, bytes: bytes, position: isLast ? position : "", rows: isLast ? rows : nil))
+        return true
+      }
+      return arrival
+    } catch {
+      try context.connection.transaction { try context.connection.clearStaged() }
+      return nil
     }
   }
 

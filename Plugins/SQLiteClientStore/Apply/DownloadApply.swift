@@ -20,6 +20,7 @@ final class DownloadApply: NewBases {
   private let recovery: RecoveryMerge?
   /// The last line of `salvor_history` before it, where the archive has rows that the server has lost; else nil.
   private let lostBefore: Int64?
+  private let arrived: Arrived?
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -31,11 +32,13 @@ final class DownloadApply: NewBases {
   ///     whole table, were compared: the commit at its end is the version that they have at most.
   ///   - ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at what needs
   ///     more.
+  ///   - arrived: rows that take their tables' place now. Throws `NotAhead` where they cannot.
   init(
     _ context: StoreContext, full: Set<Int64>? = nil, ends: [GroupState] = [], recovery: RecoveryMerge? = nil,
-    ahead: Bool = false
+    ahead: Bool = false, arrived: Arrived? = nil
   ) throws {
     self.context = context
+    self.arrived = arrived
     self.recovery = recovery
     lostBefore = try context.lastHistoryBesideLost()
     let counter = try context.connection.lastCounter()
@@ -44,7 +47,9 @@ final class DownloadApply: NewBases {
     self.full = full
     rows = try WorkingRows(context, after: counter)
     let touched = rows.touched
-    for table in context.catalog.tables {
+    if !full.isEmpty { touched.recordsWritten.formUnion(full) }
+    let bases = try arrived?.takePlace(rows, context) ?? []
+    for table in context.catalog.tables where arrived?.contains(table) != true {
       let isEmpty = try context.connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") == nil
       if isEmpty, !rows.index.tables.contains(table.number), !rows.firing.contains(table.number),
         recovery?.mayComeWhole(table) ?? true
@@ -59,6 +64,7 @@ final class DownloadApply: NewBases {
       let group = context.group(of: table.number)
       stream.comparedVersions[table.number] = ends.first { $0.name == group }?.cursor?.number
     }
+    try stream.arrived(bases, upserts: arrived?.upserts ?? 0)
     try recovery?.begin(rows)
     stream.watch = recovery?.watch
     if !rows.firing.isEmpty { try context.holdFlags() }
@@ -204,10 +210,13 @@ final class DownloadApply: NewBases {
     let touched = rows.touched
     for number in full {
       guard let table = context.catalog.table(number: number), !touched.isWhole.contains(number) else { continue }
-      let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
-      let missing = try connection.rows(
-        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(touched.wasWritten(table))")
-      for key in missing { try stream.leaveOut(table, key) }
+      // What arrived is the whole table, but for rows with requests.
+      if arrived?.contains(table) != true {
+        let keys = (0..<table.keyCount).map(table.tableColumn).joined(separator: ", ")
+        let missing = try connection.rows(
+          "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(touched.wasWritten(table))")
+        for key in missing { try stream.leaveOut(table, key) }
+      }
       // Rows deleted here and gone there: their deletes delete nothing now.
       try rows.index.eachRow(of: table) { key in
         if try !touched.wasWritten(table, key) { try stream.leaveOut(table, key) }

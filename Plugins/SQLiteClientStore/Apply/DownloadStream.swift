@@ -18,6 +18,8 @@ final class DownloadStream {
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   let onlyTables: Set<Int64>?
   private let ahead: Bool
+  /// Rows go into its twins, and nothing else is taken.
+  private unowned let arrival: Arrival?
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
   /// By table: the version of rows that come without one.
@@ -38,10 +40,11 @@ final class DownloadStream {
   ///   - recovery: in a recovery: its rules.
   init(
     _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, recovery: RecoveryMerge? = nil,
-    ahead: Bool = false
+    ahead: Bool = false, arrival: Arrival? = nil
   ) throws {
     self.context = context
     self.rows = rows
+    self.arrival = arrival
     self.recovery = recovery
     self.onlyTables = onlyTables
     self.ahead = ahead
@@ -101,6 +104,7 @@ final class DownloadStream {
     let slots = columns.compactMap { column in
       table.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
     }
+    if let twin = arrival?.twin(of: table) { return try target(table, columns, slots, twin) }
     let isWhole = touched.isWhole.contains(table.number)
     let names = columns.map { quoted($0.name) }.joined(separator: ", ")
     let values = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
@@ -119,6 +123,44 @@ final class DownloadStream {
     targets[name] = target
     if onlyTables == nil { try context.forgetDigest(of: table) }
     return target
+  }
+
+  /// A table's twin, which nobody else writes and no trigger is on.
+  private func target(
+    _ table: CapturedTable, _ columns: [Column], _ slots: [Int], _ twin: TableTwin
+  ) throws -> Target {
+    let connection = context.connection
+    let names = columns.map(\.name)
+    let keys = Set(table.key.map { $0.name.lowercased() })
+    let sets = names.filter { !keys.contains($0.lowercased()) }.map { "\(quoted($0)) = excluded.\(quoted($0))" }
+    let places = (1...max(1, names.count)).map { "?\($0)" }.joined(separator: ", ")
+    let insert = "INSERT INTO \(quoted(twin.name)) (\(quotedList(names))) VALUES (\(places))"
+    let update = sets.isEmpty ? "NOTHING" : "UPDATE SET \(sets.joined(separator: ", "))"
+    let target = Target(
+      table: table,
+      upsert: try connection.prepare(
+        "\(insert) ON CONFLICT (\(quotedList(table.key.map(\.name)))) DO \(update)", persistent: true),
+      insert: try connection.prepare(insert, persistent: true),
+      delete: try connection.prepare("SELECT 1", persistent: true), slots: slots, names: names,
+      defaults: columns.map { $0.defaultValue ?? .null }, isPlain: true)
+    targets[table.name] = target
+    return target
+  }
+
+  /// The rows that were taken since it was asked last.
+  func takeCount() -> Int64 {
+    defer { report.upserts = 0 }
+    return report.upserts
+  }
+
+  /// What the server has in the place of rows with requests, which arrived in twins.
+  func arrived(_ bases: [(table: CapturedTable, row: SlotRow)], upserts: Int64) throws {
+    for (table, row) in bases {
+      let key = Array(row.prefix(table.keyCount))
+      try touched.written(table, key)
+      self.bases[RowRef(table: table.number, key: key)] = (table, row)
+    }
+    report.upserts += upserts
   }
 
   // MARK: Reading
@@ -142,6 +184,7 @@ final class DownloadStream {
       switch event {
       case .full(let names):
         for name in names { try mayGoAhead(try context.captured(name)) }
+        try arrival?.comeWhole(names)
       case .table(let name, let columns):
         let found = try self.target(name)
         try mayGoAhead(found.table)
@@ -155,11 +198,16 @@ final class DownloadStream {
       case .row(let version):
         guard let target else { continue }
         let version = version ?? comparedVersions[target.table.number]
+        if let arrival {
+          if version != nil { throw NotAhead() }
+          try arrival.wroteRow()
+        }
         try target.isPlain && version == nil
           ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
         report.upserts += 1
       case .key(let departure, let version):
         guard let target else { continue }
+        if arrival != nil { throw NotAhead() }
         var key: Key = []
         while let item = try reader.item() { key.append(item.value) }
         guard key.count == target.table.keyCount else { throw reader.malformed("a key does not have its columns") }
@@ -175,6 +223,7 @@ final class DownloadStream {
 
   private func mayGoAhead(_ table: CapturedTable) throws {
     if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
+    if let arrival, arrival.twin(of: table) == nil { throw NotAhead() }
   }
 
   /// For each column of the chunk its place in the upsert statement.
@@ -216,6 +265,7 @@ final class DownloadStream {
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
+      if arrival != nil, error.isStrictRefusal { throw NotAhead() }
       let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
       if error.isStrictRefusal { return leaveOut(error, target, try key(of: row, target, places)) }
       guard target.insert != nil else {

@@ -145,8 +145,8 @@ struct BackupFolder {
     // Who puts it back has a database that went back in time.
     try copy.transaction {
       try copy.setState(.wentBack, .integer(1))
-      for table in ["salvor_staging"] + BlobStaging.stagingTables { try copy.run("DELETE FROM \(table)") }
-      for name in StateName.ofStaging { try copy.setState(name, Value?.none) }
+      for table in BlobStaging.stagingTables { try copy.run("DELETE FROM \(table)") }
+      try copy.clearStaged()
     }
   }
 

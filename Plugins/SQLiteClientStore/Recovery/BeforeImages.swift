@@ -96,8 +96,8 @@ struct BeforeImages {
     try context.noteLogChange()
     try prove()
     try connection.setState(.wentBack, .integer(1))
-    for table in ["salvor_staging"] + BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
-    for name in StateName.ofStaging { try connection.setState(name, Value?.none) }
+    for table in BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
+    try connection.clearStaged()
   }
 
   /// Incarnations heard of since go like commits: a lost version would pass for one of theirs.

@@ -9,6 +9,7 @@ final class Rebuilding {
   private let order: RecoveryOrder
   private let merge: RecoveryMerge
   private let opening: Opening
+  private let own: OwnColumns
   /// The tables before, each with where its keys are kept, and the rows that the server may have lost.
   private var before: [(table: CapturedTable, keys: String, lost: String?)] = []
 
@@ -19,12 +20,16 @@ final class Rebuilding {
     self.order = order
     self.merge = merge
     self.opening = opening
+    own = OwnColumns(context.connection)
   }
 
   // MARK: Before what is staged is applied
 
   func run() throws {
-    for table in context.catalog.tables { try rememberKeys(table) }
+    for table in context.catalog.tables {
+      try rememberKeys(table)
+      try own.remember(table, context.schema.table(table.name))
+    }
     try showBases()
     for place in before.indices { before[place].lost = try saveLost(before[place].table) }
     let config = order.config ?? context.config
@@ -140,6 +145,7 @@ final class Rebuilding {
     var comparison = try SchemaComparison(schema, with: connection, ddl: Opening.ddl)
     comparison.refusals = try opening.refusals(of: comparison)
     try comparison.apply(to: connection, schema: schema, ddl: Opening.ddl)
+    try own.add()
     for sql in objects {
       // One that names what is not there any more cannot come back.
       do { try connection.execute(sql) } catch let error as SalvorError where error.code == .storage {}
@@ -173,6 +179,7 @@ final class Rebuilding {
   // MARK: When it is applied
 
   func finish() throws {
+    try own.restore(context.catalog)
     var counts = RecoveryCounts()
     counts.lost = try archiveLost()
     if let move = merge.offers.move { try context.settle(move) }

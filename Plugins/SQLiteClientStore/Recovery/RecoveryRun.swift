@@ -99,8 +99,8 @@ struct RecoveryRun {
     }
     try UnprovenTables(context).prove(context.tables(of: whole))
     try BlobStaging(context: context).finish()
-    try connection.run("DELETE FROM salvor_staging")
-    for name in StateName.ofStaging + [.wentBack, .recoveryReason, .recoveryMessage] {
+    try connection.clearStaged()
+    for name in [StateName.wentBack, .recoveryReason, .recoveryMessage] {
       try connection.setState(name, Value?.none)
     }
   }

@@ -24,8 +24,10 @@ enum StateName: String {
   /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
   case logGeneration
   case stagedDownload, stagedPosition, stagedRows
+  /// How many rows of it came into twins of their tables (`Arrival`); nil: what came is text.
+  case arriving
   /// What staging knows of the download that it holds a part of.
-  static let ofStaging: [StateName] = [.stagedDownload, .stagedPosition, .stagedRows]
+  static let ofStaging: [StateName] = [.stagedDownload, .stagedPosition, .stagedRows, .arriving]
   case recoveryReason, recoveryMessage
   /// What the server said of its waiting offers, and how many waited here, when they were sent again last.
   case healAsked

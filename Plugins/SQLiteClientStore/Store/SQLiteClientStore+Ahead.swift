@@ -2,12 +2,12 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Downloads that are applied while they arrive: see `ApplyAhead`.
+/// Downloads that are applied while they arrive: see `ApplyAhead`, and `Arrival` for large ones.
 extension SQLiteClientStore {
   func giveUpAhead() throws {
     guard let ahead else { return }
     self.ahead = nil
-    do { try ahead.giveUp() } catch {
+    do { arrival = try ahead.giveUp() } catch {
       lostDownload = ahead.download
       throw error
     }
@@ -48,5 +48,47 @@ extension SQLiteClientStore {
       try giveUpAhead()
       return nil
     }
+  }
+
+  // MARK: Arriving
+
+  /// Takes a page of a download whose rows arrive in twins. False: they do not, or not any more.
+  func arrives(_ chunk: StagedChunk, _ isPlain: Bool, _ context: StoreContext) throws -> Bool {
+    guard ahead == nil, try context.connection.text(.stagedDownload) == chunk.download,
+      try context.connection.state(.arriving) != nil
+    else { return false }
+    if arrival?.download != chunk.download || arrival?.context !== context { arrival = nil }
+    if isPlain, let arrival = try arrival ?? Arrival.resume(context, chunk.download) {
+      self.arrival = arrival
+      do {
+        try arrival.take(chunk)
+        return true
+      } catch {
+        // As text it finds out what is the matter.
+        self.arrival = nil
+      }
+    }
+    try fold(context)
+    return false
+  }
+
+  /// What arrived in twins is staged as text.
+  func fold(_ context: StoreContext) throws {
+    arrival = nil
+    guard try context.connection.state(.arriving) != nil else { return }
+    try Arrival.fold(context)
+    if try context.connection.text(.stagedDownload) == nil {
+      throw SalvorError(.storage, "A table has changed while its first rows arrived. Sync again.")
+    }
+  }
+
+  func applyArrived(_ arrived: Arrived, _ end: DownloadEnd, _ context: StoreContext) throws -> ApplyReport {
+    try (arrival?.turns ?? WriteTurns(context.connection, context.clock)).wait()
+    let report = try applyStaged(end, arrived, context)
+    arrival = nil
+    // The exchange counts as a change of the schema, and is none that anybody has to look at.
+    checkedSchema = try context.connection.schemaVersion()
+    openedAs = try Opened(context.connection)
+    return report
   }
 }

@@ -63,6 +63,7 @@ extension SQLiteClientStore: RecoveringClientStore {
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     if let done = try recorded(order.id, context) { return done }
+    try fold(context)
     do {
       let report = try durably(context) {
         guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }

@@ -32,6 +32,7 @@ public actor SQLiteClientStore: ClientStore {
   /// The blob of the upload that was asked for last: its parts are asked for one after the other.
   var outgoing: (reference: BlobReference, content: [UInt8])?
   var ahead: ApplyAhead?
+  var arrival: Arrival?
   var aheadNumber = 0
   /// Examined, for the download that is applied next.
   var snapshots: [OpenedSnapshot] = []
@@ -120,6 +121,7 @@ public actor SQLiteClientStore: ClientStore {
       lock = nil
     }
     uploadPlan = nil
+    arrival = nil
     context?.connection.close()
     context = nil
     checkedSchema = -1
@@ -267,7 +269,8 @@ public actor SQLiteClientStore: ClientStore {
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
   private func leavingMove(_ context: StoreContext) throws -> Move {
     guard try context.connection.integer("SELECT 1 FROM salvor_leaving LIMIT 1") != nil,
-      try context.connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
+      try context.connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil,
+      try context.connection.state(.arriving) == nil
     else { return Move() }
     return try DownloadApply(context, full: []).end(Set(context.schema.groups.map(\.name)))
   }
@@ -362,10 +365,11 @@ public actor SQLiteClientStore: ClientStore {
       throw SalvorError(.storage, "The first pages of this download could not be kept. Sync again.")
     }
     let refersToBlobs = mentionsBlobs(chunk.bytes)
-    if ahead?.download != chunk.download || refersToBlobs { try giveUpAhead() }
+    let isPlain = chunk.compared == nil && !refersToBlobs && snapshots.isEmpty
+    if ahead?.download != chunk.download || !isPlain { try giveUpAhead() }
     let context = try current()
-    if chunk.compared != nil { try giveUpAhead() }
-    if ahead == nil, chunk.compared == nil, !refersToBlobs, snapshots.isEmpty {
+    if try arrives(chunk, isPlain, context) { return }
+    if ahead == nil, isPlain {
       ahead = try ApplyAhead.begin(context, download: chunk.download)
       if ahead != nil { watchAhead() }
     }
@@ -378,7 +382,7 @@ public actor SQLiteClientStore: ClientStore {
     let connection = context.connection
     try connection.transaction {
       if try connection.text(.stagedDownload) != chunk.download {
-        try connection.run("DELETE FROM salvor_staging")
+        try connection.clearStaged()
         try BlobStaging(context: context).forgetWanted()
         try connection.setState(.stagedDownload, chunk.download)
       }
@@ -398,19 +402,26 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   func clearStaging(_ context: StoreContext) throws {
-    try context.connection.run("DELETE FROM salvor_staging")
+    try context.connection.clearStaged()
     try BlobStaging(context: context).forgetWanted()
-    for name in StateName.ofStaging { try context.connection.setState(name, Value?.none) }
+    arrival = nil
   }
 
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
     if let report = try finishAhead(end) { return report }
     let context = try opened()
     uploadPlan = nil
-    return try withSnapshots(for: end, context) { try applyStaged(end, context) }
+    return try withSnapshots(for: end, context) {
+      do {
+        if let arrived = try Arrived(context) { return try applyArrived(arrived, end, context) }
+      } catch is NotAhead {
+        try fold(context)
+      }
+      return try applyStaged(end, nil, context)
+    }
   }
 
-  private func applyStaged(_ end: DownloadEnd, _ context: StoreContext) throws -> ApplyReport {
+  func applyStaged(_ end: DownloadEnd, _ arrived: Arrived?, _ context: StoreContext) throws -> ApplyReport {
     let connection = context.connection
     return try connection.transaction {
       let isEmpty = try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
@@ -418,19 +429,20 @@ public actor SQLiteClientStore: ClientStore {
       let isSame = end.groups.allSatisfy { group in
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
-      if isEmpty && isSame { return ApplyReport() }
+      if isEmpty && isSame && arrived == nil { return ApplyReport() }
       let full = try DownloadApply.fullTables(context).union(context.tablesInFiles())
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole, as: end.groups)
       var report = ApplyReport()
-      if !isEmpty || !context.files.isEmpty {
+      if !isEmpty || !context.files.isEmpty || arrived != nil {
         let capture = UnprovenCapture(context)
         if try capture.isNeeded() {
+          if arrived != nil { throw NotAhead() }
           // A mark that nobody is to hear of is none to capture.
           try context.settle(Move())
           try capture.run(full: full)
         }
-        let apply = try DownloadApply(context, full: full, ends: end.groups)
+        let apply = try DownloadApply(context, full: full, ends: end.groups, arrived: arrived)
         try apply.readStaged()
         report = try apply.report(context.settle(apply.end(Set(end.groups.map(\.name)))))
         report.captured = capture.captured

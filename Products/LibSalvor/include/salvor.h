@@ -84,6 +84,18 @@ int32_t salvor_close(salvor_client client, char **result);
 /* The credential from the next synchronization on, and after the next refusal of the one that runs. */
 int32_t salvor_set_token(salvor_client client, const char *token, char **result);
 
+/* Another user takes over the device. Options:
+ *
+ *   "database"   the path of a file of his own, as this process sees it; made where there is none
+ *   "token"      his credential; salvor_set_token gives a new one
+ *   "principal"  his name at the server; without a token it is sent as the credential (authentication "none")
+ *
+ * What the user of before has not sent stays in his file and is never sent as another: it goes when he is back. A
+ * synchronization that runs ends at its next safe place, a watch ends (event watch-ended); subscriptions stay.
+ * The database of another user is refused (remote-of-another-principal), and the user of before stays.
+ * Result: {"principal": "bert"} */
+int32_t salvor_switch(salvor_client client, const char *options, char **result);
+
 /* ---- Synchronizing ------------------------------------------------------------------------------------------------- */
 
 /* Registers the database with the server; the first synchronization does it otherwise. Result: {"remoteID": "..."} */

@@ -1,7 +1,7 @@
 import Foundation
 
 /// A disk that fills up, without privileges: a small library, loaded before the others, lets every write to a file of a
-/// directory fail with ENOSPC from the moment on that a flag file is there.
+/// directory fail with ENOSPC from the moment on that a flag file is there; or one that cannot be written at all (EROFS).
 struct FullDisk: Sendable {
   private let library: String
   private let flag: String
@@ -28,10 +28,15 @@ struct FullDisk: Sendable {
   func fill() { _ = FileManager.default.createFile(atPath: flag, contents: nil) }
   func makeRoom() { try? FileManager.default.removeItem(atPath: flag) }
 
+  /// For a process that meets the directory on a read-only medium.
+  var readOnlyEnvironment: [String: String] { environment.merging(["SALVOR_TEST_READ_ONLY": "1"]) { $1 } }
+
   private static let source = """
     #define _GNU_SOURCE
     #include <dlfcn.h>
     #include <errno.h>
+    #include <fcntl.h>
+    #include <stdarg.h>
     #include <stdio.h>
     #include <stdlib.h>
     #include <string.h>
@@ -50,6 +55,34 @@ struct FullDisk: Sendable {
       size_t length = strlen(directory);
       return strncmp(path, directory, length) == 0 && path[length] == '/';
     }
+
+    static int is_sealed(const char *path, int flags) {
+      const char *directory = getenv("SALVOR_TEST_FULL_DIRECTORY");
+      if (!getenv("SALVOR_TEST_READ_ONLY") || !directory) return 0;
+      if ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_CREAT)) return 0;
+      char whole[4096];
+      if (path[0] == '/') {
+        snprintf(whole, sizeof whole, "%s", path);
+      } else {
+        char here[2048];
+        if (!getcwd(here, sizeof here)) return 0;
+        snprintf(whole, sizeof whole, "%s/%s", here, path);
+      }
+      size_t length = strlen(directory);
+      return strncmp(whole, directory, length) == 0 && whole[length] == '/';
+    }
+
+    #define OPEN(name)                                                               \\
+      int name(const char *path, int flags, ...) {                                   \\
+        va_list list;                                                                \\
+        va_start(list, flags);                                                       \\
+        mode_t mode = (flags & O_CREAT) ? va_arg(list, mode_t) : 0;                  \\
+        va_end(list);                                                                \\
+        if (is_sealed(path, flags)) { errno = EROFS; return -1; }                    \\
+        return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \\
+      }
+    OPEN(open)
+    OPEN(open64)
 
     #define FULL(fd) if (is_full(fd)) { errno = ENOSPC; return -1; }
 

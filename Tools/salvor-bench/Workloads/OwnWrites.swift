@@ -8,14 +8,18 @@ import SalvorModel
 #endif
 
 /// What an application on a device waits for while Salvor writes in its file: small transactions of its own, in a table of its
-/// own, and reads of a synchronized one, beside a first sync, a download of many rows and an upload of them.
+/// own, and reads of a synchronized one, beside a first sync, a download of many rows and an upload of them; and how many of its
+/// writes fail where it does not wait at all (no busy timeout, as GRDB has it by default) and writes a row every 20 ms.
 struct OwnWrites {
   var rows: Int
   var changes: Int
 
-  /// Of readers, who see the state before until the transaction is there. What a writer waits for is the transaction, which is
-  /// one: the guide on limits says how long.
+  /// Of readers, who see the state before until the transaction is there. So long does a writer wait for a first sync, too, whose
+  /// rows arrive in small transactions. What it waits for beside other downloads is one transaction: the guide on limits says
+  /// how long.
   private static let readMax = 0.25
+  private static let failedMax = 0.01
+  private static let slowerMax = 1.3
 
   private struct Waits {
     var writes: [Double] = []
@@ -29,6 +33,7 @@ struct OwnWrites {
     defer { bench.discard(serverPath, clientPath) }
     bench.say("own-writes: loading \(grouped(rows)) rows")
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
+    let impatient = try impatient(bench, serverPath)
     let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
     defer { pair.end() }
     let application = try PlainDatabase.open(clientPath)
@@ -59,10 +64,53 @@ struct OwnWrites {
       name: "own-writes", title: "an application's own small transactions on the device, the longest one",
       figures: cases.flatMap { name, waits in
         [
-          figure("write beside \(name)", waits.writes, alone.writes, waits.syncing, target: nil),
+          figure(
+            "write beside \(name)", waits.writes, alone.writes, waits.syncing,
+            target: name.hasPrefix("a first") ? .value(atMost: Self.readMax) : nil),
           figure("read beside \(name)", waits.reads, alone.reads, waits.syncing, target: .value(atMost: Self.readMax)),
         ]
-      })
+      } + impatient)
+  }
+
+  /// A first sync alone, and one beside a writer that gives up at once where the database is locked.
+  private func impatient(_ bench: Bench, _ serverPath: String) throws -> [Figure] {
+    bench.say("own-writes: a first sync alone, and one beside a writer that does not wait")
+    var times: [Double] = []
+    var (done, failed) = (0, 0)
+    for isBeside in [false, true] {
+      let clientPath = bench.path("own-impatient-\(isBeside).db")
+      defer { bench.discard(clientPath) }
+      let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
+      defer { pair.end() }
+      bench.settle()
+      let application = try SQLiteConnection(clientPath, busyTimeoutMilliseconds: 0)
+      defer { application.close() }
+      try application.execute("CREATE TABLE own (id INTEGER PRIMARY KEY, at REAL)")
+      let start = Measure.wall()
+      let background = Background { _ = try pair.sync() }
+      while !background.isDone {
+        if isBeside {
+          do {
+            try application.run("INSERT INTO own (at) VALUES (?1)", .real(Measure.wall()))
+            done += 1
+          } catch let error as SalvorError where error.code == .storageBusy {
+            failed += 1
+          }
+        }
+        usleep(20_000)
+      }
+      times.append(Measure.wall() - start)
+      try background.check()
+    }
+    return [
+      Figure(
+        name: "share of writes that fail at once, every 20 ms beside a first sync of \(grouped(rows))",
+        value: Double(failed) / Double(max(1, done + failed)), unit: .count, target: .value(atMost: Self.failedMax),
+        details: [("done", .integer(Int64(done))), ("failed", .integer(Int64(failed)))]),
+      Figure(
+        name: "a first sync beside such a writer", value: times[1], unit: .seconds, limit: times[0],
+        limitName: "alone", target: .ratio(atMost: Self.slowerMax)),
+    ]
   }
 
   private func figure(

@@ -1,0 +1,1 @@
+print("The Swift of the guides. There is nothing to run.")
