@@ -67,7 +67,7 @@ let package = Package(
     .trait(name: "HTTPClient", description: "The HTTP client transport (needs libcurl on Linux)"),
     .trait(name: "Zstd", description: "The content coding zstd (needs libzstd)"),
     .trait(
-      name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq); under construction"),
+      name: "PostgreSQL", description: "PostgreSQL as the consolidated database (needs libpq)"),
     .default(enabledTraits: ["HTTPServer", "HTTPClient", "Zstd"]),
   ],
   targets: [
@@ -165,8 +165,10 @@ let package = Package(
     plugin(
       "ServerModules",
       [
-        "SalvorModuleKit", "SQLiteServerStore", "HTTPServerTransport", "HTTPClientTransport", "GzipCompression",
-        "IdentityCompression", "ZstdCompression", "TokenAuthentication", "NoAuthentication", "ClientWinsPolicy",
+        "SalvorModuleKit", "SQLiteServerStore",
+        .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])), "HTTPServerTransport",
+        "HTTPClientTransport", "GzipCompression", "IdentityCompression", "ZstdCompression", "TokenAuthentication",
+        "NoAuthentication", "ClientWinsPolicy",
         "ServerWinsPolicy",
         "KeepVersionsPolicy", "ProgramPolicy", "WebhookValidator",
       ]),
@@ -277,7 +279,9 @@ let package = Package(
       "SQLiteServerStoreTests",
       protocols + ["SQLiteServerStore", "ServerStoreSupport", "SQLiteSupport", "SalvorContracts", "MemoryStore"]),
     // Empty without the trait PostgreSQL.
-    tests("PostgreSQLServerStoreTests", protocols + ["PostgreSQLServerStore", "ServerStoreSupport"]),
+    tests(
+      "PostgreSQLServerStoreTests",
+      protocols + ["PostgreSQLServerStore", "ServerStoreSupport", "SalvorContracts", "MemoryStore"]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",
@@ -321,6 +325,8 @@ let package = Package(
         "example-notes", "example-modules", "example-pages",
         "SQLiteSupport",
         "SalvorModel",
+        .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])),
+        .target(name: "ServerStoreSupport", condition: .when(traits: ["PostgreSQL"])),
       ]),
     tests("SimulationTests", ["salvor-simulate", "SalvorSimulation", "SalvorModel"]),
     tests("HouseTests", ["SalvorModel"]),

@@ -1,6 +1,8 @@
 #if PostgreSQL
   import SalvorModel
   import SalvorStorage
+  import SalvorModel
+  import SalvorWire
   import ServerStoreSupport
 
   /// What PostgreSQL says in its own words.
@@ -19,15 +21,31 @@
     func literal(_ value: Value) -> String {
       switch value {
       case .null: return "NULL"
-      case .integer(let integer): return "\(integer)"
-      case .real(let real):
-        return real.isFinite
-          ? "'\(real)'::float8" : real.isNaN ? "'NaN'::float8" : "'\(real < 0 ? "-" : "")Infinity'::float8"
+      // Of the type of what it stands beside: a real column, or the text of the log.
+      case .integer(let integer): return "'\(integer)'"
+      case .real(let real): return "'\(PostgreSQLType.text(real))'"
       case .text(let bytes):
         return "'\(String(decoding: bytes, as: UTF8.self).replacing("'", with: "''"))'"
       case .blob(let bytes): return "'\\x\(hexadecimal(bytes))'::bytea"
       }
     }
+
+    func byteOrdered(_ expression: String) -> String { "\(expression) COLLATE \"C\"" }
+
+    // In the log a value is text: what PostgreSQL makes of it under the settings of `PostgreSQLConnection`.
+
+    func logged(_ expression: String, _ type: String) -> String {
+      type == "boolean" ? "\(expression)::integer::text" : "\(expression)::text COLLATE \"C\""
+    }
+
+    func unlogged(_ expression: String, _ type: String) -> String {
+      type == "boolean" ? "\(expression)::integer::boolean" : "\(expression)::\(type.isEmpty ? "text" : type)"
+    }
+
+    func unlogged(_ value: Value, _ type: String) -> Value { PostgreSQLType.value(value, type) }
+    func parameter(_ slot: String, _ type: String) -> String { "CAST(\(slot) AS \(type.isEmpty ? "text" : type))" }
+    func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { PostgreSQLType.excludes(value, type) }
+    func insertingFree(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 
     func temporaryTable(_ name: String, _ columns: [TemporaryColumn], indexes: [TemporaryIndex]) -> [String] {
       let columns = columns.map { column in

@@ -13,6 +13,10 @@ import TokenAuthentication
 import WebhookValidator
 import ZstdCompression
 
+#if PostgreSQL
+  import PostgreSQLServerStore
+#endif
+
 /// The modules of a server: the list that `import SalvorServer` brings.
 public enum ServerModules {
   /// The SQLite store, the HTTP transport, gzip, zstd and identity, authentication, conflict policies, and the webhook with the
@@ -24,6 +28,9 @@ public enum ServerModules {
       ProgramPolicy.factory,
       WebhookValidator.factory,
     ]
+    #if PostgreSQL
+      list.append(PostgreSQLServerStore.factory)
+    #endif
     #if Zstd
       list.append(ZstdCompression.factory)
     #endif

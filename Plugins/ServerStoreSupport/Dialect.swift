@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What SQL says otherwise from one database to the next. The statements of the server stores are written once, in what
 /// SQLite and PostgreSQL both take, and ask here for the rest.
@@ -13,6 +14,20 @@ package protocol Dialect: Sendable {
   func differs(_ left: String, _ right: String) -> String
   /// An expression that compares and sorts by its bytes.
   func bytewise(_ expression: String) -> String
+  /// An expression that sorts by its bytes; of a column that does not by itself.
+  func byteOrdered(_ expression: String) -> String
+  /// A value of a real column as the change log holds it; `type`: the column's (`ServerTable.types`).
+  func logged(_ expression: String, _ type: String) -> String
+  /// A value of the change log as a real column of this type compares it.
+  func unlogged(_ expression: String, _ type: String) -> String
+  /// The same, read by a statement that does not say it in its text.
+  func unlogged(_ value: Value, _ type: String) -> Value
+  /// A parameter whose type the statement does not tell by itself.
+  func parameter(_ slot: String, _ type: String) -> String
+  /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
+  func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
+  /// An `INSERT` that does nothing where a unique value is another row's already, if the database can say so.
+  func insertingFree(_ insert: String) -> String
   /// A value in the text of a statement: of a schema, never of a row.
   func literal(_ value: Value) -> String
   /// ` INDEXED BY …` after a table and its alias, where the database takes such a hint.
@@ -33,6 +48,16 @@ package protocol Dialect: Sendable {
   func number(_ condition: String) -> String
   /// The statement that inserts a row and answers with its number `id`.
   func insertingNumbered(_ insert: String, id: String) -> String
+}
+
+extension Dialect {
+  package func byteOrdered(_ expression: String) -> String { bytewise(expression) }
+  package func logged(_ expression: String, _ type: String) -> String { expression }
+  package func unlogged(_ expression: String, _ type: String) -> String { expression }
+  package func unlogged(_ value: Value, _ type: String) -> Value { value }
+  package func parameter(_ slot: String, _ type: String) -> String { slot }
+  package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
+  package func insertingFree(_ insert: String) -> String { insert }
 }
 
 package enum RangeEnd: Sendable { case first, last }

@@ -14,17 +14,31 @@ package protocol StoreConnection: AnyObject {
   func prepare(_ sql: String, persistent: Bool) throws -> Statement
   /// A statement from the cache, reset and without bindings; a new one where the cached one is in use.
   func cached(_ sql: String) throws -> Statement
+  /// The same of a query whose rows may be many and are not all read: it holds a part of its answer. In a transaction.
+  func stream(_ sql: String) throws -> Statement
   /// Runs any number of statements without parameters; their rows are thrown away.
   func execute(_ sql: String) throws
 
   /// Rows changed by the last statement, without those of triggers and foreign key actions.
   var changes: Int { get }
-  /// Whether a transaction is open and can go on.
+  /// Whether a transaction is open. After a failed statement it may do nothing but end, or go back to a savepoint
+  /// (`endsOnFailure`).
   var isInTransaction: Bool { get }
 
   /// How many rows the statements of this connection have written, those of triggers with them; nil: the database does not
   /// say it.
   var writtenRows: Int? { get }
+
+  /// A statement that fails takes what its savepoint or transaction did along: what may fail is tried in a savepoint.
+  var endsOnFailure: Bool { get }
+  /// A row may come to be another one than was written: triggers before the write, types with a form of their own.
+  var altersRows: Bool { get }
+
+  /// Where the entries of the change log get their numbers later than they are written: those of this transaction get them
+  /// now. Call it before the log is read for what the transaction itself wrote.
+  func numberWritten() throws
+  /// Other programs have committed entries that have no number yet, and that a reader of the log does not see.
+  var hasUnnumbered: Bool { get throws }
 
   /// Runs `body` in a transaction that reads one snapshot; what it throws rolls it back.
   func snapshot<Result>(_ body: () throws -> Result) throws -> Result
@@ -49,6 +63,8 @@ package enum StoreFailure: Sendable, Hashable {
   case foreignKey
   case check
   case notNull
+  /// The column's type cannot hold the value.
+  case value
   /// Another constraint: an exclusion, or one that the database does not name by kind.
   case constraint
   /// A trigger of the application's refused the row, in its own words.
@@ -151,6 +167,12 @@ extension StoreStatement {
 }
 
 extension StoreConnection {
+  package func stream(_ sql: String) throws -> Statement { try cached(sql) }
+  package var endsOnFailure: Bool { false }
+  package var altersRows: Bool { false }
+  package func numberWritten() throws {}
+  package var hasUnnumbered: Bool { false }
+
   package func prepare(_ sql: String) throws -> Statement { try prepare(sql, persistent: false) }
   package func savepoint<Result>(_ body: () throws -> Result) throws -> Result { try savepoint("salvor", body) }
 

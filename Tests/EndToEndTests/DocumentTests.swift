@@ -49,6 +49,23 @@ import Testing
     for block in blocks { try await session.run(block, of: page) }
   }
 
+  #if PostgreSQL
+    @Test(
+      "The commands of the page about PostgreSQL run as they stand, against a PostgreSQL of the tests' own",
+      .enabled(
+        if: programs.allSatisfy(Built.has) && PrivateCluster.isThere,
+        "PostgreSQL is not installed here: this test did not run"))
+    func commandsOfPostgreSQLRun() async throws {
+      let page = "docs/guides/postgresql.md"
+      let blocks = Block.all(of: try String(contentsOf: Built.root.appendingPathComponent(page), encoding: .utf8))
+      #expect(!blocks.isEmpty)
+      let cluster = try PrivateCluster.another()
+      let session = try DocumentSession(environment: ["PGHOST": cluster.folder, "PGUSER": "postgres"])
+      defer { session.end() }
+      for block in blocks { try await session.run(block, of: page) }
+    }
+  #endif
+
   @Test("Blocks and what they must print are read from a page")
   func blocksAreRead() {
     let page = """
@@ -153,9 +170,11 @@ private final class DocumentSession {
   private let directory: URL
   private let port: UInt16
   private var servers: [ChildProcess] = []
+  private let environment: [String: String]
 
   /// - Parameter example: the reader is in a copy of this folder of Examples; nil: in an empty one.
-  init(in example: String? = nil) throws {
+  init(in example: String? = nil, environment: [String: String] = [:]) throws {
+    self.environment = environment
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-page-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     // The pages say 8484; here several run at once.
@@ -211,7 +230,7 @@ private final class DocumentSession {
       environment: [
         "PATH": LibraryTests.python.hasPrefix("/usr/bin/") ? "\(bin):/usr/bin:\(path)" : "\(bin):\(path)",
         "repository": Built.root.path, "SALVOR_C_LIBRARY": "\(bin)/libsalvor-c.so",
-      ])
+      ].merging(environment) { $1 })
     if block.isServer {
       servers.append(child)
       _ = try await child.line(after: "listening ")

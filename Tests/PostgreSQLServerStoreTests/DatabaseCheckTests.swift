@@ -62,7 +62,7 @@
       #expect(try check.uncaptured(desk.tables) == ["note"])
       try connection.execute("DROP FUNCTION salvor.salvor_2_delete CASCADE")
       #expect(try check.uncaptured(desk.tables) == ["note", "line"])
-      try LogInstallation(connection).run(desk.tables)
+      _ = try LogDesk.install(connection)
       #expect(try check.uncaptured(desk.tables) == [])
       try connection.execute("INSERT INTO note (id) VALUES ('a')")
       try desk.seal(connection)

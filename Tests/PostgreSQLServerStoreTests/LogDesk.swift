@@ -20,36 +20,64 @@
     ])
 
     let settings: ConnectionSettings
-    let tables: [ServerTable]
+    let catalog: Catalog
+    var tables: [ServerTable] { catalog.tables }
     var logWidth: Int { Catalog.logWidth(of: tables) }
 
     init(capturesReplicas: Bool = false, in cluster: PrivateCluster? = nil) throws {
       settings = try #require(cluster ?? PrivateCluster.shared).database()
-      let schema = Self.schema
-      tables = schema.tables.enumerated().map { place, table in
-        ServerTable(
-          table, schema: schema, number: Int64(place + 1), generation: 0, uniqueIndexes: [],
-          columnNumbers: Dictionary(uniqueKeysWithValues: table.columns.enumerated().map { ($1.name, Int64($0)) }),
-          dialect: PostgreSQLDialect())
-      }
-      let connection = try connection()
+      let connection = try PostgreSQLConnection(settings)
       try connection.execute(
         """
-        CREATE TABLE note (id text COLLATE "C" PRIMARY KEY, body text, owner text, local_only text);
-        CREATE TABLE line (note text COLLATE "C" REFERENCES note (id) ON DELETE CASCADE ON UPDATE CASCADE, number bigint,
-          extra json, PRIMARY KEY (note, number))
+        CREATE TABLE public.note (id text COLLATE "C" PRIMARY KEY, body text, owner text, local_only text);
+        CREATE TABLE public.line (note text COLLATE "C" REFERENCES public.note (id) ON DELETE CASCADE ON UPDATE CASCADE,
+          number bigint, extra json, PRIMARY KEY (note, number))
         """)
-      try LogInstallation(connection).run(tables, capturesReplicas: capturesReplicas)
+      catalog = try Self.install(connection, capturesReplicas: capturesReplicas)
     }
 
-    func connection() throws -> PostgreSQLConnection { try PostgreSQLConnection(settings) }
+    static func install(_ connection: PostgreSQLConnection, capturesReplicas: Bool = false) throws -> Catalog {
+      var installation = Installation(
+        connection, ServerSetup(schema: schema), random: SystemRandom(), clock: SystemClock(),
+        capturesReplicas: capturesReplicas)
+      return try installation.run(beginsIncarnation: true)
+    }
+
+    func connection() throws -> PostgreSQLConnection {
+      let connection = try PostgreSQLConnection(settings)
+      connection.logWidth = logWidth
+      return connection
+    }
+
+    struct Sealed: Hashable {
+      var number: Int64
+      var last: Int64
+      /// Entries that got their numbers.
+      var count: Int64
+    }
 
     @discardableResult
-    func seal(_ connection: PostgreSQLConnection, isFirst: Bool = false) throws -> Sealing.Sealed {
-      try connection.transaction {
-        try Sealing(connection: connection, logWidth: logWidth).seal(
-          CommitID(from: SystemRandom()), incarnation: nil, now: 0, isFirst: isFirst)
+    func seal(_ connection: PostgreSQLConnection, isFirst: Bool = false) throws -> Sealed {
+      for _ in 0..<50 {
+        do {
+          return try connection.transaction(Sealing(connection: connection).begin()) {
+            let before = try CommitLog.state(connection)
+            try Sealing(connection: connection).numberOthers(isFirst: isFirst)
+            connection.numbered = 0
+            defer { connection.numbered = nil }
+            let head = try log(connection).sweep()
+            let last = try CommitLog.state(connection).lastSequence
+            return Sealed(number: head.number, last: last, count: last - before.lastSequence)
+          }
+        } catch let error as SalvorError where connection.failure(error) == .serialization {}
       }
+      throw SalvorError(.storageBusy, "Others are in the way.")
+    }
+
+    func log(_ connection: PostgreSQLConnection) -> CommitLog {
+      CommitLog(
+        connection, catalog: catalog, incarnation: IncarnationID(from: SystemRandom()), random: SystemRandom(),
+        clock: SystemClock())
     }
 
     /// What the log has after an entry: table, operation, mask, key and old values, without those that are NULL at the end.

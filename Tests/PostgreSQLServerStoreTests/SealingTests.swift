@@ -2,7 +2,7 @@
   import Foundation
   import SalvorModel
   import SalvorStorage
-  import ServerStoreSupport
+  @testable import ServerStoreSupport
   import Testing
 
   @testable import PostgreSQLServerStore
@@ -56,7 +56,7 @@
       let sealing: [@Sendable () throws -> Void] = (0..<3).map { _ in
         {
           let connection = try desk.connection()
-          let sealing = Sealing(connection: connection, logWidth: desk.logWidth)
+          let sealing = Sealing(connection: connection)
           while open.withLock({ $0 > 0 }) { if try sealing.isNeeded() { try desk.seal(connection) } }
           try desk.seal(connection)
         }
@@ -109,7 +109,7 @@
       }
       #expect(try desk.seal(quick).count == 0)
       try slow.execute("COMMIT")
-      #expect(try Sealing(connection: quick, logWidth: desk.logWidth).isNeeded())
+      #expect(try Sealing(connection: quick).isNeeded())
       #expect(try desk.seal(quick).count == 1)
       #expect(try desk.entries(quick).last == "1 1 - slow -")
     }
@@ -134,22 +134,45 @@
       let upload = try desk.connection(), other = try desk.connection()
       let remote = RemoteID(from: SystemRandom())
       try other.execute("INSERT INTO note (id) VALUES ('o')")
-      try upload.transaction {
-        let sealing = Sealing(connection: upload, logWidth: desk.logWidth)
+      try upload.transaction(Sealing(connection: upload).begin()) {
+        try Sealing(connection: upload).numberOthers(isFirst: false)
+        upload.numbered = 0
+        defer { upload.numbered = nil }
+        let log = desk.log(upload)
+        _ = try log.sweep()
         try upload.run("INSERT INTO note (id) VALUES ('u')")
-        // Committed by others while the upload goes on.
+        // Committed by others while the upload goes on: they wait for nobody, and come after it.
         try other.execute("INSERT INTO note (id) VALUES ('later')")
-        let commits = [CommitID(from: SystemRandom()), CommitID(from: SystemRandom())]
-        _ = try sealing.seal(commits[0], .others, incarnation: nil, now: 0, isFirst: false)
-        try other.execute("INSERT INTO note (id) VALUES ('last')")
-        _ = try sealing.seal(commits[1], .own, incarnation: nil, remote: remote, now: 0, isFirst: false)
+        _ = try log.seal(remote: remote)
       }
       try desk.seal(other)
       #expect(
-        try other.rows("SELECT remote IS NULL, last_seq FROM salvor_commit ORDER BY number") == [
-          [1, 2], [0, 3], [1, 4],
+        try other.rows("SELECT remote IS NULL, last_seq FROM salvor_commit WHERE number > 0 ORDER BY number") == [
+          [1, 1], [0, 2], [1, 3],
         ])
-      #expect(try desk.entries(other) == ["1 1 - o -", "1 1 - later -", "1 1 - u -", "1 1 - last -"])
+      #expect(try desk.entries(other) == ["1 1 - o -", "1 1 - u -", "1 1 - later -"])
+    }
+
+    @Test("What a savepoint of an upload wrote and took back leaves no entry, numbered or not")
+    func savepoints() throws {
+      let desk = try LogDesk()
+      let upload = try desk.connection()
+      struct Back: Error {}
+      try upload.transaction(Sealing(connection: upload).begin()) {
+        upload.numbered = 0
+        defer { upload.numbered = nil }
+        try upload.run("INSERT INTO note (id) VALUES ('a')")
+        try? upload.savepoint("s") {
+          try upload.run("INSERT INTO note (id) VALUES ('b')")
+          // 'a' gets its number in here, too, and loses it again.
+          try upload.numberWritten()
+          throw Back()
+        }
+        try upload.run("INSERT INTO note (id) VALUES ('c')")
+        _ = try desk.log(upload).seal(remote: nil)
+      }
+      #expect(try desk.entries(upload) == ["1 1 - a -", "1 1 - c -"])
+      #expect(try upload.integer("SELECT count(*) FROM salvor_inbox") == 0)
     }
 
     @Test("After a logical restore transaction IDs begin anew: the inbox is taken whole at the first sealing")

@@ -12,6 +12,8 @@
     var tablesIn = "public"
     /// Milliseconds; nil: as the role has it.
     var statementTimeout: Int64?
+    /// How long another program's lock is waited for, in milliseconds.
+    var lockTimeout: Int64 = 5000
     /// A standby is refused.
     var isWriter = true
 

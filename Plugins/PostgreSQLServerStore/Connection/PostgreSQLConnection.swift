@@ -14,12 +14,18 @@
     private var cache: [String: PostgreSQLStatement] = [:]
     private let cachedStatementsMax = 512
     private var statements = 0
+    /// Values of an entry of the change log (`Catalog.logWidth`).
+    var logWidth = 1
+    /// It has numbered nothing yet (`Sealing.numberOthers`).
+    var isFirstSealing = true
 
     /// What the connection and its statements share.
     fileprivate final class Link {
       private(set) var handle: OpaquePointer?
       /// Of the last statement.
       var changes = 0
+      /// The last entry of the inbox that this transaction has numbered; nil: it numbers none.
+      var numbered: Int64?
       /// Prepared statements whose last user is gone.
       var abandoned: [String] = []
 
@@ -45,7 +51,14 @@
         case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: return
         default:
           defer { PQclear(result) }
-          if let handle, PQstatus(handle) != CONNECTION_OK { throw SalvorError.postgreSQL(connection: handle) }
+          let state = PQresultErrorField(result, Int32(cpq_sqlstate)).map { String(cString: $0) }
+          // Libpq's own errors have no state: the connection is gone, whatever its status says yet.
+          if let handle, PQstatus(handle) != CONNECTION_OK || state == nil {
+            defer { close() }
+            throw SalvorError.postgreSQL(connection: handle)
+          }
+          // The server is about to end it.
+          defer { if state == "57P01" || state == "57P02" { close() } }
           throw SalvorError.postgreSQL(result, sql: sql)
         }
       }
@@ -85,6 +98,7 @@
         "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
         "bytea_output = 'hex'", "standard_conforming_strings = on", "default_transaction_isolation = 'read committed'",
         "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
+        "lock_timeout = \(settings.lockTimeout)", "row_security = off",
       ]
       if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
       try execute(values.map { "SET \($0)" }.joined(separator: "; "))
@@ -104,6 +118,9 @@
       cache.removeAll()
       link.close()
     }
+
+    /// Nil: there is no connection.
+    func canceller() -> Canceller? { link.handle.flatMap { PQgetCancel($0) }.map { Canceller($0) } }
 
     /// False: it is lost, and whatever was under way with it.
     package var isAlive: Bool { link.handle.map { PQstatus($0) == CONNECTION_OK } ?? false }
@@ -135,6 +152,7 @@
       if let statement = cache[sql], !statement.isBusy {
         statement.reset()
         statement.clearBindings()
+        statement.streams = false
         return statement
       }
       let statement = try prepare(sql, persistent: true)
@@ -149,10 +167,43 @@
       PQclear(result)
     }
 
-    /// A failed statement leaves a transaction that can do nothing but end.
-    package var isInTransaction: Bool { link.state == PQTRANS_INTRANS }
-    private var isOpenTransaction: Bool { link.state == PQTRANS_INTRANS || link.state == PQTRANS_INERROR }
+    package func stream(_ sql: String) throws -> PostgreSQLStatement {
+      let statement = try cached(sql)
+      statement.streams = true
+      return statement
+    }
+
+    /// Runs one statement whose text is another one each time, and reads its answer.
+    func once(_ sql: String, _ values: [String?] = []) throws -> [[String?]] {
+      let texts = values.map { $0.map { $0.withCString { strdupped($0) } } ?? nil }
+      defer { for text in texts { text?.deallocate() } }
+      let result = try PQexecParams(
+        link.live(), sql, Int32(values.count), nil, texts.map { UnsafePointer($0) }, nil, nil, 0)
+      try link.check(result, sql: sql)
+      defer { PQclear(result) }
+      return (0..<PQntuples(result)).map { row in
+        (0..<PQnfields(result)).map { column in
+          PQgetisnull(result, row, column) == 1 ? nil : PQgetvalue(result, row, column).map { String(cString: $0) }
+        }
+      }
+    }
+
+    package var isInTransaction: Bool { link.state == PQTRANS_INTRANS || link.state == PQTRANS_INERROR }
+    private var isOpenTransaction: Bool { isInTransaction }
     package var writtenRows: Int? { nil }
+    package var endsOnFailure: Bool { true }
+    package var altersRows: Bool { true }
+
+    /// Of a transaction that numbers what it writes (`Sealing.begin`).
+    var numbered: Int64? {
+      get { link.numbered }
+      set { link.numbered = newValue }
+    }
+
+    package func numberWritten() throws { if link.numbered != nil { try Sealing(connection: self).numberOwn() } }
+    package var hasUnnumbered: Bool {
+      get throws { link.numbered == nil ? try Sealing(connection: self).isNeeded() : false }
+    }
 
     package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {
       try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
@@ -173,12 +224,15 @@
 
     package func savepoint<Result>(_ name: String, _ body: () throws -> Result) throws -> Result {
       try execute("SAVEPOINT \(quoted(name))")
+      let numbered = link.numbered
       do {
         let result = try body()
         try execute("RELEASE \(quoted(name))")
         return result
       } catch {
         if isOpenTransaction { try? execute("ROLLBACK TO \(quoted(name)); RELEASE \(quoted(name))") }
+        // What was numbered since is in the inbox again.
+        link.numbered = numbered
         throw error
       }
     }
@@ -187,8 +241,16 @@
 
     package func deferReferences() throws { try execute("SET CONSTRAINTS ALL DEFERRED") }
     package func checkReferences() throws { try execute("SET CONSTRAINTS ALL IMMEDIATE") }
-    /// PostgreSQL says it by an error of `checkReferences`.
-    package var hasUnresolvedReferences: Bool { false }
+    package var hasUnresolvedReferences: Bool {
+      get throws {
+        do {
+          try attempt { try checkReferences() }
+          return false
+        } catch let error as SalvorError where failure(error) == .foreignKey {
+          return true
+        }
+      }
+    }
 
     package func failure(_ error: SalvorError) -> StoreFailure? {
       error.sqlState.flatMap { StoreFailure(sqlState: $0) }
@@ -209,9 +271,15 @@
     private let link: PostgreSQLConnection.Link
     private let sql: String
     private let name: String
+    /// Its answer comes in parts, by a cursor. Of a query, in a transaction.
+    var streams = false
+    private var isOpenCursor = false
+    private static let rowsPerPart = 512
     private let parameterTypes: [UInt32]
     private let columnTypes: [UInt32]
     private let columnFormats: [Bool]
+    /// A value that a parameter's type does not have equals nothing: it is looked for as NULL, and never stored so.
+    private let isQuery: Bool
     private var parameters: [[UInt8]?]
     private var formats: [Int32]
     private var answer: OpaquePointer?
@@ -223,6 +291,7 @@
       self.name = name
       let slots = ParameterSlots(text)
       sql = slots.sql
+      isQuery = text.hasPrefix("SELECT")
       let handle = try link.live()
       let prepared = PQprepare(handle, name, sql, 0, nil)
       try link.check(prepared, sql: sql)
@@ -250,8 +319,9 @@
     // MARK: Running
 
     package func step() throws -> Bool {
-      if answer == nil { try send() }
+      if answer == nil { try streams ? open() : send() }
       row += 1
+      if isOpenCursor, row >= PQntuples(answer), PQntuples(answer) == Self.rowsPerPart { try fetch() }
       isDone = row >= PQntuples(answer)
       return !isDone
     }
@@ -261,12 +331,50 @@
       try send()
     }
 
+    private var cursor: String { "c\(name)" }
+
+    private func open() throws {
+      reset()
+      PQclear(
+        try run { pointers, lengths in
+          try PQexecParams(
+            link.live(), "DECLARE \(cursor) NO SCROLL CURSOR FOR \(sql)", Int32(parameters.count), parameterTypes,
+            pointers, lengths, formats, 0)
+        })
+      isOpenCursor = true
+      try fetch()
+      row = -1
+      isDone = false
+    }
+
+    private func fetch() throws {
+      PQclear(answer)
+      answer = nil
+      let result = try PQexecParams(
+        link.live(), "FETCH \(Self.rowsPerPart) FROM \(cursor)", 0, nil, nil, nil, nil,
+        columnFormats.first == true ? 1 : 0)
+      try link.check(result, sql: sql)
+      answer = result
+      row = 0
+    }
+
     private func send() throws {
       reset()
       let handle = try link.live()
+      let result = try run { pointers, lengths in
+        PQexecPrepared(
+          handle, name, Int32(parameters.count), pointers, lengths, formats, columnFormats.first == true ? 1 : 0)
+      }
+      answer = result
+      isDone = false
+      link.changes = Int(String(cString: PQcmdTuples(result))) ?? 0
+    }
+
+    /// Gives `body` the parameters, and checks its answer.
+    private func run(_ body: ([UnsafePointer<CChar>?], [Int32]) throws -> OpaquePointer?) throws -> OpaquePointer? {
       var bytes: [UInt8] = []
       for parameter in parameters { bytes += (parameter ?? []) + [0] }
-      let result: OpaquePointer? = bytes.withUnsafeBytes { all in
+      let result: OpaquePointer? = try bytes.withUnsafeBytes { all in
         var pointers: [UnsafePointer<CChar>?] = []
         var lengths: [Int32] = []
         var offset = 0
@@ -276,13 +384,10 @@
           lengths.append(Int32(parameter?.count ?? 0))
           offset += (parameter?.count ?? 0) + 1
         }
-        return PQexecPrepared(
-          handle, name, Int32(parameters.count), pointers, lengths, formats, columnFormats.first == true ? 1 : 0)
+        return try body(pointers, lengths)
       }
       try link.check(result, sql: sql)
-      answer = result
-      isDone = false
-      link.changes = Int(String(cString: PQcmdTuples(result))) ?? 0
+      return result
     }
 
     package func reset() {
@@ -290,6 +395,10 @@
       answer = nil
       row = -1
       isDone = true
+      guard isOpenCursor else { return }
+      isOpenCursor = false
+      // The end of a transaction has closed it.
+      if link.state == PQTRANS_INTRANS, let handle = link.handle { PQclear(PQexec(handle, "CLOSE \(cursor)")) }
     }
 
     package func clearBindings() { for place in parameters.indices { parameters[place] = nil } }
@@ -320,6 +429,8 @@
       case PostgreSQLType.float8: try set(parameter, bigEndianBytes(Double(value).bitPattern), isBinary: true)
       case PostgreSQLType.boolean where value == 0 || value == 1:
         try set(parameter, [UInt8(value)], isBinary: true)
+      case PostgreSQLType.int4 where isQuery, PostgreSQLType.int2 where isQuery, PostgreSQLType.boolean where isQuery:
+        try bindNull(parameter)
       // What does not fit is refused by PostgreSQL itself.
       default: try set(parameter, Array("\(value)".utf8), isBinary: false)
       }
@@ -329,11 +440,13 @@
       if type(parameter) == PostgreSQLType.float8 {
         return try set(parameter, bigEndianBytes(value.bitPattern), isBinary: true)
       }
-      let text = value.isNaN ? "NaN" : value.isInfinite ? (value < 0 ? "-Infinity" : "Infinity") : "\(value)"
-      try set(parameter, Array(text.utf8), isBinary: false)
+      try set(parameter, Array(PostgreSQLType.text(value).utf8), isBinary: false)
     }
 
     package func bindText(_ parameter: Int, _ bytes: UnsafeRawBufferPointer, copying: Bool) throws {
+      if isQuery, PostgreSQLType.lacks(bytes.bindMemory(to: UInt8.self), type(parameter)) {
+        return try bindNull(parameter)
+      }
       switch type(parameter) {
       case PostgreSQLType.text, PostgreSQLType.varchar, PostgreSQLType.bpchar:
         try set(parameter, Array(bytes), isBinary: true)
@@ -370,7 +483,9 @@
     package func int64(_ column: Int) -> Int64 {
       guard storageClass(column) != .null else { return 0 }
       let bytes = bytes(column)
-      if isBinary(column) { return bytes.bigEndianInteger() }
+      if isBinary(column), PostgreSQLType.storageClass(columnTypes[column]) == .integer {
+        return bytes.bigEndianInteger()
+      }
       let text = String(decoding: bytes, as: UTF8.self)
       return text == "t" ? 1 : Int64(text) ?? 0
     }
@@ -378,7 +493,9 @@
     package func double(_ column: Int) -> Double {
       guard storageClass(column) != .null else { return 0 }
       let bytes = bytes(column)
-      guard isBinary(column) else { return Double(String(decoding: bytes, as: UTF8.self)) ?? 0 }
+      guard isBinary(column), PostgreSQLType.storageClass(columnTypes[column]) == .real else {
+        return Double(String(decoding: bytes, as: UTF8.self)) ?? 0
+      }
       return bytes.count == 4
         ? Double(Float(bitPattern: UInt32(bigEndian: bytes.loadUnaligned(as: UInt32.self))))
         : Double(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))

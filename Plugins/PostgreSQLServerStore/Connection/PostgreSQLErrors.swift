@@ -21,13 +21,16 @@
     static func postgreSQL(connection: OpaquePointer?) -> SalvorError {
       let words = connection.flatMap { PQerrorMessage($0) }.map { String(cString: $0) } ?? ""
       let line = words.split(separator: "\n").joined(separator: " ")
+      // What waiting does not mend: who asks, and for what.
+      let isRefusal = ["authentication failed", "does not exist", "pg_hba.conf", "certificate", "SSL", "no password"]
+        .contains { line.contains($0) }
       let isFull = line.contains("too many clients") || line.contains("remaining connection slots")
       let advice =
         isFull
         ? " All connections of the database are in use: try again, or raise its max_connections."
         : " Check that the database runs, and the module's url."
       return SalvorError(
-        isFull ? .storageBusy : .storage, "PostgreSQL: \(line.isEmpty ? "there is no connection" : line).\(advice)",
+        isRefusal ? .storage : .storageBusy, "PostgreSQL: \(line.isEmpty ? "there is no connection" : line).\(advice)",
         context: ["sqlstate": isFull ? "53300" : "08006", "detail": line])
     }
 
@@ -89,7 +92,11 @@
       case "40001", "40P01": self = .serialization
       case "55P03", "57014": self = .busy
       default:
-        guard sqlState.hasPrefix("23") || sqlState.hasPrefix("22") else { return nil }
+        if sqlState.hasPrefix("22") {
+          self = .value
+          return
+        }
+        guard sqlState.hasPrefix("23") else { return nil }
         self = .constraint
       }
     }

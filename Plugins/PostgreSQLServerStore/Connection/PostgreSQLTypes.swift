@@ -1,4 +1,6 @@
 #if PostgreSQL
+  import SalvorModel
+  import SalvorWire
   import ServerStoreSupport
 
   /// The types whose values travel in the binary protocol, by their numbers in `pg_type`, which never change. A value of any
@@ -18,6 +20,7 @@
     static let unknown: UInt32 = 705
     static let bpchar: UInt32 = 1042
     static let varchar: UInt32 = 1043
+    static let uuid: UInt32 = 2950
     /// Of `xid8`: eight bytes.
     static let xid8: UInt32 = 5069
 
@@ -30,6 +33,118 @@
       case text, varchar, bpchar, name, unknown: .text
       default: nil
       }
+    }
+  }
+
+  /// Types by the names that `format_type` gives them: what of the schema's types each can be, and what its values are.
+  extension PostgreSQLType {
+    /// The type of a column of a table that is made from the schema: what was sent comes back to the byte.
+    static func made(_ type: ColumnType) -> String {
+      switch type {
+      case .text, .timestamp, .json: "text"
+      case .integer: "bigint"
+      case .boolean: "smallint"
+      case .real: "double precision"
+      case .blob: "bytea"
+      }
+    }
+
+    private static let integers: Set<String> = ["smallint", "integer", "bigint"]
+    private static let reals: Set<String> = ["real", "double precision"]
+    private static let texts: Set<String> = ["text", "character varying", "citext", "name"]
+    /// Types that travel as something else than text, and such as have no text that means the same everywhere.
+    private static let notText = integers.union(reals).union(["boolean", "bytea", "\"char\"", "oid", "xml", "money"])
+
+    /// Whether a column of an adopted table can be one of this type in the schema; nil: it can.
+    static func problem(_ column: ColumnType, _ type: String) -> String? {
+      let fits: Bool
+      switch column {
+      case .integer: fits = integers.contains(type)
+      case .boolean: fits = type == "boolean" || integers.contains(type)
+      case .real: fits = reals.contains(type)
+      case .blob: fits = type == "bytea"
+      case .json: fits = ["json", "jsonb"].contains(type) || texts.contains(type)
+      case .timestamp:
+        fits =
+          texts.contains(type)
+          || ["timestamp with time zone", "timestamp without time zone", "date"].contains(type)
+      case .text: fits = !notText.contains(type)
+      }
+      return fits ? nil : "is \(type) in the table, and \(column.rawValue) in the schema, which it cannot travel as"
+    }
+
+    /// Types whose equal values are the same bytes, and whose order is that of the devices' keys.
+    static func canBeKey(_ type: String) -> Bool {
+      integers.contains(type) || ["text", "character varying", "uuid", "bytea"].contains(type)
+    }
+
+    /// Whether it has a collation that a key's order must not follow.
+    static func isText(_ type: String) -> Bool { texts.contains(type) }
+
+    /// A number as PostgreSQL writes it.
+    static func text(_ real: Double) -> String {
+      if real.isNaN { return "NaN" }
+      if real.isInfinite { return real < 0 ? "-Infinity" : "Infinity" }
+      let text = "\(real)"
+      return text.hasSuffix(".0") ? String(text.dropLast(2)) : text
+    }
+
+    /// A value of the log, of a column of this type.
+    static func value(_ logged: Value, _ type: String) -> Value {
+      guard case .text(let bytes) = logged else { return logged }
+      if integers.contains(type) || type == "boolean" {
+        return Int64(String(decoding: bytes, as: UTF8.self)).map { .integer($0) } ?? logged
+      }
+      if reals.contains(type) { return Double(String(decoding: bytes, as: UTF8.self)).map { .real($0) } ?? logged }
+      guard type == "bytea", bytes.starts(with: Array("\\x".utf8)) else { return logged }
+      return .blob(
+        stride(from: 2, to: bytes.count - 1, by: 2).map {
+          hexadecimalValue(bytes[$0]) << 4 | hexadecimalValue(bytes[$0 + 1])
+        })
+    }
+
+    /// A value that no column of the type can hold or be compared with.
+    static func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool {
+      switch value {
+      case .null, .real, .blob: false
+      case .integer(let integer):
+        switch type {
+        case "smallint": Int16(exactly: integer) == nil
+        case "integer": Int32(exactly: integer) == nil
+        default: false
+        }
+      case .text(let bytes):
+        isUnstorable(bytes) || (type == "uuid" && !isUUID(bytes))
+      }
+    }
+
+    /// A text that no value of the parameter's type is equal to.
+    static func lacks(_ bytes: UnsafeBufferPointer<UInt8>, _ type: UInt32) -> Bool {
+      if isUnstorable(bytes) { return true }
+      switch type {
+      case int2, int4, int8: return Int64(String(decoding: bytes, as: UTF8.self)) == nil
+      case uuid: return !isUUID(bytes)
+      default: return false
+      }
+    }
+
+    /// U+0000, or no UTF-8.
+    private static func isUnstorable(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+      var isPlain = true
+      for byte in bytes {
+        if byte == 0 { return true }
+        if byte >= 0x80 { isPlain = false }
+      }
+      return !isPlain && String(validating: bytes, as: UTF8.self) == nil
+    }
+
+    /// As PostgreSQL writes it: another spelling would be another key on the device.
+    private static func isUUID(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+      bytes.count == 36
+        && bytes.enumerated().allSatisfy { place, byte in
+          [8, 13, 18, 23].contains(place)
+            ? byte == UInt8(ascii: "-") : (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte)
+        }
     }
   }
 

@@ -46,7 +46,7 @@
       [
         """
         CREATE OR REPLACE FUNCTION \(function(event))() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp AS $salvor$
+        SET search_path = pg_catalog, pg_temp\(textSettings) AS $salvor$
         BEGIN
           \(body.map { "\($0);" }.joined(separator: "\n  "))
           RETURN NULL;
@@ -67,8 +67,24 @@
 
     private func slots(_ count: Int) -> String { (0..<count).map { "v\($0)" }.joined(separator: ", ") }
 
-    /// In the log a value is text: what PostgreSQL makes of it, and of bytes their hexadecimal digits.
-    private func text(_ row: String, _ place: Int) -> String { "\(row).\(quoted(table.columns[place].name))::text" }
+    /// In the log a value is text.
+    private func text(_ row: String, _ place: Int) -> String {
+      PostgreSQLDialect().logged("\(row).\(quoted(table.columns[place].name))", types[place])
+    }
+
+    /// What a value's text looks like follows the writer's settings: those that it depends on are Salvor's in the functions. Each
+    /// costs a little with each row, so only what the table's values need is set.
+    private var textSettings: String {
+      let places = table.keyPlaces + table.relevant.compactMap(table.place)
+      let found = Set(places.map { types[$0] })
+      var settings: [String] = []
+      if found.contains("bytea") { settings.append("bytea_output = 'hex'") }
+      if !found.isDisjoint(with: ["real", "double precision"]) { settings.append("extra_float_digits = 1") }
+      if found.contains("timestamp with time zone") { settings.append("TimeZone = 'UTC'") }
+      if found.contains(where: { $0.hasPrefix("time") || $0 == "date" }) { settings.append("DateStyle = 'ISO, YMD'") }
+      if found.contains("interval") { settings.append("IntervalStyle = 'iso_8601'") }
+      return settings.map { " SET \($0)" }.joined()
+    }
 
     private func values(_ row: String, old: Bool) -> [String] {
       table.keyPlaces.map { text(row, $0) } + (old ? table.relevant.compactMap(table.place).map { text(row, $0) } : [])

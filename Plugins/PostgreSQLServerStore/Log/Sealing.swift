@@ -3,92 +3,78 @@
   import SalvorStorage
   import ServerStoreSupport
 
-  /// Gives commit numbers in one serial place (docs/decisions/0106). Whoever asks seals; no process is the leader.
+  /// Gives the entries of the inbox their numbers in one serial place (docs/decisions/0106). Whoever asks seals; no process is the
+  /// leader.
   ///
-  /// Sequences and transaction IDs say nothing about the order in which transactions become visible. So the head's row is locked
-  /// first, and then one statement, hence one snapshot, takes what is in the inbox and visible, gives it dense numbers in the
-  /// order of the inbox, and stores the snapshot. A transaction is in the inbox whole or not at all. What an earlier sealing could
-  /// not see is found by its snapshot: the transactions that were running then, and those that began later.
+  /// Sequences and transaction IDs say nothing about the order in which transactions become visible. So the head is locked first,
+  /// and the transaction's one snapshot is taken after it (`begin`). Then one statement takes what is in the inbox and visible,
+  /// gives it dense numbers in the order of the inbox, and stores the snapshot. A transaction is in the inbox whole or not at all.
+  /// What an earlier sealing could not see is found by its snapshot: the transactions that were running then, and those that
+  /// began later. `CommitLog` makes commits of what has numbers.
   struct Sealing {
     let connection: PostgreSQLConnection
-    /// Values of an entry.
-    let logWidth: Int
 
-    struct Sealed: Hashable {
-      var number: Int64
-      var last: Int64
-      /// Entries that got their numbers.
-      var count: Int64
+    /// How long the head is waited for, in milliseconds: somebody's upload may be under way.
+    private static let headTimeout = 60_000
+
+    /// Begins a transaction that holds the head, and sees one snapshot of what is committed until then. LOCK TABLE takes none
+    /// (PostgreSQL's manual says so of it), so nothing is committed between the lock and the snapshot that was numbered by others.
+    func begin() throws -> String {
+      """
+      BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = \(Self.headTimeout);
+      LOCK TABLE \(head) IN EXCLUSIVE MODE; SET LOCAL lock_timeout = \(connection.settings.lockTimeout);
+      SET CONSTRAINTS ALL IMMEDIATE
+      """
     }
 
-    /// Which entries a sealing takes.
-    enum Part {
-      /// All that the transaction sees.
-      case all
-      /// Those of other transactions.
-      case others
-      /// Those of the transaction itself: an upload's, after the others.
-      case own
-
-      fileprivate var condition: String {
-        switch self {
-        case .all: "TRUE"
-        case .others: "xid <> pg_current_xact_id()"
-        case .own: "xid = pg_current_xact_id()"
-        }
-      }
-    }
+    private var head: String { "\(quoted(connection.settings.schema)).salvor_head" }
 
     /// Whether something is committed that has no number. Costs a look at the inbox's index.
     func isNeeded() throws -> Bool {
       let sealed = try connection.scalar("SELECT sealed::text FROM salvor_head")?.string
-      return try connection.isThere("SELECT 1 FROM salvor_inbox WHERE \(Self.isNew(sealed)) LIMIT 1")
+      return try connection.once("SELECT 1 FROM salvor_inbox WHERE \(Self.isNew(sealed)) LIMIT 1").first != nil
     }
 
-    /// In a transaction of its own; or at the end of an upload's, which seals first the others' entries and then its own: the
-    /// snapshot of a transaction says of the transaction itself that it has ended.
+    /// Numbers what others have committed. In a transaction of `begin`, before it writes.
     ///
-    /// - Parameters:
-    ///   - remote: whose upload the entries are; nil: none's.
-    ///   - isFirst: after each connect: transaction IDs mean nothing after a logical restore, so the inbox is taken whole.
-    /// - Returns: what the head is now.
-    func seal(
-      _ commit: CommitID, _ part: Part = .all, incarnation: IncarnationID?, remote: RemoteID? = nil, now: Int64,
-      isFirst: Bool
-    ) throws -> Sealed {
-      var head: (number: Int64, last: Int64, sealed: String?)?
-      try connection.query("SELECT number, last_seq, sealed::text FROM salvor_head FOR UPDATE") { row in
-        head = (row.int64(0), row.int64(1), row.optionalString(2))
-        return false
-      }
-      guard let head else {
-        throw SalvorError(.storageCorrupt, "salvor_head holds no row. Restore the database from a copy.")
-      }
-      let values = (0..<logWidth).map { ", v\($0)" }.joined()
-      // A transaction's own entries are no question of a snapshot; and one that did not take what others have committed must
-      // not be stored.
-      let isNew = isFirst || part == .own ? "TRUE" : Self.isNew(head.sealed)
+    /// - Parameter isFirst: after each connect: transaction IDs mean nothing after a logical restore, so the inbox is taken whole.
+    /// - Returns: how many entries got their numbers.
+    @discardableResult
+    func numberOthers(isFirst: Bool) throws -> Int64 {
+      let sealed = try connection.scalar("SELECT sealed::text FROM salvor_head")?.string
+      guard try isFirst || sealed == nil || isNeeded() else { return 0 }
       // The snapshot stands in the text: as parameters its transactions keep the planner from the index.
-      let sql = """
-        WITH taken AS (DELETE FROM salvor_inbox WHERE \(isNew) AND \(part.condition)
-            RETURNING id, t, op, m, h\(values)),
-          numbered AS (INSERT INTO salvor_change (seq, t, op, m, h\(values))
-            SELECT \(head.last) + row_number() OVER (ORDER BY id), t, op, m, h\(values) FROM taken RETURNING 1),
-          counted AS (SELECT count(*) AS n FROM numbered),
-          made AS (INSERT INTO salvor_commit (number, id, incarnation, remote, last_seq, time)
-            SELECT \(head.number + 1), ?1, ?2, ?3, \(head.last) + n, ?4::bigint FROM counted WHERE n > 0)
-        UPDATE salvor_head SET number = number + CASE WHEN n > 0 THEN 1 ELSE 0 END, last_seq = last_seq + n,
-          sealed = \(part == .own ? "sealed" : "pg_current_snapshot()") FROM counted RETURNING number, last_seq, n
+      let taken = try connection.once(
         """
-      let statement = try connection.prepare(sql, persistent: false)
-      try statement.bind([
-        .text(commit.text), incarnation.map { .text($0.text) } ?? .null, remote.map { .text($0.text) } ?? .null,
-        .integer(now),
-      ])
-      guard try statement.step() else {
+        WITH \(try numbering(isFirst ? "TRUE" : Self.isNew(sealed)))
+        UPDATE salvor_head SET sealed = pg_current_snapshot() FROM counted RETURNING n
+        """)
+      guard let count = taken.first?[0].flatMap({ Int64($0) }) else {
         throw SalvorError(.storageCorrupt, "salvor_head holds no row. Restore the database from a copy.")
       }
-      return Sealed(number: statement.int64(0), last: statement.int64(1), count: statement.int64(2))
+      return count
+    }
+
+    /// Numbers what this transaction has written since it was last asked.
+    func numberOwn() throws {
+      let last = connection.numbered ?? 0
+      let found = try connection.integer(
+        "WITH \(try numbering("xid = pg_current_xact_id() AND id > ?1")) SELECT last FROM counted", .integer(last))
+      if let found { connection.numbered = max(last, found) }
+    }
+
+    private func numbering(_ condition: String) throws -> String {
+      """
+      taken AS (DELETE FROM salvor_inbox WHERE \(condition) RETURNING *),
+        numbered AS (INSERT INTO salvor_change (seq, t, op, m, h\(try values()))
+          SELECT coalesce((SELECT max(seq) FROM salvor_change), 0) + row_number() OVER (ORDER BY id), t, op, m, h\(try values())
+          FROM taken RETURNING 1),
+        counted AS (SELECT (SELECT count(*) FROM numbered) AS n, (SELECT max(id) FROM taken) AS last)
+      """
+    }
+
+    private func values() throws -> String {
+      (0..<connection.logWidth).map { ", v\($0)" }.joined()
     }
 
     /// The transactions that the snapshot did not show as ended; nil: all of them.

@@ -13,7 +13,7 @@
     /// The oldest release whose interfaces are used.
     private static let oldestVersion = 130_000
     /// PostgreSQL cuts longer names without a word.
-    private static let nameBytesMax = 63
+    static let nameBytesMax = 63
 
     /// Of the database and the module's role.
     func problems() throws -> [String] {
@@ -95,18 +95,21 @@
     /// The synchronized tables whose triggers somebody has dropped, disabled or altered: what was written meanwhile is in no entry
     /// of the log.
     func uncaptured(_ tables: [ServerTable]) throws -> [String] {
-      try tables.filter { table in
-        let found = try connection.integer(
-          """
-          SELECT count(*) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
-          WHERE g.tgrelid = to_regclass(?1) AND g.tgenabled IN ('O', 'A') AND p.pronamespace = to_regnamespace(?2)
-            AND (g.tgname, p.proname) IN (\(ChangeCapture.events.map {
-              "('\(ChangeCapture.trigger(table.number, $0))', 'salvor_\(table.number)_\($0)')"
+      try tables.filter { try !isCaptured($0.name, $0.number) }.map(\.name)
+    }
+
+    /// - Parameter number: of the table in the change log.
+    func isCaptured(_ table: String, _ number: Int64) throws -> Bool {
+      let found = try connection.integer(
+        """
+        SELECT count(*) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+        WHERE g.tgrelid = to_regclass(?1) AND g.tgenabled IN ('O', 'A') AND p.pronamespace = to_regnamespace(?2)
+          AND (g.tgname, p.proname) IN (\(ChangeCapture.events.map {
+              "('\(ChangeCapture.trigger(number, $0))', 'salvor_\(number)_\($0)')"
             }.joined(separator: ", ")))
-          """, .text(Array("\(quoted(settings.tablesIn)).\(quoted(table.name))".utf8)),
-          .text(Array(quoted(settings.schema).utf8)))
-        return found != Int64(ChangeCapture.events.count)
-      }.map(\.name)
+        """, .text(Array("\(quoted(settings.tablesIn)).\(quoted(table))".utf8)),
+        .text(Array(quoted(settings.schema).utf8)))
+      return found == Int64(ChangeCapture.events.count)
     }
 
     private func holds(_ sql: String, _ values: String...) throws -> Bool {

@@ -36,7 +36,7 @@ struct Installation {
   }
 
   mutating func run() throws -> Catalog {
-    try refuseScopeCircles()
+    try schema.refuseScopeCircles()
     for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
     let isNew = try connection.tableShape("salvor_server") == nil
     if !isNew { try refuseLaterFormat() }
@@ -61,24 +61,6 @@ struct Installation {
     )
     self.catalog = catalog
     return catalog
-  }
-
-  private func refuseScopeCircles() throws {
-    for table in schema.tables {
-      var seen: Set<String> = []
-      var open = [table.name]
-      while let name = open.popLast() {
-        for (column, source) in schema.table(name)?.scopeSources ?? [] {
-          if source == table.name {
-            throw SalvorError(
-              .schemaRefused,
-              "\(name).\(column) makes the scope of \(table.name) depend on itself. Change the schema.",
-              context: ["table": name, "column": column])
-          }
-          if seen.insert(source).inserted { open.append(source) }
-        }
-      }
-    }
   }
 
   private func refuseLaterFormat() throws {

@@ -70,7 +70,7 @@ struct ServerEvolution {
       }
       if table.name != name || !names.isEmpty {
         hasChanged = true
-        try renameConflicts(from: name, to: table.name, names)
+        try ConflictBook.rename(from: name, to: table.name, names, connection)
       }
       carried[table.name] = facts
     }
@@ -94,24 +94,6 @@ struct ServerEvolution {
       """, .text(table), .text(column))
     {
       if let name = row[0].string { try connection.execute("DROP INDEX \(quoted(name))") }
-    }
-  }
-
-  /// Conflict versions name their table and columns.
-  private func renameConflicts(from old: String, to new: String, _ columns: [(old: String, new: String)]) throws {
-    let names = Dictionary(columns.map { ($0.old, $0.new) }) { first, _ in first }
-    for row in try connection.rows(
-      #"SELECT id, seen, client, server, settled FROM salvor_conflict WHERE "table" = ?1"#, .text(old))
-    {
-      let texts = try row[1...].map { value -> Value in
-        guard let text = value.string, case .object(let members) = try JSONValue(parsing: Array(text.utf8)) else {
-          return value
-        }
-        return .text(JSONValue.object(members.map { JSONValue.Member(names[$0.key] ?? $0.key, $0.value) }).text)
-      }
-      try connection.run(
-        #"UPDATE salvor_conflict SET "table" = ?2, seen = ?3, client = ?4, server = ?5, settled = ?6 WHERE id = ?1"#,
-        [row[0], .text(new)] + texts)
     }
   }
 

@@ -35,7 +35,7 @@ package struct BlobHints {
 
   package func note(_ hint: BlobHint) throws {
     try connection.run(
-      "INSERT INTO salvor_blob_hint VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET hash = ?4",
+      "INSERT INTO salvor_blob_hint VALUES (?1, ?2, ?3, ?4) ON CONFLICT (\"table\", key, \"column\") DO UPDATE SET hash = ?4",
       .text(hint.place.table), .text(hint.place.keyText), .text(hint.place.column), .text(hint.hash.text))
   }
 

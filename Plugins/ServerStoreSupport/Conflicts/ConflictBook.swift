@@ -248,6 +248,28 @@ package struct ConflictBook {
     try connection.checkReferences()
   }
 
+  // MARK: Names
+
+  /// Conflict versions name their table and columns.
+  package static func rename(
+    from old: String, to new: String, _ columns: [(old: String, new: String)], _ connection: any StoreConnection
+  ) throws {
+    let names = Dictionary(columns.map { ($0.old, $0.new) }) { first, _ in first }
+    for row in try connection.rows(
+      #"SELECT id, seen, client, server, settled FROM salvor_conflict WHERE "table" = ?1"#, .text(old))
+    {
+      let texts = try row[1...].map { value -> Value in
+        guard let text = value.string, case .object(let members) = try JSONValue(parsing: Array(text.utf8)) else {
+          return value
+        }
+        return .text(JSONValue.object(members.map { JSONValue.Member(names[$0.key] ?? $0.key, $0.value) }).text)
+      }
+      try connection.run(
+        #"UPDATE salvor_conflict SET "table" = ?2, seen = ?3, client = ?4, server = ?5, settled = ?6 WHERE id = ?1"#,
+        [row[0], .text(new)] + texts)
+    }
+  }
+
   // MARK: Retention
 
   package func trim(before milliseconds: Int64) throws {

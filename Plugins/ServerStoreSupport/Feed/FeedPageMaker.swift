@@ -244,7 +244,7 @@ package struct FeedPageMaker {
     if !after.isEmpty { conditions.append(table.follows("x", after)) }
     let filter = filters[place]
     if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
-    let statement = try connection.cached(
+    let statement = try connection.stream(
       "SELECT \(table.columnList("x")) FROM \(table.sql) x"
         + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
         + " ORDER BY \(table.keyList("x"))")

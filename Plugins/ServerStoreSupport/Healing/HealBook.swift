@@ -246,7 +246,7 @@ package final class HealBook {
       try connection.run(
         """
         INSERT INTO salvor_healed (t, key, incarnation, number, mask, at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-          ON CONFLICT (t, key, incarnation, number) DO UPDATE SET mask = mask | excluded.mask, at = excluded.at
+          ON CONFLICT (t, key, incarnation, number) DO UPDATE SET mask = salvor_healed.mask | excluded.mask, at = excluded.at
         """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number),
         .integer(healing.mask), .integer(at), .text(upload.remote.text))
     }
@@ -261,7 +261,7 @@ package final class HealBook {
       "SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 AND op > \(LogOperation.touch)", [.integer(before)]
     ) { row in
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let hash = seeds[place].adding(row.values(from: 2, count: catalog.tables[place].keyCount))
+      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 2))
       if let healings = healings[hash] { found.append((row.int64(0), healings.reduce(0) { $0 | $1.entryMask })) }
       return true
     }

@@ -62,7 +62,7 @@ package struct RestoreBook {
       let insertion = try connection.prepare(
         """
         INSERT INTO salvor_restore_commit (restore, number, offered)
-          SELECT id, ?2, 1 FROM salvor_restore WHERE id = ?1 AND ?2 > number AND ?2 <= last
+          SELECT id, CAST(?2 AS BIGINT), 1 FROM salvor_restore WHERE id = ?1 AND ?2 > number AND ?2 <= last
             AND ?2 <= number + \(Self.commitsMax)
           ON CONFLICT (restore, number) DO UPDATE SET offered = 1
         """, persistent: true)
@@ -85,9 +85,11 @@ package struct RestoreBook {
         """
         INSERT INTO salvor_restore_offer (restore, "table", remote, healed, superseded, conflicts, refused, purged)
           VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-          ON CONFLICT (restore, "table", remote) DO UPDATE SET healed = healed + excluded.healed,
-            superseded = superseded + excluded.superseded, conflicts = conflicts + excluded.conflicts,
-            refused = refused + excluded.refused, purged = purged + excluded.purged
+          ON CONFLICT (restore, "table", remote) DO UPDATE SET healed = salvor_restore_offer.healed + excluded.healed,
+            superseded = salvor_restore_offer.superseded + excluded.superseded,
+            conflicts = salvor_restore_offer.conflicts + excluded.conflicts,
+            refused = salvor_restore_offer.refused + excluded.refused,
+            purged = salvor_restore_offer.purged + excluded.purged
         """, .integer(restore), .text(catalog.tables[place].name), .text(remote.text), .integer(count.healed),
         .integer(count.superseded), .integer(count.conflicts), .integer(count.refused), .integer(count.purged))
     }

@@ -71,7 +71,8 @@ package struct Trimming {
       WHERE n.time < ?1 ORDER BY c.number DESC LIMIT 1
       """, .integer(milliseconds))
     guard let floor else { return }
-    try connection.run("UPDATE salvor_server SET value = max(value, ?1) WHERE key = 'trimmed'", .integer(floor))
+    guard floor > (try FeedPageMaker.trimmed(connection)) else { return }
+    try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'trimmed'", .integer(floor))
   }
 
   /// In a transaction. False: there was nothing left.

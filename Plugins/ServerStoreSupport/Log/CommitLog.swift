@@ -19,7 +19,9 @@ package final class CommitLog {
     var headSequence: Int64
     /// The last entry.
     package var lastSequence: Int64
-    package var isSealed: Bool { headSequence >= lastSequence }
+    /// Others have committed what is no entry yet.
+    var hasUnnumbered = false
+    package var isSealed: Bool { headSequence >= lastSequence && !hasUnnumbered }
   }
 
   package init(
@@ -37,6 +39,8 @@ package final class CommitLog {
 
   package static func state(_ connection: any StoreConnection) throws -> State {
     var state: State?
+    try connection.numberWritten()
+    let hasUnnumbered = try connection.hasUnnumbered
     try connection.query(
       """
       SELECT number, id, last_seq, (SELECT max(seq) FROM salvor_change) FROM salvor_commit
@@ -46,7 +50,7 @@ package final class CommitLog {
       if let id = CommitID(row.string(1)) {
         state = State(
           head: Commit(number: row.int64(0), id: id), headSequence: row.int64(2),
-          lastSequence: row.isNull(3) ? row.int64(2) : row.int64(3))
+          lastSequence: row.isNull(3) ? row.int64(2) : row.int64(3), hasUnnumbered: hasUnnumbered)
       }
       return false
     }

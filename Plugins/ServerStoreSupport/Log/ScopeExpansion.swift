@@ -67,10 +67,12 @@ struct ScopeExpansion {
     var found: [Int64: Entries] = [:]
     guard !tracked.isEmpty, last > first else { return found }
     let numbers = tracked.map { "\($0.number)" }.joined(separator: ", ")
+    let dialect = catalog.dialect
     try connection.query(
       """
-      SELECT t, max(op = \(LogOperation.insert)), max(op >= \(LogOperation.delete)),
-        max(op = \(LogOperation.replaced)) FROM salvor_change
+      SELECT t, max(\(dialect.number("op = \(LogOperation.insert)"))),
+        max(\(dialect.number("op >= \(LogOperation.delete)"))),
+        max(\(dialect.number("op = \(LogOperation.replaced)"))) FROM salvor_change
       WHERE seq > ?1 AND seq <= ?2 AND (op = \(LogOperation.insert) OR op >= \(LogOperation.delete))
         AND t IN (\(numbers)) GROUP BY t
       """, [.integer(first), .integer(last)]

@@ -104,14 +104,16 @@ struct ScopeMoves {
   /// The rows whose scope asks for one that moved, and that the range did not write.
   func collectFollowing(_ edges: [Int]) throws {
     let names = table.relevant.indices.map { ", o\($0)" }.joined()
-    let now = table.relevant.map { ", x.\(quoted($0))" }.joined()
+    let now = table.relevant.map { ", " + table.logged($0, "x") }.joined()
+    let keys = table.table.primaryKey.map { table.logged($0, "x") }.joined(separator: ", ")
     for place in edges {
       try connection.run(
         dialect.insertingNew(
           """
           INSERT INTO \(moved) (had, written, \(table.logKey())\(names))
-          SELECT 1, 0, \(table.keyList("x"))\(now) FROM (SELECT DISTINCT v FROM \(edge(place))) e
-          \(dialect.orderedJoin) \(table.sql) x ON x.\(quoted(table.edges[place].column)) = e.v
+          SELECT 1, 0, \(keys)\(now) FROM (SELECT DISTINCT v FROM \(edge(place))) e
+          \(dialect.orderedJoin) \(table.sql) x
+            ON x.\(quoted(table.edges[place].column)) = \(table.unlogged("e.v", table.edges[place].column))
           """))
     }
   }

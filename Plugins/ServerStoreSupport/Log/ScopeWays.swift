@@ -13,20 +13,20 @@ extension ScopeMoves {
     var joins = ""
     /// Conditions that hold for no row by themselves.
     var conditions: [String] = []
-    /// The value of each dimension.
+    /// The value of each dimension, as the log has it.
     var dimensions: [String] = []
   }
 
-  private func present(_ scope: ScopeAlternative) -> Present {
+  private func present(_ scope: ScopeAlternative, of source: ServerTable) -> Present {
     var out = Present()
     var next = 0
-    func add(_ scope: ScopeAlternative, _ alias: String) {
+    func add(_ scope: ScopeAlternative, _ alias: String, _ table: ServerTable?) {
       for condition in scope.conditions {
         let column = "\(alias).\(quoted(condition.column))"
         if case .value(let value) = condition.source {
           out.conditions.append(dialect.isSame(column, dialect.literal(value)))
         } else {
-          out.dimensions.append(column)
+          out.dimensions.append(table?.logged(condition.column, alias) ?? column)
         }
       }
       for join in scope.joins {
@@ -36,15 +36,17 @@ extension ScopeMoves {
         out.joins +=
           " \(kind) \(quoted(join.table)) \(joined) ON "
           + catalog.joined(joined, join, to: "\(alias).\(quoted(join.column))")
-        add(join.scope, joined)
+        add(join.scope, joined, catalog.table(join.table))
       }
     }
-    add(scope, "y")
+    add(scope, "y", source)
     return out
   }
 
   private func matches(_ edge: ScopeEdge, _ value: String) -> String {
-    catalog.joined("y", edge.table, edge.target, isReference: edge.isReference, to: value)
+    catalog.joined(
+      "y", edge.table, edge.target, isReference: edge.isReference,
+      to: catalog.table(edge.table)?.unlogged(value, edge.target) ?? value)
   }
 
   // MARK: What the scope asks for
@@ -61,7 +63,7 @@ extension ScopeMoves {
         try connection.run(
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT m.v0, w.k, w.a\(values) \(from)")
       } else {
-        let before = moves.old(edge.target), now = "y.\(quoted(edge.target))"
+        let before = moves.old(edge.target), now = source.logged(edge.target, "y")
         try connection.run(
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT \(before), \(Kind.gone), w.a\(values) \(from) "
             + "WHERE w.k = \(Kind.gone) AND \(before) IS NOT NULL")
@@ -81,7 +83,7 @@ extension ScopeMoves {
     let name = self.edge(place)
     for kind in [Kind.came, Kind.gone] {
       for (a, way) in source.ways.enumerated() {
-        let present = present(way)
+        let present = present(way, of: source)
         let mine = dimensions("e", present.dimensions.count)
         var other =
           "SELECT 1 FROM \(source.sql) y\(present.joins) WHERE "
@@ -109,7 +111,7 @@ extension ScopeMoves {
       var needed = ["SELECT \(old(edge.column)) AS v FROM \(moved) m WHERE m.written = 1 AND m.had = 1"]
       if !exportsNothing {
         needed.append(
-          "SELECT x.\(quoted(edge.column)) FROM \(moved) m \(dialect.orderedJoin) \(table.sql) x ON \(table.keyMatches("x", log: "m")) "
+          "SELECT \(table.logged(edge.column, "x")) FROM \(moved) m \(dialect.orderedJoin) \(table.sql) x ON \(table.keyMatches("x", log: "m")) "
             + "WHERE m.written = 1")
       }
       let isBesideOthers = table.ways.contains { way in
@@ -119,7 +121,7 @@ extension ScopeMoves {
         needed.append("SELECT \(old(edge.column)) FROM \(moved) m WHERE m.written = 0")
       }
       for a in Set(table.ways.flatMap(\.joins).filter { ScopeEdge($0) == edge }.map(\.place)).sorted() {
-        let present = present(source.ways[a])
+        let present = present(source.ways[a], of: source)
         let width = present.dimensions.count
         let values = present.dimensions.map { ", \($0)" }.joined()
         let conditions =
@@ -212,7 +214,7 @@ extension ScopeMoves {
         select(
           place, kind: Kind.came,
           from: "\(moved) m \(dialect.orderedJoin) \(table.sql) x ON \(table.keyMatches("x", log: "m"))",
-          where: ["m.written = 1"], kinds: { _ in "\(Kind.came), \(Kind.stayed)" }, { "x.\(quoted($0))" })
+          where: ["m.written = 1"], kinds: { _ in "\(Kind.came), \(Kind.stayed)" }, { table.logged($0, "x") })
       ])
   }
 
@@ -234,7 +236,7 @@ extension ScopeMoves {
   private func leaveOutUnchanged() throws {
     var leads = ""
     if !table.exports.isEmpty {
-      let differs = table.exports.map { dialect.differs(old($0), "x.\(quoted($0))") }
+      let differs = table.exports.map { dialect.differs(old($0), table.logged($0, "x")) }
       leads =
         " AND NOT EXISTS (SELECT 1 FROM \(moved) m \(dialect.orderedJoin) \(table.sql) x ON \(table.keyMatches("x", log: "m")) "
         + "WHERE m.id = w.m AND m.written = 1 AND (\(differs.joined(separator: " OR "))))"
@@ -251,6 +253,7 @@ extension ScopeMoves {
 extension ServerTable {
   /// The log's key `other` is that of the row `row`.
   func primaryKeyMatches(_ other: String, of row: String) -> String {
-    table.primaryKey.enumerated().map { "\(other).v\($0) = \(row).\(quoted($1))" }.joined(separator: " AND ")
+    table.primaryKey.enumerated().map { "\(unlogged("\(other).v\($0)", $1)) = \(row).\(quoted($1))" }
+      .joined(separator: " AND ")
   }
 }

@@ -267,6 +267,13 @@ final class BlockDecision {
     try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
   }
 
+  /// The sender is told what the database made of the rows that were written.
+  private func feedAltered(_ evaluation: SetEvaluation, _ tally: inout Tally) throws {
+    for (hash, entry) in evaluation.overlay.entries where entry.before != entry.now {
+      if try rows.row(entry.table, entry.key) != entry.now { tally.echo.feed(entry.table, entry.key, hash) }
+    }
+  }
+
   private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
     let before = evaluation.healings.isEmpty ? 0 : try CommitLog.state(connection).lastSequence
     do {
@@ -278,6 +285,7 @@ final class BlockDecision {
         return wasParked
       }
       try tally.echo.account(evaluation, isDoubled: wasParked)
+      if connection.altersRows { try feedAltered(evaluation, &tally) }
       try heals.write(evaluation.healings, after: before)
       return nil
     } catch let broken as SetWriter.Broken {

@@ -21,6 +21,8 @@ struct EchoAccount {
   /// Rows that the upload changed, and those that it changed again.
   private var changed: Set<UInt64> = []
   private var changedAgain: Set<UInt64> = []
+  /// Changes of rows by statements of their own whose entries have no numbers yet: how many of each row.
+  private var unnumbered: [UInt64: Int] = [:]
   /// Rows were written as sets: the log does not say what they were in between.
   private(set) var hasSets = false
 
@@ -39,6 +41,7 @@ struct EchoAccount {
   /// A statement has changed one row. A row and its entry in the log are two changes; one is a row that was so already.
   mutating func account(from before: Int?, row: UInt64) throws {
     noteChange(of: row)
+    guard connection.writtenRows != nil else { return unnumbered[row, default: 0] += 1 }
     switch before.flatMap({ before in connection.writtenRows.map { $0 - before } }) {
     case 2?: sequence += 1
     case 1?: break
@@ -71,7 +74,7 @@ struct EchoAccount {
     try connection.query("SELECT seq, t, op, \(keys) FROM salvor_change WHERE seq > ?1 ORDER BY seq", [.integer(first)])
     { row in
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let key = row.values(from: 3, count: catalog.tables[place].keyCount)
+      let key = catalog.tables[place].logKey(of: row, from: 3)
       let hash = seeds[place].adding(key)
       guard changedAgain.contains(hash) else { return true }
       found[hash, default: (place, key, row.int64(2) == LogOperation.insert, [])].entries.append(row.int64(0))
@@ -86,7 +89,9 @@ struct EchoAccount {
 
   /// Feeds the rows of the entries since the last account that are more than expected.
   private mutating func compare(_ expected: [UInt64: Int]) throws {
-    var left = expected
+    var left = expected.merging(unnumbered) { $0 == .max ? .max : $0 + $1 }
+    unnumbered = [:]
+    try connection.numberWritten()
     var last = sequence
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
     var extra: [(Int, Key, UInt64)] = []
@@ -94,7 +99,7 @@ struct EchoAccount {
     { row in
       last = row.int64(0)
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let key = row.values(from: 2, count: catalog.tables[place].keyCount)
+      let key = catalog.tables[place].logKey(of: row, from: 2)
       let hash = seeds[place].adding(key)
       if let count = left[hash], count > 0 {
         left[hash] = count - 1
@@ -106,6 +111,9 @@ struct EchoAccount {
     sequence = last
     for (place, key, hash) in extra { feed(place, key, hash) }
   }
+
+  /// What statements of their own have written is accounted for.
+  mutating func settle() throws { if !unnumbered.isEmpty { try compare([:]) } }
 
   /// The rows, and what came to the log since the last account.
   mutating func rowsToFeed() throws -> [Row] {

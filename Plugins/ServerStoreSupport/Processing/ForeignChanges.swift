@@ -193,7 +193,7 @@ struct ForeignChanges {
         ownRows = []
       }
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let hash = seeds[place].adding(row.values(from: 3, count: catalog.tables[place].keyCount))
+      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 3))
       guard next < own.count, entry > own[next].first else {
         found[hash] = entry
         if row.int64(2) != LogOperation.differs { written[hash] = entry }

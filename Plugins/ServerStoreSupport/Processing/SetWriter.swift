@@ -203,6 +203,10 @@ struct SetWriter {
       return RefusalText(
         .constraint, "A \(what) of the server's database refused a row of \(refused.table). Correct the row.")
     }
+    if connection.failure(refused.error) == .value {
+      return RefusalText(
+        .notStorable, "\(refused.table): the server's database cannot store a value of the row. Correct the value.")
+    }
     let words = String(refused.error.storeDetail.prefix(Self.messageCharactersMax))
     if isTrigger {
       return RefusalText(.constraint, "\(refused.table): the server's database refused the row: \(words)")

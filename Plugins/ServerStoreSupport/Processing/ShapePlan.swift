@@ -38,6 +38,11 @@ final class ShapePlan {
   /// The row may have unique values afterwards that it did not have before.
   private(set) var takesUniqueValues = true
   private(set) var statement: (any StoreStatement)?
+  /// Where the database may store something else than it is given, the statement answers with these columns of the row.
+  private var answers: [Int] = []
+  /// The types of the items (`ServerTable.types`).
+  private let types: [String]
+  private var mayExclude: Bool { types.contains { !$0.isEmpty } }
   /// The items bound to the statement's parameters, in order.
   private(set) var parameters: [Int] = []
 
@@ -62,6 +67,7 @@ final class ShapePlan {
       hasUnknownColumns = false
       keyItems = []
       targets = []
+      types = []
       contentItems = []
       itemCount = -1
       refusal = RefusalText(
@@ -84,6 +90,13 @@ final class ShapePlan {
     }
     let types = found.map { $0.map { table.columns[$0] } }
     let keyColumns = table.keyPlaces.map { table.columns[$0] }
+    let keyTypes = table.keyPlaces.map { table.types[$0] }
+    let columnTypes = found.map { $0.map { table.types[$0] } ?? "" }
+    switch shape.operation {
+    case .insert: self.types = columnTypes
+    case .update: self.types = keyTypes + columnTypes.flatMap { ["", $0] }
+    case .delete: self.types = keyTypes
+    }
     switch shape.operation {
     case .insert:
       itemCount = shape.columns.count
@@ -153,10 +166,17 @@ final class ShapePlan {
       sql = "INSERT INTO \(table.sql) (\(quotedNames(shape.columns))) "
       if let filter {
         guard filter.columns.isSubset(of: shape.columns) else { return }
-        sql += "SELECT \(slots) WHERE " + filter.sql { name in "?\((shape.columns.firstIndex(of: name) ?? 0) + 1)" }
+        sql +=
+          "SELECT \(slots) WHERE "
+          + filter.sql { name in
+            let place = shape.columns.firstIndex(of: name) ?? 0
+            return catalog.dialect.parameter("?\(place + 1)", types[place])
+          }
       } else {
         sql += "VALUES (\(slots))"
       }
+      sql = catalog.dialect.insertingFree(sql)
+      if connection.altersRows { answers = Array(table.columns.indices) }
       parameters = Array(0..<itemCount)
     case .update:
       guard !shape.columns.isEmpty, Set(shape.columns).isDisjoint(with: table.table.primaryKey),
@@ -170,6 +190,7 @@ final class ShapePlan {
         + table.keyMatches("x") { "?\(count + $0 + 1)" }
       if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
       parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems
+      if connection.altersRows { answers = columns }
     case .delete:
       sql = "DELETE FROM \(table.sql) AS x WHERE " + table.keyMatches("x") { "?\($0 + 1)" }
       for child in catalog.children[place] where child.reference.takesRowsAlong {
@@ -178,9 +199,46 @@ final class ShapePlan {
       if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
       parameters = keyItems
     }
+    if !answers.isEmpty { sql += " RETURNING \(quotedNames(answers.map { table.columns[$0].name }))" }
     let statement = try connection.prepare(sql, persistent: true)
     try statement.bind(filter?.values ?? [], from: parameters.count + 1)
     self.statement = statement
+  }
+}
+
+extension ShapePlan {
+  /// Runs the statement. False: the row, if there is one, is not what was sent.
+  func run(_ items: [PayloadReader.Item], _ catalog: Catalog) throws -> Bool {
+    guard let statement, let place else { return false }
+    for (index, item) in parameters.enumerated() { try statement.bind(index + 1, items[item]) }
+    if answers.isEmpty {
+      try statement.run()
+      return true
+    }
+    defer { statement.reset() }
+    guard try statement.step() else { return true }
+    let first = operation == .update ? keyItems.count : 0
+    let step = operation == .update ? 2 : 1
+    let sent = Dictionary(
+      columns.enumerated().map { ($1, items[first + step * $0 + step - 1].value) }
+    ) { first, _ in first }
+    let table = catalog.tables[place]
+    return answers.enumerated().allSatisfy { index, column in
+      statement.value(index) == sent[column] ?? table.columns[column].defaultValue ?? .null
+    }
+  }
+
+  /// What the database could not compare or store, whatever it is asked.
+  func excluded(_ row: RowItems, _ catalog: Catalog) -> RefusalText? {
+    guard let place, mayExclude else { return nil }
+    for (index, item) in row.items.enumerated()
+    where index < types.count && catalog.dialect.excludes(item, types[index]) {
+      return RefusalText(
+        .notStorable,
+        "\(catalog.tables[place].name)\(targets[index].map { ".\($0.name)" } ?? ""): the server's database cannot store the value. Correct it."
+      )
+    }
+    return nil
   }
 }
 

@@ -111,7 +111,7 @@ extension ShapePlan {
       return RefusalText(
         .notStorable, "\(table.name).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
     }
-    return nil
+    return excluded(row, catalog)
   }
 
   /// The key of the row, and the one that an update gives it.

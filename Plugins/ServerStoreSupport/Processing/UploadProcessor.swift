@@ -84,6 +84,10 @@ package final class UploadProcessor {
 
   /// The block must be decided as a set.
   private struct NeedsSet: Error {}
+  /// A statement has failed, and has taken what its savepoint did along (`StoreConnection.endsOnFailure`).
+  private struct Failed: Error {}
+  /// What may fail is tried in a savepoint of its own.
+  private var isCareful = false
 
   package init(
     _ upload: ProcessRequest, _ connection: any StoreConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
@@ -159,9 +163,24 @@ package final class UploadProcessor {
     let isSmall = heldBytes <= Self.smallBlockBytes || heals.intake.purpose != .upload
     block = []
     heldBytes = 0
-    if isSmall { try processWhole(chunks, isLast: isLast) } else { try processStraight(chunks, isLast: isLast) }
+    if isSmall { try processWhole(chunks, isLast: isLast) } else { try processLarge(chunks, isLast: isLast) }
     if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
     try settled.write(tally.takeAcceptedRanges())
+    try tally.echo.settle()
+  }
+
+  /// Nearly always nothing fails: a savepoint for each statement is made only where one did.
+  private func processLarge(_ chunks: [[UInt8]], isLast: Bool) throws {
+    guard connection.endsOnFailure else { return try processStraight(chunks, isLast: isLast) }
+    let (tallyBefore, readingBefore) = (tally, reading)
+    do {
+      return try connection.savepoint("salvor_block") { try processStraight(chunks, isLast: isLast) }
+    } catch is Failed {
+      (tally, reading) = (tallyBefore, readingBefore)
+    }
+    isCareful = true
+    defer { isCareful = false }
+    try processStraight(chunks, isLast: isLast)
   }
 
   /// A large block: where a request breaks a constraint, it and the next few are a set, and then it goes on straight.
@@ -218,7 +237,7 @@ package final class UploadProcessor {
       }
       if isLast { reading.group = nil }
       return
-    } catch is NeedsSet {
+    } catch  where error is NeedsSet || error is Failed {
       tally = tallyBefore
       reading = readingBefore
     }
@@ -389,16 +408,24 @@ package final class UploadProcessor {
 
   /// True: the statement has changed its row. False: it did nothing.
   private func run(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64, _ made: Int64) throws -> Bool {
-    guard let statement = plan.statement else { return false }
-    for (index, item) in plan.parameters.enumerated() { try statement.bind(index + 1, row.items[item]) }
+    guard plan.statement != nil else { return false }
     let before = connection.writtenRows
+    var isAsSent = true
     do {
-      try statement.run()
+      if isCareful {
+        isAsSent = try connection.savepoint("salvor_row") { try plan.run(row.items, catalog) }
+      } else {
+        isAsSent = try plan.run(row.items, catalog)
+      }
     } catch let error as SalvorError where connection.refusesRow(error) {
       try connection.refuseRolledBack(error)
+      if connection.endsOnFailure, !isCareful { throw Failed() }
       return false
     }
     guard connection.changes == 1 else { return false }
+    if !isAsSent, let place = plan.place {
+      tally.echo.feed(place, plan.keyItems.map { row.items[$0].value }, hash)
+    }
     if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
     try tally.echo.account(from: before, row: hash)
     return true

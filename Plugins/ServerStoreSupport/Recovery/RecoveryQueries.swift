@@ -6,7 +6,7 @@ import SalvorWire
 /// Answers what a device that recovers asks about the rows that its principal sees (docs/architecture/recovery.md). One
 /// answer is one snapshot.
 package struct RecoveryQueries {
-  let connection: any StoreConnection
+  package let connection: any StoreConnection
   let catalog: Catalog
   let scope: ReadScope
   /// A blob from this size on goes as a reference.
@@ -180,7 +180,7 @@ package struct RecoveryQueries {
     if let last { conditions.append(table.binaryKey("x", is: "<=", last.count)) }
     let filter = ScopeFilter(table, scope, catalog)
     if let filter { conditions.append(filter.sql { "x.\(quoted($0))" }) }
-    let statement = try connection.cached(
+    let statement = try connection.stream(
       "SELECT \(table.columnList("x")) FROM \(table.sql) x"
         + (conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND "))
         + (inOrder ? " ORDER BY \(table.binaryKeyList("x"))" : ""))
@@ -225,7 +225,12 @@ extension ServerTable {
   /// The key's columns as binary order compares them, whatever their collations.
   func binaryKeyList(_ alias: String) -> String {
     if keyIsBinary { return keyList(alias) }
-    return table.primaryKey.map { dialect.bytewise("\(alias).\(quoted($0))") }.joined(separator: ", ")
+    let folded = Set(
+      uniqueIndexes.filter(\.isPrimaryKey).flatMap(\.columns).filter { !$0.isBinary }.compactMap(\.name))
+    return table.primaryKey.map { name in
+      let column = "\(alias).\(quoted(name))"
+      return folded.contains(name) ? dialect.byteOrdered(column) : column
+    }.joined(separator: ", ")
   }
 
   /// `(x."a", x."b") > (?, ?)`

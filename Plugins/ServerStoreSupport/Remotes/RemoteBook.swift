@@ -113,8 +113,8 @@ package struct RemoteBook {
   /// Of every remote that is registered, or of a principal's. Answers with how many.
   package func demandResets(of principal: String?, demand: Int64) throws -> Int64 {
     try connection.run(
-      "UPDATE salvor_remote SET reset = ?2 WHERE deleted = 0 AND (?1 IS NULL OR principal = ?1)",
-      principal.map { .text($0) } ?? .null, .integer(demand))
+      "UPDATE salvor_remote SET reset = ?1 WHERE deleted = 0" + (principal == nil ? "" : " AND principal = ?2"),
+      [.integer(demand)] + (principal.map { [.text($0)] } ?? []))
     return Int64(connection.changes)
   }
 

@@ -130,14 +130,27 @@ package struct Staging {
   /// Calls `body` with each chunk in order.
   package func forEachChunk(_ remote: RemoteID, _ sequence: SequenceID, _ body: ([UInt8]) throws -> Void) throws {
     guard try state(of: remote).sequence == sequence.text else { return }
-    let statement = try connection.prepare(
+    let statement = try connection.stream(
       "SELECT bytes FROM salvor_staging WHERE remote = ?1 AND sequence = ?2 ORDER BY chunk")
     try statement.bind([.text(remote.text), .text(sequence.text)])
+    defer { statement.reset() }
     while try statement.step() { try body(statement.withBlob(0) { Array($0) }) }
   }
 
+  /// The blobs of a principal's that somebody works with: `wanted`, and those of uploads under way.
+  package func blobs(
+    ofPrincipal principal: Principal, wanted: Set<BlobHash>, isUnderWay: (RemoteID) -> Bool
+  ) throws -> Set<String> {
+    var used = Set(wanted.map(\.text))
+    try forEachChunk(ofPrincipal: principal) { remote, chunk in
+      guard isUnderWay(remote) else { return }
+      try eachReferredBlob(inUpload: chunk) { blob, _ in used.insert(blob.hash.text) }
+    }
+    return used
+  }
+
   /// Calls `body` with each chunk of a principal's remotes.
-  package func forEachChunk(ofPrincipal principal: Principal, _ body: (RemoteID, [UInt8]) throws -> Void) throws {
+  private func forEachChunk(ofPrincipal principal: Principal, _ body: (RemoteID, [UInt8]) throws -> Void) throws {
     let statement = try connection.prepare(
       """
       SELECT s.remote, s.bytes FROM salvor_remote r \(connection.dialect.orderedJoin) salvor_staging s
@@ -199,7 +212,7 @@ package struct Staging {
     try connection.run(
       """
       DELETE FROM salvor_staging WHERE remote = ?1 AND chunk >= (
-        SELECT min(chunk) FROM (SELECT chunk FROM salvor_staging WHERE remote = ?1 ORDER BY chunk DESC LIMIT ?2))
+        SELECT min(chunk) FROM (SELECT chunk FROM salvor_staging WHERE remote = ?1 ORDER BY chunk DESC LIMIT ?2) AS c)
       """, .text(remote.text), .integer(Self.chunksPerSlice))
   }
 }

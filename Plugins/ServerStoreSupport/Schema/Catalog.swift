@@ -113,6 +113,27 @@ package struct Catalog: Sendable {
   }
 }
 
+extension Schema {
+  /// A table's scope that depends on itself says nothing.
+  package func refuseScopeCircles() throws {
+    for table in tables {
+      var seen: Set<String> = []
+      var open = [table.name]
+      while let name = open.popLast() {
+        for (column, source) in self.table(name)?.scopeSources ?? [] {
+          if source == table.name {
+            throw SalvorError(
+              .schemaRefused,
+              "\(name).\(column) makes the scope of \(table.name) depend on itself. Change the schema.",
+              context: ["table": name, "column": column])
+          }
+          if seen.insert(source).inserted { open.append(source) }
+        }
+      }
+    }
+  }
+}
+
 /// A unique index of a table, as far as it decides which rows are equal.
 package struct UniqueIndex: Sendable, Hashable {
   package struct Column: Sendable, Hashable {
@@ -159,12 +180,15 @@ package struct ServerTable: Sendable {
   let dialect: any Dialect
   /// The bit of each of `columns` in a `ColumnMask`.
   package let bits: [Int]
+  /// What the database calls the type of each of `columns`; empty where values say their type themselves.
+  package let types: [String]
 
   /// - Parameter columnNumbers: of its columns, by their oldest names.
   package init(
     _ table: Table, schema: Schema, number: Int64, generation: Int64, uniqueIndexes: [UniqueIndex],
-    columnNumbers: [String: Int64], dialect: any Dialect
+    columnNumbers: [String: Int64], dialect: any Dialect, types: [String] = []
   ) {
+    self.types = types.isEmpty ? table.travelling.map { _ in "" } : types
     bits = table.travelling.map { ColumnMask.bit(ofColumn: columnNumbers[$0.origin] ?? .max) }
     self.table = table
     self.number = number
@@ -215,14 +239,35 @@ package struct ServerTable: Sendable {
     columns.map { (alias.map { "\($0)." } ?? "") + quoted($0.name) }.joined(separator: ", ")
   }
 
-  /// `e.v0, e.v1`: the key in an entry of the change log.
+  /// `v0, v1`: the columns of the key in an entry of the change log; `e.v0, e.v1` with an alias: its values.
   func logKey(_ alias: String? = nil) -> String {
-    (0..<keyCount).map { (alias.map { "\($0)." } ?? "") + "v\($0)" }.joined(separator: ", ")
+    (0..<keyCount).map { place in alias.map { logValue("\($0).v\(place)", place) } ?? "v\(place)" }
+      .joined(separator: ", ")
+  }
+
+  /// A value of a key, as the real column compares it.
+  private func logValue(_ expression: String, _ place: Int) -> String {
+    dialect.unlogged(expression, types[keyPlaces[place]])
+  }
+
+  /// The key in an entry of the change log that a statement reads whatever its table is, from the column `first` on.
+  func logKey(of entry: any StoreStatement, from first: Int) -> Key {
+    keyPlaces.enumerated().map { place, column in dialect.unlogged(entry.value(first + place), types[column]) }
+  }
+
+  /// A column of the row `alias` of the real table, as the change log holds it.
+  func logged(_ column: String, _ alias: String) -> String {
+    dialect.logged("\(alias).\(quoted(column))", place(column).map { types[$0] } ?? "")
+  }
+
+  /// A value of the change log as the real column compares it.
+  func unlogged(_ expression: String, _ column: String) -> String {
+    dialect.unlogged(expression, place(column).map { types[$0] } ?? "")
   }
 
   /// The row `row` of the table has the key that `other` names in `v0`, …
   func keyMatches(_ row: String, log other: String) -> String {
-    keyMatches(row) { "\(other).v\($0)" }
+    keyMatches(row) { logValue("\(other).v\($0)", $0) }
   }
 
   /// The row `row` of the table has the key that the expressions give, byte for byte.

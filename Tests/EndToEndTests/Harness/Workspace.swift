@@ -30,7 +30,8 @@ final class Workspace: Sendable {
 
   init(
     schema: String = Workspace.schema, authentication: String = #"{ module: "none" }"#,
-    serverLimits: String = "{}", serverOptions: String = ""
+    serverLimits: String = "{}", serverOptions: String = "",
+    storage: String = #"{ module: "sqlite", path: "consolidated.db" }"#
   ) throws {
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -39,7 +40,7 @@ final class Workspace: Sendable {
       {
         schema: "schema.json5",
         server: {
-          storage: { module: "sqlite", path: "consolidated.db" },
+          storage: \(storage),
           listen: { module: "http", address: "127.0.0.1", port: 0 },
           compression: ["gzip"],
           authentication: \(authentication),

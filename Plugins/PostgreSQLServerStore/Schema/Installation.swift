@@ -1,0 +1,418 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import SalvorWire
+  import ServerStoreSupport
+
+  /// Brings a database in line with a schema: the real tables, Salvor's own tables, the triggers. Runs in one transaction, under an
+  /// advisory lock: several processes may do so at once, and go one after the other.
+  struct Installation {
+    let connection: PostgreSQLConnection
+    private let setup: ServerSetup
+    private let schema: Schema
+    private let random: any RandomSource
+    private let clock: any Clock
+    private let capturesReplicas: Bool
+    private var settings: ConnectionSettings { connection.settings }
+    private(set) var notices: [String] = []
+    private(set) var opening: ServerOpening
+
+    /// What the database has of a table that was synchronized before.
+    private struct Known {
+      var number: Int64
+      var generation: Int64
+      var columns: [String]
+      var grouping: String
+    }
+
+    init(
+      _ connection: PostgreSQLConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock,
+      capturesReplicas: Bool = false
+    ) {
+      self.connection = connection
+      self.setup = setup
+      self.capturesReplicas = capturesReplicas
+      schema = setup.schema.synchronizedPart
+      self.random = random
+      self.clock = clock
+      opening = ServerOpening(serverID: ServerID(from: random), incarnation: IncarnationID(from: random))
+    }
+
+    /// - Parameter beginsIncarnation: no other process has the database open.
+    mutating func run(beginsIncarnation: Bool) throws -> Catalog {
+      try schema.refuseScopeCircles()
+      for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
+      for problem in try DatabaseCheck(connection).problems() { throw SalvorError(.configuration, problem) }
+      return try connection.transaction {
+        _ = try connection.scalar(
+          "SELECT pg_advisory_xact_lock(?1)::text", .integer(PostgreSQLTables.installationLock))
+        return try install(beginsIncarnation: beginsIncarnation)
+      }
+    }
+
+    private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
+      let isNew = try !isThere("salvor_server")
+      if !isNew { try refuseLaterFormat() }
+      for statement in PostgreSQLTables.statements(settings) { try connection.execute(statement) }
+      let known = try carry(try knownTables())
+      let added = try applyDifferences(known)
+      let tables = try makeCatalogTables(known, isNew: isNew, added: added)
+      try identify(isNew: isNew, beginsIncarnation: beginsIncarnation)
+      connection.logWidth = Catalog.logWidth(of: tables)
+      for statement in PostgreSQLTables.widening(
+        logWidth: connection.logWidth, keyWidth: tables.map(\.keyCount).max() ?? 1,
+        scopeWidth: Catalog.scopeWidth(of: tables))
+      {
+        try connection.execute(statement)
+      }
+      for table in tables { try installTriggers(table) }
+      return Catalog(
+        schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
+        // The transactions of uploads check them at once (`Sealing.begin`), and sets at their end.
+        hasDeferrableForeignKeys: false, withholdsMessages: setup.withholdsMessages, dialect: connection.dialect)
+    }
+
+    private func isThere(_ table: String) throws -> Bool {
+      try connection.integer(
+        "SELECT to_regclass(?1) IS NOT NULL", .text(Array("\(quoted(settings.schema)).\(table)".utf8))) == 1
+    }
+
+    private func refuseLaterFormat() throws {
+      let format = try connection.integer("SELECT value FROM salvor_server WHERE key = 'format'") ?? 0
+      guard format <= PostgreSQLTables.format else {
+        throw SalvorError(
+          .schemaRefused,
+          "The database was written by a later version of Salvor (format \(format), this one knows \(PostgreSQLTables.format)). Update this server."
+        )
+      }
+    }
+
+    private func knownTables() throws -> [String: Known] {
+      var known: [String: Known] = [:]
+      for row in try connection.rows("SELECT t, name, generation, columns, grouping FROM salvor_table") {
+        let columns = (try? JSONValue(parsing: Array((row[3].string ?? "[]").utf8)))?.array?.compactMap(\.string) ?? []
+        known[row[1].string ?? ""] = Known(
+          number: row[0].integer ?? 0, generation: row[2].integer ?? 0, columns: columns, grouping: row[4].string ?? "")
+      }
+      return known
+    }
+
+    // MARK: Differences
+
+    private func name(_ table: String) -> String { "\(quoted(settings.tablesIn)).\(quoted(table))" }
+
+    /// Renames, as the schema declares them (`renamedFrom`); what is known under the new names.
+    private mutating func carry(_ known: [String: Known]) throws -> [String: Known] {
+      var carried: [String: Known] = [:]
+      var hasChanged = false
+      for (old, var facts) in known {
+        guard let table = schema.tables.table(formerly: old), known[table.name] == nil || table.name == old else {
+          if schema.dropped.contains(old) { try dropTriggers(facts.number, of: old) }
+          carried[old] = facts
+          continue
+        }
+        if table.name != old, try TableFacts(table.name, connection) == nil {
+          try connection.execute("ALTER TABLE \(name(old)) RENAME TO \(quoted(table.name))")
+          notices.append("\(old) was renamed to \(table.name).")
+        }
+        var names: [(old: String, new: String)] = []
+        for place in facts.columns.indices {
+          let before = facts.columns[place]
+          guard let new = table.column(formerly: before)?.name, new != before else { continue }
+          guard !facts.columns.contains(new) else {
+            throw SalvorError(
+              .schemaRefused,
+              "\(table.name).\(new) was synchronized until now, and \(before), which the schema calls a former name of it, too. Give the renamed column a name that is free, and declare the other one dropped.",
+              context: ["table": table.name, "column": new])
+          }
+          facts.columns[place] = new
+          names.append((before, new))
+          if try TableFacts(table.name, connection)?.column(new) == nil {
+            try connection.execute("ALTER TABLE \(name(table.name)) RENAME COLUMN \(quoted(before)) TO \(quoted(new))")
+            notices.append("\(table.name).\(before) was renamed to \(table.name).\(new).")
+          }
+        }
+        if table.name != old || !names.isEmpty {
+          hasChanged = true
+          try connection.run(
+            "UPDATE salvor_table SET name = ?1 WHERE t = ?2", .text(table.name), .integer(facts.number))
+          try ConflictBook.rename(from: old, to: table.name, names, connection)
+        }
+        carried[table.name] = facts
+      }
+      // A half-sent upload has the names of before: its device sends it anew.
+      if hasChanged { try Staging(connection: connection).forgetAll() }
+      return carried
+    }
+
+    private func dropTriggers(_ number: Int64, of table: String) throws {
+      guard try TableFacts(table, connection) != nil else { return }
+      for event in ChangeCapture.events {
+        try connection.execute(
+          "DROP TRIGGER IF EXISTS \(quoted(ChangeCapture.trigger(number, event))) ON \(name(table))")
+      }
+      try connection.run("DELETE FROM salvor_server WHERE key = ?1", .text("triggers.\(number)"))
+    }
+
+    /// What is added, as `table` and `table.column`.
+    private mutating func applyDifferences(_ known: [String: Known]) throws -> Set<String> {
+      let gone = try known.keys.filter { name in
+        try schema.table(name) == nil && !schema.dropped.contains(name) && TableFacts(name, connection) != nil
+      }.sorted()
+      if let first = gone.first {
+        throw SalvorError(
+          .schemaRefused,
+          "The database does not fit the schema: \(gone.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
+          context: ["table": first])
+      }
+      let ddl = PostgreSQLTableDDL(schema: schema, settings: settings)
+      var statements: [String] = []
+      var references: [String] = []
+      var refusals: [(place: String, what: String)] = []
+      var added: Set<String> = []
+      for table in schema.parentsFirst(schema.tables) {
+        if let long = ([table.name] + table.columns.map(\.name)).first(where: {
+          $0.utf8.count > DatabaseCheck.nameBytesMax
+        }) {
+          refusals.append((long, "has more than \(DatabaseCheck.nameBytesMax) bytes, and PostgreSQL would cut it"))
+          continue
+        }
+        guard let facts = try TableFacts(table.name, connection) else {
+          statements.append(ddl.createTable(table))
+          references += ddl.foreignKeys(table)
+          opening.createdTables.append(table.name)
+          added.insert(table.name)
+          continue
+        }
+        for problem in try DatabaseCheck(connection).problems(of: table) { refusals.append((table.name, problem)) }
+        for column in table.columns where facts.column(column.name) == nil {
+          if table.primaryKey.contains(column.name) || !column.nullable && column.defaultValue == nil {
+            refusals.append(
+              ("\(table.name).\(column.name)", "is missing in the table, and is neither nullable nor has a default"))
+          } else {
+            statements += ddl.addColumn(column, to: table)
+            opening.addedColumns.append("\(table.name).\(column.name)")
+            added.insert("\(table.name).\(column.name)")
+          }
+        }
+        refusals += problems(of: table, facts, known[table.name])
+        try refuseNulls(of: table, facts, &refusals)
+        for column in facts.columns where table.hasDropped(column.name) {
+          if known[table.name]?.columns.contains(column.name) == true {
+            notices.append(
+              "\(table.name).\(column.name) was dropped from the schema: it stays, and is not synchronized.")
+          }
+          if column.notNull, !column.hasDefault {
+            statements.append("ALTER TABLE \(name(table.name)) ALTER COLUMN \(quoted(column.name)) DROP NOT NULL")
+            notices.append("\(table.name).\(column.name) may be NULL now: new rows have no value for it.")
+          }
+        }
+      }
+      if let first = refusals.first {
+        let list = refusals.map { $0.what.hasPrefix($0.place) ? $0.what : "\($0.place): \($0.what)" }
+        throw SalvorError(
+          .schemaRefused,
+          "The database does not fit the schema: \(list.joined(separator: "; ")). Change the schema, or migrate the tables.",
+          context: ["table": String(first.place.prefix { $0 != "." })])
+      }
+      for statement in statements + references { try connection.execute(statement) }
+      // In the schema's order.
+      opening.createdTables = schema.tables.map(\.name).filter { opening.createdTables.contains($0) }
+      return added
+    }
+
+    private func problems(of table: Table, _ facts: TableFacts, _ known: Known?) -> [(place: String, what: String)] {
+      var found: [(place: String, what: String)] = []
+      for column in table.columns {
+        guard let there = facts.column(column.name) else { continue }
+        let place = "\(table.name).\(column.name)"
+        if let problem = PostgreSQLType.problem(column.type, there.type) { found.append((place, problem)) }
+        if there.isGenerated { found.append((place, "is a generated column; leave it out of the schema")) }
+        if table.primaryKey.contains(column.name), !PostgreSQLType.canBeKey(there.type) {
+          found.append(
+            (place, "is \(there.type), which a key cannot travel as; use an integer type, text, uuid or bytea"))
+        }
+        if column.nullable, there.notNull { found.append((place, "is NOT NULL in the table, nullable in the schema")) }
+      }
+      for column in facts.columns
+      where table.columnIndex(column.name) == nil && !table.hasDropped(column.name) {
+        let place = "\(table.name).\(column.name)"
+        if known?.columns.contains(column.name) == true {
+          found.append((place, "is in the table, not in the schema (was it dropped or renamed?)"))
+        } else if column.notNull, !column.hasDefault, !column.isGenerated {
+          found.append(
+            (place, "is in the table and not in the schema, and new rows need a value for it; give it a default"))
+        }
+      }
+      let uniques = facts.uniques.filter { !$0.isPartial }.map { Set($0.columns.compactMap(\.self)) }
+      for unique in table.unique where !uniques.contains(Set(unique)) {
+        found.append(("\(table.name).\(unique.joined(separator: ", "))", "has no UNIQUE constraint in the table"))
+      }
+      for reference in table.references where facts.column(reference.column) != nil {
+        guard schema.table(reference.table)?.primaryKey.count == 1 else { continue }
+        let place = "\(table.name).\(reference.column)"
+        guard
+          let key = facts.foreignKeys.first(where: { $0.column == reference.column && $0.parent == reference.table })
+        else {
+          found.append((place, "has no foreign key to \(reference.table) in the table"))
+          continue
+        }
+        if key.onDelete != reference.onDelete.rawValue {
+          found.append(
+            (
+              place,
+              "is ON DELETE \(key.onDelete.uppercased()) in the table, \(reference.onDelete.rawValue) in the schema"
+            ))
+        }
+      }
+      return found
+    }
+
+    /// Devices enforce what the schema says of a row.
+    private mutating func refuseNulls(
+      of table: Table, _ facts: TableFacts, _ refusals: inout [(place: String, what: String)]
+    ) throws {
+      let lax = table.columns.filter { !$0.nullable && facts.column($0.name)?.notNull == false }
+      guard !lax.isEmpty else { return }
+      let counts = lax.map { "count(*) FILTER (WHERE \(quoted($0.name)) IS NULL)" }.joined(separator: ", ")
+      let nulls = try connection.rows("SELECT \(counts) FROM \(name(table.name))").first ?? []
+      for (column, count) in zip(lax, nulls) where count.integer ?? 0 > 0 {
+        refusals.append(
+          (
+            "\(table.name).\(column.name)",
+            "is NULL in \(count.integer ?? 0) rows and not nullable in the schema; give them a value"
+          ))
+      }
+      notices.append(
+        "\(table.name): \(lax.map(\.name).joined(separator: ", ")) may be NULL in the table and not in the schema; a row that another program writes so could not come to devices."
+      )
+    }
+
+    // MARK: Catalog
+
+    private mutating func makeCatalogTables(
+      _ known: [String: Known], isNew: Bool, added: Set<String>
+    ) throws -> [ServerTable] {
+      var tables: [ServerTable] = []
+      var next = (known.values.map(\.number).max() ?? 0) + 1
+      for table in schema.parentsFirst(schema.tables) {
+        guard let facts = try TableFacts(table.name, connection) else { continue }
+        let columns = table.columns.map(\.name)
+        var number = next
+        var generation: Int64 = 0
+        if let before = known[table.name] {
+          number = before.number
+          generation = before.generation
+          let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
+          if try !DatabaseCheck(connection).isCaptured(table.name, number) {
+            notices.append(
+              "\(table.name): a trigger of the change log was missing or disabled. It was put back; the table's group is fed whole once."
+            )
+            generation += 1
+          } else if !found.isEmpty || before.grouping != table.group {
+            generation += 1
+          }
+        } else {
+          next += 1
+          if !added.contains(table.name) {
+            let rows = try connection.integer("SELECT count(*) FROM \(name(table.name))") ?? 0
+            opening.adoptedRows += rows
+            // Its rows are in no entry of the log: whoever has the group already must see them all the same.
+            if !isNew && rows > 0 { generation = 1 }
+          }
+        }
+        try connection.run(
+          "INSERT INTO salvor_table (t, name, generation, columns, grouping) VALUES (?1, ?2, ?3, ?4, ?5) "
+            + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
+          .integer(number), .text(table.name), .integer(generation),
+          .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
+        let made = ServerTable(
+          table, schema: schema, number: number, generation: generation, uniqueIndexes: facts.sharedIndexes,
+          columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect,
+          types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
+        tables.append(made)
+        try indexLookups(of: made)
+      }
+      return tables
+    }
+
+    /// Each column keeps the number that it got first, whatever its name and place are later (`ColumnMask`).
+    private func columnNumbers(of table: Table, _ number: Int64) throws -> [String: Int64] {
+      var numbers: [String: Int64] = [:]
+      for row in try connection.rows("SELECT origin, number FROM salvor_column WHERE t = ?1", .integer(number)) {
+        numbers[row[0].string ?? ""] = row[1].integer
+      }
+      var next = (numbers.values.max() ?? -1) + 1
+      for column in table.travelling where numbers[column.origin] == nil {
+        try connection.run(
+          "INSERT INTO salvor_column (t, origin, number) VALUES (?1, ?2, ?3)", .integer(number), .text(column.origin),
+          .integer(next))
+        numbers[column.origin] = next
+        next += 1
+      }
+      return numbers
+    }
+
+    /// A delete of a parent, the move of a row that others' scopes ask for, and changed subscriptions look rows up by these.
+    private func indexLookups(of table: ServerTable) throws {
+      let references = table.table.references.filter { schema.table($0.table) != nil }.map(\.column)
+      let scopes = table.table.scopeColumns.filter(\.source.isParameter).map(\.column)
+      for column in (references + table.edges.map(\.column) + table.exports + scopes).withoutRepetitions {
+        guard let place = table.table.columnIndex(column) else { continue }
+        let covered = try connection.integer(
+          """
+          SELECT EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+            WHERE i.indrelid = to_regclass(?1) AND i.indpred IS NULL AND a.attname = ?2)
+          """, .text(Array(name(table.name).utf8)), .text(column))
+        guard covered == 0 else { continue }
+        try connection.execute(
+          "CREATE INDEX IF NOT EXISTS salvor_lookup_\(table.number)_\(place) ON \(name(table.name)) (\(quoted(column)))"
+        )
+      }
+    }
+
+    private mutating func identify(isNew: Bool, beginsIncarnation: Bool) throws {
+      if let text = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string {
+        guard let id = ServerID(text) else {
+          throw SalvorError(
+            .storageCorrupt, "The server ID in salvor_server is damaged. Restore the database from a copy.")
+        }
+        opening.serverID = id
+      } else {
+        try connection.run(
+          "INSERT INTO salvor_server (key, value) VALUES ('format', ?1), ('id', ?2), ('trimmed', '0')",
+          .integer(PostgreSQLTables.format), .text(opening.serverID.text))
+        try connection.run(
+          "INSERT INTO salvor_commit (number, id, last_seq, time) VALUES (0, ?1, 0, ?2) ON CONFLICT DO NOTHING",
+          .text(opening.serverID.text), .integer(clock.now()))
+      }
+      let current = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'incarnation'")?.string
+      if !beginsIncarnation, let current, let known = IncarnationID(current) {
+        opening.incarnation = known
+        return
+      }
+      try connection.run(
+        "INSERT INTO salvor_server (key, value) VALUES ('incarnation', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
+        .text(opening.incarnation.text))
+    }
+
+    /// Only where they are to be others: a trigger is made under a lock that writers wait for.
+    private func installTriggers(_ table: ServerTable) throws {
+      let capture = ChangeCapture(
+        table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types)
+      var statements = capture.statements
+      for event in ChangeCapture.events where capturesReplicas {
+        statements.append(
+          "ALTER TABLE \(capture.name) ENABLE ALWAYS TRIGGER \(quoted(ChangeCapture.trigger(table.number, event)))")
+      }
+      let wanted = digest(Array(statements.joined(separator: "\n").utf8))
+      let key = Value.text("triggers.\(table.number)")
+      let present = try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", key)?.string
+      if present == wanted, try DatabaseCheck(connection).isCaptured(table.name, table.number) { return }
+      for statement in statements { try connection.execute(statement) }
+      try connection.run(
+        "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2", key,
+        .text(wanted))
+    }
+  }
+#endif

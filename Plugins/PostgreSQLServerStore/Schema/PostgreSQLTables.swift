@@ -1,0 +1,130 @@
+#if PostgreSQL
+  import SalvorStorage
+  import ServerStoreSupport
+
+  /// The tables of Salvor's own. Those that ServerStoreSupport defines are made from its own text.
+  enum PostgreSQLTables {
+    /// The number of this layout; a database with a later one is refused.
+    static let format: Int64 = 1
+
+    /// An advisory lock under which schemas are installed: one process at a time, whichever it is.
+    static let installationLock: Int64 = 0x5341_4C56_4F52
+    /// Each process holds it shared as long as it runs; whoever gets it alone begins an incarnation.
+    static let processLock: Int64 = 0x5341_4C56_4F53
+
+    static func statements(_ settings: ConnectionSettings) -> [String] {
+      ["CREATE SCHEMA IF NOT EXISTS \(quoted(settings.schema))"] + log + books.flatMap(translated)
+        + [
+          "CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0",
+          """
+          CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes)
+            WHERE staged_bytes > 0
+          """,
+          "CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)",
+          "CREATE INDEX IF NOT EXISTS salvor_settled_time ON salvor_settled (time)",
+          "CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first)",
+          "CREATE INDEX IF NOT EXISTS salvor_conflict_offer ON salvor_conflict (\"table\", key) WHERE offer IS NOT NULL",
+          "CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL",
+          """
+          CREATE INDEX IF NOT EXISTS salvor_conflict_settled ON salvor_conflict (resolution, resolved)
+            WHERE resolution IS NOT NULL
+          """,
+        ]
+    }
+
+    private static let log = [
+      // What was written and has no number yet. `id` is the order within a transaction, and of two writes of one row.
+      """
+      CREATE TABLE IF NOT EXISTS salvor_inbox (
+        id bigint GENERATED ALWAYS AS IDENTITY, xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
+        t integer NOT NULL, op smallint NOT NULL, m bigint, h bigint)
+      """,
+      "CREATE INDEX IF NOT EXISTS salvor_inbox_xid ON salvor_inbox (xid, id)",
+      """
+      CREATE TABLE IF NOT EXISTS salvor_change (
+        seq bigint PRIMARY KEY, t integer NOT NULL, op smallint NOT NULL, m bigint, h bigint)
+      """,
+      // One row, whose table's lock is the one serial place. `sealed`: what the newest sealing could see; NULL: look at everything.
+      """
+      CREATE TABLE IF NOT EXISTS salvor_head (
+        single boolean PRIMARY KEY DEFAULT true CHECK (single), sealed pg_snapshot)
+      """,
+      "INSERT INTO salvor_head DEFAULT VALUES ON CONFLICT DO NOTHING",
+      // Of an entry that the store itself appends, with the head locked.
+      """
+      CREATE OR REPLACE FUNCTION salvor_next_seq() RETURNS bigint LANGUAGE sql VOLATILE AS
+        'SELECT coalesce(max(seq), 0) + 1 FROM salvor_change'
+      """,
+      "ALTER TABLE salvor_change ALTER COLUMN seq SET DEFAULT salvor_next_seq()",
+    ]
+
+    /// In SQLite's types; `conflict` as its store has it.
+    private static let books = [
+      """
+      CREATE TABLE IF NOT EXISTS salvor_server (key TEXT PRIMARY KEY NOT NULL, value TEXT);
+      CREATE TABLE IF NOT EXISTS salvor_table (
+        t INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation INTEGER NOT NULL, columns TEXT NOT NULL,
+        grouping TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS salvor_gone (seq INTEGER NOT NULL, t INTEGER NOT NULL, deleted INTEGER NOT NULL,
+        remote TEXT, a INTEGER);
+      CREATE INDEX IF NOT EXISTS salvor_gone_seq ON salvor_gone (seq);
+      CREATE TABLE IF NOT EXISTS salvor_came (seq INTEGER NOT NULL, a INTEGER NOT NULL);
+      CREATE INDEX IF NOT EXISTS salvor_came_seq ON salvor_came (seq);
+      CREATE TABLE IF NOT EXISTS salvor_commit (
+        number INTEGER NOT NULL PRIMARY KEY, id TEXT NOT NULL, incarnation TEXT, remote TEXT, last_seq INTEGER NOT NULL,
+        time INTEGER NOT NULL);
+      CREATE INDEX IF NOT EXISTS salvor_commit_seq ON salvor_commit (last_seq);
+      CREATE TABLE IF NOT EXISTS salvor_incarnation (id TEXT PRIMARY KEY NOT NULL, first_commit INTEGER NOT NULL);
+      CREATE TABLE IF NOT EXISTS salvor_remote (
+        id TEXT PRIMARY KEY NOT NULL, principal TEXT NOT NULL, blocked INTEGER NOT NULL, deleted INTEGER NOT NULL,
+        sequence TEXT, registered INTEGER NOT NULL, last_upload INTEGER, reset INTEGER NOT NULL DEFAULT 0,
+        staged_sequence TEXT, staged_bytes INTEGER NOT NULL DEFAULT 0, staged_chunks INTEGER NOT NULL DEFAULT 0,
+        staged_time INTEGER, own_after INTEGER NOT NULL DEFAULT 0);
+      CREATE TABLE IF NOT EXISTS salvor_sequence (
+        remote TEXT NOT NULL, sequence TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (remote, sequence));
+      CREATE INDEX IF NOT EXISTS salvor_sequence_time ON salvor_sequence (time);
+      CREATE TABLE IF NOT EXISTS salvor_result (
+        remote TEXT PRIMARY KEY NOT NULL, sequence TEXT NOT NULL, result TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS salvor_settled (
+        id INTEGER PRIMARY KEY, stamp TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, remote TEXT NOT NULL,
+        time INTEGER NOT NULL, refusal TEXT, contents BLOB);
+      CREATE TABLE IF NOT EXISTS salvor_staging (
+        remote TEXT NOT NULL, sequence TEXT NOT NULL, chunk INTEGER NOT NULL, first INTEGER NOT NULL,
+        last INTEGER NOT NULL, changes INTEGER NOT NULL, is_last INTEGER NOT NULL, bytes BLOB NOT NULL,
+        PRIMARY KEY (remote, chunk));
+      CREATE TABLE IF NOT EXISTS salvor_conflict (
+        id INTEGER NOT NULL PRIMARY KEY, first INTEGER NOT NULL, "table" TEXT NOT NULL, key TEXT NOT NULL,
+        request TEXT NOT NULL, remote TEXT NOT NULL, principal TEXT NOT NULL, time INTEGER NOT NULL,
+        made INTEGER NOT NULL, operation TEXT NOT NULL, seen TEXT, client TEXT NOT NULL, server TEXT,
+        server_commit INTEGER, server_time INTEGER, server_remote TEXT, server_principal TEXT, resolution TEXT,
+        resolved INTEGER, resolved_by TEXT, settled TEXT, offer TEXT);
+      """, BlobStaging.tables, PurgeBook.table, HealBook.tables, WaitingBook.tables, RestoreBook.tables,
+    ]
+
+    /// Statements in SQLite's types, in PostgreSQL's. They use four: INTEGER, TEXT, BLOB, and the number that a row is given.
+    static func translated(_ text: String) -> [String] {
+      text.split(separator: ";").map { $0.trimmingPrefix(while: \.isWhitespace) }.filter { !$0.isEmpty }.map {
+        statement in
+        String(statement).replacing("WITHOUT ROWID", with: "")
+          .replacing(" INTEGER PRIMARY KEY", with: " bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY")
+          .replacing(" INTEGER", with: " bigint").replacing(" TEXT", with: " text COLLATE \"C\"")
+          .replacing(" BLOB", with: " bytea")
+      }
+    }
+
+    /// Brings the columns of values up to the width that the schema needs.
+    static func widening(logWidth: Int, keyWidth: Int, scopeWidth: Int) -> [String] {
+      func add(_ table: String, _ prefix: String, _ count: Int) -> [String] {
+        (0..<count).map { "ALTER TABLE \(table) ADD COLUMN IF NOT EXISTS \(prefix)\($0) text COLLATE \"C\"" }
+      }
+      return add("salvor_inbox", "v", logWidth) + add("salvor_change", "v", logWidth)
+        + add("salvor_gone", "v", keyWidth)
+        + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
+        + [
+          "CREATE INDEX IF NOT EXISTS salvor_change_key ON salvor_change (t, v0)",
+          // An upload asks whether a row has left its sender's scope (`Departures`).
+          "CREATE INDEX IF NOT EXISTS salvor_gone_key ON salvor_gone (t, v0)",
+        ]
+    }
+  }
+#endif

@@ -1,0 +1,44 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import SalvorWire
+  import ServerStoreSupport
+
+  extension PostgreSQLServerStore {
+    public func missingBlobs(of references: [BlobReference], for principal: Principal) async throws -> [BlobNeed] {
+      let limits = options.limits
+      atWork.asked(references, principal, now: options.clock.now())
+      return try await ask(ReadScope(principal)) { try BlobLookup(queries: $0).needs(references, limits) }
+    }
+
+    public func stageBlob(
+      _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
+    ) async throws -> Int64 {
+      let (limits, now, atWork) = (options.limits, options.clock.now(), atWork)
+      atWork.came(principal, now: now)
+      let outcome = try await updating(principal.name) { connection in
+        try BlobStaging(connection: connection).stage(
+          part, of: reference, at: offset, for: principal, limits, now: now
+        ) {
+          try Staging(connection: connection).blobs(
+            ofPrincipal: principal, wanted: atWork.wanted(by: principal, now: now)
+          ) { atWork.isUnderWay($0, now: now) }
+        }
+      }
+      switch outcome {
+      case .staged(let received): return received
+      case .mismatch: throw SalvorError.blobMismatch(reference)
+      }
+    }
+
+    public func blobContent(
+      of reference: BlobReference, at place: BlobPlace?, for principal: Principal
+    ) async throws -> [UInt8]? {
+      try await ask(ReadScope(principal)) { queries in
+        var content: [UInt8]?
+        _ = try BlobLookup(queries: queries).withContent(of: reference, at: place) { content = Array($0) }
+        return content
+      }
+    }
+  }
+#endif

@@ -1,0 +1,121 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import SalvorWire
+  import ServerStoreSupport
+
+  extension PostgreSQLServerStore: RecoveringServerStore {
+    public func trimmed() async throws -> Int64 { try await ask(ReadScope(Principal(name: ""))) { try $0.trimmed() } }
+
+    public func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String] {
+      try await ask(scope) { $0.scopes(of: groups) }
+    }
+
+    public func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64 {
+      try await ask(scope) { try $0.rowCount(of: groups) }
+    }
+
+    public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
+      try await ask(scope) { try $0.rows(query) }
+    }
+
+    public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
+      guard question.rowsPerRange > 0, limit > 0 else {
+        throw SalvorError(.usage, "A range has one row at least, and a page one range.")
+      }
+      return try await ask(scope) { try $0.ranges(question, limit: limit) }
+    }
+
+    public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
+      // A row whose scope moves has an entry when the move is numbered.
+      let head = try await sweep()
+      if let known = digests.known(table, scope, at: head) { return known }
+      let (digest, now) = try await ask(scope) { queries in
+        (try queries.digest(of: table), try CommitLog.state(queries.connection))
+      }
+      // What was written in between is in the digest, and in the next commit.
+      if now.isSealed, now.head == head { digests.keep(digest, scope, at: head) }
+      return digest
+    }
+
+    public func demandReset(_ remote: RemoteID) async throws -> Bool {
+      let demand = options.random.positiveNumber()
+      return try await updating(remote.text) { try RemoteBook(connection: $0).demandReset(remote, demand: demand) }
+    }
+
+    public func demandResets(of principal: String?) async throws -> Int64 {
+      let demand = options.random.positiveNumber()
+      return try await updating("resets") { try RemoteBook(connection: $0).demandResets(of: principal, demand: demand) }
+    }
+
+    public func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool {
+      try await updating(remote.text) { try RemoteBook(connection: $0).settleReset(remote, demand: demand) }
+    }
+
+    public func backup(to path: String) async throws {
+      throw SalvorError(
+        .usage,
+        "PostgreSQL makes its own copies: use pg_dump of the whole database, or pg_basebackup and its log (docs/guides/postgresql.md). Nothing was written to \(path)."
+      )
+    }
+
+    func ask<Answer: Sendable>(
+      _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
+    ) async throws -> Answer {
+      let bytesMin = options.limits.blobReferenceBytesMin
+      return try await reading { connection, catalog in
+        try question(
+          RecoveryQueries(connection: connection, catalog: catalog, scope: scope, blobReferenceBytesMin: bytesMin))
+      }
+    }
+  }
+
+  extension PostgreSQLServerStore: HealingServerStore {}
+
+  extension PostgreSQLServerStore: ExplainingServerStore {
+    public func facts(of table: String, _ key: Key, in scopes: [ReadScope]) async throws -> ServerRowFacts {
+      // What other programs have committed has its number then.
+      _ = try await sweep()
+      return try await reading { connection, catalog in
+        try RowInquiry(RowReader(connection: connection, catalog: catalog)).facts(of: table, key, in: scopes)
+      }
+    }
+  }
+
+  extension PostgreSQLServerStore: ObservableServerStore {
+    public func observation() async -> StorageObservation {
+      var facts = StorageObservation()
+      facts.databaseBytes = try? await reading { connection, _ in
+        try connection.integer("SELECT pg_database_size(current_database())")
+      }
+      return facts
+    }
+  }
+
+  /// The digests of tables at the newest commit: computed once, and not for each device and sync.
+  final class DigestMemory: Sendable {
+    private struct Name: Hashable {
+      var table: String
+      var scope: ReadScope
+    }
+
+    private struct State {
+      var head: Commit?
+      var digests: [Name: TableDigest] = [:]
+    }
+
+    private static let entriesMax = 10_000
+    private let state = Mutex(State())
+
+    func known(_ table: String, _ scope: ReadScope, at head: Commit) -> TableDigest? {
+      state.withLock { $0.head == head ? $0.digests[Name(table: table, scope: scope)] : nil }
+    }
+
+    func keep(_ digest: TableDigest, _ scope: ReadScope, at head: Commit) {
+      state.withLock { state in
+        if state.head != head || state.digests.count >= Self.entriesMax { (state.head, state.digests) = (head, [:]) }
+        state.digests[Name(table: digest.table, scope: scope)] = digest
+      }
+    }
+  }
+#endif

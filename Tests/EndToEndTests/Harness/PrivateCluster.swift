@@ -1,0 +1,1 @@
+../../PostgreSQLServerStoreTests/PrivateCluster.swift

@@ -1,0 +1,92 @@
+#if PostgreSQL
+  import Foundation
+  import MemoryStore
+  import SalvorContracts
+  import SalvorModel
+  import SalvorStorage
+  import Testing
+
+  @testable import PostgreSQLServerStore
+
+  /// A database of its own each time.
+  let postgreSQLServer = StoreSubject<any ServerStore> {
+    let settings = try (PrivateCluster.shared ?? PrivateCluster.another()).database()
+    return { PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4)) }
+  }
+
+  private let memoryServer = StoreSubject<any ServerStore>.inMemory(
+    { MemoryServerDatabase() }, open: { MemoryServerStore($0) }, backup: { $0.backup() }, restore: { $0.restore($1) })
+
+  private let memoryClient = StoreSubject<any ClientStore> {
+    let database = MemoryClientDatabase()
+    return { MemoryClientStore(database) }
+  }
+
+  @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"), .serialized)
+  struct ContractTests {
+    /// What the module does not do, by the cases that find it out. One that goes through all the same is an error here: nothing is
+    /// left out in silence.
+    private static let lacking = [
+      "PostgreSQL stores no U+0000": [
+        "every value keeps its storage class and bytes", "values are kept to the byte",
+        "recovery: keys, values and names of every kind are answered as they are",
+        "recovery: ranges are in the binary order of the keys", "composite keys, odd names, and values of every kind",
+      ],
+      "the store does not purge": [
+        "a purged row is gone, its devices are told, and its key is refused as purged",
+        "a purge outlives a restart; a released key may be used again", "a restore does not bring a purged row back",
+        "a row that others need is not purged before them; what depends on a purged row is blocked",
+        "an unknown table cannot be purged",
+      ],
+    ]
+
+    private func run(_ name: String, _ body: () async throws -> Void) async throws {
+      guard let lack = Self.lacking.first(where: { $0.value.contains(name) }) else { return try await body() }
+      await withKnownIssue("\(lack.key)") { try await body() }
+    }
+
+    @Test("ServerStoreContract", arguments: ServerStoreContract.cases)
+    func keepsTheContract(_ rule: ServerStoreContract.Case) async throws {
+      try await run(rule.name) { try await rule.run(postgreSQLServer) }
+    }
+
+    @Test("StorePairContract", arguments: StorePairContract.cases)
+    func keepsThePairsContract(_ rule: StorePairContract.Case) async throws {
+      try await run(rule.name) {
+        try await rule.run(StorePairSubject(client: memoryClient, server: postgreSQLServer))
+      }
+    }
+
+    /// `SALVOR_SEEDS=from-to` runs others.
+    static let seeds: ClosedRange<UInt64> = {
+      let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
+        UInt64($0)
+      }
+      return bounds.count == 2 && bounds[0] <= bounds[1] ? bounds[0]...bounds[1] : 1...3
+    }()
+
+    private func compare(_ seed: UInt64, about subject: StoreComparison.Theme) async throws {
+      try await StoreComparison(
+        subject: StorePairSubject(client: memoryClient, server: postgreSQLServer),
+        specification: StorePairSubject(client: memoryClient, server: memoryServer), about: subject
+      ).run(seed: seed) { step in
+        if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+      }
+    }
+
+    @Test("random histories end as the specification says (semantics 11.4)", arguments: seeds)
+    func agreesWithTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .everything) }
+
+    @Test("random histories of conflicts end as the specification says (semantics 7)", arguments: seeds)
+    func settlesAsTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .conflicts) }
+
+    @Test("random histories of memberships end as the specification says (semantics 7)", arguments: seeds)
+    func movesAsTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .membership) }
+
+    @Test("random histories of subscriptions that change end as the specification says (semantics 1)", arguments: seeds)
+    func subscribesAsTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .subscriptions) }
+
+    @Test("random histories with references in circles end as the specification says (semantics 7)", arguments: seeds)
+    func ordersAsTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .circles) }
+  }
+#endif

@@ -1,0 +1,193 @@
+#if PostgreSQL
+  import Foundation
+  import MemoryStore
+  import SalvorContracts
+  import SalvorModel
+  import SalvorStorage
+  import SalvorWire
+  import Testing
+
+  @testable import PostgreSQLServerStore
+
+  /// What is PostgreSQL's own of a server store; the rules that every one keeps are in the contract.
+  @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
+  struct StoreTests {
+    private let settings: ConnectionSettings
+    private let schema = Schema(tables: [
+      Table("item", primaryKey: ["id"], columns: [Column("id", .text), Column("body", .text, nullable: true)])
+    ])
+
+    init() throws { settings = try #require(PrivateCluster.shared).database() }
+
+    private func store() async throws -> (PostgreSQLServerStore, ServerOpening) {
+      let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+      return (store, try await store.open(ServerSetup(schema: schema)))
+    }
+
+    private func chunk(_ rows: [(String, [UInt8])], from first: Int64 = 1, _ stamp: RequestStamp) -> UploadChunk {
+      var writer = UploadChunkWriter()
+      for (place, row) in rows.enumerated() {
+        let shape = writer.place(of: UploadShape(table: "item", operation: .insert, columns: ["id", "body"]))
+        writer.beginChange(shape: shape, stamp: stamp, counter: first + Int64(place), made: 0)
+        writer.value(.text(row.0))
+        writer.value(.text(row.1))
+        writer.endChange()
+      }
+      return UploadChunk(
+        bytes: writer.finish(), firstCounter: writer.firstCounter, lastCounter: writer.lastCounter,
+        changeCount: writer.changeCount, isLast: true)
+    }
+
+    private func upload(
+      _ store: PostgreSQLServerStore, _ remote: RemoteID, _ sequence: SequenceID, _ chunk: UploadChunk
+    ) async throws -> UploadResults {
+      try await store.process(
+        ProcessRequest(remote: remote, sequence: sequence, principal: Principal(name: "anna"), chunks: [chunk]))
+    }
+
+    @Test("Two processes share one incarnation, and a resent upload is applied once, whichever of them gets it")
+    func twoProcesses() async throws {
+      let (one, opening) = try await store()
+      let (other, joined) = try await store()
+      #expect(joined.serverID == opening.serverID)
+      #expect(joined.incarnation == opening.incarnation)
+      let remote = RemoteID(from: SystemRandom()), sequence = SequenceID(from: SystemRandom())
+      try await one.register(remote, principal: "anna")
+      let chunk = chunk([("a", Array("x".utf8))], RequestStamp(from: SystemRandom()))
+      async let first = upload(one, remote, sequence, chunk)
+      async let second = upload(other, remote, sequence, chunk)
+      let results = try await [first, second]
+      #expect(results[0] == results[1])
+      #expect(results[0].acceptedRequests == 1)
+      #expect(try await other.rows(of: "item") == [["a", "x"]])
+      #expect(try await one.sweep() == other.sweep())
+      await one.close()
+      await other.close()
+      let (again, later) = try await store()
+      #expect(later.serverID == opening.serverID)
+      #expect(later.incarnation != opening.incarnation)
+      await again.close()
+    }
+
+    @Test("A value that PostgreSQL does not store refuses its request; the rest of the upload stands")
+    func notStorable() async throws {
+      let (store, _) = try await store()
+      let remote = RemoteID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      let results = try await upload(
+        store, remote, SequenceID(from: SystemRandom()),
+        chunk([("a", [0x61, 0, 0x62]), ("b", Array("fine".utf8))], RequestStamp(from: SystemRandom())))
+      #expect(results.refused.map(\.reason) == [.notStorable])
+      #expect(try await store.rows(of: "item") == [["b", "fine"]])
+      await store.close()
+    }
+
+    @Test("Uploads of two processes beside other programs: each change is fed once it is committed, and none is lost")
+    func besideOthers() async throws {
+      let (one, _) = try await store()
+      let (other, _) = try await store()
+      let url = settings.url
+      let rows = 1200
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for (place, store) in [one, other].enumerated() {
+          group.addTask {
+            let remote = RemoteID(from: SystemRandom()), stamp = RequestStamp(from: SystemRandom())
+            try await store.register(remote, principal: "anna")
+            for round in 0..<15 {
+              let sent = (0..<20).map { ("u\(place)-\(round)-\($0)", Array("x".utf8)) }
+              let results = try await upload(
+                store, remote, SequenceID(from: SystemRandom()), chunk(sent, from: Int64(round * 20 + 1), stamp))
+              #expect(results.acceptedRequests == 20)
+            }
+          }
+        }
+        for writer in 0..<3 {
+          group.addTask {
+            let connection = try PostgreSQLConnection(ConnectionSettings(url: url))
+            for round in 0..<40 {
+              try connection.execute(
+                """
+                BEGIN; INSERT INTO item SELECT 'w\(writer)-\(round)-' || n FROM generate_series(1, 5) n;
+                SAVEPOINT s; INSERT INTO item VALUES ('gone \(writer)'); ROLLBACK TO s; COMMIT
+                """)
+              if round % 7 == 0 { try connection.execute("SELECT pg_sleep(0.01)") }
+            }
+          }
+        }
+        // A device that downloads all the time, from whichever process.
+        group.addTask {
+          let principal = Principal(name: "ben"), remote = RemoteID(from: SystemRandom())
+          var groups = [GroupState(name: Schema.defaultGroup)]
+          var seen: [String: Int] = [:]
+          var rounds = 0
+          // On a loaded machine the writers take long.
+          let patience = ContinuousClock.now + .seconds(240)
+          while seen.count < rows, ContinuousClock.now < patience {
+            rounds += 1
+            try await Task.sleep(for: .milliseconds(2))
+            var position: String?
+            repeat {
+              let page = try await (rounds.isMultiple(of: 2) ? one : other).page(
+                PageRequest(
+                  remote: remote, principal: principal, groups: groups, position: position, bytesTarget: 1 << 14))
+              for text in String(decoding: page.bytes, as: UTF8.self).matches(of: #/"([uw]\d-[\d-]+)"/#) {
+                seen[String(text.1), default: 0] += 1
+              }
+              position = page.position
+              if let after = page.groups { groups = after }
+            } while position != nil
+          }
+          #expect(seen.count == rows)
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await one.rows(of: "item").count == rows)
+      await one.close()
+      await other.close()
+    }
+
+    @Test(
+      "A sender's change and another program's of the same row at the same moment: the upload is begun anew and sees it"
+    )
+    func serialization() async throws {
+      let (store, _) = try await store()
+      let connection = try PostgreSQLConnection(settings)
+      try connection.execute("INSERT INTO item VALUES ('a', 'old')")
+      let head = try await store.sweep()
+      try connection.execute("BEGIN; UPDATE item SET body = 'theirs' WHERE id = 'a'")
+      let remote = RemoteID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      var writer = UploadChunkWriter()
+      let shape = writer.place(of: UploadShape(table: "item", operation: .update, columns: ["body"]))
+      writer.beginChange(shape: shape, stamp: RequestStamp(from: SystemRandom()), counter: 1, made: head.number)
+      for value in ["a", "old", "mine"] { writer.value(.text(value)) }
+      writer.endChange()
+      let chunk = UploadChunk(
+        bytes: writer.finish(), firstCounter: 1, lastCounter: 1, changeCount: 1, isLast: true)
+      async let results = upload(store, remote, SequenceID(from: SystemRandom()), chunk)
+      // It waits for the row by now, or will read what is committed.
+      try await Task.sleep(for: .milliseconds(300))
+      try connection.execute("COMMIT")
+      #expect(try await results.conflicts == 1)
+      #expect(try await store.rows(of: "item") == [["a", "mine"]])
+      await store.close()
+    }
+
+    @Test("A trigger that somebody dropped is put back at the next start, and its group comes whole once")
+    func droppedTrigger() async throws {
+      let (store, _) = try await store()
+      let connection = try PostgreSQLConnection(settings)
+      await store.close()
+      try connection.execute(
+        "DROP TRIGGER \"!salvor_1_insert\" ON item; INSERT INTO item VALUES ('unseen', 'x'); ANALYZE item")
+      let (again, _) = try await self.store()
+      try connection.execute("INSERT INTO item VALUES ('seen', 'x')")
+      #expect(try await again.sweep().number > 0)
+      #expect(try await again.rows(of: "item").count == 2)
+      #expect(try again.view().catalog.tables[0].name == "item")
+      #expect(
+        try connection.integer("SELECT generation FROM salvor_table WHERE name = 'item'") == 1)
+      await again.close()
+    }
+  }
+#endif
