@@ -153,7 +153,7 @@ struct HostConfigurationTests {
       salvor.json5:19: client.recovery.options.upload-then-recreate.then: is "manual"; allowed: recreate, copy-and-resubscribe
       salvor.json5:20: client.recovery.hooks.before: is not a key here; allowed: beforeReset, afterReset, timeoutSeconds
       salvor.json5:21: client.recovery.backups.keep: must be a whole number from 0 to 1000, found a smaller one
-      salvor.json5:22: client.recovery.heal: is "mine"; allowed: own, all, off
+      salvor.json5:22: client.recovery.heal: is "mine"; allowed: own, all, review, off
       salvor.json5:24: client.errorArchive.individualDeletion: must be true or false, found a whole number
       salvor.json5:24: client.queue.optimize: is not a key here; allowed: optimise; did you mean "optimise"?
       salvor.json5:25: client.recovery: stands here again, first in line 16; keep one of them
@@ -271,7 +271,7 @@ struct HostConfigurationTests {
         "salvor.json5:1: client.credentials.token: needs the environment variable B, which is not set",
         "salvor.json5:1: client.recovery.heal: needs the environment variable D, which is not set",
         "salvor.json5:1: client.recovery.strategy: is what the environment gives; allowed: copy-and-resubscribe, discard-unsynced-changes, manual, program, recover-or-discard-unsynced-changes, recover-unsynced-changes, recreate, upload-then-recreate",
-        "salvor.json5:1: client.recovery.heal: is \"${D}\"; allowed: own, all, off",
+        "salvor.json5:1: client.recovery.heal: is \"${D}\"; allowed: own, all, review, off",
       ])
     #expect(
       try report(head + "{token: '${1A}'}}}")

@@ -10,6 +10,7 @@ struct StandardModulesTests {
   /// What must be given, by kind and name.
   private static let required: [String: String] = [
     "client-storage sqlite": "{path: 'a.db'}", "server-storage sqlite": "{path: 'a.db'}",
+    "server-storage postgresql": "{url: 'postgresql://localhost/field'}",
     "validator webhook": "{url: 'https://rules.example.org/visits'}",
     "client-transport http": "{url: 'http://127.0.0.1:8484'}", "recovery-strategy program": "{path: 'plan.py'}",
     "conflict-policy program": "{path: 'settle.py'}",
