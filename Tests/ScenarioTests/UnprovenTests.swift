@@ -226,7 +226,7 @@ struct UnprovenTests {
   func underWay(_ fault: Faults.Fault) async throws {
     let (fleet, a) = try await fleet()
     try await a.write(
-      "INSERT INTO visit VALUES ('v5', 's1', 'sent', 5)", "UPDATE site SET seats = 77 WHERE id = 's3'",
+      "INSERT INTO visit VALUES ('v5', 's1', 'sent', 1)", "UPDATE site SET seats = 77 WHERE id = 's3'",
       "UPDATE site SET seats = 78 WHERE id = 's4'")
     fleet.faults.inject(fault, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
     #expect(try await a.sync().error?.code == .unreachable)
