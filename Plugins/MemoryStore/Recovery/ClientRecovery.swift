@@ -17,6 +17,8 @@ struct ClientRecovery {
   var remadeParents: [RequestID] = []
   /// Requests with an offer.
   var offered: Set<RequestID> = []
+  /// Conflict versions that the server has lost.
+  var lostVersionCount: Int64 = 0
 
   enum RowFate {
     case same, changed, deleted, left, lost
@@ -139,6 +141,7 @@ struct ClientRecovery {
   /// What the server kept beside rows by lost commits goes with the next upload.
   private mutating func loseVersions(_ known: [Incarnation]) {
     let shared = order.shared ?? 0
+    lostVersionCount = 0
     for index in content.keptVersions.indices {
       let kept = content.keptVersions[index]
       var lost: [LostVersion?] = kept.lost.isEmpty ? kept.versions.map { _ in nil } : kept.lost
@@ -153,6 +156,7 @@ struct ClientRecovery {
         }
       }
       content.keptVersions[index].lost = lost
+      lostVersionCount += Int64(lost.count { $0 != nil })
     }
   }
 

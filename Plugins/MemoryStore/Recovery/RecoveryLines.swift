@@ -77,8 +77,8 @@ extension ClientRecovery {
     // Rows that the server has no more, and that stand here by an offer.
     let stayed = content.requests.filter { requests[$0.id]?.fate == .offered && $0.changes[0].operation == .insert }
     counts.deletes -= Int64(stayed.count)
-    counts.lost += Int64(lost.count)
-    counts.offered = Int64(offered.count)
+    counts.lost += Int64(lost.count) + lostVersionCount
+    counts.offered = Int64(offered.count) + lostVersionCount
     counts.givenUp = Int64(givenUp.count)
     return counts
   }
