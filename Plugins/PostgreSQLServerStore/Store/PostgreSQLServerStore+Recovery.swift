@@ -70,8 +70,6 @@
     }
   }
 
-  extension PostgreSQLServerStore: HealingServerStore {}
-
   extension PostgreSQLServerStore: ExplainingServerStore {
     public func facts(of table: String, _ key: Key, in scopes: [ReadScope]) async throws -> ServerRowFacts {
       // What other programs have committed has its number then.

@@ -85,6 +85,7 @@
     private let readers: [StoreSession]
     private let keeper: ProcessKeeper
     private let state: Mutex<State>
+    let healing = Mutex(HealingState())
 
     /// So often the triggers are looked at, in milliseconds.
     private static let lookMilliseconds: Int64 = 60_000
@@ -325,6 +326,7 @@
       let (view, options, interruption) = (try view(), options, interruption)
       let now = options.clock.now()
       atWork.goesOn(upload.remote, now: now)
+      let pace = try await healPace()
       let results = try await writer.run(view.logWidth) { connection in
         let book = RemoteBook(connection: connection)
         // Again after each attempt: it may have been committed when its connection was lost, or by another process.
@@ -336,8 +338,9 @@
           }
           return recorded
         }
-        let run = UploadRun(options.limits, now: now, check: { try interruption.check() })
-        return try run.process(upload) { body in
+        let intake = self.healing.withLock { $0.intake(pace, reviews: view.setup.reviewsOffers, now: now) }
+        let run = UploadRun(options.limits, now: now, intake: intake, check: { try interruption.check() })
+        let results = try run.process(upload) { body in
           try StoreSession.holdingHead(connection) {
             if let recorded = try recorded() { return recorded }
             let desk = Desk(connection, view, options)
@@ -349,6 +352,8 @@
             return try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
           }
         }
+        self.healing.withLock { $0.note(results, intake) }
+        return results
       }
       atWork.ended(upload.remote)
       // It is done whatever becomes of this: the next time that somebody looks removes what is left.
@@ -433,6 +438,7 @@
     }
 
     public func trim(before milliseconds: Int64) async throws {
+      try await giveUpWaiting(before: milliseconds)
       try await writing { desk in
         _ = try desk.log.sweep()
         try Trimming(connection: desk.connection).begin(before: milliseconds)

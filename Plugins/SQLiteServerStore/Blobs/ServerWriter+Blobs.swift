@@ -42,7 +42,7 @@ extension ServerWriter {
       let open = try opened()
       return try open.connection.transaction(.deferred) { try body(desk(open)) }
     }
-    noteOffers(results, intake)
+    healing.note(results, intake)
     return results
   }
 }

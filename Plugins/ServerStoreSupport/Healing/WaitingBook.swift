@@ -184,7 +184,7 @@ package struct WaitingBook {
             AND c.op > \(LogOperation.touch)
           """, [.integer(last)]
         ) { entry in
-          keys.append(entry.values(from: 0, count: table.keyCount))
+          keys.append(table.logKey(of: entry, from: 0))
           return true
         }
       } else {
