@@ -19,8 +19,8 @@
           "lockTimeoutMilliseconds", type: "integer", default: "5000",
           "How long another program's lock is waited for."),
         ModuleOption(
-          "statementTimeoutMilliseconds", type: "integer", default: "the role's",
-          "How long one statement may take; 0 is without end."),
+          "statementTimeoutMilliseconds", type: "integer", default: "none",
+          "How long one statement may take; 0 is without end. Without it, as the role has it."),
         ModuleOption(
           "captureReplicas", type: "boolean", default: "false",
           "What a logical subscriber writes is captured, too."),
