@@ -114,6 +114,7 @@
         return try RestoreBook(connection: desk.connection).unseen()
       }
       state.withLock { $0.unseen = unseen }
+      try await settleWaitingOffers()
       return opening
     }
 
@@ -358,6 +359,8 @@
       atWork.ended(upload.remote)
       // It is done whatever becomes of this: the next time that somebody looks removes what is left.
       try? await removeLeftOver(upload.remote)
+      // It may have brought what offers of others wait for.
+      try? await settleWaitingOffers()
       return results
     }
 
