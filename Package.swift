@@ -262,7 +262,10 @@ let package = Package(
     tests("SalvorWireTests", ["SalvorWire"]),
     tests(
       "SalvorServerTests",
-      protocols + ["SalvorServerEngine", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication"]),
+      protocols + [
+        "SalvorServerEngine", "SQLiteServerStore", "SQLiteSupport", "MemoryStore", "NoAuthentication",
+        "SalvorContracts",
+      ]),
     tests(
       "SalvorHostTests",
       [

@@ -158,14 +158,15 @@ public final class ServerEngine: Sendable {
     configBytes = config.json.bytes.count
     shelf = try SnapshotShelf(configuration, identity, metrics, schemaDigest: config.digest)
     bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
+    let keeping = configuration.store as? any ConversationKeeping ?? ConversationMemory()
     sessions = SessionTable(
-      idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
+      keeping, idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
       perPrincipalMax: configuration.limits.principalSessionsMax, clock: configuration.clock,
       random: configuration.random)
     deviceLog = DeviceLog(clock: configuration.clock, log: configuration.log)
     validations = ValidationTable(clock: configuration.clock)
     recoveries = RecoveryTable(
-      recoveriesMax: configuration.limits.recoveriesMax,
+      keeping, configuration.schema, recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
       random: configuration.random)
     events = EventHub(configuration)

@@ -5,7 +5,7 @@ import Testing
 @Suite struct AdministrationTests {
   private final class Office {
     let place: Workspace
-    let server: RawHTTP
+    private(set) var server: RawHTTP
     private(set) var tokens: [String: String] = [:]
 
     init(serverOptions: String = "") async throws {
@@ -28,6 +28,16 @@ import Testing
         name, url: "http://127.0.0.1:\(server.port)", credentials: "{ token: \"\(tokens["anna"] ?? "")\" }")
       try await device.sync()
       return device
+    }
+
+    /// The server ends, is put back to `copy`, and starts again, at a port of its own.
+    func restore(_ copy: String) async throws {
+      let environment = ["OFFICE_SECRET": "the-office-secret"]
+      _ = try await place.server.stop()
+      let restored = try await salvor(
+        ["server", "restore", copy, "--quiet"], in: place.directory, environment: environment)
+      guard restored.code == 0 else { throw Unexpected("not restored: \(restored.err)") }
+      server = try RawHTTP(try await place.server.start(environment: environment))
     }
 
     func ask(
@@ -123,6 +133,67 @@ import Testing
     let file = office.place.server.database + ".audit.jsonl"
     let rights = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
     #expect(rights == 0o600)
+  }
+
+  @Test(
+    "What waits for consent after a restore is listed, accepted and rejected over HTTP by whoever may; the pace holds")
+  func consent() async throws {
+    let office = try await Office(serverOptions: #"recovery: { heal: "review" },"#)
+    let device = try await office.device("one")
+    let copy = office.place.directory.appendingPathComponent("night.db").path
+    let made = try await salvor(
+      ["server", "backup", copy, "--quiet"], in: office.place.directory,
+      environment: ["OFFICE_SECRET": "the-office-secret"])
+    #expect(made.code == 0, "\(made.err)")
+    try device.sqlite().execute(
+      "INSERT INTO site (id, name) VALUES ('s1', 'One'), ('s2', 'Two'); INSERT INTO visit (id, site_id) VALUES ('v1', 's2')"
+    )
+    try await device.sync()
+    try await office.restore(copy)
+    try device.connect(to: "http://127.0.0.1:\(office.server.port)")
+    #expect(try await device.sync()["waiting"] == 3)
+
+    #expect(try await office.ask("GET", "restores", as: "anna").status == 403)
+    let id = try #require(try await office.ask("GET", "restores", as: "viewer").json["restores"][0]["id"].integer)
+    #expect(try await office.ask("GET", "restores/\(id)/waiting", as: "viewer").status == 403, "it holds values")
+    let first = try await office.ask("GET", "restores/\(id)/waiting?limit=2", as: "operator").json
+    #expect(first["waiting"].items.count == 2)
+    let rest = try await office.ask("GET", "restores/\(id)/waiting?after=\(first["next"].integer ?? 0)", as: "operator")
+    #expect(try rest.json["waiting"].items.count == 1)
+    #expect(try rest.json["next"] == nil)
+
+    for (path, body, status) in [
+      ("restores/\(id)/accept", "{", 400), ("restores/\(id)/accept", #"{"table":7}"#, 400),
+      ("restores/\(id)/reject", #"{"remote":"nonsense"}"#, 400), ("restores/x/accept", "{}", 404),
+    ] {
+      #expect(try await office.ask("POST", path, as: "operator", body: body).status == status, "\(path) \(body)")
+    }
+    let reject = #"{"table":"visit"}"#
+    #expect(try await office.ask("POST", "restores/\(id)/reject", as: "viewer", body: reject).status == 403)
+    #expect(
+      try await office.ask("POST", "restores/\(id)/reject", as: "operator", body: reject).json["rejected"] == 1)
+    // One row a second: what is accepted beyond that waits on, and goes as time goes on.
+    for bad in ["0", "1.5", #""fast""#, "2000000"] {
+      #expect(
+        try await office.ask("PUT", "restores/pace", as: "operator", body: "{\"rowsPerSecond\":\(bad)}").status == 400)
+    }
+    #expect(try await office.ask("PUT", "restores/pace", as: "viewer", body: #"{"paused":true}"#).status == 403)
+    let paused = try await office.ask(
+      "PUT", "restores/pace", as: "operator", body: #"{"paused":true,"rowsPerSecond":1}"#)
+    #expect(try paused.json["paused"] == true)
+    #expect(try await office.ask("GET", "restores/pace", as: "viewer").json["rowsPerSecond"] == 1)
+    let accepted = try await office.ask("POST", "restores/\(id)/accept", as: "operator", body: "{}")
+    #expect(try accepted.json["accepted"] == 2)
+    let resumed = try await office.ask(
+      "PUT", "restores/pace", as: "operator", body: #"{"paused":false,"rowsPerSecond":null}"#)
+    #expect(try resumed.json["rowsPerSecond"] == nil)
+    #expect(try await office.ask("POST", "restores/\(id)/accept", as: "operator", body: "{}").json["accepted"] == 0)
+    let report = try await device.sync(expecting: 6)
+    #expect(report["refused"] == 1)
+    #expect(try contents(office.place.server.database)["site"]?.count == 2)
+    #expect(try contents(office.place.server.database)["visit"]?.count == 0)
+    let acts = try await office.ask("GET", "audit", as: "viewer").json["acts"].items.compactMap { $0["act"].string }
+    for act in ["restores.accept", "restores.reject", "restores.pace"] { #expect(acts.contains(act)) }
   }
 
   @Test("Overview, configuration without its secrets, modules, schema, and the log's level")

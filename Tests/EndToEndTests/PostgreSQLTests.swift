@@ -147,6 +147,53 @@
       #expect(try EndToEndTests.contents(anna.database) == test.contents())
     }
 
+    @Test(
+      "A device may reach another process with each request: uploads in chunks, downloads in pages, a recovery; one process is killed",
+      .enabled(if: HAProxy.isThere, "HAProxy is not installed here"))
+    func severalProcesses() async throws {
+      var others: [ServerSide] = []
+      var urls = [try await place.server.start()]
+      for number in 2...3 {
+        let other = try place.anotherServer("server-\(number)")
+        urls.append(try await other.start())
+        others.append(other)
+      }
+      let balancer = try await HAProxy(urls, in: place.directory)
+      defer { balancer.end() }
+      try psql("INSERT INTO site SELECT 'p' || n, repeat('Site ' || n, 20), n FROM generate_series(1, 2000) n")
+      let small = "{ chunkBytesTarget: 4096 }"
+      let anna = try place.device("anna", url: balancer.url, limits: small)
+      let ben = try place.device("ben", url: balancer.url)
+      for round in 1...3 {
+        for device in [anna, ben] {
+          try device.sqlite().execute(
+            """
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+            INSERT INTO site SELECT '\(device.directory.lastPathComponent)-\(round)-' || i, hex(randomblob(40)), i FROM n
+            """)
+          let report = try await device.sync()
+          #expect(report["uploaded"] == 400)
+        }
+        if round == 2 { await others[0].killAndWait() }
+        let id = try #require(try await anna.salvor("status", "--json").json["remoteID"].string)
+        #expect(try await place.server.salvor("remotes", "reset", id).code == 0)
+        #expect(try await anna.sync()["recovery"] != nil)
+        try await ben.sync()
+        try await anna.sync()
+        #expect(try EndToEndTests.contents(anna.database) == contents())
+        #expect(try EndToEndTests.contents(ben.database) == contents())
+      }
+      #expect(try contents()["site"]?.count == 2000 + 6 * 400)
+      // Each process has had a part of it.
+      for url in [urls[0], urls[2]] {
+        let metrics = try await RawHTTP(url).request("GET", "/metrics").text
+        for route in ["/v1/sync/{token}/chunks", "/v1/sync/{token}/process", "/v1/recovery/"] {
+          #expect(metrics.contains(route), "\(route): \(metrics)")
+        }
+      }
+      #expect(try rows("SELECT count(*) FROM salvor_conversation WHERE kind = 'session'") == [[0]])
+    }
+
     @Test("An existing database is adopted as it is: uuid, timestamps, numbers, enums travel as one text each")
     func adopts() async throws {
       let schema = """

@@ -69,6 +69,55 @@
       await again.close()
     }
 
+    @Test(
+      "ConversationContract: two processes know the same sessions and recoveries", arguments: ConversationContract.cases
+    )
+    func keepsConversations(_ rule: ConversationContract.Case) async throws {
+      let (one, _) = try await store()
+      let (other, _) = try await store()
+      try await rule.run(ConversationContract.Subject(here: one, there: other))
+      await one.close()
+      await other.close()
+    }
+
+    @Test("A lock that is not given in time fails what asked for it, and nothing that comes after")
+    func lockTimeout() async throws {
+      var options = PostgreSQLServerStore.Options(url: settings.url, connections: 4)
+      options.lockTimeoutMilliseconds = 100
+      let store = PostgreSQLServerStore(options)
+      _ = try await store.open(ServerSetup(schema: schema))
+      let remote = RemoteID(from: SystemRandom()), sequence = SequenceID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      let chunk = chunk([("a", Array("x".utf8))], RequestStamp(from: SystemRandom()))
+      let other = try PostgreSQLConnection(settings)
+      try other.execute("BEGIN; LOCK TABLE salvor.salvor_head IN EXCLUSIVE MODE")
+      for _ in 0..<2 {
+        let error = await #expect(throws: SalvorError.self) { try await upload(store, remote, sequence, chunk) }
+        #expect(error?.code == .storageBusy)
+      }
+      try other.execute("COMMIT")
+      #expect(try await upload(store, remote, sequence, chunk).acceptedRequests == 1)
+      await store.close()
+    }
+
+    @Test("Several processes that open a new database at once all open it")
+    func openedAtOnce() async throws {
+      let (settings, schema) = (settings, schema)
+      let ids = try await withThrowingTaskGroup(of: ServerID.self) { group in
+        for _ in 0..<4 {
+          group.addTask {
+            let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+            let opening = try await store.open(ServerSetup(schema: schema))
+            _ = try await store.sweep()
+            await store.close()
+            return opening.serverID
+          }
+        }
+        return try await group.reduce(into: Set<ServerID>()) { $0.insert($1) }
+      }
+      #expect(ids.count == 1)
+    }
+
     @Test("A value that PostgreSQL does not store refuses its request; the rest of the upload stands")
     func notStorable() async throws {
       let (store, _) = try await store()

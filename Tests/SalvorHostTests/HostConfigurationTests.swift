@@ -286,6 +286,29 @@ struct HostConfigurationTests {
         == "salvor.json5:1: client.credentials[\"${A}\"]: is not a key here; allowed: token, principal, pin")
   }
 
+  @Test(
+    "keys, tokens and passwords are nowhere in what an administrator is shown",
+    arguments: [
+      "postgresql://salvor:hunter2@db/site", "host=db user=salvor password=hunter2 dbname=site",
+      "host=db PASSWORD = 'hun\\'ter2' user=salvor",
+      "postgresql://db/site?sslmode=require&password=hunter2&user=salvor",
+    ])
+  func masksSecrets(url: String) throws {
+    let text = """
+      { \(schema),
+        server: { storage: { module: "sqlite", path: "c.db" }, listen: { module: "http" }, authentication: { module: "none" },
+          administration: { token: "hunter2" } },
+        client: { storage: { module: "sqlite", path: "f.db", key: "hunter2" },
+          transport: { module: "http", url: "\(url.replacing("\\", with: "\\\\"))" }, credentials: { token: "hunter2", principal: "hunter2" } },
+      }
+      """
+    let shown = try load(text).get().description.text
+    #expect(!shown.contains("ter2"), "\(shown)")
+    for word in ["f.db", "db", "salvor", "***"] where word != "salvor" || !url.contains("@") {
+      #expect(shown.contains(word), "\(word): \(shown)")
+    }
+  }
+
   @Test("a server can start without a device's token, and says that it is not set")
   func unusedSection() throws {
     let result = try load(ExampleFiles.configurationWithoutLibraries, environment: [:], sections: [.server])

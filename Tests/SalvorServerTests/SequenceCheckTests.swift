@@ -192,44 +192,46 @@ struct SessionTableTests {
   }
 
   @Test("a second session is refused with session-in-use and a retry-after of at most 30 s")
-  func second() throws {
-    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
-    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
-    let error = #expect(throws: SalvorError.self) {
-      try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+  func second() async throws {
+    let table = SessionTable(ConversationMemory(), idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    _ = try await table.open(begin(current: nil), principal: Principal(name: "anna"))
+    let error = await #expect(throws: SalvorError.self) {
+      try await table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
     }
     #expect(error?.code == .sessionInUse)
     #expect((1...30_000).contains(error?.retryAfterMilliseconds ?? 0))
   }
 
   @Test("a begin without a current sequence ID proves nothing: it does not take over a running session")
-  func withoutCurrent() throws {
-    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
-    let first = try table.open(begin(current: nil), principal: Principal(name: "anna"))
-    let error = #expect(throws: SalvorError.self) {
-      try table.open(begin(current: nil), principal: Principal(name: "anna"))
+  func withoutCurrent() async throws {
+    let table = SessionTable(ConversationMemory(), idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    let first = try await table.open(begin(current: nil), principal: Principal(name: "anna"))
+    let error = await #expect(throws: SalvorError.self) {
+      try await table.open(begin(current: nil), principal: Principal(name: "anna"))
     }
     #expect(error?.code == .sessionInUse)
-    #expect(throws: SalvorError.self) { try table.giveWay(to: begin(current: nil).message) }
-    #expect(try table.find(first.token, principal: Principal(name: "anna")).token == first.token)
+    await #expect(throws: SalvorError.self) { try await table.giveWay(to: begin(current: nil).message) }
+    #expect(try await table.find(first.token, principal: Principal(name: "anna")).token == first.token)
   }
 
   @Test("a begin that proves the same database takes over its own")
-  func takeOver() throws {
-    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
-    let first = try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
-    let second = try table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
-    #expect(throws: SalvorError.self) { try table.find(first.token, principal: Principal(name: "anna")) }
-    #expect(try table.find(second.token, principal: Principal(name: "anna")).token == second.token)
-    #expect(throws: SalvorError.self) { try table.find(second.token, principal: Principal(name: "mallory")) }
+  func takeOver() async throws {
+    let table = SessionTable(ConversationMemory(), idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    let first = try await table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+    let second = try await table.open(begin(current: sequence("b")), principal: Principal(name: "anna"))
+    await #expect(throws: SalvorError.self) { try await table.find(first.token, principal: Principal(name: "anna")) }
+    #expect(try await table.find(second.token, principal: Principal(name: "anna")).token == second.token)
+    await #expect(throws: SalvorError.self) {
+      try await table.find(second.token, principal: Principal(name: "mallory"))
+    }
   }
 
   @Test("a session that nobody continues is given up")
-  func idle() throws {
-    let table = SessionTable(idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
-    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
+  func idle() async throws {
+    let table = SessionTable(ConversationMemory(), idleMilliseconds: 30_000, clock: clock, random: SystemRandom())
+    _ = try await table.open(begin(current: nil), principal: Principal(name: "anna"))
     clock.time += 30_001
-    _ = try table.open(begin(current: nil), principal: Principal(name: "anna"))
-    #expect(table.count == 1)
+    _ = try await table.open(begin(current: nil), principal: Principal(name: "anna"))
+    #expect(try await table.count == 1)
   }
 }

@@ -36,8 +36,14 @@ enum ConfigurationDescription {
     return "***"
   }
 
-  /// `https://name:password@host` without the two.
+  /// `https://name:password@host` without the two, and what `password=` names in an address without its value.
   private static func withoutPassword(_ text: String) -> String {
+    withoutUser(text).replacing(/(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&;]*)/.ignoresCase()) {
+      "\($0.output.1)***"
+    }
+  }
+
+  private static func withoutUser(_ text: String) -> String {
     guard let scheme = text.firstRange(of: "://"), let at = text[scheme.upperBound...].firstIndex(of: "@"),
       !text[scheme.upperBound..<at].contains("/")
     else { return text }

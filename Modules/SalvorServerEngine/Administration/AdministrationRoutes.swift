@@ -114,9 +114,9 @@ extension ServerEngine {
   /// Ends what was begun and left: sessions that nobody continues, and uploads that nobody has continued to stage for so
   /// long. What fails is logged and tried again later.
   public func tidy(stagingMilliseconds: Int64) async {
-    sessions.tidy()
     await settleWaitingOffers()
     do {
+      try await sessions.tidy()
       try await configuration.store.forgetStaged(before: configuration.clock.now() - stagingMilliseconds)
     } catch {
       configuration.log("Emptying what was staged and left failed: \(asSalvorError(error))")

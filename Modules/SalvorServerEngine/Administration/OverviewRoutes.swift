@@ -29,7 +29,7 @@ extension ServerEngine {
     case "stats": return json(try await configuration.store.stats().json)
     case "overview": return json(try await overview())
     case "refusals": return json(refusals())
-    case "recoveries": return json(recoveryList())
+    case "recoveries": return json(try await recoveryList())
     case "schema": return json(config.json)
     case "configuration": return json(try hostFacts().configuration)
     case "modules": return json(try hostFacts().modules)
@@ -51,12 +51,12 @@ extension ServerEngine {
 
   private func overview() async throws -> JSONValue {
     let stats = try await configuration.store.stats()
-    let recovering = recoveries.counts
+    let recovering = try await recoveries.counts
     return [
       "version": .string(salvorVersion), "protocol": .integer(protocolVersion),
       "server": .string(identity.server.text), "incarnation": .string(identity.incarnation.text),
       "started": .integer(started), "restored": .bool(isRestored), "storage": stats.json,
-      "sessions": .integer(Int64(sessions.count)), "listeners": .integer(Int64(events.count)),
+      "sessions": .integer(Int64(try await sessions.count)), "listeners": .integer(Int64(events.count)),
       "recoveries": [
         "underWay": .integer(Int64(recovering.underWay)), "waiting": .integer(Int64(recovering.waiting)),
         "required": .integer(Int64(activity.recoveryRequired.count)),
@@ -84,9 +84,9 @@ extension ServerEngine {
     ]
   }
 
-  private func recoveryList() -> JSONValue {
+  private func recoveryList() async throws -> JSONValue {
     [
-      "since": .integer(started), "underWay": .array(recoveries.remotes.map { .string($0.text) }),
+      "since": .integer(started), "underWay": .array(try await recoveries.remotes.map { .string($0.text) }),
       "required": .array(activity.recoveryRequired.prefix(1000).map { .string($0.text) }),
       "begun": .object(metrics.recoveries.sorted { $0.key < $1.key }.map { .init($0.key, .integer($0.value)) }),
       "ended": .integer(metrics.recoveriesEnded.value), "rewinds": .integer(metrics.rewinds.value),

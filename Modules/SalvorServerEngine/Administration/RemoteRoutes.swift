@@ -79,9 +79,9 @@ extension ServerEngine {
       after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"].map { percentDecoded($0) })
     var found: [RemoteRecord]
     switch filter ?? nil {
-    case .syncing?: found = try await these(sessions.remotes, asked)
-    case .recovering?: found = try await these(recoveries.remotes, asked)
-    case .waiting?: found = try await these(recoveries.waiting, asked)
+    case .syncing?: found = try await these(try await sessions.remotes, asked)
+    case .recovering?: found = try await these(try await recoveries.remotes, asked)
+    case .waiting?: found = try await these(try await recoveries.waiting, asked)
     case .inStep?:
       asked.state = .known
       found = try await these(activity.inStep(with: configuration.store.stats().head.number), asked)
@@ -96,8 +96,9 @@ extension ServerEngine {
     }
     let hasMore = found.count > min(limit, pageMax)
     if hasMore { found.removeLast() }
+    let now = try await underWay()
     return json([
-      "remotes": .array(found.map { .object(($0.json.members ?? []) + [.init("state", .string(state(of: $0)))]) }),
+      "remotes": .array(found.map { .object(($0.json.members ?? []) + [.init("state", .string(state(of: $0, now)))]) }),
       "next": hasMore ? found.last.map { .string($0.id.text) } ?? .null : .null,
     ])
   }
@@ -111,13 +112,26 @@ extension ServerEngine {
     return found
   }
 
+  /// Who is at something with the server.
+  private struct UnderWay {
+    var recovering: Set<RemoteID>
+    var waiting: Set<RemoteID>
+    var syncing: Set<RemoteID>
+  }
+
+  private func underWay() async throws -> UnderWay {
+    UnderWay(
+      recovering: Set(try await recoveries.remotes), waiting: Set(try await recoveries.waiting),
+      syncing: Set(try await sessions.remotes))
+  }
+
   /// One word for how a remote is.
-  private func state(of remote: RemoteRecord) -> String {
+  private func state(of remote: RemoteRecord, _ now: UnderWay) -> String {
     if remote.isBlocked { return "blocked" }
     if remote.isDeleted { return "deleted" }
-    if recoveries.remotes.contains(remote.id) { return "recovering" }
-    if recoveries.waiting.contains(remote.id) { return "waiting" }
-    if sessions.remotes.contains(remote.id) { return "syncing" }
+    if now.recovering.contains(remote.id) { return "recovering" }
+    if now.waiting.contains(remote.id) { return "waiting" }
+    if now.syncing.contains(remote.id) { return "syncing" }
     if activity[remote.id]?.lastError?.reason != nil { return "recovery-required" }
     return remote.isResetDemanded ? "reset-demanded" : "known"
   }
@@ -126,9 +140,10 @@ extension ServerEngine {
   private func whole(_ remote: RemoteRecord) async throws -> JSONValue {
     let head = try await configuration.store.stats().head.number
     let seen = activity[remote.id].map { JSONValue.object($0.json(head: head)) } ?? .null
+    let now = try await underWay()
     return .object(
       (remote.json.members ?? []) + [
-        .init("state", .string(state(of: remote))), .init("head", .integer(head)), .init("seen", seen),
+        .init("state", .string(state(of: remote, now))), .init("head", .integer(head)), .init("seen", seen),
       ])
   }
 }

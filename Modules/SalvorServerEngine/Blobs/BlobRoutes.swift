@@ -47,11 +47,11 @@ extension ServerEngine {
     _ request: TransportRequest, _ address: BlobAddress, _ principal: Principal
   ) async throws -> TransportResponse {
     let part = try await decodedBody(request, limit: configuration.limits.chunkBytesMax)
-    sessions.touch(principal)
+    await sessions.touch(principal)
     _ = try await write(for: principal) {
       try await $0.stageBlob(part, of: address.reference, at: address.offset, for: principal)
     }
-    sessions.touch(principal)
+    await sessions.touch(principal)
     return TransportResponse(status: 204, contentLength: 0)
   }
 

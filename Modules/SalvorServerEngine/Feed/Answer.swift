@@ -37,7 +37,7 @@ extension ServerEngine {
     if !offers.isEmpty {
       (["snapshots": .array(offers.map(\.json))] as JSONValue).write(to: &head)
       head.raw("\n")
-      sessions.close(session)
+      await sessions.close(session)
       return try await respond(head.bytes, request)
     }
     let (groups, held) = try await held(session)
@@ -69,8 +69,8 @@ extension ServerEngine {
     return PageSource(
       engine: self, remote: session.remote, principal: session.principal, subscriptions: message.subscriptions,
       groups: groups ?? message.groups.map(\.state), position: message.position, compared: compared,
-      touch: { [sessions] in sessions.touch(session) },
-      finished: { [sessions] in sessions.close(session) })
+      touch: { [sessions] in await sessions.touch(session) },
+      finished: { [sessions] in await sessions.close(session) })
   }
 
   /// `head`, and the pages after it.
@@ -80,7 +80,7 @@ extension ServerEngine {
     let first = try await pages.nextPage()
     metrics.downloads.add(1)
     if first.isLast {
-      pages.finished()
+      await pages.finished()
       return try await respond(head + first.bytes, request)
     }
     return try respond(streaming: pages.stream(after: head + first.bytes), request)
@@ -154,9 +154,9 @@ actor PageSource {
   private let remote: RemoteID
   private let principal: Principal
   /// A piece was sent.
-  private let touch: @Sendable () -> Void
+  private let touch: @Sendable () async -> Void
   /// Nothing more will be sent.
-  nonisolated let finished: @Sendable () -> Void
+  nonisolated let finished: @Sendable () async -> Void
   private let subscriptions: ResolvedSubscriptions?
   private let groups: [GroupState]
   private let compared: ComparedTables?
@@ -166,8 +166,9 @@ actor PageSource {
 
   init(
     engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
-    groups: [GroupState], position: String?, compared: ComparedTables? = nil, touch: @escaping @Sendable () -> Void,
-    finished: @escaping @Sendable () -> Void
+    groups: [GroupState], position: String?, compared: ComparedTables? = nil,
+    touch: @escaping @Sendable () async -> Void,
+    finished: @escaping @Sendable () async -> Void
   ) {
     self.compared = compared
     self.engine = engine
@@ -204,9 +205,9 @@ actor PageSource {
     ahead = nil
     do {
       let piece = try await task.value
-      touch()
+      await touch()
       if piece.isLast {
-        finished()
+        await finished()
       } else {
         prefetch()
       }
@@ -214,15 +215,15 @@ actor PageSource {
     } catch {
       // The response has begun: the problem is a line of it, and the download can go on from its last position.
       isFinished = true
-      finished()
+      await finished()
       let problem: JSONValue = ["problem": Problem.json(asSalvorError(error))]
       return problem.bytes + [0x0A]
     }
   }
 
-  private func close() {
+  private func close() async {
     ahead?.cancel()
-    finished()
+    await finished()
   }
 
   /// The next page's text, with its position or end line.

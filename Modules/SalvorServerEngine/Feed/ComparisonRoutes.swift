@@ -63,7 +63,7 @@ extension ServerEngine {
       compared.head = try await configuration.store.sweep()
       compared.ownUpTo = compared.head.number
     }
-    try sessions.note(compared, of: session)
+    try await sessions.note(compared, of: session)
     return ComparisonOffer(token: session.token, head: compared.head, tables: comparison.differing)
   }
 
@@ -73,12 +73,12 @@ extension ServerEngine {
       throw SalvorError(.notFound, "This server's storage module cannot compare. Use the storage \"sqlite\".")
     }
     let principal = try await authenticate(request)
-    let session = try sessions.find(token, principal: principal)
+    let session = try await sessions.find(token, principal: principal)
     let scopes = GroupScopes(session.begin.message, in: configuration.schema)
     let scope: @Sendable (String) -> ReadScope = { scopes.scope(ofTable: $0, for: principal) }
     switch what {
     case "rows":
-      return try await answerRows(request, store, scope: scope) { [sessions] in sessions.touch(session) }
+      return try await answerRows(request, store, scope: scope) { [sessions] in await sessions.touch(session) }
     case "ranges": return try await answerRanges(request, store, scope: scope)
     default:
       _ = try await decodedBody(request, limit: BodyBudget.freeBytes)

@@ -7,7 +7,7 @@ import SalvorWire
 /// since comes with the download, as the difference of the two.
 final class GroupScopes: Sendable {
   private let schema: Schema
-  private let subscriptions: [String: ResolvedSubscriptions]
+  let subscriptions: [String: ResolvedSubscriptions]
 
   /// - Parameter subscriptions: by group.
   init(_ subscriptions: [String: ResolvedSubscriptions], in schema: Schema) {

@@ -38,7 +38,7 @@ extension ServerEngine {
   ///   - touch: called for each piece that is answered.
   func answerRows(
     _ request: TransportRequest, _ store: any RecoveringServerStore, scope: @escaping @Sendable (String) -> ReadScope,
-    touch: @escaping @Sendable () -> Void
+    touch: @escaping @Sendable () async -> Void
   ) async throws -> TransportResponse {
     var queries: [RowQuery] = []
     var keys = 0
@@ -97,11 +97,11 @@ private actor RowAnswers {
   private var queries: ArraySlice<RowQuery>
   private let scope: @Sendable (String) -> ReadScope
   private let store: any RecoveringServerStore
-  private let touch: @Sendable () -> Void
+  private let touch: @Sendable () async -> Void
 
   init(
     _ queries: [RowQuery], _ store: any RecoveringServerStore, scope: @escaping @Sendable (String) -> ReadScope,
-    touch: @escaping @Sendable () -> Void
+    touch: @escaping @Sendable () async -> Void
   ) {
     self.queries = queries[...]
     self.scope = scope
@@ -117,7 +117,7 @@ private actor RowAnswers {
     while piece.count < Self.pieceBytes, let query = queries.popFirst() {
       piece += try await store.rows(matching: query, for: scope(query.table))
     }
-    touch()
+    await touch()
     return piece.isEmpty ? nil : piece
   }
 }

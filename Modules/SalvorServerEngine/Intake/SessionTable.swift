@@ -2,158 +2,167 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// The sessions under way: one for each remote (semantics 4).
+/// The sessions under way: one for each remote (semantics 4), over all processes that serve the database.
 final class SessionTable: Sendable {
-  struct Session: Sendable {
-    var token: String
-    var remote: RemoteID
-    var principal: Principal
-    var previous: SequenceID?
-    var current: SequenceID?
-    var begin: SessionBegin
+  /// A reference: as a value of this size, kept over a suspension within `do … catch`, an optimized build of Swift 6.3
+  /// loses it.
+  final class Session: Sendable {
+    let token: String
+    let remote: RemoteID
+    let principal: Principal
+    let begin: SessionBegin
     /// The device compares these before it downloads.
-    var compared: ComparedTables?
-    var lastSeen: Int64
-  }
+    let compared: ComparedTables?
 
-  private struct State {
-    var sessions: [RemoteID: Session] = [:]
-    /// By token.
-    var remotes: [String: RemoteID] = [:]
-    var lastTidied: Int64 = 0
-
-    mutating func set(_ session: Session?, of remote: RemoteID) {
-      if let before = sessions[remote] { remotes[before.token] = nil }
-      sessions[remote] = session
-      if let session { remotes[session.token] = remote }
+    init(token: String, remote: RemoteID, principal: Principal, begin: SessionBegin, compared: ComparedTables? = nil) {
+      self.token = token
+      self.remote = remote
+      self.principal = principal
+      self.begin = begin
+      self.compared = compared
     }
+
+    var current: SequenceID? { begin.message.current }
   }
 
-  private let state = Mutex(State())
+  private let keeping: any ConversationKeeping
   private let idleMilliseconds: Int64
   private let perPrincipalMax: Int
   private let clock: any Clock
   private let random: any RandomSource
+  private let lastTidied = Mutex<Int64>(0)
 
   init(
-    idleMilliseconds: Int64, perPrincipalMax: Int = Limits().principalSessionsMax, clock: any Clock,
-    random: any RandomSource
+    _ keeping: any ConversationKeeping, idleMilliseconds: Int64,
+    perPrincipalMax: Int = Limits().principalSessionsMax, clock: any Clock, random: any RandomSource
   ) {
+    self.keeping = keeping
     self.idleMilliseconds = idleMilliseconds
     self.perPrincipalMax = perPrincipalMax
     self.clock = clock
     self.random = random
   }
 
+  private static func name(_ remote: RemoteID) -> String { "session \(remote.text)" }
+
   /// A new session. A remote has one: another that was seen lately is refused with `session-in-use`, unless this begin
   /// proves to be the same database by the same sequence IDs. (A killed client comes back.) Throws `quota` where the principal
   /// has as many as one may have.
-  func open(_ begin: SessionBegin, principal: Principal) throws -> Session {
+  func open(_ begin: SessionBegin, principal: Principal) async throws -> Session {
     let now = clock.now()
     let token = hexadecimal(random.bytes(16))
     var begin = begin
     // It was checked, and may be long.
     begin.message.history = nil
-    return try state.withLock { [begin] state in
-      let message = begin.message
-      try refuseAnother(message, state, now)
-      tidy(&state, now)
-      if state.sessions.count >= perPrincipalMax, state.sessions[message.remote]?.principal.name != principal.name {
-        let own = state.sessions.values.count { $0.principal.name == principal.name }
-        guard own < perPrincipalMax else { throw SalvorError.sessionQuota(perPrincipalMax, idleMilliseconds) }
+    let remote = begin.message.remote
+    let session = Session(token: token, remote: remote, principal: principal, begin: begin)
+    let tidies = isTimeToTidy(now)
+    try await keeping.conversing(Self.name(remote)) { [self] desk in
+      var others = try desk.all(.session, of: remote)
+      try refuseAnother(session.begin.message, others, now)
+      if tidies {
+        try desk.remove(.session, seenBefore: now - idleMilliseconds)
+        others.removeAll { isIdle($0, now) }
       }
-      let session = Session(
-        token: token, remote: message.remote, principal: principal, previous: message.previous,
-        current: message.current, begin: begin, lastSeen: now)
-      state.set(session, of: message.remote)
-      return session
+      let own = try desk.count(.session, principal: principal.name)
+      let replaced = others.count { $0.principal == principal.name }
+      guard own - replaced < perPrincipalMax else { throw SalvorError.sessionQuota(perPrincipalMax, idleMilliseconds) }
+      for other in others { try desk.remove(other.token) }
+      try desk.put(
+        Conversation(
+          kind: .session, token: token, remote: remote, principal: principal.name,
+          subject: SessionSubject(begin: session.begin), lastSeen: now))
     }
+    return session
   }
 
   /// Forgets the sessions that nobody continues.
-  func tidy() {
-    let now = clock.now()
-    state.withLock { state in
-      state.lastTidied = 0
-      tidy(&state, now)
-    }
+  func tidy() async throws {
+    let bound = clock.now() - idleMilliseconds
+    try await keeping.conversing(nil) { try $0.remove(.session, seenBefore: bound) }
   }
 
   /// Once a second at most: with many sessions it costs something.
-  private func tidy(_ state: inout State, _ now: Int64) {
-    guard now - state.lastTidied >= 1_000 || now < state.lastTidied else { return }
-    state.lastTidied = now
-    for session in state.sessions.values where isIdle(session, now) { state.set(nil, of: session.remote) }
-  }
-
-  private func isIdle(_ session: Session, _ now: Int64) -> Bool { now - session.lastSeen >= idleMilliseconds }
-
-  /// A recovery begins: the session of the same database ends, that of another one with its remote ID is in the way.
-  func giveWay(to message: BeginMessage) throws {
-    let now = clock.now()
-    try state.withLock { state in
-      try refuseAnother(message, state, now)
-      state.set(nil, of: message.remote)
+  private func isTimeToTidy(_ now: Int64) -> Bool {
+    lastTidied.withLock { last in
+      guard now - last >= 1_000 || now < last else { return false }
+      last = now
+      return true
     }
   }
 
-  private func refuseAnother(_ message: BeginMessage, _ state: State, _ now: Int64) throws {
-    guard let other = state.sessions[message.remote], !isIdle(other, now) else { return }
-    let isSame = message.current != nil && message.current == other.current && message.previous == other.previous
-    // One that compares has nothing under way here that another could disturb.
-    guard isSame || other.compared != nil else {
-      throw SalvorError(
-        .sessionInUse,
-        "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",
-        context: ["remote": message.remote.text],
-        retryAfterMilliseconds: min(30_000, max(100, idleMilliseconds - (now - other.lastSeen))))
+  private func isIdle(_ session: Conversation, _ now: Int64) -> Bool { now - session.lastSeen >= idleMilliseconds }
+
+  /// A recovery begins: the session of the same database ends, that of another one with its remote ID is in the way.
+  func giveWay(to message: BeginMessage) async throws {
+    let now = clock.now()
+    try await keeping.conversing(Self.name(message.remote)) { [self] desk in
+      let others = try desk.all(.session, of: message.remote)
+      try refuseAnother(message, others, now)
+      for other in others { try desk.remove(other.token) }
+    }
+  }
+
+  private func refuseAnother(_ message: BeginMessage, _ others: [Conversation], _ now: Int64) throws {
+    for other in others where !isIdle(other, now) {
+      let subject = try SessionSubject(other.subject)
+      let begun = subject.begin.message
+      let isSame = message.current != nil && message.current == begun.current && message.previous == begun.previous
+      // One that compares has nothing under way here that another could disturb.
+      guard isSame || subject.compared != nil else {
+        throw SalvorError(
+          .sessionInUse,
+          "Another session of this remote ID is under way. Wait for it to end, or for 30 s after it was cut.",
+          context: ["remote": message.remote.text],
+          retryAfterMilliseconds: min(30_000, max(100, idleMilliseconds - (now - other.lastSeen))))
+      }
     }
   }
 
   /// The session of a token, marked as seen. One that nobody has continued for too long has ended. Its principal is the one
   /// who asks, with the parameters of now: what was taken away from him since the begin is taken away here, too.
-  func find(_ token: String, principal: Principal) throws -> Session {
+  func find(_ token: String, principal: Principal) async throws -> Session {
     let now = clock.now()
-    let found = state.withLock { state -> Session? in
-      guard let remote = state.remotes[token], var session = state.sessions[remote],
-        session.principal.name == principal.name
-      else { return nil }
-      if isIdle(session, now) {
-        state.set(nil, of: remote)
+    let found = try await keeping.conversing(nil) { [self] desk -> Conversation? in
+      guard let found = try desk.find(token), found.kind == .session, found.principal == principal.name else {
         return nil
       }
-      session.lastSeen = now
-      session.principal = principal
-      state.sessions[remote] = session
-      return session
+      if isIdle(found, now) {
+        try desk.remove(token)
+        return nil
+      }
+      try desk.touch(token, at: now)
+      return found
     }
     guard let found else { throw Self.unknown }
     LogContext.current?.set("remote", found.remote.text)
-    return found
+    let subject = try SessionSubject(found.subject)
+    return Session(
+      token: token, remote: found.remote, principal: principal, begin: subject.begin, compared: subject.compared)
   }
 
-  func touch(_ session: Session) {
+  /// It goes on. What fails is said by the next request.
+  func touch(_ session: Session) async {
     let now = clock.now()
-    state.withLock { state in
-      if state.remotes[session.token] != nil { state.sessions[session.remote]?.lastSeen = now }
-    }
+    try? await keeping.conversing(nil) { try $0.touch(session.token, at: now) }
   }
 
   /// The principal's devices send blobs, which belong to no session.
-  func touch(_ principal: Principal) {
+  func touch(_ principal: Principal) async {
     let now = clock.now()
-    state.withLock { state in
-      for session in state.sessions.values where session.principal.name == principal.name && !isIdle(session, now) {
-        state.sessions[session.remote]?.lastSeen = now
-      }
+    let bound = now - idleMilliseconds
+    try? await keeping.conversing(nil) {
+      try $0.touch(.session, principal: principal.name, seenAfter: bound, at: now)
     }
   }
 
   /// Throws `session-unknown` where another begin took the session over.
-  func note(_ compared: ComparedTables, of session: Session) throws {
-    let isThere = state.withLock { state in
-      guard state.remotes[session.token] != nil else { return false }
-      state.sessions[session.remote]?.compared = compared
+  func note(_ compared: ComparedTables, of session: Session) async throws {
+    let subject = SessionSubject(begin: session.begin, compared: compared)
+    let isThere = try await keeping.conversing(Self.name(session.remote)) { desk in
+      guard var found = try desk.find(session.token) else { return false }
+      found.subject = subject
+      try desk.put(found)
       return true
     }
     guard isThere else { throw Self.unknown }
@@ -163,18 +172,19 @@ final class SessionTable: Sendable {
     SalvorError(.sessionUnknown, "This session has ended or was taken over. Begin again; nothing is lost.")
   }
 
-  func close(_ session: Session) {
-    state.withLock { state in
-      if state.remotes[session.token] != nil { state.set(nil, of: session.remote) }
-    }
+  /// What fails leaves it to `idleMilliseconds`.
+  func close(_ session: Session) async {
+    try? await keeping.conversing(nil) { try $0.remove(session.token) }
   }
 
-  var count: Int { state.withLock { $0.sessions.count } }
+  var count: Int { get async throws { try await keeping.conversing(nil) { try $0.count(.session, principal: nil) } } }
 
   /// Remotes whose session was seen lately.
   var remotes: [RemoteID] {
-    let now = clock.now()
-    return state.withLock { state in state.sessions.values.filter { !isIdle($0, now) }.map(\.remote) }
+    get async throws {
+      let bound = clock.now() - idleMilliseconds + 1
+      return try await keeping.conversing(nil) { try $0.remotes(.session, seenSince: bound) }
+    }
   }
 }
 

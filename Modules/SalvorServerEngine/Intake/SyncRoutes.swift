@@ -11,7 +11,7 @@ extension ServerEngine {
     let head = body.prefix { $0 != 0x0A }
     let message = try await parsedBegin(Array(head)).following(configuration.schema)
     let begin = try await check(message, principal: principal)
-    let session = try await withinQuota(principal) { try sessions.open(begin, principal: principal) }
+    let session = try await withinQuota(principal) { try await sessions.open(begin, principal: principal) }
     do {
       switch message.upload {
       case .staged where !begin.answersAgain:
@@ -27,7 +27,7 @@ extension ServerEngine {
         return try await answer(session, chunks: [], request)
       }
     } catch {
-      sessions.close(session)
+      await sessions.close(session)
       throw error
     }
   }
@@ -36,7 +36,7 @@ extension ServerEngine {
   /// The same again replaces itself.
   func receiveChunk(_ request: TransportRequest, token: String, index: String) async throws -> TransportResponse {
     let principal = try await authenticate(request)
-    let session = try sessions.find(token, principal: principal)
+    let session = try await sessions.find(token, principal: principal)
     let query = queryParameters(request.path)
     guard let index = Int(index), index >= 0, let first = query["first"].flatMap({ Int64($0) }),
       let last = query["last"].flatMap({ Int64($0) }), first > 0, last >= first, let sequence = session.current
@@ -61,23 +61,23 @@ extension ServerEngine {
         }
       }
     }
-    sessions.touch(session)
+    await sessions.touch(session)
     return TransportResponse(status: 204, contentLength: 0)
   }
 
   /// `POST /v1/sync/TOKEN/process`: the staged upload is applied; the answer is that of `POST /v1/sync`.
   func processStaged(_ request: TransportRequest, token: String) async throws -> TransportResponse {
     let principal = try await authenticate(request)
-    let session = try sessions.find(token, principal: principal)
+    let session = try await sessions.find(token, principal: principal)
     _ = try await decodedBody(request, limit: BodyBudget.freeBytes)
     do {
       return try await answer(session, chunks: nil, request)
     } catch let error as SalvorError where error.code == .blobMissing {
       // The device sends it under this session and asks again.
-      sessions.touch(session)
+      await sessions.touch(session)
       throw error
     } catch {
-      sessions.close(session)
+      await sessions.close(session)
       throw error
     }
   }
@@ -85,14 +85,14 @@ extension ServerEngine {
   /// `DELETE /v1/sync/TOKEN`: the device takes its upload back; it is not processed any more, and the session ends.
   func giveUp(_ request: TransportRequest, token: String) async throws -> TransportResponse {
     let principal = try await authenticate(request)
-    let session = try sessions.find(token, principal: principal)
+    let session = try await sessions.find(token, principal: principal)
     guard let sequence = session.current else {
       throw SalvorError(.malformed, "There is no upload under way in this session.")
     }
     try await validations.staging(session.remote) {
       try await write(for: principal) { try await $0.unstage(session.remote, sequence: sequence) }
     }
-    sessions.close(session)
+    await sessions.close(session)
     guard try await configuration.store.results(session.remote, sequence: sequence) == nil else {
       throw SalvorError(.sessionUnknown, "This upload was processed. Begin again: its results are given then.")
     }
@@ -124,7 +124,7 @@ extension ServerEngine {
         remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks,
         isNarrowed: session.begin.message.isNarrowed))
     observe(results, of: session.remote, tookSince: began)
-    sessions.touch(session)
+    await sessions.touch(session)
     metrics.uploads.add(1)
     events.notice()
     metrics.accepted.add(results.acceptedRequests)

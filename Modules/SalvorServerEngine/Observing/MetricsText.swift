@@ -71,8 +71,8 @@ extension ServerEngine {
       metrics.processing)
     out.counter("salvor_slow_total", "Answers and uploads that took longer than slowMilliseconds", metrics.slow.value)
 
-    let recovering = recoveries.counts
-    out.gauge("salvor_sessions", "Sessions under way", Int64(sessions.count))
+    let recovering = try await recoveries.counts
+    out.gauge("salvor_sessions", "Sessions under way", Int64(try await sessions.count))
     out.gauge("salvor_recoveries", "Remote IDs that recover", Int64(recovering.underWay))
     out.gauge(
       "salvor_recoveries_waiting", "Remote IDs that were told to come back to recover", Int64(recovering.waiting))

@@ -15,10 +15,10 @@ extension ServerEngine {
     let principal = try await authenticate(request)
     if request.method == "POST" && parts.isEmpty { return try await beginRecovery(request, principal, store) }
     guard (1...2).contains(parts.count) else { throw noRecoveryRoute }
-    let recovery = try recoveries.find(parts[0], principal: principal)
+    let recovery = try await recoveries.find(parts[0], principal: principal)
     LogContext.current?.set("remote", recovery.remote.text)
     if request.method == "DELETE" && parts.count == 1 {
-      recoveries.close(recovery.token)
+      await recoveries.close(recovery.token)
       return TransportResponse(status: 204, contentLength: 0)
     }
     guard parts.count == 2 else { throw noRecoveryRoute }
@@ -27,7 +27,7 @@ extension ServerEngine {
       return try await answerRows(request, store) {
         recovery.scopes.scope(ofTable: $0, for: principal)
       } touch: { [recoveries] in
-        recoveries.touch(recovery.token)
+        await recoveries.touch(recovery.token)
       }
     case ("POST", "ranges"):
       return try await answerRanges(request, store) { recovery.scopes.scope(ofTable: $0, for: principal) }
@@ -57,8 +57,8 @@ extension ServerEngine {
       throw SalvorError(.malformed, "A recovery's begin has a \"history\", and its \"upload\" is none.")
     }
     LogContext.current?.set("remote", message.remote.text)
-    try sessions.giveWay(to: message)
-    let recovery = try open(message, principal)
+    try await sessions.giveWay(to: message)
+    let recovery = try await open(message, principal)
     do {
       let admission = try await admission(of: message, principal: principal)
       let finding = try await finding(message, admission)
@@ -75,15 +75,15 @@ extension ServerEngine {
       }
       return try await respond(answer, request)
     } catch {
-      recoveries.close(recovery.token)
+      await recoveries.close(recovery.token)
       throw error
     }
   }
 
-  private func open(_ message: BeginMessage, _ principal: Principal) throws -> RecoveryTable.Recovery {
+  private func open(_ message: BeginMessage, _ principal: Principal) async throws -> RecoveryTable.Recovery {
     let remote = message.remote
     let scopes = GroupScopes(message, in: configuration.schema)
-    switch recoveries.open(remote, principal: principal.name, scopes: scopes) {
+    switch try await recoveries.open(remote, principal: principal.name, scopes: scopes) {
     case .open(let recovery, _): return recovery
     case .comeBack(let delay, let isFirst):
       if isFirst {
@@ -167,7 +167,7 @@ extension ServerEngine {
     let pages = PageSource(
       engine: self, remote: RemoteID(from: configuration.random), principal: principal,
       subscriptions: subscriptions, groups: groups.map(\.state), position: try line.optionalString("position"),
-      touch: { [recoveries] in recoveries.touch(recovery.token) },
+      touch: { [recoveries] in await recoveries.touch(recovery.token) },
       finished: {})
     return try await answer(sessionLine(principal, []).bytes + [0x0A], pages, request)
   }
@@ -205,7 +205,7 @@ extension ServerEngine {
     if let demand = line?["demand"]?.integer {
       _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
-    recoveries.close(recovery.token)
+    await recoveries.close(recovery.token)
     metrics.recoveriesEnded.add(1)
     let (reason, strategy) = (name(line?["reason"]?.string), name(line?["strategy"]?.string))
     if line?["strategy"]?.string != nil { countEnd(reason, strategy) }

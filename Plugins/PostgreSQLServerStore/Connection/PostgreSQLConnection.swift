@@ -211,8 +211,9 @@
 
     /// Runs `body` in a transaction: committed where it returns, rolled back where it or the commit throws.
     package func transaction<Result>(_ begin: String = "BEGIN", _ body: () throws -> Result) throws -> Result {
-      try execute(begin)
       do {
+        // Several statements, perhaps: one that fails leaves the transaction open.
+        try execute(begin)
         let result = try body()
         try execute("COMMIT")
         return result

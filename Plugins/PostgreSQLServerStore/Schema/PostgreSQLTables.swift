@@ -56,6 +56,15 @@
         'SELECT coalesce(max(seq), 0) + 1 FROM salvor_change'
       """,
       "ALTER TABLE salvor_change ALTER COLUMN seq SET DEFAULT salvor_next_seq()",
+      // Sessions and recoveries under way, for all processes. What a crash or a failover takes along is begun again.
+      """
+      CREATE UNLOGGED TABLE IF NOT EXISTS salvor_conversation (
+        place bigint GENERATED ALWAYS AS IDENTITY, token text COLLATE "C" PRIMARY KEY, kind text COLLATE "C" NOT NULL,
+        remote text COLLATE "C" NOT NULL, principal text COLLATE "C" NOT NULL, subject bytea NOT NULL, seen bigint NOT NULL)
+      """,
+      "CREATE INDEX IF NOT EXISTS salvor_conversation_remote ON salvor_conversation (kind, remote, place)",
+      "CREATE INDEX IF NOT EXISTS salvor_conversation_principal ON salvor_conversation (kind, principal)",
+      "CREATE INDEX IF NOT EXISTS salvor_conversation_seen ON salvor_conversation (kind, seen)",
     ]
 
     /// In SQLite's types; `conflict` as its store has it.

@@ -194,6 +194,12 @@
       return try await books.updating(name, body)
     }
 
+    /// Beside others, each statement by itself.
+    func running<Answer: Sendable>(_ body: @Sendable (PostgreSQLConnection) throws -> Answer) async throws -> Answer {
+      _ = try view()
+      return try await books.run { try body($0) }
+    }
+
     /// Asks the reader that has the least to do.
     private func reader<Answer: Sendable>(
       _ question: (StoreSession) async throws -> Answer

@@ -6,6 +6,7 @@ import SalvorModel
 final class Workspace: Sendable {
   let directory: URL
   let server: ServerSide
+  private let others = Mutex<[ServerSide]>([])
 
   /// The tables most tests use: one of each kind.
   static let schema = """
@@ -55,7 +56,7 @@ final class Workspace: Sendable {
   }
 
   deinit {
-    server.kill()
+    for one in [server] + others.withLock({ $0 }) { one.kill() }
     try? FileManager.default.removeItem(at: directory)
   }
 
@@ -76,6 +77,19 @@ final class Workspace: Sendable {
       limits: limits, recovery: recovery)
     try device.connect(to: url)
     return device
+  }
+
+  /// Another server of the same configuration, in a directory of its own. For storages that several processes have open.
+  func anotherServer(_ name: String) throws -> ServerSide {
+    let folder = directory.appendingPathComponent(name)
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    for file in ["schema.json5", "salvor.json5"] {
+      try FileManager.default.copyItem(
+        at: directory.appendingPathComponent(file), to: folder.appendingPathComponent(file))
+    }
+    let other = ServerSide(directory: folder)
+    others.withLock { $0.append(other) }
+    return other
   }
 
   func write(_ text: String, to name: String) throws {
