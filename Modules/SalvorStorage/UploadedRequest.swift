@@ -87,7 +87,7 @@ public struct UploadRequestReader: Sendable {
       var reader = UploadChunkReader(buffer, blobs: blobs)
       while let event = try reader.next() {
         switch event {
-        case .shape, .context: break
+        case .shape: break
         case .lost(_, let order): lost += order
         case .offer(let first, let last, let offer): offers = (first, last, offer)
         case .request(let first, let last, let tag): range = (first, last, tag)

@@ -23,10 +23,9 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"lost":["…","…"],"order":[[0,1]]}                      incarnations that the offers are of; the first lived before the second
 ///     {"offer":7,"last":9,"of":[0,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the first
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
-///     {"context":"site","made":57,"keys":[["s1"],…]}          unchanged parents of changed rows, up to the root
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
-/// the device's rows stood at when the changes were made, or when the upload was chosen. An offer's third number is that of the
+/// the device's rows stood at when the changes were made. An offer's third number is that of the
 /// newest commit that both sides had when they parted; `written` names columns that are no offer, `review` and `version` are as of
 /// `Offer`. Without `order` the lost incarnations stand in the order in which they lived.
 public struct UploadChunkWriter: Sendable {
@@ -39,17 +38,8 @@ public struct UploadChunkWriter: Sendable {
   public private(set) var firstCounter: Int64 = 0
   public private(set) var lastCounter: Int64 = 0
   public private(set) var changeCount = 0
-  /// In the order in which their first keys came; they are written at the chunk's end.
-  private var contexts: [Context] = []
   /// Their places on the `lost` line.
   private var lost: [IncarnationID: Int] = [:]
-
-  /// Keys of one table, as they are written.
-  private struct Context {
-    var table: String
-    var made: Int64
-    var keys = PayloadWriter()
-  }
 
   /// Blobs that the chunk refers to, each with its change.
   public private(set) var blobs: [OutgoingBlob] = []
@@ -61,8 +51,8 @@ public struct UploadChunkWriter: Sendable {
     payload = PayloadWriter(capacity: capacity, blobs: blobs)
   }
 
-  /// What the chunk has so far, but for the heads of its context lines.
-  public var byteCount: Int { contexts.reduce(payload.count) { $0 + $1.keys.count } }
+  /// What the chunk has so far.
+  public var byteCount: Int { payload.count }
 
   /// The place of a shape in this chunk; its line is written when it is new.
   public mutating func place(of shape: UploadShape) -> Int {
@@ -205,40 +195,6 @@ public struct UploadChunkWriter: Sendable {
 
   public mutating func endChange() { payload.raw("]") }
 
-  /// A parent of changed rows that this upload does not change itself (semantics 4, *parent closure*). Parents of one
-  /// table come together on one line.
-  ///
-  /// - Parameter made: the number of the commit that the device's rows of the table stood at; 0: they never came from a
-  ///   server.
-  public mutating func context(table: String, made: Int64, key: Key) {
-    let place =
-      contexts.firstIndex { $0.table == table && $0.made == made }
-      ?? {
-        contexts.append(Context(table: table, made: made))
-        return contexts.count - 1
-      }()
-    if contexts[place].keys.count > 0 { contexts[place].keys.comma() }
-    contexts[place].keys.raw("[")
-    for (index, value) in key.enumerated() {
-      if index > 0 { contexts[place].keys.comma() }
-      contexts[place].keys.value(value)
-    }
-    contexts[place].keys.raw("]")
-  }
-
-  private mutating func writeContexts() {
-    for context in contexts {
-      payload.raw("{\"context\":")
-      payload.text(context.table)
-      payload.raw(",\"made\":")
-      payload.number(context.made)
-      payload.raw(",\"keys\":[")
-      payload.raw(bytes: context.keys.bytes)
-      payload.raw("]}\n")
-    }
-    contexts = []
-  }
-
   private mutating func endLine() {
     guard lineIsOpen else { return }
     payload.raw("]}\n")
@@ -248,7 +204,6 @@ public struct UploadChunkWriter: Sendable {
   /// The chunk's text.
   public mutating func finish() -> [UInt8] {
     endLine()
-    writeContexts()
     return payload.bytes
   }
 }
@@ -261,7 +216,6 @@ public struct UploadChunkReader: ~Copyable {
     case request(first: Int64, last: Int64, tag: String?)
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
-    case context(table: String, made: Int64, keys: [Key])
     /// The incarnations that offers are of, and what is known of the order in which they lived.
     case lost([IncarnationID], order: [LostNeighbours])
     /// The changes from `first` to `last` are offers.
@@ -350,7 +304,11 @@ public struct UploadChunkReader: ~Copyable {
       shapes.append(try shape(&isFirst))
       return .shape(shapes.count - 1)
     case "request": return try request(&isFirst)
-    case "context": return try context(&isFirst)
+    // The unchanged parents of changed rows, as devices of an earlier release send them: nothing needs them.
+    case "context":
+      try reader.skipValue()
+      while try reader.nextKey(&isFirst) != nil { try reader.skipValue() }
+      return nil
     case "lost": return try lostIncarnations(&isFirst)
     case "offer": return try offer(&isFirst)
     case "first":
@@ -382,25 +340,6 @@ public struct UploadChunkReader: ~Copyable {
     }
     try reader.expect(0x7D)
     return UploadShape(table: table, operation: operation, columns: columns)
-  }
-
-  private mutating func context(_ isFirst: inout Bool) throws(SalvorError) -> Event {
-    let table = try reader.text()
-    guard try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
-    let made = try reader.integer()
-    guard try reader.nextKey(&isFirst) == "keys" else { throw reader.malformed("expected \"keys\"") }
-    var keys: [Key] = []
-    try reader.beginArray()
-    var isFirstKey = true
-    while try reader.nextElement(&isFirstKey) {
-      var key: Key = []
-      try reader.beginArray()
-      var isFirstValue = true
-      while try reader.nextElement(&isFirstValue) { key.append(try reader.item().value) }
-      keys.append(key)
-    }
-    try reader.expect(0x7D)
-    return .context(table: table, made: made, keys: keys)
   }
 
   private mutating func lostIncarnations(_ isFirst: inout Bool) throws(SalvorError) -> Event {

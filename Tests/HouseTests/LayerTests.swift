@@ -34,7 +34,7 @@ struct Layers {
   }
 
   /// The type that a line declares for the whole target.
-  private static func declared(_ line: Substring) -> String? {
+  static func declared(_ line: Substring) -> String? {
     var words = SourceTree.code(line).split(separator: " ")[...]
     guard line.first?.isWhitespace == false else { return nil }
     while let first = words.first, ["public", "package", "final", "indirect"].contains(first) { words.removeFirst() }

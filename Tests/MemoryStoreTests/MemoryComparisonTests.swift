@@ -36,6 +36,10 @@ import Testing
     }
   }
 
+  /// 129: fixes and retries in a circle.
+  @Test("a history of memberships that did not come to rest once", arguments: [129] as [UInt64])
+  func movesNow(_ seed: UInt64) async throws { try await moves(seed) }
+
   @Test("random histories of flag columns converge (semantics 3, 11.4)", arguments: seeds)
   func marks(_ seed: UInt64) async throws {
     try await StoreComparison(subject: memoryPair, specification: memoryPair, about: .flags).run(seed: seed) {

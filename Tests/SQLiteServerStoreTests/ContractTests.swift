@@ -118,6 +118,18 @@ private let memoryClient = StoreSubject<any ClientStore> {
     try await subscribesAsTheSpecification(seed)
   }
 
+  /// 60, 73, 210: a row of a table that is everyone's came and went before anybody looked.
+  @Test("histories of servers that go back that ended otherwise once", arguments: [60, 73, 210] as [UInt64])
+  func recoversAsTheSpecificationNow(_ seed: UInt64) async throws { try await recoversAsTheSpecification(seed) }
+
+  /// A child of an insert that the server holds already, in a refused group.
+  @Test("histories of conflicts that ended otherwise once", arguments: [1301] as [UInt64])
+  func settlesAsTheSpecificationNow(_ seed: UInt64) async throws { try await settlesAsTheSpecification(seed) }
+
+  /// A conflict version where the specification found no foreign change.
+  @Test("histories with deferred foreign keys that ended otherwise once", arguments: [49] as [UInt64])
+  func ordersAsTheSpecificationNow(_ seed: UInt64) async throws { try await ordersAsTheSpecification(seed) }
+
   /// 62: a row that its sender made, hid and deleted in one request.
   @Test("histories of memberships that ended otherwise once", arguments: [62] as [UInt64])
   func movesAsTheSpecificationNow(_ seed: UInt64) async throws { try await movesAsTheSpecification(seed) }

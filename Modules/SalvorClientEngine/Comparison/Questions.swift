@@ -6,7 +6,7 @@ import SalvorWire
 /// A device's questions about the server's rows, under the token of a sync session or of a recovery
 /// (docs/reference/protocol.md, *Comparing*).
 struct Questions {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   /// Under which the questions are asked.
   let path: String
   var report: SyncReport
@@ -15,7 +15,7 @@ struct Questions {
   private let keysMax = 2000
 
   init(
-    _ configuration: SalvorClient.Configuration, path: String, _ report: SyncReport,
+    _ configuration: ClientConfiguration, path: String, _ report: SyncReport,
     _ progress: @escaping @Sendable (SyncProgress) -> Void
   ) {
     self.configuration = configuration

@@ -51,7 +51,7 @@ public struct VerificationReport: Sendable {
 /// Compares every row of some tables with the server's, under a session of its own: nothing is sent, and nothing written
 /// but what is repaired (docs/architecture/comparison.md).
 struct Verification {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let store: any RecoveringClientStore
   let progress: @Sendable (SyncProgress) -> Void
   var report: VerificationReport

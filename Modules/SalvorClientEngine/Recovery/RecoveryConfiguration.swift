@@ -102,20 +102,3 @@ public struct ClientResetMode: Sendable {
   /// A strategy of the configuration's list, by name.
   public static func strategy(_ name: String) -> ClientResetMode { ClientResetMode(strategy: name) }
 }
-
-extension SalvorClient.Configuration {
-  /// The strategy for a client reset, with its callbacks.
-  public var clientResetMode: ClientResetMode {
-    get {
-      ClientResetMode(
-        strategy: recovery.strategy, beforeReset: recovery.beforeReset, afterReset: recovery.afterReset,
-        manualHandler: recovery.manualClientResetHandler)
-    }
-    set {
-      recovery.strategy = newValue.strategy
-      recovery.beforeReset = newValue.beforeReset
-      recovery.afterReset = newValue.afterReset
-      if let handler = newValue.manualHandler { recovery.manualClientResetHandler = handler }
-    }
-  }
-}

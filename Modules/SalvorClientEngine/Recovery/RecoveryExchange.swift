@@ -6,12 +6,12 @@ import SalvorWire
 
 /// The device's questions to the server while it recovers (docs/reference/protocol.md, *Recovery*).
 struct RecoveryExchange {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   var report: SyncReport
   let progress: @Sendable (SyncProgress) -> Void
 
   init(
-    _ configuration: SalvorClient.Configuration, _ report: SyncReport,
+    _ configuration: ClientConfiguration, _ report: SyncReport,
     _ progress: @escaping @Sendable (SyncProgress) -> Void
   ) {
     self.configuration = configuration

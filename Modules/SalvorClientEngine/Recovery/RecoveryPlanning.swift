@@ -57,7 +57,7 @@ extension RecoveryFacts {
 /// Finds out what a recovery would do, without writing on either side: the strategy plans, what differs is fetched and kept
 /// aside, and the store rehearses.
 struct RecoveryPlanning {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let store: any RecoveringClientStore
 
   func plan(_ strategy: String?, _ journal: RecoveryJournal) async throws -> RecoveryPlan {

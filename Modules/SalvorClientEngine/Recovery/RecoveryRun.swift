@@ -16,7 +16,7 @@ enum RecoveryResult: Sendable {
 /// One recovery: chooses the strategy, carries its steps out, journals before and after each, and goes on where a crash
 /// left it (docs/architecture/recovery.md).
 struct RecoveryRun {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let store: any RecoveringClientStore
   var journal: RecoveryJournal
   var exchange: RecoveryExchange
@@ -38,7 +38,7 @@ struct RecoveryRun {
   private static let removedShareMax = 0.5
 
   init(
-    _ configuration: SalvorClient.Configuration, _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
+    _ configuration: ClientConfiguration, _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
     _ report: SyncReport, _ progress: @escaping @Sendable (SyncProgress) -> Void
   ) {
     self.configuration = configuration

@@ -6,7 +6,7 @@ import SalvorWire
 /// Moves the blobs that travel outside the payload (docs/architecture/blobs.md). Every call goes on where the one before
 /// it was cut: what the other side has of a blob is asked, not remembered.
 struct BlobTransfer {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
 
   private var store: any ClientStore { configuration.store }
   private var limits: Limits { configuration.limits }

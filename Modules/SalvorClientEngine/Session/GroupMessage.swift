@@ -10,7 +10,7 @@ extension BeginMessage.Group {
   }
 }
 
-extension SalvorClient.Configuration {
+extension ClientConfiguration {
   /// What the device subscribes to now, with the values that its personalization keys have, and what of it brings nothing
   /// for want of one, or because no table is chosen by its parameter (any more).
   func resolvedSubscriptions() async throws -> (subscriptions: ResolvedSubscriptions, notices: [String]) {

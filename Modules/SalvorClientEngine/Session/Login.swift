@@ -17,12 +17,6 @@ final class Login: Sendable {
   /// An application that gives one wrong token after the other is not asked for ever.
   private static let refusalsMax = 3
 
-  convenience init(_ configuration: SalvorClient.Configuration) {
-    self.init(
-      given: configuration.credentials, provider: configuration.credentialsProvider,
-      timeoutMilliseconds: configuration.credentialsTimeoutMilliseconds, clock: configuration.clock)
-  }
-
   init(given: [String: String], provider: CredentialsProvider?, timeoutMilliseconds: Int64, clock: any Clock) {
     self.given = given
     self.provider = provider

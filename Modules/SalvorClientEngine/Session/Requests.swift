@@ -5,7 +5,7 @@ import SalvorWire
 /// Below this size a body is sent as it is.
 let compressionBytesMin = 512
 
-extension SalvorClient.Configuration {
+extension ClientConfiguration {
   /// One exchange with the server: a problem response is thrown as the error that it tells of.
   ///
   /// - Parameters:

@@ -21,7 +21,7 @@ struct ResponseReader {
   /// Body bytes received so far, as sent.
   var bytesReceived: Int64 { counter.value }
 
-  init(_ response: TransportResponse, _ configuration: SalvorClient.Configuration) {
+  init(_ response: TransportResponse, _ configuration: ClientConfiguration) {
     let counter = ByteCounter()
     self.counter = counter
     let raw = response.body
@@ -46,7 +46,7 @@ struct ResponseReader {
   }
 
   private static func decoded(
-    _ stream: ByteStream, _ token: String, _ configuration: SalvorClient.Configuration
+    _ stream: ByteStream, _ token: String, _ configuration: ClientConfiguration
   ) -> ByteStream {
     if token == "identity" { return stream }
     guard let compression = configuration.compressions.first(where: { $0.token == token }),

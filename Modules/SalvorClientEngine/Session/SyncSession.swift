@@ -5,7 +5,7 @@ import SalvorWire
 
 /// One sync session of the device (semantics 4): begin, upload, the server's answer, staging, applying.
 struct SyncSession {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let progress: @Sendable (SyncProgress) -> Void
   var report: SyncReport
   /// The server delivered a SyncConfig with groups that this session did not ask for yet.
@@ -59,7 +59,7 @@ struct SyncSession {
   var limits: Limits { configuration.limits }
 
   init(
-    configuration: SalvorClient.Configuration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
+    configuration: ClientConfiguration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
     met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true, onlyUploads: Bool = false
   ) {
     self.met = met

@@ -5,7 +5,7 @@ import SalvorWire
 
 /// Listens to the server's events for some groups, and begins again whenever the stream ends.
 struct ServerListener: Sendable {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let groups: Set<String>
   let inbox: WatchInbox
   let broadcast: EventBroadcast

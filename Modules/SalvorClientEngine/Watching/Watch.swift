@@ -39,7 +39,7 @@ extension SalvorClient {
 /// One call of `watch`.
 struct Watch {
   let client: SalvorClient
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let broadcast: EventBroadcast
   /// Nil: all groups.
   let asked: Set<String>?
@@ -72,7 +72,7 @@ struct Watch {
   private static let settingsMilliseconds: Int64 = 1000
 
   init(
-    client: SalvorClient, configuration: SalvorClient.Configuration, broadcast: EventBroadcast, asked: Set<String>?,
+    client: SalvorClient, configuration: ClientConfiguration, broadcast: EventBroadcast, asked: Set<String>?,
     progress: @escaping @Sendable (SyncProgress) -> Void, onSync: @escaping @Sendable (SyncReport) -> Void
   ) {
     self.progress = progress
@@ -254,7 +254,7 @@ struct Watch {
 
 /// Looks for what applications write into the database: often while they write, seldom while they do not.
 private struct LocalLook {
-  let configuration: SalvorClient.Configuration
+  let configuration: ClientConfiguration
   let inbox: WatchInbox
   let broadcast: EventBroadcast
 

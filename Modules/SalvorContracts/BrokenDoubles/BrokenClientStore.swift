@@ -5,8 +5,7 @@ import SalvorStorage
 public actor BrokenClientStore: ClientStore {
   public enum Fault: String, Sendable, CaseIterable {
     case losesRefusals, losesAcceptedWrites, resendsUnderNewID, resendsOtherBytes, reusesStamps, settlesAnything
-    case sendsEverything, sendsNoContext, repeatsContext, splitsRequests, forgetsGroups, mergesWrites, hidesNotices,
-      carriesTheNewestCommit
+    case sendsEverything, splitsRequests, forgetsGroups, mergesWrites, hidesNotices, carriesTheNewestCommit
     case losesLastChunk, forgetsStaging, keepsOldStaging, losesCursors, ignoresDepartures, ignoresFull
     case dropsAtOnce, dropsNothing, forgetsSubscriptions
     case appliesOneByOne, hidesArchive, hidesDisplaced, dropsDependents
@@ -74,9 +73,6 @@ public actor BrokenClientStore: ClientStore {
     guard let chunk = try await base.uploadChunk(after: counter, bytesTarget: bytesTarget) else { return nil }
     switch fault {
     case .resendsOtherBytes: return chunk.restamped()
-    case .sendsNoContext: return chunk.with(bytes: chunk.bytes.lines { !$0.hasPrefix("{\"context\":") })
-    case .repeatsContext:
-      return chunk.with(bytes: chunk.bytes.mapLines { $0.hasPrefix("{\"context\":") ? "\($0)\n\($0)" : $0 })
     case .splitsRequests: return chunk.with(bytes: chunk.bytes.lines { !$0.hasPrefix("{\"request\":") })
     case .carriesTheNewestCommit:
       let newest = newestCommit

@@ -243,27 +243,6 @@ enum ContractSchemas {
       columns: [Column("id", .integer)] + (0..<199).map { Column("column_\($0)", .text, nullable: true) })
   ])
 
-  /// Three generations, and references that lead out of them.
-  static let lineage = Schema(tables: [
-    Table("root", primaryKey: ["id"], columns: [Column("id", .text), Column("label", .text, nullable: true)]),
-    Table(
-      "branch", primaryKey: ["id"],
-      columns: [
-        Column("id", .text), Column("root_id", .text), Column("other_id", .text, nullable: true),
-        Column("label", .text, nullable: true),
-      ],
-      references: [
-        Reference(column: "root_id", table: "root"), Reference(column: "other_id", table: "root", soft: true),
-      ]),
-    Table(
-      "leaf", primaryKey: ["branch_id", "line"],
-      columns: [
-        Column("branch_id", .text), Column("line", .integer), Column("root_id", .text, nullable: true),
-        Column("label", .text, nullable: true),
-      ],
-      references: [Reference(column: "branch_id", table: "branch"), Reference(column: "root_id", table: "root")]),
-  ])
-
   /// Two groups, and a table that never leaves the device.
   static let groups = Schema(
     groups: [Schema.Group(name: "first"), Schema.Group(name: "second")],

@@ -24,7 +24,6 @@ struct SyncOutcome: Sendable {
   /// What was sent, without IDs.
   var sent: [String] = []
   /// The parents that went with it.
-  var context: [ReadContext] = []
   var pages: [DownloadedPage] = []
   var applied: ApplyReport?
   var items: [DownloadedPage.Item] { pages.flatMap(\.items) }
@@ -68,7 +67,6 @@ struct PairDriver: Sendable {
       outcome.isResend = upload.isResend
       let chunks = try await ReadUpload.chunks(client)
       outcome.sent = try ReadUpload.changes(in: chunks).map { "\($0.summary) made \($0.made)" }
-      outcome.context = try ReadUpload.context(in: chunks)
       let results = try await send(upload, client, server, remote, principal, cut)
       outcome.results = results
       guard let results, cut != .acknowledgementLost else { return outcome }

@@ -28,15 +28,6 @@ struct ReadChange: Sendable, Hashable {
   }
 }
 
-/// One parent that an upload names as context.
-struct ReadContext: Sendable, Hashable {
-  var table: String
-  var key: Key
-  var made: Int64
-
-  var summary: String { "\(table) \(key) made \(made)" }
-}
-
 enum ReadUpload {
   static func changes(in chunks: [UploadChunk]) throws -> [ReadChange] {
     var changes: [ReadChange] = []
@@ -48,7 +39,7 @@ enum ReadUpload {
         var reader = UploadChunkReader(buffer, blobs: BlobCollector())
         while let event = try reader.next() {
           switch event {
-          case .shape, .context, .lost: break
+          case .shape, .lost: break
           case .offer(let first, let last, let offer): offers.append((first, last, offer))
           case .request(let first, let last, let tag): ranges.append((first, last, tag))
           case .change(let place, let stamp, let counter, let made):
@@ -74,25 +65,6 @@ enum ReadUpload {
       try expect(before.counter < after.counter, "the counters of an upload must grow")
     }
     return changes
-  }
-
-  /// The context of an upload, by table and key; each parent must come once.
-  static func context(in chunks: [UploadChunk]) throws -> [ReadContext] {
-    var found: [ReadContext] = []
-    for chunk in chunks {
-      try chunk.bytes.withUnsafeBufferPointer { buffer in
-        var reader = UploadChunkReader(buffer, blobs: BlobCollector())
-        while let event = try reader.next() {
-          guard case .context(let table, let made, let keys) = event else { continue }
-          found += keys.map { ReadContext(table: table, key: $0, made: made) }
-        }
-      }
-    }
-    let sorted = found.sorted { $0.summary < $1.summary }
-    for (one, next) in zip(sorted, sorted.dropFirst()) {
-      try expect(one.table != next.table || one.key != next.key, "a parent is sent twice: \(one.summary)")
-    }
-    return sorted
   }
 
   /// Every chunk of the upload under way.

@@ -90,10 +90,10 @@ public struct RecoveryComparison: Sendable {
       trace("\(number): \(step)")
       do {
         let wantedResult = try await Self.perform(step, &wanted)
-        trace("   specification: \(wantedResult)")
+        trace("   specification: \(wantedResult.trace)")
         let foundResult = try await Self.perform(step, &found)
-        trace("   subject: \(foundResult)")
-        try expectEqual(foundResult, wantedResult, "the outcome")
+        trace("   subject: \(foundResult.trace)")
+        try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         try await StoreComparison.compare(found, wanted)
       } catch {
         throw ContractFailure("seed \(seed), step \(number) (\(step)): \(error)")
@@ -104,7 +104,10 @@ public struct RecoveryComparison: Sendable {
       do {
         for step in [Step.sync(index, .none, RecoveryWish())] {
           let wantedResult = try await Self.perform(step, &wanted)
-          try expectEqual(try await Self.perform(step, &found), wantedResult, "the outcome")
+          trace("   specification: \(wantedResult.trace)")
+          let foundResult = try await Self.perform(step, &found)
+          trace("   subject: \(foundResult.trace)")
+          try expectEqual(foundResult.summary, wantedResult.summary, "the outcome")
         }
         try await wanted.expectConverged(index)
         try await found.expectConverged(index)
@@ -159,18 +162,20 @@ public struct RecoveryComparison: Sendable {
   }
 
   /// What stores must agree on.
-  private static func perform(_ step: Step, _ bench: inout PairBench) async throws -> String {
+  private static func perform(_ step: Step, _ bench: inout PairBench) async throws -> StoreComparison.Outcome {
     switch step {
-    case .plain(let step): return try await StoreComparison.perform(step, &bench).summary
+    case .plain(let step): return try await StoreComparison.perform(step, &bench)
     case .copyServer(let slot): try await bench.server.copy(to: slot)
     case .putServerBack(let slot): try await bench.server.putBack(from: slot)
     case .trimServer: try await bench.server.store.trim(before: Int64.max)
-    case .recover(let client, let wish): return try await recover(client, wish, bench)
+    case .recover(let client, let wish): return StoreComparison.Outcome(summary: try await recover(client, wish, bench))
     case .sync(let client, let cut, let wish):
-      if try await RecoveryDriver(bench, client).reason() != nil { return try await recover(client, wish, bench) }
-      return try await StoreComparison.perform(.sync(client, groups: nil, cut: cut), &bench).summary
+      if try await RecoveryDriver(bench, client).reason() != nil {
+        return StoreComparison.Outcome(summary: try await recover(client, wish, bench))
+      }
+      return try await StoreComparison.perform(.sync(client, groups: nil, cut: cut), &bench)
     }
-    return "done"
+    return StoreComparison.Outcome(summary: "done")
   }
 
   private static func recover(_ client: Int, _ wish: RecoveryWish, _ bench: PairBench) async throws -> String {

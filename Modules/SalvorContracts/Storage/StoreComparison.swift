@@ -139,7 +139,7 @@ public struct StoreComparison: Sendable {
   }
 
   struct Outcome {
-    /// What stores must agree on: a refused write, the results of an upload and the context that went with it.
+    /// What stores must agree on: a refused write, the results of an upload.
     var summary: String
     /// What else went to and fro, for a person.
     var detail = ""
@@ -341,8 +341,7 @@ extension StoreComparison.Outcome {
     }
     let fed = outcome.items.map { "\($0.table) \($0.values) \($0.departure?.rawValue ?? "row") @\($0.version ?? 0)" }
     self.init(
-      summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0), "
-        + "context \(outcome.context.map { "\($0.table) \($0.key)" })",
+      summary: "\(results ?? "nothing uploaded"), displaced \(outcome.applied?.displaced.count ?? 0)",
       detail: "\(outcome.results?.refused.map(\.reason.rawValue) ?? []), sent \(outcome.sent), fed \(fed)",
       told: outcome.items.filter { $0.departure != nil }.map { RowKey(table: $0.table, key: $0.values) })
   }

@@ -2,6 +2,14 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
+/// Names an upload by all that is judged. A staged one has no chunks here.
+struct JudgedUpload: Hashable, Sendable {
+  var remote: RemoteID
+  var principal: Principal
+  var sequence: SequenceID
+  var chunks: [UploadChunk]?
+}
+
 /// Asks every validator about one upload, in batches. It holds the requests of one chunk, a batch for each validator, and
 /// the refusals.
 actor UploadValidation {
@@ -24,7 +32,7 @@ actor UploadValidation {
   /// The first word stands where several validators refuse one request.
   private var refusals: [RequestID: Refusal] = [:]
 
-  init(_ configuration: ServerConfiguration, _ upload: ValidationTable.Upload, metrics: ServerMetrics) {
+  init(_ configuration: ServerConfiguration, _ upload: JudgedUpload, metrics: ServerMetrics) {
     validators = configuration.validators
     remote = upload.remote
     principal = upload.principal

@@ -7,16 +7,8 @@ import SalvorStorage
 /// back with the same upload, and finds the answer. So a slow validator never begins anew for a device that hangs up
 /// before it has ended. What is in staging cannot be changed between being judged and being processed.
 final class ValidationTable: Sendable {
-  /// Names an upload by all that is judged. A staged one has no chunks here.
-  struct Upload: Hashable, Sendable {
-    var remote: RemoteID
-    var principal: Principal
-    var sequence: SequenceID
-    var chunks: [UploadChunk]?
-  }
-
   private struct Entry {
-    var upload: Upload
+    var upload: JudgedUpload
     var task: Task<[Refusal], any Error>
     /// Requests of the protocol that wait for it, or process what it found.
     var users = 1
@@ -41,7 +33,7 @@ final class ValidationTable: Sendable {
   /// Runs `body` with what `judge` finds of the upload: begun here, under way, or kept. The upload counts as under way
   /// until `body` has ended; where it ends well, nothing is kept.
   func judged<Result: Sendable>(
-    _ upload: Upload, judge: @escaping @Sendable () async throws -> [Refusal],
+    _ upload: JudgedUpload, judge: @escaping @Sendable () async throws -> [Refusal],
     body: @Sendable ([Refusal]) async throws -> Result
   ) async throws -> Result {
     let task = try enter(upload, judge)
@@ -56,7 +48,7 @@ final class ValidationTable: Sendable {
   }
 
   private func enter(
-    _ upload: Upload, _ judge: @escaping @Sendable () async throws -> [Refusal]
+    _ upload: JudgedUpload, _ judge: @escaping @Sendable () async throws -> [Refusal]
   ) throws -> Task<[Refusal], any Error> {
     let now = clock.now()
     return try state.withLock { state in
@@ -74,7 +66,7 @@ final class ValidationTable: Sendable {
     }
   }
 
-  private func leave(_ upload: Upload, _ task: Task<[Refusal], any Error>, isDone: Bool) {
+  private func leave(_ upload: JudgedUpload, _ task: Task<[Refusal], any Error>, isDone: Bool) {
     let now = clock.now()
     state.withLock { state in
       guard var entry = state.entries[upload.remote], entry.task == task else { return }
@@ -85,7 +77,7 @@ final class ValidationTable: Sendable {
   }
 
   /// What failed is asked anew by the next one.
-  func forget(_ upload: Upload) {
+  func forget(_ upload: JudgedUpload) {
     state.withLock { state in
       if state.entries[upload.remote]?.upload == upload { state.entries[upload.remote] = nil }
     }
@@ -125,45 +117,5 @@ final class ValidationTable: Sendable {
       return state.entries
     }
     for entry in entries.values { entry.task.cancel() }
-  }
-}
-
-extension ServerEngine {
-  /// Processes an upload, after the validators have been asked. One that was processed before is not asked about again.
-  func processValidated(_ upload: ProcessRequest) async throws -> UploadResults {
-    let store = configuration.store
-    if configuration.validators.isEmpty { return try await process(upload) }
-    if try await store.results(upload.remote, sequence: upload.sequence) != nil { return try await process(upload) }
-    let named = ValidationTable.Upload(
-      remote: upload.remote, principal: upload.principal, sequence: upload.sequence, chunks: upload.chunks)
-    return try await validations.judged(named) { [self] in
-      do {
-        return try await judge(named)
-      } catch {
-        validations.forget(named)
-        throw error
-      }
-    } body: { refused in
-      var upload = upload
-      upload.refused = refused
-      return try await process(upload)
-    }
-  }
-
-  private func process(_ upload: ProcessRequest) async throws -> UploadResults {
-    try await write(for: upload.principal) { try await $0.process(upload) }
-  }
-
-  private func judge(_ upload: ValidationTable.Upload) async throws -> [Refusal] {
-    let store = configuration.store
-    let validation = UploadValidation(configuration, upload, metrics: metrics)
-    if let chunks = upload.chunks {
-      return try await validation.run { $0 < chunks.count ? chunks[$0].bytes : nil }
-    }
-    // One that is not there whole is refused when it is to be processed.
-    guard try await store.staged(upload.remote, sequence: upload.sequence).isWhole else { return [] }
-    return try await validation.run {
-      try await store.stagedChunk($0, remote: upload.remote, sequence: upload.sequence)
-    }
   }
 }

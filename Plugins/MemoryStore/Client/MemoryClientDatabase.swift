@@ -140,7 +140,6 @@ struct ClientContent: Sendable {
   var settings = DeviceSettings()
   /// The upload under way, as it is sent until it is settled.
   var outgoing: [Request] = []
-  var outgoingContext: [ContextRow] = []
   /// Of the sequence ID `current`.
   var upload: UploadStatus?
   /// The changes of the open group, each statement's together; nil: none is open.

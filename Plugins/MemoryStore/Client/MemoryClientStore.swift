@@ -161,7 +161,6 @@ public actor MemoryClientStore: ClientStore {
     if state.staged.isEmpty { _ = state.removeLeaving() }
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
-    state.outgoingContext = ParentClosure(of: outgoing, in: state).rows
     guard !outgoing.isEmpty else {
       database.state = state
       return ClientSession(state: self.state(of: state), notices: notices, joined: joined)
@@ -181,7 +180,7 @@ public actor MemoryClientStore: ClientStore {
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
     let state = try read()
     return UploadEncoding(
-      context: state.outgoingContext, leaving: state.leaving, schema: state.schema,
+      leaving: state.leaving, schema: state.schema,
       blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), lost: state.lostIncarnations, order: state.lostOrder
     ).chunk(
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)

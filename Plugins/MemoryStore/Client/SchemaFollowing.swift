@@ -15,11 +15,6 @@ extension ClientContent {
     let statements = (openGroup?.statements ?? []).map { stripped($0, names).map(names.renamed) }
     openGroup?.statements = statements
     outgoing = outgoing.map { stripped($0, names) }.filter { !$0.changes.isEmpty }.map(names.renamed)
-    outgoingContext = outgoingContext.filter { !names.droppedTables.contains($0.row.table) }.map { parent in
-      var parent = parent
-      parent.row = names.row(parent.row)
-      return parent
-    }
     baseChanges = baseChanges.filter { !names.droppedTables.contains($0.row.table) }.map { change in
       var change = change
       change.row = names.row(change.row)
@@ -112,7 +107,6 @@ extension ClientContent {
       }
     }
     outgoing = []
-    outgoingContext = []
     current = nil
     upload = nil
   }

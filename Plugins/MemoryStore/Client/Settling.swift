@@ -95,7 +95,6 @@ extension ClientContent {
     }
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
-    outgoingContext = []
     report.waiting = Int64(requests.count { $0.isWaiting })
     return report
   }

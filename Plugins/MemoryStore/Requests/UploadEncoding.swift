@@ -4,8 +4,6 @@ import SalvorWire
 
 /// Writes requests as upload chunks.
 struct UploadEncoding {
-  /// The unchanged parents that go with the changes.
-  let context: [ContextRow]
   /// The commits that rows stood at which no subscription covers any more: they are fed no more (decision 9).
   let leaving: [RowName: Int64]
   let blobs: BlobSink
@@ -16,12 +14,11 @@ struct UploadEncoding {
   let order: [LostNeighbours]
 
   init(
-    context: [ContextRow], leaving: [RowName: Int64], schema: Schema, blobs: BlobSink, lost: [IncarnationID],
+    leaving: [RowName: Int64], schema: Schema, blobs: BlobSink, lost: [IncarnationID],
     order: [LostNeighbours]
   ) {
     self.lost = lost
     self.order = order
-    self.context = context
     self.leaving = leaving
     self.blobs = blobs
     keys = Dictionary(schema.tables.map { ($0.name, $0.primaryKey) }) { first, _ in first }
@@ -49,9 +46,6 @@ struct UploadEncoding {
           writer.offer(first: change.counter, last: change.counter, offer)
         }
         write(change, of: request, to: &writer)
-        for parent in context where parent.counter == change.counter {
-          writer.context(table: parent.row.table, made: parent.made, key: parent.row.key)
-        }
       }
     }
     guard writer.changeCount > 0 else { return nil }

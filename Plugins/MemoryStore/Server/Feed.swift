@@ -349,11 +349,14 @@ struct Feed {
     }
     let visible = before.wanted
     let allowed = wanted.ofPrincipal.visible(members, in: state.tables)
+    // What another program wrote and deleted before anybody looked was deleted: the log has a tombstone.
+    let everyones = Set(members.filter { state.schema.scopeAlternatives(of: $0).isEmpty }.map(\.name))
     return reasons.compactMap { name, reason in
       let isVisible = visible.contains(name)
+      let isKnown = everyones.contains(name.table)
       // A key that this principal could never read is not told either.
-      guard isVisible || seen.contains(name) else { return nil }
-      let isDelete = state.tables[name] == nil && reason.wasVisibleBefore
+      guard isVisible || isKnown || seen.contains(name) else { return nil }
+      let isDelete = state.tables[name] == nil && (isKnown || reason.wasVisibleBefore)
       return FedChange(
         commit: reason.commit, table: tables.firstIndex { $0.name == name.table } ?? 0, key: name.key,
         isVisible: isVisible, departure: isDelete ? .deleted : allowed.contains(name) ? .dropped : .left)

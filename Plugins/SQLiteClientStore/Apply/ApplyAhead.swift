@@ -2,9 +2,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// A download needs more than writing into tables that were empty: it is staged and applied at its end.
-struct NotAhead: Error {}
-
 /// Applies a small first download while it arrives (semantics 4: it may go straight into empty tables), in one transaction that
 /// is open from the first page to the last, so that no reader sees a part of it.
 ///

@@ -9,7 +9,7 @@ import SalvorWire
 ///
 /// Twins are a form of staging: they stand in the file until the download is applied or given up, and a session that was cut
 /// goes on with them. Where a line needs more than writing into an empty table, what came is put into staging as text (`fold`).
-final class Arrival {
+final class Arrival: ArrivingRows {
   let download: String
   let context: StoreContext
   /// By the number of the table.

@@ -19,7 +19,7 @@ final class DownloadStream {
   let onlyTables: Set<Int64>?
   private let ahead: Bool
   /// Rows go into its twins, and nothing else is taken.
-  private unowned let arrival: Arrival?
+  private unowned let arrival: (any ArrivingRows)?
   private var targets: [String: Target] = [:]
   private let history: SQLiteStatement
   /// By table: the version of rows that come without one.
@@ -28,7 +28,7 @@ final class DownloadStream {
   private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
   var watch: BaseWatch?
-  private let recovery: RecoveryMerge?
+  private let recovery: (any RecoveryRules)?
   /// In its second pass: lost rows stay where they are.
   private var heldBy: BaseWatch? { onlyTables == nil ? nil : recovery?.watch }
   let leaving: LeavingRows
@@ -39,8 +39,8 @@ final class DownloadStream {
   ///   - onlyTables: those to look at again; nil: the first pass, over all.
   ///   - recovery: in a recovery: its rules.
   init(
-    _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, recovery: RecoveryMerge? = nil,
-    ahead: Bool = false, arrival: Arrival? = nil
+    _ context: StoreContext, _ rows: WorkingRows, onlyTables: Set<Int64>? = nil, recovery: (any RecoveryRules)? = nil,
+    ahead: Bool = false, arrival: (any ArrivingRows)? = nil
   ) throws {
     self.context = context
     self.rows = rows

@@ -31,10 +31,3 @@ struct AttachedSnapshot {
     for file in attached { try? connection.run("DETACH \(file.alias)") }
   }
 }
-
-extension StoreContext {
-  /// The tables that come whole by files, by number.
-  func tablesInFiles() throws -> [Int64] {
-    try files.flatMap { file in try file.tables.map { try captured($0.name).number } }
-  }
-}

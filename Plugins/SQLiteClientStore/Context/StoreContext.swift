@@ -127,3 +127,10 @@ final class StoreContext {
   static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"
   static let deleteOperations = "(3, 6, 8, 9, 10)"
 }
+
+extension StoreContext {
+  /// The tables that come whole by files, by number.
+  func tablesInFiles() throws -> [Int64] {
+    try files.flatMap { file in try file.tables.map { try captured($0.name).number } }
+  }
+}

@@ -21,7 +21,7 @@ struct ConstraintFollowing {
   /// What a person should know: names only.
   private(set) var notices: [String] = []
 
-  private static let ddl = Opening.ddl
+  private static let ddl = TableDDL.device
 
   init(_ connection: SQLiteConnection, _ schema: Schema, before: [Table]) throws {
     self.connection = connection

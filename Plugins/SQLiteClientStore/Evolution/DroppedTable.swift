@@ -62,7 +62,7 @@ struct DroppedTable {
     try connection.run(
       "INSERT OR REPLACE INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(number), .text(name),
       .integer(Int64(keyCount)))
-    for condition in ["salvor_table WHERE id", "salvor_history WHERE t", "salvor_upload_context WHERE t"] {
+    for condition in ["salvor_table WHERE id", "salvor_history WHERE t"] {
       try connection.run("DELETE FROM \(condition) = ?1", .integer(number))
     }
     try connection.execute("DROP TABLE IF EXISTS salvor_pending_\(number)")
@@ -92,7 +92,9 @@ extension StoreContext {
   /// Makes a table anew as the schema has it. Answers what a person should know.
   func rebuild(_ table: Table) throws -> [String] {
     // What is kept aside while a statement runs and Salvor's own triggers come back when capture is brought in line.
-    let lost = try TableRebuild(connection, Opening.ddl).run(table, in: schema) { $0.lowercased().hasPrefix("salvor_") }
+    let lost = try TableRebuild(connection, TableDDL.device).run(table, in: schema) {
+      $0.lowercased().hasPrefix("salvor_")
+    }
     return lost.map { "\(table.name) was made anew, without \($0), which names what is not there any more." }
   }
 }

@@ -10,7 +10,7 @@ struct Opening {
   let random: any RandomSource
   let clock: any Clock
 
-  static let ddl = TableDDL(softForeignKeys: false)
+  static let ddl = TableDDL.device
 
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {

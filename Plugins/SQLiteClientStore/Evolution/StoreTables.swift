@@ -31,8 +31,6 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_error_value (seq INTEGER PRIMARY KEY, after TEXT);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
-    -- The unchanged parents that go with the upload: each with the change that it is named with, and its group's commit.
-    CREATE TABLE IF NOT EXISTS salvor_upload_context (seq INTEGER NOT NULL, t INTEGER NOT NULL, key, made INTEGER NOT NULL, PRIMARY KEY (seq, t, key)) WITHOUT ROWID;
     -- What a request saw, where the base under it has changed since: its old values as they were captured.
     CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
@@ -129,6 +127,8 @@ enum StoreTables {
         "ALTER TABLE salvor_sync_config ADD COLUMN dirty_query TEXT; ALTER TABLE salvor_sync_config ADD COLUMN key_query TEXT"
       )
     }
+    // The unchanged parents of what an upload changes: nobody reads them.
+    try connection.execute("DROP TABLE IF EXISTS salvor_upload_context")
     // What a displaced request depends on is looked at anew each time.
     if try connection.tableShape("salvor_archive")?.column("needs") != nil {
       try connection.execute("ALTER TABLE salvor_archive DROP COLUMN needs")

@@ -2,28 +2,16 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// What one change did that others may depend on (semantics 7, *Depends on*), as the requests stand in order on the bases
-/// with nothing checked: an update of a row that is not there does nothing. In the columns that it changes, a change says
-/// itself what it saw.
+/// What one change did that others may depend on, as the requests stand in order on the bases with nothing checked: an
+/// update of a row that is not there does nothing. In the columns that it changes, a change says itself what it saw.
 struct ChangeFacts {
+  typealias Effect = ChangeEffect<RowRef, UniqueValue>
+
   /// The request that it is part of.
   var request: RequestRange
-  var operation: Operation
-  /// The rows that its row referenced before and after.
-  var targetsBefore: Set<RowRef> = []
-  var targetsAfter: Set<RowRef> = []
-  /// The unique values that its row held before, as it saw it and as the base beneath it has it now, and after.
-  var uniqueBefore: Set<UniqueValue> = []
-  var uniqueBeneath: Set<UniqueValue> = []
-  var uniqueAfter: Set<UniqueValue> = []
-
-  /// The change made the row, or changed one of its references.
-  var makesOrRelinks: Bool {
-    operation == .insert || (operation == .update && targetsBefore != targetsAfter)
-  }
-  var unlinked: Set<RowRef> { targetsBefore.subtracting(targetsAfter) }
-  var freed: Set<UniqueValue> { uniqueBefore.union(uniqueBeneath).subtracting(uniqueAfter) }
-  var taken: Set<UniqueValue> { uniqueAfter.subtracting(uniqueBefore) }
+  /// What it leaves for later requests, and what it needs of earlier ones.
+  var traces: [Effect.Trace]
+  var needs: [Effect.Trace]
 }
 
 /// The values of a unique constraint's columns, none of them NULL.
@@ -39,10 +27,10 @@ struct RowFacts {
   /// The request that first makes the row, where the bases have none.
   var maker: RequestRange?
 
-  /// The places of a request's changes.
-  func own(_ request: RequestRange) -> Range<Int> {
-    let start = place { $0 >= request.first }
-    return start..<place { $0 > request.first }
+  /// The changes of the requests from one counter on, and before another one.
+  func changes(from first: Int64, before end: Int64) -> ArraySlice<ChangeFacts> {
+    guard first < end else { return [] }
+    return changes[place { $0 >= first }..<place { $0 >= end }]
   }
 
   /// The first place whose request's first counter meets a condition that holds from there on.
@@ -97,14 +85,18 @@ struct TableLinks {
   }
 
   /// - Parameters:
+  ///   - ref: the row.
   ///   - timeline: each step with the old values that it was captured with.
   ///   - request: the request of a step.
-  func facts(_ timeline: RowTimeline, _ request: (RowTimeline.Step) throws -> RequestRange) rethrows -> RowFacts {
+  func facts(
+    _ ref: RowRef, _ timeline: RowTimeline, _ request: (RowTimeline.Step) throws -> RequestRange
+  ) rethrows -> RowFacts {
     var facts = RowFacts()
     var present = timeline.base
     for step in timeline.steps {
       let range = try request(step)
-      let beneath = unique(present)
+      var effect = ChangeFacts.Effect(row: ref, operation: step.change.operation)
+      effect.uniqueBeneath = unique(present)
       var before: SlotRow?
       var after: SlotRow?
       switch step.change {
@@ -121,11 +113,11 @@ struct TableLinks {
       case .delete: before = step.before
       }
       present = after
-      facts.changes.append(
-        ChangeFacts(
-          request: range, operation: step.change.operation, targetsBefore: targets(before),
-          targetsAfter: targets(after), uniqueBefore: unique(before), uniqueBeneath: beneath,
-          uniqueAfter: unique(after)))
+      effect.targetsBefore = targets(before)
+      effect.targetsAfter = targets(after)
+      effect.uniqueBefore = unique(before)
+      effect.uniqueAfter = unique(after)
+      facts.changes.append(ChangeFacts(request: range, traces: effect.traces, needs: effect.needs))
     }
     return facts
   }

@@ -2,16 +2,8 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Which requests depend on which (semantics 7, *Depends on*), followed from given requests by look-ups: it costs what
-/// depends, not what waits. The specification's `Dependence` says the same of all requests at once.
-///
-/// A request depends directly on
-///
-/// - an earlier one on the same row,
-/// - an earlier one that made or relinked a row which a row of it references then; a later one, too, that makes it (a
-///   deferred foreign key allows the child first),
-/// - where it deletes a row, an earlier one that deleted or relinked a row that referenced it,
-/// - an earlier one that freed a unique value which it takes: one that it saw, or one that the base beneath it holds now.
+/// Which requests depend on which, followed from given requests by look-ups: it costs what depends, not what waits. The rule
+/// itself is `ChangeEffect`'s.
 ///
 /// It reads the log and the tables as they are, and says what is true at each call: tell it of rows that change meanwhile.
 final class DependenceLookup {
@@ -93,33 +85,31 @@ final class DependenceLookup {
 
   // MARK: Following
 
-  /// Where something was looked for. What was asked of each from which request on is not asked again.
-  private enum Place: Hashable {
-    case row(RowRef), children(RowRef), parent(RowRef), unique(UniqueValue)
-  }
+  private typealias Trace = ChangeFacts.Effect.Trace
 
   private struct Search {
     var found: [Int64: RequestRange] = [:]
     var waiting: [RequestRange] = []
-    var bounds: [Place: Int64] = [:]
+    /// From which request on, or up to which one, a trace was followed. It is not followed there again.
+    var bounds: [Trace: Int64] = [:]
 
     mutating func add(_ request: RequestRange) {
       if found.updateValue(request, forKey: request.first) == nil { waiting.append(request) }
     }
 
     /// Of those after `request`, the ones not asked for yet: before the result.
-    mutating func later(_ place: Place, than request: RequestRange) -> Int64? {
-      let bound = bounds[place] ?? .max
+    mutating func later(_ trace: Trace, than request: RequestRange) -> Int64? {
+      let bound = bounds[trace] ?? .max
       guard request.first < bound else { return nil }
-      bounds[place] = request.first
+      bounds[trace] = request.first
       return bound
     }
 
     /// Of those before `request`, the ones not asked for yet: from the result on.
-    mutating func earlier(_ place: Place, than request: RequestRange) -> Int64? {
-      let bound = bounds[place] ?? 0
+    mutating func earlier(_ trace: Trace, than request: RequestRange) -> Int64? {
+      let bound = bounds[trace] ?? 0
       guard request.first > bound else { return nil }
-      bounds[place] = request.first
+      bounds[trace] = request.first
       return bound
     }
   }
@@ -140,96 +130,52 @@ final class DependenceLookup {
   private func addDependents(of request: RequestRange, _ search: inout Search) throws {
     for ref in try rows(of: request) {
       let row = try facts(of: ref)
-      let own = row.own(request)
-      if let bound = search.later(.row(ref), than: request) {
-        for change in row.changes[own.upperBound...] {
-          if change.request.first >= bound { break }
-          search.add(change.request)
-        }
-      }
-      if row.changes[own].contains(where: \.makesOrRelinks) {
-        try addChildren(of: ref, row.maker?.first == request.first, request, &search)
-      }
-      for change in row.changes[own] {
-        for parent in change.unlinked {
-          guard let bound = search.later(.parent(parent), than: request) else { continue }
-          for other in try facts(of: parent).changes
-          where other.operation == .delete && request.first < other.request.first && other.request.first < bound {
-            search.add(other.request)
+      let isMaker = row.maker?.first == request.first
+      for trace in row.changes(from: request.first, before: request.first + 1).flatMap(\.traces) {
+        guard let bound = search.later(trace, than: request) else { continue }
+        // Those that reference a row which it makes may be earlier.
+        let first = isMaker && trace == .linked(ref) ? 0 : request.first + 1
+        for other in try rows(needing: trace) {
+          for change in try facts(of: other).changes(from: first, before: bound) where change.needs.contains(trace) {
+            search.add(change.request)
           }
         }
-        for value in change.freed {
-          guard let bound = search.later(.unique(value), than: request) else { continue }
-          for other in try rows(with: value) {
-            for later in try facts(of: other).changes
-            where request.first < later.request.first && later.request.first < bound && later.taken.contains(value) {
-              search.add(later.request)
-            }
-          }
-        }
-      }
-    }
-  }
-
-  /// Later requests after which a row references this one; where `request` makes it, earlier ones, too.
-  private func addChildren(
-    of ref: RowRef, _ isMaker: Bool, _ request: RequestRange, _ search: inout Search
-  ) throws {
-    guard let bound = search.later(.children(ref), than: request) else { return }
-    for child in try rows(referencing: ref) {
-      for change in try facts(of: child).changes
-      where change.request.first < bound && (isMaker || request.first < change.request.first)
-        && change.targetsAfter.contains(ref)
-      {
-        search.add(change.request)
       }
     }
   }
 
   private func addNeeds(of request: RequestRange, _ search: inout Search) throws {
     for ref in try rows(of: request) {
-      let row = try facts(of: ref)
-      let own = row.own(request)
-      if let bound = search.earlier(.row(ref), than: request) {
-        for change in row.changes[..<own.lowerBound].reversed() {
-          if change.request.first < bound { break }
-          search.add(change.request)
+      for trace in try facts(of: ref).changes(from: request.first, before: request.first + 1).flatMap(\.needs) {
+        if case .linked(let parent) = trace, let maker = try facts(of: parent).maker, maker.first > request.first {
+          search.add(maker)
         }
-      }
-      for change in row.changes[own] {
-        for parent in change.targetsAfter { try addMakers(of: parent, request, &search) }
-        if change.operation == .delete, let bound = search.earlier(.children(ref), than: request) {
-          for child in try rows(referencing: ref) {
-            for earlier in try facts(of: child).changes
-            where bound <= earlier.request.first && earlier.request.first < request.first
-              && earlier.unlinked.contains(ref)
-            {
-              search.add(earlier.request)
-            }
-          }
-        }
-        for value in change.taken {
-          guard let bound = search.earlier(.unique(value), than: request) else { continue }
-          for other in try rows(with: value) {
-            for earlier in try facts(of: other).changes
-            where bound <= earlier.request.first && earlier.request.first < request.first
-              && earlier.freed.contains(value)
-            {
-              search.add(earlier.request)
-            }
+        guard let bound = search.earlier(trace, than: request) else { continue }
+        for other in try rows(leaving: trace) {
+          for change in try facts(of: other).changes(from: bound, before: request.first)
+          where change.traces.contains(trace) {
+            search.add(change.request)
           }
         }
       }
     }
   }
 
-  private func addMakers(of parent: RowRef, _ request: RequestRange, _ search: inout Search) throws {
-    let row = try facts(of: parent)
-    if let maker = row.maker, maker.first > request.first { search.add(maker) }
-    guard let bound = search.earlier(.parent(parent), than: request) else { return }
-    for change in row.changes
-    where bound <= change.request.first && change.request.first < request.first && change.makesOrRelinks {
-      search.add(change.request)
+  /// Rows of which a change may need a trace.
+  private func rows(needing trace: Trace) throws -> [RowRef] {
+    switch trace {
+    case .changed(let row), .unlinked(let row): [row]
+    case .linked(let row): try rows(referencing: row)
+    case .freed(let value): try rows(with: value)
+    }
+  }
+
+  /// Rows of which a change may have left a trace.
+  private func rows(leaving trace: Trace) throws -> [RowRef] {
+    switch trace {
+    case .changed(let row), .linked(let row): [row]
+    case .unlinked(let row): try rows(referencing: row)
+    case .freed(let value): try rows(with: value)
     }
   }
 
@@ -249,7 +195,7 @@ final class DependenceLookup {
     guard let table = context.catalog.table(number: ref.table), let links = links[ref.table] else { return RowFacts() }
     var timeline = try timeline(table, ref)
     timeline.steps = try timeline.steps.filter { isMeant(try request(of: $0.seq)) }
-    let found = try links.facts(timeline) { try request(of: $0.seq) }
+    let found = try links.facts(ref, timeline) { try request(of: $0.seq) }
     if facts.count >= factsMax { facts.removeAll() }
     facts[ref] = found
     return found

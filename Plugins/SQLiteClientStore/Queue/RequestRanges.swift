@@ -2,19 +2,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// One row of one captured table.
-struct RowRef: Sendable, Hashable {
-  var table: Int64
-  var key: Key
-}
-
-/// A request as a run of counters. Everything captured between the two belongs to it.
-struct RequestRange: Sendable, Hashable {
-  var first: Int64
-  var last: Int64
-  var tag: String?
-}
-
 /// Sorts log rows into requests, once each, into `salvor_range`. A request is
 ///
 /// - what stands between an open and a close marker,
@@ -60,7 +47,7 @@ struct RequestSorting {
   /// Sorts what has come since the last time, up to an open group. In a transaction.
   func sort() throws {
     let connection = context.connection
-    try connection.note(try UnfitRows(context: context).mendCaptured(), at: context.clock.now())
+    try connection.note(try CaptureOrder(context: context).mend(), at: context.clock.now())
     let done = try connection.state(.rangesUpTo)?.integer ?? 0
     let isOpen = try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil
     let open =
@@ -214,19 +201,6 @@ extension StoreContext {
     try connection.rows(
       "SELECT first, last FROM salvor_request_state UNION ALL SELECT first, last FROM salvor_upload_excluded ORDER BY 1"
     ).map { RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0) }
-  }
-}
-
-extension [RequestRange] {
-  /// Of ranges in order, the one that a counter lies in.
-  func holding(_ counter: Int64) -> RequestRange? {
-    var low = 0
-    var high = count
-    while low < high {
-      let middle = (low + high) / 2
-      if self[middle].last < counter { low = middle + 1 } else { high = middle }
-    }
-    return low < count && self[low].first <= counter ? self[low] : nil
   }
 }
 

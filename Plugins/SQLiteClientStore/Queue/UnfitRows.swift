@@ -11,8 +11,6 @@ import SalvorStorage
 struct UnfitRows {
   let context: StoreContext
 
-  // MARK: What is left of changes
-
   /// The row that the changes were made upon; nil: there was none.
   ///
   /// How many inserts and deletes there are says whether there was one, in whatever order they stand. Of its columns the
@@ -80,60 +78,5 @@ struct UnfitRows {
       try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(entry.seq))
     }
     if let left { try context.writeLog([left]) }
-  }
-
-  // MARK: What was captured in another order
-
-  /// Of what was captured since requests were sorted last. In a transaction; answers what a person should know, by table.
-  func mendCaptured() throws -> [String] {
-    let connection = context.connection
-    let done = try connection.state(.rangesUpTo)?.integer ?? 0
-    let last = try connection.lastCounter()
-    guard last > done else { return [] }
-    let doubtful = try doubtfulRows(after: done)
-    guard !doubtful.isEmpty else { return [] }
-    let index = try LogIndex(context)
-    var counts: [Int64: Int] = [:]
-    for (table, key) in doubtful {
-      let entries = try index.entries(table, key).filter { $0.seq > done }
-      let row = try context.currentRow(table, key)
-      if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { continue }
-      try cut(entries, key: key, table)
-      counts[table.number, default: 0] += 1
-    }
-    let tables = context.catalog.tables.filter { counts[$0.number] != nil }
-    guard !tables.isEmpty else { return [] }
-    try context.keepCounter(last)
-    try context.noteLogChange()
-    try UnprovenTables(context).mark(tables.map(\.name))
-    return tables.map { table in
-      "\(table.name): a trigger of the application's wrote to \(counts[table.number] ?? 0) rows before the change that fired it was captured. Each such row's changes are one now, and the table is compared with the server. Make such triggers as plain ones, not TEMP ones; Salvor's are newer than them from its next look on."
-    }
-  }
-
-  /// Rows whose changes may stand in another order than they were made: those with several, and an insert that is not the
-  /// first or a delete that is not the last.
-  private func doubtfulRows(after done: Int64) throws -> [(CapturedTable, Key)] {
-    var found: [(CapturedTable, Key)] = []
-    let isDelete =
-      "op IN (\(LogOperation.delete.rawValue), \(LogOperation.joinedDelete.rawValue), \(LogOperation.cascadedDelete.rawValue))"
-    let isInsert = "op = \(LogOperation.insert.rawValue)"
-    for (count, tables) in Dictionary(grouping: context.catalog.tables, by: \.keyCount) {
-      let keys = (0..<count).map { "v\($0)" }.joined(separator: ", ")
-      let types = (0..<count).map { "typeof(v\($0))" }.joined(separator: ", ")
-      let numbers = tables.map { "\($0.number)" }.joined(separator: ", ")
-      let rows = try context.connection.rows(
-        """
-        SELECT t, \(keys) FROM salvor_log WHERE seq > ?1 AND t IN (\(numbers)) AND op IN \(StoreContext.changeOperations)
-        GROUP BY t, \(keys), \(types) HAVING count(*) > 1 AND max(\(isInsert) OR \(isDelete))
-          AND NOT (sum(\(isDelete)) = 0 AND sum(\(isInsert)) = 1 AND min(CASE WHEN \(isInsert) THEN seq END) = min(seq))
-          AND NOT (sum(\(isInsert)) = 0 AND sum(\(isDelete)) = 1 AND max(CASE WHEN \(isDelete) THEN seq END) = max(seq))
-        """, .integer(done))
-      for row in rows {
-        guard let table = row[0].integer.flatMap({ context.catalog.table(number: $0) }) else { continue }
-        found.append((table, Array(row[1...])))
-      }
-    }
-    return found
   }
 }

@@ -50,13 +50,15 @@ final class Rebuilding {
 
   /// All requests leave for the archive; the application's triggers see that its rows are others then.
   private func showBases() throws {
-    let rows = try WorkingRows(context)
-    defer { connection.triggersEnabled = false }
-    try merge.discard(rows)
-    _ = try rows.written()
+    var move = Move()
+    move.discarded = RecoveryMerge.discarded
+    move.returnsDisplaced = false
+    move.movesClientRows = false
+    try context.settle(move)
+    let firing = try context.firingTables()
     connection.triggersEnabled = true
     // What an application's index or log has of them goes with the rows.
-    for table in context.catalog.tables where rows.firing.contains(table.number) {
+    for table in context.catalog.tables where firing.contains(table.number) {
       try saveFiring(table)
       try connection.run("DELETE FROM \(quoted(table.name))")
     }
@@ -213,16 +215,41 @@ final class Rebuilding {
     ) ?? 0
   }
 
+  /// Rows and deletes of each table, in the order of their keys.
   private func archiveLost() throws -> Int64 {
     let archive = LossArchive(context, merge.record, counter: try connection.lastCounter())
     for entry in before {
       let table = context.catalog.table(entry.table.name).flatMap { $0.number == entry.table.number ? $0 : nil }
+      var deletes: [(key: Key, isOwn: Bool)] = []
+      var returned = 0
+      if let table {
+        try merge.versions.eachDeleted(table) { key, isOwn in
+          deletes.append((key, isOwn))
+          if try context.currentRow(table, key) != nil { returned += 1 }
+        }
+      }
+      let isMass = try table.map { try merge.isMass(returned, of: $0) } ?? false
+      var massDeletes: [Key] = []
+      var rest = deletes[...]
+      func archiveDeletes(before next: Key?) throws {
+        while let table, let (key, isOwn) = rest.first, next.map({ keyPrecedes(key, $0) }) ?? true {
+          rest.removeFirst()
+          let base = try context.currentRow(table, key)
+          if try merge.offers.add(table, key, was: nil, isMass: base != nil && isMass) { continue }
+          if let base {
+            if isMass { massDeletes.append(key) } else { try archive.lost(table, key, was: nil, base: base) }
+          } else if isOwn {
+            try archive.gone(table, key)
+          }
+        }
+      }
       if let lost = entry.lost {
         let columns = entry.table.columns.indices.map { "v\($0)" }.joined(separator: ", ")
         let keys = entry.table.keySlots.map { "v\($0)" }.joined(separator: ", ")
         try connection.query("SELECT is_lost, \(columns) FROM \(lost) ORDER BY \(keys)") { row in
           let was = row.values(from: 1, count: entry.table.columns.count)
           let key = Array(was.prefix(entry.table.keyCount))
+          try archiveDeletes(before: key)
           // A table with other columns has no row of this kind.
           let base = try table.flatMap { try context.currentRow($0, key) }
           let (captured, padded) = (table ?? entry.table, padded(was, base))
@@ -235,22 +262,8 @@ final class Rebuilding {
           return true
         }
       }
-      guard let table else { continue }
-      var returned: [Key] = []
-      try merge.versions.eachDeleted(table) { key, _ in
-        if try context.currentRow(table, key) != nil { returned.append(key) }
-      }
-      let isMass = try merge.isMass(returned.count, of: table)
-      var massDeletes: [Key] = []
-      try merge.versions.eachDeleted(table) { key, isOwn in
-        if let base = try context.currentRow(table, key) {
-          if try merge.offers.add(table, key, was: nil, isMass: isMass) { return }
-          if isMass { massDeletes.append(key) } else { try archive.lost(table, key, was: nil, base: base) }
-        } else if try !merge.offers.add(table, key, was: nil), isOwn {
-          try archive.gone(table, key)
-        }
-      }
-      if !massDeletes.isEmpty { try archive.lostDeletes(table, massDeletes) }
+      try archiveDeletes(before: nil)
+      if let table, !massDeletes.isEmpty { try archive.lostDeletes(table, massDeletes) }
     }
     try context.keepCounter(archive.counter)
     return archive.count

@@ -5,10 +5,51 @@ import SalvorStorage
 /// Rows that a request deletes and that are still in their tables, with a deleted mark (semantics 3). Nothing depends on
 /// what they hold: where one is in the way of a row that is there, or its parent is gone, it goes.
 extension WorkingRows {
+  /// A marked row that was taken out of its table, as it is to be when it comes back.
+  struct MarkedOut {
+    var table: CapturedTable
+    var key: Key
+    var row: SlotRow
+    var remains: RowWriter.Remains
+  }
+
   /// Takes a marked row out of its table.
-  func removeMarked(_ table: CapturedTable, _ key: Key) throws {
+  ///
+  /// - Parameter row: as it is to be when it comes back; nil: as it is.
+  func removeMarked(_ table: CapturedTable, _ key: Key, as row: SlotRow? = nil) throws {
     prepareWrite(table)
-    if try writer(table).removeMarked(key) { try touched.removed(table, key) }
+    guard let (was, remains) = try writer(table).removeMarked(key) else { return }
+    markedOut[RowRef(table: table.number, key: key)] = MarkedOut(
+      table: table, key: key, row: row ?? was, remains: remains)
+    try touched.removed(table, key)
+  }
+
+  /// A marked row that was taken out could stand beside the rows in work as these are to be: what was in its way has been
+  /// displaced since.
+  func canReturn(_ ref: RowRef, _ children: Set<RowRef> = []) throws -> Bool {
+    guard let out = markedOut[ref], try load(out.table, out.key).timeline.steps.last?.change == .delete else {
+      return false
+    }
+    for (place, unique) in out.table.uniques.enumerated() {
+      if let held = places.held(out.row, out.table, place), !places.rows(holding: held).isEmpty { return false }
+      for key in try holders(of: out.row, unique, out.table)
+      where try rows[RowRef(table: ref.table, key: key)] == nil || context.isMarked(out.table, key) {
+        return false
+      }
+    }
+    return try (places.references[ref.table] ?? []).allSatisfy { reference in
+      try out.row[reference.slot].isNull || isThere(reference, out.row[reference.slot], children.union([ref]))
+    }
+  }
+
+  /// After rows were displaced and the others are written.
+  func returnMarked() throws {
+    context.connection.triggersEnabled = false
+    for (ref, out) in markedOut.sorted(by: { ($0.key.table, "\($0.key.key)") < ($1.key.table, "\($1.key.key)") })
+    where try canReturn(ref) && writer(out.table).insert(out.row, out.remains) == .written {
+      markedOut[ref] = nil
+      try touched.written(out.table, out.key)
+    }
   }
 
   /// The base of a marked row has changed: it follows in the columns that did, and goes with its base.
@@ -17,14 +58,19 @@ extension WorkingRows {
   func followBase(_ table: CapturedTable, _ key: Key, from old: SlotRow?, to new: SlotRow?) throws {
     guard table.deletedFlag != nil, try context.isMarked(table, key) else { return }
     guard let new else {
-      if old != nil { try removeMarked(table, key) }
+      if old != nil {
+        try removeMarked(table, key)
+        markedOut[RowRef(table: table.number, key: key)] = nil
+      }
       return
     }
     let slots = table.otherSlots.filter { old?[$0] != new[$0] }
-    guard !slots.isEmpty else { return }
+    guard !slots.isEmpty, var row = try context.markedRow(table, key) else { return }
     prepareWrite(table)
     let outcome = try writer(table).updateMarked(key, slots.map { ($0, new[$0]) })
-    if outcome != .written { try removeMarked(table, key) }
+    if outcome == .written { return }
+    for slot in slots { row[slot] = new[slot] }
+    try removeMarked(table, key, as: row)
   }
 
   /// Marked rows that hold the unique values of a row make room. True: there were some.
@@ -40,10 +86,11 @@ extension WorkingRows {
     return found
   }
 
-  /// Marked rows whose parent is not there any more go.
-  func removeDanglingMarked(_ proof: ReferenceProof) throws {
+  /// Marked rows whose parent is not there any more go. False: no row is marked.
+  @discardableResult
+  func removeDanglingMarked(_ proof: ReferenceProof) throws -> Bool {
     let connection = context.connection
-    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return }
+    guard try connection.integer("SELECT 1 FROM salvor_mark LIMIT 1") != nil else { return false }
     var again = true
     while again {
       again = false
@@ -60,6 +107,7 @@ extension WorkingRows {
         }
       }
     }
+    return true
   }
 
   /// Marked rows that no request deletes go physically: the server has accepted their delete, or is not to hear of them.

@@ -59,6 +59,8 @@ struct Move {
   /// Requests that leave for good: of the log, and of the archive. In order.
   var removed: [RequestRange] = []
   var removedArchived: [RequestRange] = []
+  /// Every outstanding request leaves for the archive, as a kept entry with this reason; nil: none does for that.
+  var discarded: (reason: String, message: String)?
   /// Changes after this counter are kept in the archive: a backup from before them is put back.
   var keptAfter: Int64?
   /// Rows that a restored server lost: requests that offer them again are added.
@@ -68,6 +70,8 @@ struct Move {
   var basesMayBreak = true
   /// Displaced requests return where they can.
   var returnsDisplaced = true
+  /// Client-only rows follow the rows that they reference; false: those are going to be made anew, and are there again then.
+  var movesClientRows = true
 }
 
 /// What a move has done, net: what was displaced and returned within it is neither.

@@ -94,7 +94,7 @@ final class RowPlaces {
   }
 
   /// The row is in work as this.
-  func put(_ work: WorkingRows.Work, _ ref: RowRef) {
+  func put(_ work: WorkingRow, _ ref: RowRef) {
     remove(ref)
     guard let row = work.timeline.current else { return }
     let held = work.table.uniques.indices.compactMap { self.held(row, work.table, $0) }

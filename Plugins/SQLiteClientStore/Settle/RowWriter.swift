@@ -36,6 +36,7 @@ final class RowWriter {
   /// Of a table with a deleted column: writes a row over the marked one under its key; and removes that.
   private let revive: SQLiteStatement?
   private let deleteMarked: SQLiteStatement?
+  private let readMarked: SQLiteStatement?
 
   init(_ table: CapturedTable, _ context: StoreContext) throws {
     self.table = table
@@ -84,6 +85,11 @@ final class RowWriter {
         persistent: true)
     }
     let kept = others.map(quoted) + (rowidName.map { [$0] } ?? [])
+    readMarked = try table.deletedFlag.map { deleted in
+      try context.connection.prepare(
+        "SELECT \((columns + kept).joined(separator: ", ")) FROM \(quoted(table.name)) x WHERE \(marked) AND \(CapturedTable.isSet(deleted, "x"))",
+        persistent: true)
+    }
     remains =
       kept.isEmpty
       ? nil
@@ -150,12 +156,23 @@ final class RowWriter {
     return try outcome(statement)
   }
 
-  /// False: there is no marked row.
-  func removeMarked(_ key: Key) throws -> Bool {
-    guard let deleteMarked else { return false }
+  /// Removes the row with a deleted mark, and answers what it was. Nil: there is none.
+  func removeMarked(_ key: Key) throws -> (row: SlotRow, remains: Remains)? {
+    guard let deleteMarked, let readMarked else { return nil }
+    try readMarked.bind(key)
+    defer { readMarked.reset() }
+    guard try readMarked.step() else { return nil }
+    let count = table.columns.count
+    let found = (
+      readMarked.values(from: 0, count: count),
+      Remains(
+        rowid: rowidName == nil ? nil : readMarked.int64(count + others.count),
+        others: readMarked.values(from: count, count: others.count))
+    )
+    readMarked.reset()
     try deleteMarked.bind(key)
     try deleteMarked.run()
-    return connection.changes > 0
+    return found
   }
 
   /// Removes the row and answers what it takes along.

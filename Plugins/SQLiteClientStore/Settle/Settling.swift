@@ -5,7 +5,7 @@ import SalvorStorage
 /// The one function of the store (semantics 2, docs/architecture/settlement.md): what follows when bases change, or requests
 /// leave or come. In a transaction, with foreign keys and triggers off.
 ///
-/// 1. *take* the move into values: joined, accepted, removed, bases, kept,
+/// 1. *take* the move into values: joined, accepted, removed, discarded, bases, kept,
 /// 2. *stand*: displace what is in the way, then bring back what can stand again,
 /// 3. *hold* and release,
 /// 4. what is *derived*: client-only rows, what triggers wrote, dirty columns, the values that views show of errors,
@@ -80,6 +80,7 @@ final class Settling {
     }
     for range in move.removedArchived { try context.deleteArchived(range) }
     if !move.removed.isEmpty { try rows().remove(move.removed) }
+    if let discarded = move.discarded { try rows().discardAll(discarded.reason, discarded.message) }
     switch move.bases {
     case .none: break
     case .download(let apply): try apply.takeBases()
@@ -166,10 +167,12 @@ final class Settling {
     if let rows = opened {
       var rebuilt: Set<String> = []
       if case .download(let apply) = move.bases { rebuilt = apply.rebuilt }
-      connection.triggersEnabled = true
-      try rows.proof.settleClientRows(ofParents: rebuilt)
-      try rows.proof.returnAside()
-      connection.triggersEnabled = false
+      if move.movesClientRows {
+        connection.triggersEnabled = true
+        try rows.proof.settleClientRows(ofParents: rebuilt)
+        try rows.proof.returnAside()
+        connection.triggersEnabled = false
+      }
       try rows.settleTriggers()
       if !rows.firing.isEmpty { try context.releaseFlags() }
       try rows.encode()

@@ -23,6 +23,7 @@ extension WorkingRows {
         try displace(culprit, .constraint)
         continue
       }
+      try returnMarked()
       try removeDanglingMarked(proof)
       let violations = rows.isEmpty ? [] : try proof.violations()
       guard let culprit = try violations.compactMap({ try self.culprit($0) }).max() else {
@@ -86,6 +87,34 @@ extension WorkingRows {
       work.timeline.rebase(on: work.timeline.base)
       try put(work, ref)
     }
+  }
+
+  /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.
+  func discardAll(_ reason: String, _ message: String) throws {
+    let connection = context.connection
+    for table in context.catalog.tables {
+      try index.eachRow(of: table) { try load(table, $0) }
+    }
+    for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
+      guard var work = rows[ref], !work.timeline.steps.isEmpty else { continue }
+      for step in work.timeline.steps {
+        try context.archive(
+          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key)
+      }
+      work.timeline.steps = []
+      try put(work, ref)
+    }
+    try connection.run(
+      """
+      UPDATE salvor_archive SET (state_before, status, message, blocked_by) =
+        (SELECT state, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
+      WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_request_state)
+      """)
+    try connection.run(
+      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = CASE WHEN state_before IN ('refused', 'blocked') THEN coalesce(message, ?2) ELSE ?2 END WHERE state = 'displaced'",
+      .text(reason), .text(message))
+    try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
+    for name in ["salvor_range", "salvor_request_state", "salvor_seen"] { try connection.run("DELETE FROM \(name)") }
   }
 
   /// The rows that requests in the log change, loaded.
@@ -185,10 +214,9 @@ extension WorkingRows {
     return true
   }
 
-  /// References that values cannot follow are proved in the tables.
+  /// References that values cannot follow are proved in the tables; so are those to marked rows, which make room meanwhile.
   private func isProven() throws -> Bool {
-    try removeDanglingMarked(proof)
-    if places.followsAll { return true }
+    if try !removeDanglingMarked(proof), places.followsAll { return true }
     return try proof.violations().allSatisfy { try culprit($0) == nil }
   }
 }

@@ -2,19 +2,6 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Something that keeps a row in work from standing as it is to be.
-struct Trouble {
-  /// The change to blame; nil: none is.
-  var culprit: Int64?
-  var reason: DisplacementReason
-}
-
-/// A change to blame.
-struct Culprit {
-  var seq: Int64
-  var reason: DisplacementReason
-}
-
 /// What keeps rows from standing (semantics 2), found in values over all rows in work before anything is written: which row a
 /// table refuses first depends on the order of writing, and the first refusal hides the others. To blame is
 ///
@@ -89,7 +76,8 @@ extension WorkingRows {
     }
   }
 
-  private func isThere(_ reference: RowPlaces.Reference, _ value: Value) throws -> Bool {
+  /// - Parameter children: marked rows that stand if it is.
+  func isThere(_ reference: RowPlaces.Reference, _ value: Value, _ children: Set<RowRef> = []) throws -> Bool {
     let parent = reference.parent
     if rows[RowRef(table: parent.number, key: [value])]?.timeline.current != nil { return true }
     for key in try context.connection.rows(
@@ -99,7 +87,8 @@ extension WorkingRows {
       // A row that a request deletes by its mark is still there for those that reference it.
       if try work.timeline.current != nil || context.isMarked(parent, key) { return true }
     }
-    return false
+    let ref = RowRef(table: parent.number, key: [value])
+    return try children.contains(ref) || canReturn(ref, children)
   }
 
   private func culprit(_ child: Work, _ reference: RowPlaces.Reference, _ value: Value) throws -> Int64? {

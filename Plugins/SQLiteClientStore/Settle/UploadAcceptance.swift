@@ -64,7 +64,6 @@ struct UploadAcceptance {
     if !erased.isEmpty { try forget(erased, rows) }
     try letDeletesGo(waiting, rows)
     try connection.run("DELETE FROM salvor_upload_excluded")
-    try connection.run("DELETE FROM salvor_upload_context")
     try context.forgetSeen()
     try context.forgetOffers()
     report.waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
@@ -246,7 +245,7 @@ extension StoreContext {
   /// The requests of the upload under way wait again, with their IDs.
   func takeBackUpload() throws {
     try connection.setState(.healAsked, Value?.none)
-    for name in ["salvor_upload_excluded", "salvor_upload_context"] { try connection.run("DELETE FROM \(name)") }
+    try connection.run("DELETE FROM salvor_upload_excluded")
     try connection.setState(.current, Value?.none)
     try connection.forgetUpload()
     try connection.run(

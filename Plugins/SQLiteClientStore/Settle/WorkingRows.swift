@@ -5,20 +5,7 @@ import SalvorStorage
 /// The rows that a settlement works on, in values: those whose base or requests change, and the few that are in their way.
 /// Clean rows never come here. What the table shows (`shown`) follows what a row is to be (`timeline`) when it is written.
 final class WorkingRows {
-  /// One row in work.
-  struct Work {
-    var table: CapturedTable
-    var key: Key
-    /// The row as the table has it now.
-    var shown: SlotRow?
-    var timeline: RowTimeline
-    /// The steps as they were captured, for the archive.
-    var captured: [Int64: RowTimeline.Step]
-    /// The log entries must be written again.
-    var isChanged = false
-    /// The row was removed to be written again.
-    var remains: RowWriter.Remains?
-  }
+  typealias Work = WorkingRow
 
   let context: StoreContext
   let index: LogIndex
@@ -58,6 +45,8 @@ final class WorkingRows {
   /// Rows whose references are looked at although they did not change.
   var doubted: Set<RowRef> = []
   var troubles: [RowRef: [Trouble]] = [:]
+  /// Rows with a deleted mark that made room, or whose parent went, in this settlement.
+  var markedOut: [RowRef: MarkedOut] = [:]
 
   /// In a transaction, with foreign keys and triggers off; requests are sorted.
   init(_ context: StoreContext, after counter: Int64? = nil) throws {
@@ -238,7 +227,7 @@ final class WorkingRows {
   func written(isProven: () throws -> Bool = { true }) throws -> [Int64]? {
     let waiting = rows.filter { $0.value.shown != $0.value.timeline.current }.keys
     guard !waiting.isEmpty else { return try isProven() ? nil : [] }
-    let before = rows
+    let before = rows, markedBefore = markedOut
     do {
       try context.connection.savepoint("salvor_write") {
         // In a fixed order, so that a history runs the same way twice.
@@ -255,6 +244,7 @@ final class WorkingRows {
       // What came into work meanwhile was read from tables that are others again.
       for ref in rows.keys where before[ref] == nil { places.remove(ref) }
       rows = before
+      markedOut = markedBefore
       return refused.culprits
     }
   }

@@ -308,7 +308,6 @@ public actor SQLiteClientStore: ClientStore {
     try context.connection.setState(.uploadLast, .integer(last))
     try context.connection.setState(.uploadState, RequestState.sent.rawValue)
     try context.connection.setUploadStatus(UploadStatus(sequence: sequence, since: clock.now()))
-    try ParentClosure(context).write()
     return PendingUpload(sequence: sequence, isResend: false, lastCounter: last)
   }
 

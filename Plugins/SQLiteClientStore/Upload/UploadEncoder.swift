@@ -49,7 +49,6 @@ struct UploadEncoder {
     var leftOut = try context.leftOut().filter { $0.last > counter }[...]
     var isLast = true
     var ranges = try RangeCursor(context, after: counter)
-    var parents = try ContextCursor(context, after: counter)
     var named: Int64 = 0
     var offers = try OfferCursor(context, after: counter)
     var offeredUpTo: Int64 = 0
@@ -102,7 +101,6 @@ struct UploadEncoder {
         offeredUpTo = run.last
       }
       try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names, &hints)
-      try parents.write(upTo: seq, &writer)
       return true
     }
     if isLast, try !writeVersions(before: .max) { isLast = false }

@@ -2,82 +2,65 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// What requests did, or would have done, that others depend on (semantics 7, *Depends on*). Each set names, by
-/// `RowHash`, the first request that did it.
+/// What requests left, or would have left, for others (`ChangeEffect`): of each trace the first request that left it.
 struct Footprints {
-  /// Rows that were changed at all.
-  private var rows: [UInt64: Int] = [:]
-  /// Rows that were made, or given another parent.
-  private var made: [UInt64: Int] = [:]
-  /// Those that were made and that the tables did not have.
+  private var traces: [Step.Effect.Trace: Int] = [:]
+  /// By row: the first request that makes it, where the tables did not have it.
   private var makers: [UInt64: Int] = [:]
-  /// Parents that rows were taken away from.
-  private var unlinked: [UInt64: Int] = [:]
-  /// Unique values that rows gave up.
-  private var freed: [UInt64: Int] = [:]
+  private var anyLinked = false
+  private var anyFreed = false
 
-  var isEmpty: Bool { rows.isEmpty }
+  var isEmpty: Bool { traces.isEmpty }
 
   mutating func add(_ steps: [Step], by ordinal: Int) {
-    func note(_ hash: UInt64, _ set: inout [UInt64: Int]) { set[hash] = min(set[hash] ?? ordinal, ordinal) }
     for step in steps {
-      note(step.row, &rows)
-      if step.makesOrRelinks { note(step.row, &made) }
-      if step.makes { note(step.row, &makers) }
-      for parent in step.targetsBefore.subtracting(step.targetsAfter) { note(parent, &unlinked) }
-      for value in step.uniqueBefore.subtracting(step.uniqueAfter) { note(value, &freed) }
+      for trace in step.effect.traces {
+        traces[trace] = min(traces[trace] ?? ordinal, ordinal)
+        if case .linked = trace { anyLinked = true }
+        if case .freed = trace { anyFreed = true }
+      }
+      if step.makes { makers[step.effect.row] = min(makers[step.effect.row] ?? ordinal, ordinal) }
     }
   }
 
   /// The first of the requests here that one depends on: earlier ones, and later ones that make a row which it references.
   func first(neededBy steps: [Step], of request: Int) -> Int? {
     if isEmpty { return nil }
-    var earlier: [Int] = []
-    var makers: [Int] = []
-    for step in steps {
-      if let ordinal = rows[step.row] { earlier.append(ordinal) }
-      earlier += step.targetsAfter.compactMap { made[$0] }
-      makers += step.targetsAfter.compactMap { self.makers[$0] }
-      if step.operation == .delete, let ordinal = unlinked[step.row] { earlier.append(ordinal) }
-      earlier += step.uniqueAfter.subtracting(step.uniqueBefore).compactMap { freed[$0] }
-    }
-    return (earlier.filter { $0 < request } + makers).min()
+    let earlier = steps.flatMap { $0.effect.needs.compactMap { traces[$0] } }.filter { $0 < request }
+    return (earlier + steps.flatMap { $0.effect.targetsAfter.compactMap { makers[$0] } }).min()
   }
 
   /// False where a change of this shape, as it stands in the payload, certainly depends on none of the requests here:
   /// nearly always, and without reading its row.
   func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
-    if rows.isEmpty { return false }
-    if rows[row] != nil || plan.operation == .delete && unlinked[row] != nil { return true }
-    if !freed.isEmpty && plan.takesUniqueValues { return true }
-    if made.isEmpty { return false }
+    if isEmpty { return false }
+    if traces[.changed(row)] != nil || plan.operation == .delete && traces[.unlinked(row)] != nil { return true }
+    if anyFreed && plan.takesUniqueValues { return true }
+    if !anyLinked { return false }
     guard let targets = plan.targetItems else { return true }
     return targets.contains { target in
       var hash = target.seed
       hash.add(items[target.item])
-      return made[hash.value] != nil
+      return traces[.linked(hash.value)] != nil
     }
   }
 }
 
 /// What a change does to its row, as far as it and the server's row say.
 struct Step {
-  var row: UInt64
-  var operation: Operation
+  /// Rows and unique values by `RowHash`. What the server's rows hold beneath a request, its device did not see.
+  typealias Effect = ChangeEffect<UInt64, UInt64>
+
+  var effect: Effect
   /// The tables have the row.
   var isThere = false
   /// The row after it, had everything before been accepted.
   var after: Row?
-  var targetsBefore: Set<UInt64> = []
-  var targetsAfter: Set<UInt64> = []
-  var uniqueBefore: Set<UInt64> = []
-  var uniqueAfter: Set<UInt64> = []
+
+  init(row: UInt64, operation: Operation) { effect = Effect(row: row, operation: operation) }
 
   /// It makes a row that the tables do not have.
-  var makes: Bool { operation == .insert && !isThere }
-  var makesOrRelinks: Bool {
-    operation == .insert || (operation == .update && targetsBefore != targetsAfter)
-  }
+  var makes: Bool { effect.operation == .insert && !isThere }
 }
 
 /// Works out the steps of requests, each over the server's rows and over the ones before it.
@@ -114,10 +97,10 @@ struct StepReader {
         }
         present[change.hash] = .some(after)
         step.after = after
-        step.targetsBefore = targets(before, table)
-        step.targetsAfter = targets(after, table)
-        step.uniqueBefore = uniques(before, table)
-        step.uniqueAfter = uniques(after, table)
+        step.effect.targetsBefore = targets(before, table)
+        step.effect.targetsAfter = targets(after, table)
+        step.effect.uniqueBefore = uniques(before, table)
+        step.effect.uniqueAfter = uniques(after, table)
       }
       steps.append(step)
     }

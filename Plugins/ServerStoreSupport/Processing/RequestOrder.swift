@@ -10,12 +10,12 @@ struct RequestOrder {
   static func units(_ steps: [[Step]]) -> [[Int]] {
     var makers: [UInt64: Int] = [:]
     for (index, steps) in steps.enumerated() {
-      for step in steps where step.makes && makers[step.row] == nil { makers[step.row] = index }
+      for step in steps where step.makes && makers[step.effect.row] == nil { makers[step.effect.row] = index }
     }
     var needs: [[Int]] = steps.map { _ in [] }
     var hasLaterMaker = false
     for (index, steps) in steps.enumerated() {
-      for target in steps.flatMap(\.targetsAfter) {
+      for target in steps.flatMap(\.effect.targetsAfter) {
         if let maker = makers[target], maker > index {
           needs[index].append(maker)
           hasLaterMaker = true
@@ -27,24 +27,14 @@ struct RequestOrder {
     return sorted(circles(in: needs), needs)
   }
 
-  /// For each request the newest earlier one of each kind that it depends on; the others follow from that one.
+  /// For each request the newest earlier one that left what it needs; the others follow from that one. Rows that gave up one
+  /// parent say nothing of each other.
   private static func addEarlier(_ steps: [[Step]], _ needs: inout [[Int]]) {
-    var rows: [UInt64: Int] = [:]
-    var made: [UInt64: Int] = [:]
-    var unlinked: [UInt64: [Int]] = [:]
-    var freed: [UInt64: Int] = [:]
+    var left: [Step.Effect.Trace: [Int]] = [:]
     for (index, steps) in steps.enumerated() {
-      for step in steps {
-        if let earlier = rows[step.row] { needs[index].append(earlier) }
-        needs[index] += step.targetsAfter.compactMap { made[$0] }
-        if step.operation == .delete { needs[index] += unlinked[step.row] ?? [] }
-        needs[index] += step.uniqueAfter.subtracting(step.uniqueBefore).compactMap { freed[$0] }
-      }
-      for step in steps {
-        rows[step.row] = index
-        if step.makesOrRelinks { made[step.row] = index }
-        for parent in step.targetsBefore.subtracting(step.targetsAfter) { unlinked[parent, default: []].append(index) }
-        for value in step.uniqueBefore.subtracting(step.uniqueAfter) { freed[value] = index }
+      for trace in steps.flatMap(\.effect.needs) { needs[index] += left[trace] ?? [] }
+      for trace in steps.flatMap(\.effect.traces) {
+        if case .unlinked = trace { left[trace, default: []].append(index) } else { left[trace] = [index] }
       }
     }
   }

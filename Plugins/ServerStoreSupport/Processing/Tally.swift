@@ -62,7 +62,7 @@ struct Tally {
       waiting[refused.request.id] = wait
       refusedPrints.add(refused.steps, by: refused.request.ordinal)
       refusedIDs[refused.request.ordinal] = refused.request.id
-      for step in refused.steps { refusedRows[step.row] = .some(step.after) }
+      for step in refused.steps { refusedRows[step.effect.row] = .some(step.after) }
       return
     }
     if refused.request.isOffer { settledOffers.append(refused.request.id) }
@@ -72,7 +72,7 @@ struct Tally {
     if !refused.isRepeated { refusedRequests.append((refused.request, refused.refusal)) }
     refusedPrints.add(refused.steps, by: refused.request.ordinal)
     refusedIDs[refused.request.ordinal] = refused.request.id
-    for step in refused.steps { refusedRows[step.row] = .some(step.after) }
+    for step in refused.steps { refusedRows[step.effect.row] = .some(step.after) }
   }
 
   mutating func keep(_ versions: [SetEvaluation.ConflictVersion]) {

@@ -281,9 +281,6 @@ package final class UploadProcessor {
       switch event {
       case .shape(let place): shapes.append(try plan(reader.shapes[place]))
       case .request(let first, let last, _): range = (first, last)
-      // A clean parent never overwrites (semantics 7), and one that is missing is found by its foreign key: context is
-      // for a recovery, which makes a parent from it that this server has lost.
-      case .context: break
       case .lost(_, let order): try heals.note(order)
       case .offer(let first, let last, let offer):
         reading.offers = (first, last, offer)

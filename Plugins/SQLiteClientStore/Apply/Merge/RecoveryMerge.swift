@@ -4,7 +4,7 @@ import SalvorStorage
 
 /// The rules of a recovery, where a download has none: what becomes of requests whose bases change, and of rows that the
 /// server has lost (semantics 9, *Merge rules*).
-final class RecoveryMerge {
+final class RecoveryMerge: RecoveryRules {
   let context: StoreContext
   let order: RecoveryOrder
   let versions: BaseVersions
@@ -65,13 +65,13 @@ final class RecoveryMerge {
       }
     }
     watch = try BaseWatch(context, order, versions, rows.index)
-    if order.requests == .discard { try discard(rows) }
+    if order.requests == .discard { try rows.discardAll(Self.discarded.reason, Self.discarded.message) }
   }
 
-  func discard(_ rows: WorkingRows) throws {
-    try rows.discardAll(
-      "discarded", "A recovery discarded this change. Reapply it, or delete the entry.")
-  }
+  /// What the archive says of requests that a recovery discards.
+  static let discarded = (
+    reason: "discarded", message: "A recovery discarded this change. Reapply it, or delete the entry."
+  )
 
   // MARK: When all lines are read
 

@@ -90,32 +90,4 @@ extension WorkingRows {
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
     try context.forgetNotes(from: range.first, to: range.first)
   }
-
-  /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.
-  func discardAll(_ reason: String, _ message: String) throws {
-    let connection = context.connection
-    for table in context.catalog.tables {
-      try index.eachRow(of: table) { try load(table, $0) }
-    }
-    for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
-      guard var work = rows[ref], !work.timeline.steps.isEmpty else { continue }
-      for step in work.timeline.steps {
-        try context.archive(
-          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key)
-      }
-      work.timeline.steps = []
-      try put(work, ref)
-    }
-    try connection.run(
-      """
-      UPDATE salvor_archive SET (state_before, status, message, blocked_by) =
-        (SELECT state, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
-      WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_request_state)
-      """)
-    try connection.run(
-      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = CASE WHEN state_before IN ('refused', 'blocked') THEN coalesce(message, ?2) ELSE ?2 END WHERE state = 'displaced'",
-      .text(reason), .text(message))
-    try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
-    for name in ["salvor_range", "salvor_request_state", "salvor_seen"] { try connection.run("DELETE FROM \(name)") }
-  }
 }

@@ -1,0 +1,34 @@
+import SalvorModel
+import SalvorTransport
+import SalvorWire
+
+extension ServerEngine {
+  /// Does an act of an operator once, and writes down who did what, from where and with which result.
+  func act(
+    _ name: String, _ target: String, _ who: Administrator, _ request: TransportRequest,
+    _ body: () async throws -> TransportResponse
+  ) async throws -> TransportResponse {
+    try await idempotent.run(request, who) {
+      do {
+        let response = try await body()
+        try audit(name, target, who, "done")
+        return response
+      } catch {
+        try? audit(name, target, who, asSalvorError(error).code.rawValue)
+        throw error
+      }
+    }
+  }
+
+  private func audit(_ act: String, _ target: String, _ who: Administrator, _ result: String) throws {
+    metrics.administrationActs.add(
+      "\(MetricsText.label("act", act)),\(MetricsText.label("result", result == "done" ? "done" : "refused"))")
+    configuration.log.notice(
+      "act of an operator", ["act": act, "target": target, "who": who.name, "from": who.from, "result": result])
+    operatorEvents.send("act", ["act": act, "target": target, "who": who.name, "result": result])
+    try configuration.audit?.append(
+      AuditRecord(
+        time: configuration.clock.now(), who: who.name, from: who.from, act: act, target: target, result: result,
+        trace: LogContext.current?.trace.traceID))
+  }
+}
