@@ -114,7 +114,8 @@ let package = Package(
     plugin(
       "PostgreSQLServerStore",
       protocols + [
-        "ServerStoreSupport", "ContentHash", .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"])),
+        "ServerStoreSupport", "ContentHash", "SnapshotFiles",
+        .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"])),
       ]),
     plugin("MemoryStore", protocols + ["ContentHash"]),
     plugin(
@@ -251,7 +252,7 @@ let package = Package(
       dependencies: protocols + [
         "SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SQLiteSupport", "SQLiteClientStore",
         "SQLiteServerStore",
-        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "NoAuthentication",
+        "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "ZstdCompression", "NoAuthentication",
         "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
       ],
       path: "Tools/salvor-bench"),
@@ -284,7 +285,9 @@ let package = Package(
     // Empty without the trait PostgreSQL.
     tests(
       "PostgreSQLServerStoreTests",
-      protocols + ["PostgreSQLServerStore", "ServerStoreSupport", "SalvorContracts", "MemoryStore"]),
+      protocols + [
+        "PostgreSQLServerStore", "ServerStoreSupport", "SalvorContracts", "MemoryStore", "SQLiteClientStore",
+      ]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(
       "TransportTests",

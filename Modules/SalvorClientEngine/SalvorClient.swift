@@ -315,9 +315,10 @@ public actor SalvorClient {
     var blobFailures = 0
     var blobBytesMax: Int64?
     while true {
+      // A file may name blobs that are gone; the rows name those of now.
       var session = SyncSession(
         configuration: configuration, progress: progress, report: report, met: met, blobBytesMax: blobBytesMax,
-        onlyUploads: rounds.onlyUploads)
+        onlyUploads: rounds.onlyUploads, wholeRows: hasDiscarded || blobFailures > 0)
       defer { blobBytesMax = session.blobBytesMax }
       do {
         try await session.run(groups: groups)

@@ -42,10 +42,7 @@ extension Host {
         rotation: BackupRotation(directory: backups.directory, keep: backups.keep), store: store, clock: made.clock)
     }
     if let options = section.snapshots {
-      made.snapshots = SnapshotSettings(
-        path: options.path, minRows: options.minRows, keep: options.keep, bytesMax: options.bytesMax,
-        maxAgeMilliseconds: options.maxAgeMilliseconds, maxBehind: options.maxBehind, personal: options.personal,
-        linkMilliseconds: options.linkMilliseconds, compression: try options.compression.make())
+      made.snapshots = SnapshotSettings(options.rules, compression: try options.compression.make())
     }
     var exporter: TraceExporter?
     if let traces = section.traces {

@@ -241,7 +241,14 @@ public struct ClientSession: Sendable {
   /// The first counters of requests in error that are sent again, each as a part of a new one (semantics 8, *Fix and retry*):
   /// the archive does not have them any more.
   public var joined: Set<Int64>
-  public init(state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = []) {
+  /// Of rows that are here `apply` takes the changed columns alone. A part of a row that is not here makes it throw
+  /// `inconsistent-download`, unless the row comes whole later in the same download. False: it takes whole rows.
+  public var takesParts: Bool
+  public init(
+    state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
+    takesParts: Bool = false
+  ) {
+    self.takesParts = takesParts
     self.state = state
     self.upload = upload
     self.notices = notices

@@ -4,6 +4,13 @@ public protocol ObservableServerStore: ServerStore {
   func observation() async -> StorageObservation
 }
 
+/// A store that hears of writes to its database, by whatever program, without looking.
+public protocol WriteNoticingServerStore: ServerStore {
+  /// Something comes soon after a write, also after the server's own; what was written may be visible a moment later only. Nil: the
+  /// system does not tell.
+  func writes() -> AsyncStream<Void>?
+}
+
 /// Nil: not known.
 public struct StorageObservation: Sendable, Hashable {
   public var databaseBytes: Int64?

@@ -82,7 +82,7 @@ extension RecoveryReport {
       "kept": .integer(counts.kept), "merged": .integer(counts.merged), "discarded": .integer(counts.discarded),
       "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes), "lost": .integer(counts.lost),
       "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp),
-      "backup": backup.map(JSONValue.string) ?? .null,
+      "backup": backup.map(JSONValue.string) ?? .null, "snapshots": .integer(snapshots),
     ]
   }
 
@@ -92,7 +92,7 @@ extension RecoveryReport {
     }
     self.init(
       id: try json.string("id"), time: try json.integer("time"), reason: reason, strategy: try json.string("strategy"),
-      backup: try json.optionalString("backup"))
+      backup: try json.optionalString("backup"), snapshots: json["snapshots"]?.integer ?? 0)
     counts.kept = try json.integer("kept")
     counts.merged = try json.integer("merged")
     counts.discarded = try json.integer("discarded")

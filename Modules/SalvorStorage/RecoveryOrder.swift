@@ -105,10 +105,13 @@ public struct RecoveryReport: Sendable, Hashable {
   public var counts: RecoveryCounts
   /// The backup's ID; nil: nothing had to be kept.
   public var backup: String?
+  /// Groups that came as files.
+  public var snapshots: Int64
   public init(
     id: String, time: Int64, reason: RecoveryReason, strategy: String, counts: RecoveryCounts = RecoveryCounts(),
-    backup: String? = nil
+    backup: String? = nil, snapshots: Int64 = 0
   ) {
+    self.snapshots = snapshots
     self.id = id
     self.time = time
     self.reason = reason

@@ -318,11 +318,15 @@ public struct PageRequest: Sendable {
   public var bytesTarget: Int
   /// Used where `position` is nil, too.
   public var compared: ComparedTables?
+  /// Of rows that the device has (in scope at the cursor, and only updated since) the page may have the changed columns
+  /// alone: never of tables that are scanned or compared, nor while subscriptions change. False: every row comes whole.
+  public var takesParts: Bool
   public init(
     remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions? = nil, groups: [GroupState],
-    position: String?, bytesTarget: Int, compared: ComparedTables? = nil
+    position: String?, bytesTarget: Int, compared: ComparedTables? = nil, takesParts: Bool = false
   ) {
     self.compared = compared
+    self.takesParts = takesParts
     self.remote = remote
     self.principal = principal
     self.subscriptions = subscriptions

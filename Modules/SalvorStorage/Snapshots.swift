@@ -40,13 +40,17 @@ public struct Snapshot: Sendable, Hashable {
   public var made: Int64
   /// How long it took.
   public var milliseconds: Int64
+  /// Of the database in the file (`SnapshotFormat`); 1 where nothing is said.
+  public var format: Int64
 
   public var rows: Int64 { tables.reduce(0) { $0 + $1.count } }
 
   public init(
     id: String, server: ServerID, incarnation: IncarnationID, commit: Commit, schemaDigest: String, group: String,
-    scope: String, tables: [TableDigest], bytes: Int64, size: Int64, coding: String, made: Int64, milliseconds: Int64
+    scope: String, tables: [TableDigest], bytes: Int64, size: Int64, coding: String, made: Int64, milliseconds: Int64,
+    format: Int64 = 1
   ) {
+    self.format = format
     self.id = id
     self.server = server
     self.incarnation = incarnation
@@ -68,6 +72,7 @@ public struct Snapshot: Sendable, Hashable {
       "commit": commit.json, "schema": .string(schemaDigest), "group": .string(group), "scope": .string(scope),
       "rows": .integer(rows), "tables": .array(tables.map(\.json)), "bytes": .integer(bytes), "size": .integer(size),
       "coding": .string(coding), "made": .integer(made), "milliseconds": .integer(milliseconds),
+      "format": .integer(format),
     ]
   }
 
@@ -86,6 +91,7 @@ public struct Snapshot: Sendable, Hashable {
     coding = try json.name("coding")
     made = try json.integer("made")
     milliseconds = try json.integer("milliseconds")
+    format = json["format"]?.integer ?? 1
   }
 }
 
@@ -131,6 +137,18 @@ public protocol SnapshotServerStore: RecoveringServerStore {
   func snapshotFolder(at path: String?) throws -> any SnapshotFolder
 }
 
+/// A snapshot's file that is being read.
+public struct OpenSnapshot: Sendable {
+  public var pieces: BytePieces
+  /// The open file, for a system that sends it by itself; it stays open as long as `pieces` is held. Nil: there is none.
+  public var descriptor: Int32?
+
+  public init(pieces: @escaping BytePieces, descriptor: Int32? = nil) {
+    self.pieces = pieces
+    self.descriptor = descriptor
+  }
+}
+
 /// A folder of finished snapshots.
 public protocol SnapshotFolder: Sendable {
   /// What is whole, newest first. Another process may add and remove files at any time.
@@ -147,7 +165,9 @@ public protocol SnapshotFolder: Sendable {
 
   /// Opens the file, so that it can be read to its end whatever becomes of it. Nil: it is not there any more, or not as long as it
   /// was.
-  func open(_ snapshot: Snapshot, from offset: Int64, count: Int64) throws -> BytePieces?
+  ///
+  /// - Parameter pieceBytes: no piece is longer.
+  func open(_ snapshot: Snapshot, from offset: Int64, count: Int64, pieceBytes: Int) throws -> OpenSnapshot?
 
   /// Copies the file, as it is, to a place where there is none. Private from its first moment.
   func write(_ snapshot: Snapshot, to path: String) async throws
@@ -175,10 +195,15 @@ public protocol SnapshotTakingClientStore: ClientStore {
   func keepSnapshot(_ piece: [UInt8], of offer: SnapshotOffer, at offset: Int64) async throws
 
   /// Checks the file, decodes it, and examines the database in it as the work of someone who means harm. It is taken over by the
-  /// next `apply`, in the same transaction. Throws `snapshot-unusable` where something does not hold; the file is gone then.
+  /// next `apply`, or the next `recover` that makes the tables anew, in the same transaction. Throws `snapshot-unusable` where
+  /// something does not hold; the file is gone then.
   ///
-  /// - Parameter bytesMax: of the decoded database.
-  func openSnapshot(_ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64) async throws
+  /// - Parameters:
+  ///   - bytesMax: of the decoded database.
+  ///   - config: what the tables are going to be; nil: what they are.
+  func openSnapshot(
+    _ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64, as config: SyncConfig?
+  ) async throws
 
   /// Examines a snapshot that the application brought along, a database that nobody has coded, in the same way. The file stays.
   ///

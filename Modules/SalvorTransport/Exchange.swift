@@ -84,12 +84,37 @@ public struct TransportResponse: Sendable {
   public var body: ByteStream
   /// The body's length where it is known beforehand.
   public var contentLength: Int?
+  /// The same bytes as `body`, as a part of an open file, for a transport that has the system send them.
+  public var file: FileBody?
 
   public init(status: Int, headers: [String: String] = [:], body: ByteStream = .empty, contentLength: Int? = nil) {
     self.status = status
     self.headers = headers
     self.body = body
     self.contentLength = contentLength
+  }
+}
+
+/// A part of an open file. A file that is removed meanwhile is sent to its end.
+public final class FileBody: Sendable {
+  /// Open as long as this is held.
+  public let descriptor: Int32
+  public let offset: Int64
+  public let count: Int64
+  /// A transport calls it when it takes the file in the place of the body.
+  public let isTaken: @Sendable () -> Void
+  private let keeping: any Sendable
+
+  /// - Parameter keeping: whoever closes the descriptor when nobody holds it any more.
+  public init(
+    descriptor: Int32, offset: Int64, count: Int64, keeping: any Sendable,
+    isTaken: @escaping @Sendable () -> Void = {}
+  ) {
+    self.descriptor = descriptor
+    self.offset = offset
+    self.count = count
+    self.keeping = keeping
+    self.isTaken = isTaken
   }
 }
 

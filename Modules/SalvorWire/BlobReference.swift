@@ -180,7 +180,7 @@ public func placedBlobs(
         keyPlaces = (primaryKey(name) ?? []).compactMap { key in
           names.firstIndex { $0.lowercased() == key.lowercased() }
         }
-      case .row:
+      case .row, .part:
         var place = 0
         var key: [Int: Value] = [:]
         var references: [(BlobReference, String)] = []

@@ -19,6 +19,7 @@ public enum Departure: String, Sendable, Hashable {
 ///     {"table":"t","columns":["id","a"]}
 ///     {"version":58,"rows":[["key",1],…]}             rows that commit 58, at the latest, changed
 ///     {"rows":[["key",1],…]}                          rows as of the snapshot
+///     {"version":58,"changed":[["key",1],…]}          of rows that the device has: the named columns, the others stay
 ///     {"version":58,"deleted":[["key"],…]}            keys of rows that commit 58 deleted
 ///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope
 ///     {"version":58,"dropped":[["key"],…]}            keys of rows that no subscription covers any more
@@ -26,11 +27,13 @@ public enum Departure: String, Sendable, Hashable {
 public struct DownloadChunkWriter: Sendable {
   private enum Line: Hashable {
     case rows
+    case changed
     case departed(Departure)
   }
 
   public private(set) var payload: PayloadWriter
   private var table: String?
+  private var columns: [String] = []
   private var line: Line?
   private var version: Int64?
   private var lineStart = 0
@@ -55,9 +58,10 @@ public struct DownloadChunkWriter: Sendable {
 
   /// Names the table of the lines that follow.
   public mutating func table(_ name: String, columns: [String]) {
-    guard table != name else { return }
+    guard table != name || self.columns != columns else { return }
     endLine()
     table = name
+    self.columns = columns
     payload.raw("{\"table\":")
     payload.text(name)
     payload.raw(",\"columns\":")
@@ -68,6 +72,12 @@ public struct DownloadChunkWriter: Sendable {
   /// Begins a row; write its values with `value` and call `endRow()`.
   public mutating func beginRow(version: Int64?) {
     begin(.rows, version)
+    upserts += 1
+  }
+
+  /// Begins a part of a row that the device has: the key, and the columns that were changed.
+  public mutating func beginPart(version: Int64?) {
+    begin(.changed, version)
     upserts += 1
   }
 
@@ -102,6 +112,7 @@ public struct DownloadChunkWriter: Sendable {
       }
       switch line {
       case .rows: payload.raw("\"rows\":[[")
+      case .changed: payload.raw("\"changed\":[[")
       case .departed(.deleted): payload.raw("\"deleted\":[[")
       case .departed(.left): payload.raw("\"left\":[[")
       case .departed(.dropped): payload.raw("\"dropped\":[[")
@@ -139,12 +150,15 @@ public struct DownloadChunkReader: ~Copyable {
     case table(String, columns: [String])
     /// Read the values with `item()` until it gives nil.
     case row(version: Int64?)
+    /// A part of a row that the device has: the columns that are named. Read as a row's.
+    case part(version: Int64?)
     case key(Departure, version: Int64?)
   }
 
   private var reader: PayloadReader
   private var version: Int64?
   private var departure: Departure?
+  private var isPart = false
   private var inLine = false
   private var isFirstRow = true
   private var inRow = false
@@ -174,7 +188,8 @@ public struct DownloadChunkReader: ~Copyable {
           try reader.beginArray()
           inRow = true
           isFirstItem = true
-          return departure.map { .key($0, version: version) } ?? .row(version: version)
+          if let departure { return .key(departure, version: version) }
+          return isPart ? .part(version: version) : .row(version: version)
         }
         try reader.expect(0x7D)
         inLine = false
@@ -200,6 +215,7 @@ public struct DownloadChunkReader: ~Copyable {
     var key = try reader.nextKey(&isFirst)
     version = nil
     departure = nil
+    isPart = false
     if key == "version" {
       version = try reader.integer()
       key = try reader.nextKey(&isFirst)
@@ -216,6 +232,7 @@ public struct DownloadChunkReader: ~Copyable {
       try reader.expect(0x7D)
       return .table(table, columns: columns)
     case "rows": break
+    case "changed": isPart = true
     case "deleted": departure = .deleted
     case "left": departure = .left
     case "dropped": departure = .dropped

@@ -68,6 +68,8 @@ public struct BeginMessage: Sendable, Hashable {
   public var compared: Commit?
   /// Which snapshots the device takes or holds; nil: it knows none.
   public var snapshot: SnapshotTaking?
+  /// Of rows that the device has it takes the changed columns alone.
+  public var takesParts = false
 
   public init(
     remote: RemoteID, server: ServerID?, previous: SequenceID?, current: SequenceID?, schemaVersion: Int64,
@@ -107,6 +109,7 @@ public struct BeginMessage: Sendable, Hashable {
     if !compare.isEmpty { members.append(.init("compare", .array(compare.map(\.json)))) }
     if let compared { members.append(.init("compared", compared.json)) }
     if let snapshot { members.append(.init("snapshot", snapshot.json)) }
+    if takesParts { members.append(.init("parts", .bool(true))) }
     return ["begin": .object(members)]
   }
 
@@ -144,6 +147,7 @@ public struct BeginMessage: Sendable, Hashable {
     guard compare.count <= 1000 else { throw SalvorError(.tooLarge, "A begin compares at most 1000 tables.") }
     compared = try json["compared"].map { commit throws(SalvorError) in try Commit(commit) }
     snapshot = try json["snapshot"].map { value throws(SalvorError) in try SnapshotTaking(value) }
+    takesParts = json["parts"]?.bool ?? false
   }
 }
 

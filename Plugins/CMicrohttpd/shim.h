@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -6,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 // What the importer cannot see: variadic functions, and constants behind _GNU_SOURCE.
 
@@ -96,6 +98,11 @@ static inline unsigned long cmicrohttpd_open_descriptors(void) {
   }
   return count;
 }
+
+// Another descriptor of the same open file.
+static inline int cmicrohttpd_same_file(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 0); }
+
+static inline void cmicrohttpd_close(int file) { (void)close(file); }
 
 static inline void cmicrohttpd_shut(int socket) { (void)shutdown(socket, SHUT_RDWR); }
 

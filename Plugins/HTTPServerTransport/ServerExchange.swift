@@ -16,6 +16,8 @@
       enum Body {
         case bytes([UInt8])
         case stream(length: Int?)
+        /// Sent by the system, which reads the file itself.
+        case file(FileBody)
         /// To HEAD, and for statuses without a body.
         case none(length: Int?)
       }
@@ -297,6 +299,10 @@
           responseBody.fail(SalvorError(.failed, "The response's body ended with an error."))
           give(.stream(length: max(1, length)))
         }
+      } else if let file = response.file {
+        file.isTaken()
+        await response.body.close()
+        give(.file(file))
       } else {
         await stream(response, give)
       }
@@ -343,6 +349,13 @@
       switch body {
       case .bytes(var bytes):
         return MHD_create_response_from_buffer(bytes.count, &bytes, .RESPMEM_MUST_COPY)
+      case .file(let file):
+        // The library closes it, whenever it is done; until then the file is there, whoever removes its name.
+        let own = cmicrohttpd_same_file(file.descriptor)
+        guard own >= 0 else { return nil }
+        let response = MHD_create_response_from_fd_at_offset64(UInt64(file.count), own, UInt64(file.offset))
+        if response == nil { cmicrohttpd_close(own) }
+        return response
       case .stream(let length), .none(let length):
         let closure = Unmanaged.passRetained(self).toOpaque()
         let response = MHD_create_response_from_callback(

@@ -11,6 +11,18 @@ public struct OpenedSnapshot: Sendable {
   public let tables: [Table]
   let path: String
 
+  /// The lines of each row that stands apart.
+  public func eachApart(_ body: ([UInt8]) throws -> Void) throws {
+    let connection = try SQLiteConnection(address, mode: .readOnly)
+    defer { connection.close() }
+    connection.setDefensive(true)
+    try connection.pragma("trusted_schema", "OFF")
+    try connection.query("SELECT payload FROM \(SnapshotFormat.apartTable)") { row in
+      try row.withText(0) { try body(Array($0)) }
+      return true
+    }
+  }
+
   /// What `ATTACH` takes. Nobody writes the file, so SQLite takes no lock, and no journal beside it counts.
   public var address: String { ReceivedSnapshots.address(path) }
 }
@@ -168,14 +180,42 @@ public struct ReceivedSnapshots: Sendable {
     }
     try checkFacts(connection, offer)
     let tables = SnapshotFormat.tables(of: offer.group, in: config)
+    try checkApart(connection, tables)
     guard tables.count == offer.tables.count else { throw SnapshotFormat.unusable("it has other tables than it says") }
     for table in tables {
-      let count = try connection.integer("SELECT count(*) FROM \(quoted(table.name))")
-      guard count == offer.tables.first(where: { $0.table == table.name })?.count else {
+      let count = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
+      guard
+        try count + connection.apartCount(of: table.name)
+          == offer.tables.first(where: { $0.table == table.name })?.count
+      else {
         throw SnapshotFormat.unusable("it has not as many rows as the server has said")
       }
     }
     return tables
+  }
+
+  /// Each is one row of the table that it stands for.
+  private static func checkApart(_ connection: SQLiteConnection, _ tables: [Table]) throws {
+    let names = Set(tables.map(\.name))
+    try connection.query("SELECT \"table\", payload FROM \(SnapshotFormat.apartTable)") { row in
+      let table = row.string(0)
+      var rows = 0
+      try row.withText(1) { text in
+        var reader = DownloadChunkReader(
+          UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count),
+          blobs: BlobCollector())
+        while let event = try reader.next() {
+          switch event {
+          case .table(let name, _) where name == table && names.contains(name): continue
+          case .row: rows += 1
+          default: throw SnapshotFormat.unusable("a row that stands apart is none of its table")
+          }
+          while try reader.item() != nil {}
+        }
+      }
+      guard rows == 1 else { throw SnapshotFormat.unusable("a row that stands apart is none") }
+      return true
+    }
   }
 
   private static func facts(_ connection: SQLiteConnection) throws -> [String: String] {

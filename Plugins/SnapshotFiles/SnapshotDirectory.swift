@@ -34,11 +34,11 @@ public final class SnapshotDirectory: SnapshotFolder {
       guard let bytes = try FileSystem.readAll("\(path)/\(name)", limit: 1 << 20),
         let json = try? JSONValue(parsing: bytes), let snapshot = try? Snapshot(json),
         SnapshotOffer.isID(snapshot.id), name == snapshot.id + ".json",
-        FileSystem.size(file(snapshot)) == snapshot.bytes
+        snapshot.format == SnapshotFormat.version, FileSystem.size(file(snapshot)) == snapshot.bytes
       else { continue }
       found.append(snapshot)
     }
-    return found.sorted { $0.made > $1.made }
+    return found.sorted { ($0.made, $0.id) > ($1.made, $1.id) }
   }
 
   public func removeUnfinished() throws {
@@ -67,16 +67,18 @@ public final class SnapshotDirectory: SnapshotFolder {
     return snapshot
   }
 
-  public func open(_ snapshot: Snapshot, from offset: Int64, count: Int64) throws -> BytePieces? {
+  public func open(
+    _ snapshot: Snapshot, from offset: Int64, count: Int64, pieceBytes: Int
+  ) throws -> OpenSnapshot? {
     guard SnapshotOffer.isID(snapshot.id), let file = try OpenFile(reading: file(snapshot)),
       file.size == snapshot.bytes
     else { return nil }
     file.seek(to: offset)
-    return file.pieces(count: count)
+    return OpenSnapshot(pieces: file.pieces(count: count, atMost: pieceBytes), descriptor: file.descriptor)
   }
 
   public func write(_ snapshot: Snapshot, to path: String) async throws {
-    guard let pieces = try open(snapshot, from: 0, count: .max) else {
+    guard let pieces = try open(snapshot, from: 0, count: .max, pieceBytes: OpenFile.pieceBytes)?.pieces else {
       throw SalvorError(.notFound, "This snapshot is not kept any more.")
     }
     let file = try OpenFile(writing: path)

@@ -3,14 +3,19 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// What a snapshot's database holds (docs/reference/protocol.md, *Snapshots*): a group's tables as a device's own statements
-/// make them, and `salvor_snapshot`, which says what they are.
+/// What a snapshot's database holds (docs/reference/protocol.md, *Snapshots*): a group's tables with the columns and keys of a
+/// device's own statements, each key once (decision 104), and `salvor_snapshot`, which says what they are.
 public enum SnapshotFormat {
   /// Raised where an older device could not read what is written.
-  public static let version: Int64 = 1
+  public static let version: Int64 = 2
   public static let factsTable = "salvor_snapshot"
   static let factsStatement =
     "CREATE TABLE salvor_snapshot (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+
+  /// Rows with large values, each as the lines of a download that refer to them: no such value is in the file.
+  public static let apartTable = "salvor_apart"
+  static let apartStatement =
+    "CREATE TABLE salvor_apart (\"table\" TEXT NOT NULL, key TEXT NOT NULL, payload TEXT NOT NULL, PRIMARY KEY (\"table\", key)) WITHOUT ROWID"
 
   /// A group's tables, parents first.
   public static func tables(of group: String, in config: SyncConfig) -> [Table] {
@@ -21,8 +26,17 @@ public enum SnapshotFormat {
   static func statements(_ group: String, _ config: SyncConfig) -> [(name: String, sql: String)] {
     let schema = Schema(tables: config.entries.map(\.table))
     let ddl = TableDDL(softForeignKeys: false)
-    return [(factsTable, factsStatement)]
-      + tables(of: group, in: config).map { ($0.name, ddl.createTable($0, in: schema)) }
+    return [(factsTable, factsStatement), (apartTable, apartStatement)]
+      + tables(of: group, in: config).map { ($0.name, statement($0, ddl, in: schema)) }
+  }
+
+  /// A table whose key is its rowid is as on the device: SQLite copies its records. In any other the key would stand in the row and
+  /// in its index: the file has the row in the index. What is unique besides, the device's own table proves.
+  private static func statement(_ table: Table, _ ddl: TableDDL, in schema: Schema) -> String {
+    if ddl.isRowidKey(table) { return ddl.createTable(table, in: schema) }
+    var bare = table
+    bare.unique = []
+    return ddl.createTable(bare, in: schema) + " WITHOUT ROWID"
   }
 
   static func unusable(_ what: String) -> SalvorError {
@@ -31,7 +45,12 @@ public enum SnapshotFormat {
 }
 
 extension SQLiteConnection {
-  /// Count and digest of a table's travelling columns, as both sides compare them.
+  /// How many rows of a table stand apart.
+  func apartCount(of table: String) throws -> Int64 {
+    try integer("SELECT count(*) FROM \(SnapshotFormat.apartTable) WHERE \"table\" = ?1", .text(table)) ?? 0
+  }
+
+  /// Count and digest of a table's travelling columns, as both sides compare them; without rows that stand apart.
   func snapshotDigest(of table: Table) throws -> TableDigest {
     let columns = table.travelling.map { quoted($0.name) }.joined(separator: ", ")
     var count: Int64 = 0

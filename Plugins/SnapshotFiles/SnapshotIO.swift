@@ -21,7 +21,7 @@ import SalvorStorage
 final class OpenFile: @unchecked Sendable {
   static let pieceBytes = 256 << 10
   let path: String
-  private let descriptor: Int32
+  let descriptor: Int32
 
   /// Nil: there is none.
   init?(reading path: String) throws {
@@ -79,10 +79,10 @@ final class OpenFile: @unchecked Sendable {
   func sync() throws { guard fsync(descriptor) == 0 else { throw Self.failure("written", path) } }
 
   /// To the end, or `count` bytes.
-  func pieces(count: Int64 = .max) -> BytePieces {
+  func pieces(count: Int64 = .max, atMost pieceBytes: Int = OpenFile.pieceBytes) -> BytePieces {
     let left = Mutex(count)
     return { [self] in
-      let most = left.withLock { Int(clamping: min(Int64(Self.pieceBytes), $0)) }
+      let most = left.withLock { Int(clamping: min(Int64(pieceBytes), $0)) }
       guard most > 0 else { return nil }
       let bytes = try read(upTo: most)
       left.withLock { $0 -= Int64(bytes.count) }

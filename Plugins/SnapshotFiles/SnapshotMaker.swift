@@ -15,7 +15,7 @@ actor SnapshotMaker {
   func make(
     _ order: SnapshotOrder, _ page: @Sendable (PageRequest) async throws -> FeedPage
   ) async throws -> Snapshot {
-    let began = ContinuousClock.now
+    let began = order.clock.now()
     let stem = "\(folder)/making-\(hexadecimal(order.random.bytes(8)))"
     let (plain, coded) = (stem + ".db", stem + ".coded")
     defer { for file in [plain, plain + "-journal", coded] { try? FileSystem.remove(file) } }
@@ -36,16 +36,16 @@ actor SnapshotMaker {
     }
     let size = FileSystem.size(plain) ?? 0
     let (id, bytes) = try await code(plain, to: coded, order)
-    let taken = (ContinuousClock.now - began).components
     let snapshot = Snapshot(
       id: id, server: order.server, incarnation: order.incarnation, commit: commit, schemaDigest: digest,
       group: order.group, scope: scope, tables: tables, bytes: bytes, size: size, coding: order.coding.token,
-      made: order.clock.now(), milliseconds: taken.seconds * 1000 + taken.attoseconds / 1_000_000_000_000_000)
+      made: order.clock.now(), milliseconds: max(0, order.clock.now() - began),
+      format: SnapshotFormat.version)
     try FileSystem.move(coded, to: "\(folder)/\(id).\(snapshot.coding)")
     return snapshot
   }
 
-  /// Page after page, as a device gets them. After each as long a pause as it took: others come first.
+  /// Page after page, as a device gets them. After each as long a pause as it took, and a millisecond: others come first.
   private func download(
     _ order: SnapshotOrder, into writer: SnapshotWriter, _ page: @Sendable (PageRequest) async throws -> FeedPage
   ) async throws -> GroupState {
@@ -55,7 +55,7 @@ actor SnapshotMaker {
       groups: [GroupState(name: order.group, subscriptions: subscriptions)], position: nil, bytesTarget: 256 << 10)
     while true {
       try Task.checkCancellation()
-      let began = ContinuousClock.now
+      let began = order.clock.now()
       let page = try await page(request)
       try writer.read(page.bytes)
       if let groups = page.groups {
@@ -65,7 +65,8 @@ actor SnapshotMaker {
         return end
       }
       request.position = page.position
-      try await Task.sleep(for: ContinuousClock.now - began)
+      // The wall clock may be set meanwhile.
+      try await order.clock.sleep(milliseconds: min(max(1, order.clock.now() - began), 5000))
     }
   }
 

@@ -11,6 +11,8 @@ final class SnapshotWriter {
   /// Rows that a constraint refuses while others are still to come: as they were last said to be.
   private var postponed: [Place: [Value]] = [:]
   private var hasRemoved = false
+  /// Rows stand in `SnapshotFormat.apartTable`.
+  private var hasApart = false
 
   private struct Place: Hashable {
     var table: String
@@ -77,11 +79,13 @@ final class SnapshotWriter {
         case .full: continue
         case .table(let name, let columns): target = try self.target(name, columns)
         case .row: try writeRow(&reader, target)
+        case .part: throw reader.malformed("a part of a row in a first download")
         case .key:
           guard let target else { throw reader.malformed("a key without a table") }
           var key: Key = []
           while let item = try reader.item() { key.append(item.value) }
           postponed[Place(table: target.table.name, key: key)] = nil
+          try removeApart(target, key)
           try target.delete.bind(key)
           try target.delete.run()
           hasRemoved = true
@@ -103,15 +107,19 @@ final class SnapshotWriter {
   private func writeRow(_ reader: inout DownloadChunkReader, _ target: Target?) throws {
     guard let target else { throw reader.malformed("a row without a table") }
     var row: [Value] = []
+    var references: [Int: BlobReference] = [:]
     row.reserveCapacity(target.columns.count)
     while let item = try reader.item() {
-      guard reader.lastReference == nil else {
-        throw SnapshotFormat.unusable("the table \(target.table.name) has large values, which travel apart")
-      }
+      if let reference = reader.lastReference { references[row.count] = reference }
       row.append(item.value)
     }
     guard row.count == target.columns.count else { throw reader.malformed("a row has not as many values as columns") }
     let place = Place(table: target.table.name, key: target.keyPlaces.map { row[$0] })
+    if !references.isEmpty {
+      postponed[place] = nil
+      return try writeApart(target, place.key, row, references)
+    }
+    try removeApart(target, place.key)
     if postponed[place] != nil {
       postponed[place] = row
       return
@@ -130,10 +138,39 @@ final class SnapshotWriter {
     }
   }
 
+  /// The lines that refer to the values, in the place of the row.
+  private func writeApart(
+    _ target: Target, _ key: Key, _ row: [Value], _ references: [Int: BlobReference]
+  ) throws {
+    var lines = DownloadChunkWriter()
+    lines.table(target.table.name, columns: target.columns)
+    lines.beginRow(version: nil)
+    for (place, value) in row.enumerated() {
+      if let reference = references[place] { lines.value { $0.reference(reference) } } else { lines.value(value) }
+    }
+    lines.endRow()
+    try connection.run(
+      "INSERT OR REPLACE INTO \(SnapshotFormat.apartTable) VALUES (?1, ?2, ?3)", .text(target.table.name),
+      .text(JSONValue.array(key.map { JSONValue($0) }).text), .text(lines.finish()))
+    hasApart = true
+    try target.delete.bind(key)
+    try target.delete.run()
+    if connection.changes > 0 { hasRemoved = true }
+  }
+
+  private func removeApart(_ target: Target, _ key: Key) throws {
+    guard hasApart else { return }
+    try connection.run(
+      "DELETE FROM \(SnapshotFormat.apartTable) WHERE \"table\" = ?1 AND key = ?2", .text(target.table.name),
+      .text(JSONValue.array(key.map { JSONValue($0) }).text))
+    if connection.changes > 0 { hasRemoved = true }
+  }
+
   /// After the last page: what the file says of itself. Nothing of what was removed is left in it.
   func finish(_ facts: (_ tables: [TableDigest]) -> [(String, String)]) throws -> [TableDigest] {
     if !postponed.isEmpty { try writePostponed() }
-    let digests = try tables.map { try connection.snapshotDigest(of: $0) }
+    var digests = try tables.map { try connection.snapshotDigest(of: $0) }
+    for place in digests.indices { digests[place].count += try connection.apartCount(of: digests[place].table) }
     let insert = try connection.prepare("INSERT INTO salvor_snapshot (key, value) VALUES (?1, ?2)", persistent: true)
     for (key, value) in facts(digests) {
       try insert.bind([.text(key), .text(value)])

@@ -36,6 +36,10 @@ import Testing
       #expect(kept == 3 || archived >= 3 || strategy == "upload-then-recreate", "\(strategy)")
     }
     #expect(try output.json["syncs"].items.contains { $0["report"]["refused"] == 1 })
+    // The first device has its rows one by one, the third by the file.
+    let first = try output.json["syncs"].items.prefix(3).map { $0["report"]["snapshots"].integer }
+    #expect(first.first == 0 && first.last == 1)
+    for way in ["byRows", "byFile"] { #expect((try output.json["firstSyncs"][way].integer ?? 0) > 0) }
   }
 
   @Test("The demo tells a story, and leaves nothing behind")
@@ -48,7 +52,8 @@ import Testing
       environment: ["TMPDIR": folder.path])
     #expect(output.code == 0, "\(output.out) \(output.err)")
     for text in [
-      "salvor serve", "anna", "refused", "server-maintained", "salvor server restore", "All sides are equal",
+      "salvor serve", "anna", "refused", "server-maintained", "salvor server restore", "by the file",
+      "All sides are equal",
     ] {
       #expect(output.out.contains(text))
     }

@@ -1,6 +1,7 @@
 #if PostgreSQL
   import Foundation
   import MemoryStore
+  import SQLiteClientStore
   import SalvorContracts
   import SalvorModel
   import SalvorStorage
@@ -55,6 +56,21 @@
       try await run(rule.name) {
         try await rule.run(StorePairSubject(client: memoryClient, server: postgreSQLServer))
       }
+    }
+
+    @Test("SnapshotContract", arguments: SnapshotContract.cases)
+    func keepsTheContractOfSnapshots(_ rule: SnapshotContract.Case) async throws {
+      let place = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-files-\(UUID().uuidString)")
+      try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(at: place) }
+      let devices = StoreSubject<any ClientStore> {
+        let path = place.appendingPathComponent(UUID().uuidString + ".db").path
+        return { SQLiteClientStore(path: path) }
+      }
+      try await rule.run(
+        SnapshotSubject(StorePairSubject(client: devices, server: postgreSQLServer)) {
+          place.appendingPathComponent("snapshots").path
+        })
     }
 
     /// `SALVOR_SEEDS=from-to` runs others.

@@ -145,6 +145,47 @@ import Testing
     #expect(try await bench.store.status().queued == 2)
   }
 
+  @Test("what the application's triggers write to a row of which a part came is undone, in whichever column")
+  func undoesTriggersBesideAPart() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "t", primaryKey: ["id"],
+        columns: [
+          Column("id", .text), Column("v", .integer), Column("w", .integer), Column("x", .text, nullable: true),
+        ]),
+      Table("total", primaryKey: ["id"], columns: [Column("id", .text), Column("n", .integer), Column("name", .text)]),
+    ])
+    var bench = try await StoreBench(
+      schema,
+      sql: """
+        CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, v INTEGER NOT NULL, w INTEGER NOT NULL, x TEXT);
+        CREATE TABLE total (id TEXT NOT NULL PRIMARY KEY, n INTEGER NOT NULL, name TEXT NOT NULL);
+        CREATE TABLE words (id TEXT);
+        CREATE TRIGGER a AFTER UPDATE OF v ON t WHEN NEW.v < 100
+          BEGIN UPDATE t SET w = w + 1, v = 1000 + NEW.v WHERE id = NEW.id; UPDATE total SET n = n + 1; END;
+        CREATE TRIGGER b AFTER UPDATE OF v ON t WHEN NEW.v < 100 BEGIN INSERT INTO words VALUES (NEW.id); END;
+        """)
+    _ = try await bench.download(
+      full: ["t", "total"], [("total", ["all", 5, "one"]), ("t", ["p", 1, 1, "x"]), ("t", ["q", 1, 1, "y"])])
+    let parts: [(table: String, values: [(String, Value)])] = [
+      ("total", [("id", "all"), ("name", "two")]), ("t", [("id", "p"), ("v", 2)]), ("t", [("id", "q"), ("v", 3)]),
+      ("t", [("id", "p"), ("v", 4)]), ("t", [("id", "q"), ("x", "z")]),
+    ]
+    _ = try await bench.download(parts: parts)
+    #expect(try bench.read("SELECT * FROM t ORDER BY id") == [["p", 4, 1, "x"], ["q", 3, 1, "z"]])
+    #expect(try bench.read("SELECT * FROM total") == [["all", 5, "two"]])
+    #expect(try await bench.store.status().queued == 0)
+    // Over a request of the device's own, too.
+    try bench.write("UPDATE t SET x = 'mine' WHERE id = 'p'")
+    _ = try await bench.download(parts: [("t", [("id", "p"), ("v", 5)]), ("t", [("id", "q"), ("v", 6)])])
+    #expect(try bench.read("SELECT * FROM t ORDER BY id") == [["p", 5, 1, "mine"], ["q", 6, 1, "z"]])
+    #expect(try await bench.store.status().queued == 1)
+    // What is there as it came fires nothing.
+    let words = try bench.read("SELECT count(*) FROM words")
+    _ = try await bench.download(parts: [("t", [("id", "q"), ("v", 6)])])
+    #expect(try bench.read("SELECT count(*) FROM words") == words)
+  }
+
   @Test func twoDevicesAndOneUniqueValueLeaveTheBase() async throws {
     var bench = try await StoreBench(Self.seats)
     try bench.write("INSERT INTO seat VALUES ('mine', 7, 'keep me')")

@@ -30,7 +30,8 @@ struct StoreBench {
 
   /// Downloads rows and keys as one commit.
   mutating func download(
-    full: [String] = [], _ rows: [(String, Row)] = [], deleted: [(String, Key)] = [], versioned: Bool = true
+    full: [String] = [], _ rows: [(String, Row)] = [], deleted: [(String, Key)] = [], versioned: Bool = true,
+    parts: [(table: String, values: [(String, Value)])] = []
   ) async throws -> ApplyReport {
     commit += 1
     var writer = DownloadChunkWriter()
@@ -39,6 +40,12 @@ struct StoreBench {
       writer.table(name, columns: schema.table(name)?.travelling.map(\.name) ?? [])
       writer.beginRow(version: versioned ? commit : nil)
       for value in row { writer.value(value) }
+      writer.endRow()
+    }
+    for (name, values) in parts {
+      writer.table(name, columns: values.map(\.0))
+      writer.beginPart(version: commit)
+      for (_, value) in values { writer.value(value) }
       writer.endRow()
     }
     for (name, key) in deleted {

@@ -123,6 +123,7 @@ final class Handset {
         table = name
         continue
       case .row: break
+      case .part: mark = "~"
       case .key(let departure, _): mark = [.deleted: "-", .left: "<", .lost: "?"][departure] ?? ""
       }
       var values: [String] = []

@@ -44,7 +44,7 @@ struct SnapshotFileTests {
   }
 
   private func content(_ folder: SnapshotDirectory, _ snapshot: Snapshot) async throws -> [UInt8] {
-    let pieces = try #require(try folder.open(snapshot, from: 0, count: .max))
+    let pieces = try #require(try folder.open(snapshot, from: 0, count: .max, pieceBytes: 4096)).pieces
     var bytes: [UInt8] = []
     while let piece = try await pieces() { bytes += piece }
     return bytes
@@ -74,25 +74,51 @@ struct SnapshotFileTests {
     #expect(try connection.integer("PRAGMA page_size") == 4096)
     #expect(
       try connection.rows("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name") == [
-        ["note"], ["salvor_snapshot"],
+        ["note"], ["salvor_apart"], ["salvor_snapshot"],
       ])
     #expect(try folder.list() == [snapshot])
     try folder.remove(snapshot.id)
     #expect(try folder.list() == [])
   }
 
-  @Test("what is too large, refers to large values, or is erased meanwhile leaves no file")
+  @Test("what is too large, or no page, leaves no file")
   func noFile() async throws {
     let place = try Directory()
     defer { place.remove(); removeTree(place.path + "/files") }
     let folder = try SnapshotDirectory(place.path + "/files")
     let page = Self.head + #"{"rows":[["a","one",1]]}"# + "\n"
     await #expect(throws: SalvorError.self) { try await make(folder, [page], bytesMax: 100) }
-    let hash = String(repeating: "0", count: 64)
-    let reference = Self.head + #"{"rows":[["a",{"ref":"\#(hash)","size":40000},1]]}"# + "\n"
-    await #expect(throws: SalvorError.self) { try await make(folder, [reference]) }
     await #expect(throws: SalvorError.self) { try await make(folder, [Self.head, "no page"]) }
     #expect(try folder.list() == [])
+  }
+
+  @Test("a row with a large value stands apart as long as it has one; the value is not in the file")
+  func apart() async throws {
+    let place = try Directory()
+    defer { place.remove(); removeTree(place.path + "/files") }
+    let folder = try SnapshotDirectory(place.path + "/files")
+    let large = "{\"ref\":\"\(String(repeating: "0", count: 64))\",\"size\":40000}"
+    let snapshot = try await make(
+      folder,
+      [
+        Self.head + "{\"rows\":[[\"a\",\(large),1],[\"b\",\"two\",2],[\"c\",\(large),3],[\"d\",\(large),4]]}\n",
+        Self.head
+          + "{\"version\":6,\"rows\":[[\"a\",\"small\",1],[\"b\",\(large),2]]}\n{\"version\":6,\"deleted\":[[\"c\"]]}\n",
+      ])
+    #expect(snapshot.tables.map(\.count) == [3])
+    try writeFile(place.path + "/copy.db", try await content(folder, snapshot))
+    let connection = try SQLiteConnection(place.path + "/copy.db")
+    #expect(try connection.rows("SELECT * FROM note") == [["a", "small", 1]])
+    #expect(try connection.rows("SELECT key FROM salvor_apart ORDER BY key") == [["[\"b\"]"], ["[\"d\"]"]])
+    #expect(try connection.integer("PRAGMA freelist_count") == 0)
+    let received = ReceivedSnapshots(database: place.path + "/device.db")
+    try received.keep(try await content(folder, snapshot), of: offer(snapshot), at: 0)
+    let opened = try await received.open(
+      offer(snapshot), decoding: Self.plain, bytesMax: 1 << 30, SyncConfig(Self.schema))
+    var lines: [String] = []
+    try opened.eachApart { lines.append(String(decoding: $0, as: UTF8.self)) }
+    #expect(lines.count == 2)
+    #expect(lines.first?.contains("[[\"b\",\(large),2]]") == true, "\(lines)")
   }
 
   @Test("removing everything gives up what is being made, by whichever process")
@@ -131,7 +157,12 @@ struct SnapshotFileTests {
     "DROP TABLE salvor_snapshot",
     "UPDATE salvor_snapshot SET value = 'other' WHERE key = 'scope'",
     "UPDATE salvor_snapshot SET value = '[8,\"00000000000000000000000000000000\"]' WHERE key = 'commit'",
-    "UPDATE salvor_snapshot SET value = '2' WHERE key = 'format'",
+    "UPDATE salvor_snapshot SET value = '1' WHERE key = 'format'",
+    "DROP TABLE salvor_apart",
+    // As many rows as were named, and what stands apart is none of them.
+    "DELETE FROM note; INSERT INTO salvor_apart VALUES ('note', '[\"a\"]', '{\"table\":\"note\",\"columns\":[\"id\"]}' || char(10) || '{\"deleted\":[[\"a\"]]}' || char(10))",
+    "DELETE FROM note; INSERT INTO salvor_apart VALUES ('note', '[\"a\"]', '{\"table\":\"other\",\"columns\":[\"id\"]}' || char(10) || '{\"rows\":[[\"a\"]]}' || char(10))",
+    "DELETE FROM note; INSERT INTO salvor_apart VALUES ('note', '[\"a\"]', 'no lines')",
     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE note (id TEXT, title TEXT, size INTEGER)' WHERE name = 'note'",
     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'note'",
   ]

@@ -63,6 +63,13 @@ struct SimulationTests {
     expectKnown(report, swarm: swarm)
   }
 
+  @Test("no history breaks a rule where groups come as files (semantics 4, 7 and 9)")
+  func files() throws {
+    let report = try SimulateProcess.run("--swarm", "files", "--seeds", "1-\(seeds / 2)", "--json").json
+    #expect((report["met"]?["group by file"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "files")
+  }
+
   @Test("what a restore takes comes back, or something newer took its place (semantics 10)")
   func healing() throws {
     let report = try SimulateProcess.run("--swarm", "heal", "--seeds", "1-\(seeds)", "--json").json

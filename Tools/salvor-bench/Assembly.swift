@@ -11,6 +11,7 @@ import SalvorModel
 import SalvorServerEngine
 import SalvorStorage
 import SalvorTransport
+import ZstdCompression
 
 /// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, gzip.
 struct BenchServer {
@@ -19,12 +20,18 @@ struct BenchServer {
   private let engine: ServerEngine
   private let transport: HTTPServerTransport
 
-  static func start(database: String, schema: Schema) async throws -> BenchServer {
+  /// - Parameter snapshots: first synchronizations go by files.
+  static func start(database: String, schema: Schema, snapshots: Bool = false) async throws -> BenchServer {
     let store = SQLiteServerStore(path: database)
-    let (engine, _) = try await ServerEngine.start(
-      ServerConfiguration(
-        schema: schema, store: store, authentication: NoAuthentication(),
-        compressions: [GzipCompression()]))
+    var configuration = ServerConfiguration(
+      schema: schema, store: store, authentication: NoAuthentication(), compressions: [GzipCompression()])
+    if snapshots {
+      var rules = SnapshotRules()
+      rules.minRows = 1
+      rules.maxBehindPercent = 100
+      configuration.snapshots = SnapshotSettings(rules, compression: snapshotCompression)
+    }
+    let (engine, _) = try await ServerEngine.start(configuration)
     var options = HTTPServerOptions()
     options.port = 0
     let transport = HTTPServerTransport(options)
@@ -45,6 +52,13 @@ struct BenchServer {
   }
 }
 
+/// Of snapshots, as the product chooses it.
+#if Zstd
+  let snapshotCompression: any Compression = ZstdCompression()
+#else
+  let snapshotCompression: any Compression = GzipCompression()
+#endif
+
 /// The device of a measurement.
 struct BenchClient {
   let client: SalvorClient
@@ -57,14 +71,13 @@ struct BenchClient {
   ) throws -> BenchClient {
     let transport = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url)))
     let credentials = credentialHeaders(["principal": "bench"])
-    return BenchClient(
-      client: SalvorClient(
-        SalvorClient.Configuration(
-          schema: schema, principal: "bench", store: SQLiteClientStore(path: database), transport: transport,
-          credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression(),
-          recovery: RecoveryConfiguration(
-            strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))),
-      transport: transport, credentials: credentials)
+    var configuration = SalvorClient.Configuration(
+      schema: schema, principal: "bench", store: SQLiteClientStore(path: database), transport: transport,
+      credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression(),
+      recovery: RecoveryConfiguration(
+        strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))
+    configuration.snapshotCompressions = [snapshotCompression]
+    return BenchClient(client: SalvorClient(configuration), transport: transport, credentials: credentials)
   }
 }
 

@@ -12,6 +12,8 @@ struct CrashRun {
     var restores = 0
     var recoveries: Int64 = 0
     var decisions = 0
+    /// Devices that began anew, and files that were taken over in synchronizations that were not killed.
+    var renewals = 0
     var checks = 0
   }
 
@@ -69,6 +71,9 @@ struct CrashRun {
 
   private mutating func strike(_ usual: Double) throws {
     let device = Int.random(in: place.strategies.indices, using: &random)
+    if place.takesSnapshots, Int.random(in: 0..<3, using: &random) > 0, try place.renew(device) {
+      figures.renewals += 1
+    }
     try ledger.write(device, on: place.database(device), &random)
     let dice = Int.random(in: 0..<12, using: &random)
     if dice == 0 { try place.backup() }
@@ -111,6 +116,7 @@ struct CrashRun {
         "kills": .integer(Int64(figures.kills)), "serverKills": .integer(Int64(figures.serverKills)),
         "missed": .integer(Int64(figures.missed)), "restores": .integer(Int64(figures.restores)),
         "recoveries": .integer(figures.recoveries), "decisions": .integer(Int64(figures.decisions)),
+        "renewals": .integer(Int64(figures.renewals)), "snapshots": .integer(place.snapshots),
         "changes": .integer(Int64(ledger.changes)), "checks": .integer(Int64(figures.checks)),
       ],
       "lost": .integer(Int64(lost.count)), "what": .array(lost.prefix(20).map(JSONValue.string)),

@@ -9,6 +9,10 @@ final class Place {
   let strategies: [String]
   /// Every device gives back what the server lost: all that was acknowledged must be on the server in the end.
   let heals: Bool
+  /// First synchronizations go by files.
+  let takesSnapshots: Bool
+  /// Files that were taken over, as far as the devices could say.
+  private(set) var snapshots: Int64 = 0
   static let rowsAtFirst = 200
 
   let directory: String
@@ -16,8 +20,9 @@ final class Place {
   private var server: Child?
   private(set) var backups: [String] = []
 
-  init(salvor: String, heals: Bool) throws {
+  init(salvor: String, heals: Bool, takesSnapshots: Bool) throws {
     self.salvor = salvor
+    self.takesSnapshots = takesSnapshots
     self.heals = heals
     // The others give up what waits.
     strategies =
@@ -40,6 +45,7 @@ final class Place {
       { schema: "schema.json5",
         server: { storage: { module: "sqlite", path: "consolidated.db" },
                   listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
+                  \(takesSnapshots ? "snapshots: { minRows: 1 }," : "")
                   authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
       """, "salvor.json5")
     for device in strategies.indices {
@@ -114,6 +120,22 @@ final class Place {
     try Child(salvor, arguments, in: folder(device), output: "out")
   }
 
+  /// A device that has nothing unsent and nothing in its archive loses its database. False: it has.
+  func renew(_ device: Int) throws -> Bool {
+    _ = try settle(device)
+    let own = try SQLiteConnection(database(device))
+    let kept = try own.integer("SELECT count(*) FROM salvor_error_archive") ?? 0
+    own.close()
+    guard kept == 0 else { return false }
+    for name in try FileManager.default.contentsOfDirectory(atPath: folder(device)) where name.hasPrefix("field.db") {
+      try FileManager.default.removeItem(atPath: folder(device) + "/" + name)
+    }
+    // Its tables, for the application to write in.
+    let ended = try start(device, "status", "--json").wait()
+    guard ended.code == 0 else { throw Failure("salvor status: \(ended.out)") }
+    return true
+  }
+
   /// Syncs until it is quiet. Answers how often a person had to decide.
   func settle(_ device: Int) throws -> Int {
     var decisions = 0
@@ -122,6 +144,7 @@ final class Place {
       let ended = try start(device, "sync", "--json").wait()
       let json = try? JSONValue(parsing: Array(ended.out.utf8))
       let error = json?["error"]?["name"]?.string
+      snapshots += json?["snapshots"]?.integer ?? 0
       switch ended.code {
       case 0, 6:
         quiet = json?["uploaded"]?.integer == 0 && json?["recovery"]?.isNull != false ? quiet + 1 : 0

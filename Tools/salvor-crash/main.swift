@@ -4,9 +4,10 @@ import SalvorWire
 // Kills salvor's processes at random moments of syncs and recoveries, thousands of times, and looks for what was lost.
 
 let usage = """
-  usage: Tools/crash [--heal] [--runs N] [--seed S] [--salvor FILE] [--json] [--keep]
+  usage: Tools/crash [--heal] [--snapshot] [--runs N] [--seed S] [--salvor FILE] [--json] [--keep]
 
     --heal         every device gives back what a restore took: all of it must be on the server in the end
+    --snapshot     devices whose changes are all sent lose their database, and begin anew from a file
     --runs N       processes killed (1000)
     --seed S       of what is written, restored and killed, and when (1); the moments depend on the machine, too
     --salvor FILE  the tool (default: the one beside this program)
@@ -21,6 +22,7 @@ var runs = 1000
 var seed: UInt64 = 1
 var isJSON = false
 var heals = false
+var takesSnapshots = false
 var keeps = false
 let here = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
 var salvor = URL(fileURLWithPath: here).deletingLastPathComponent().appendingPathComponent("salvor").path
@@ -33,6 +35,7 @@ while let word = words.popFirst() {
   case "--json": isJSON = true
   case "--keep": keeps = true
   case "--heal": heals = true
+  case "--snapshot": takesSnapshots = true
   case "--help":
     print(usage, terminator: "")
     exit(0)
@@ -48,7 +51,7 @@ while let word = words.popFirst() {
 }
 
 do {
-  let place = try Place(salvor: salvor, heals: heals)
+  let place = try Place(salvor: salvor, heals: heals, takesSnapshots: takesSnapshots)
   var run = CrashRun(place, seed: seed)
   do {
     let report = try run.run(runs) { line in

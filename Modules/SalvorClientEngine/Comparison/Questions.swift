@@ -92,17 +92,20 @@ struct Questions {
     return pages
   }
 
-  /// The feed from the groups' cursors to the head. Answers with the groups as they are then.
+  /// The feed from the groups' cursors to the head. Answers with the groups as they are then, or with files in their place.
   ///
-  /// - Parameter subscriptions: nil: each group goes on with its own.
+  /// - Parameters:
+  ///   - subscriptions: nil: each group goes on with its own.
+  ///   - snapshot: which files the device takes, or holds.
   mutating func download(
-    _ groups: [GroupState], subscriptions: ResolvedSubscriptions? = nil,
+    _ groups: [GroupState], subscriptions: ResolvedSubscriptions? = nil, snapshot: SnapshotTaking? = nil,
     _ sink: ([UInt8], String) async throws -> Void
-  ) async throws -> [GroupState] {
+  ) async throws -> (groups: [GroupState], offers: [SnapshotOffer]) {
     var members: [JSONValue.Member] = [
       .init("groups", .array(groups.map { BeginMessage.Group($0).json })), .init("position", .null),
     ]
     if let subscriptions { members.append(.init("subscriptions", subscriptions.json)) }
+    if let snapshot { members.append(.init("snapshot", snapshot.json)) }
     var reader = try await post("download", [.object(members)])
     defer { report.bytesReceived += reader.bytesReceived }
     var page: [UInt8] = []
@@ -125,7 +128,9 @@ struct Questions {
             group.lastSync = configuration.clock.now()
             ends.append(group)
           }
-          return ends
+          return (ends, [])
+        } else if snapshot?.takes.isEmpty == false, let offers = line["snapshots"]?.array {
+          return ([], try offers.prefix(100).map { try SnapshotOffer($0) })
         } else {
           throw try Self.problem(event)
         }

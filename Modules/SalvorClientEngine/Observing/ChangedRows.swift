@@ -78,7 +78,7 @@ struct ChangedRows: Sendable {
       while let event = try reader.next() {
         let wanted: [Int]
         switch event {
-        case .row: wanted = places
+        case .row, .part: wanted = places
         case .key: wanted = Array(places.indices)
         default: continue
         }

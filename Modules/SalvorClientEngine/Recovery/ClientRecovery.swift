@@ -184,10 +184,17 @@ extension SalvorClient {
       report.conflicts = run.exchange.report.conflicts
       report.healed = run.exchange.report.healed
       report.superseded = run.exchange.report.superseded
+      report.snapshots = run.exchange.report.snapshots
       report.notices += run.notices
     }
     forgetServer()
-    switch try await body(&run) {
+    let result: RecoveryResult
+    do { result = try await body(&run) } catch {
+      await run.closeSnapshots()
+      throw error
+    }
+    await run.closeSnapshots()
+    switch result {
     case .recovered(let summary):
       report.outcome = .recovered
       report.recovery = summary

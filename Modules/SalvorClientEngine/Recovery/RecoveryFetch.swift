@@ -10,6 +10,8 @@ struct RecoveryFetch {
   var questions: Questions
   let facts: RecoveryFacts
   let status: ClientStatus
+  /// False: all rows come one by one.
+  var takesSnapshots = false
 
   /// The keys of one question to the store.
   private static let keysMax = 2000
@@ -37,11 +39,27 @@ struct RecoveryFetch {
       let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
       // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
       let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
-      let groups = try await questions.download(
-        wanted.map { GroupState(name: $0) },
-        subscriptions: try await questions.configuration.resolvedSubscriptions().subscriptions, sink)
-      return ([], groups)
+      return ([], try await everything(wanted.map { GroupState(name: $0) }, config, sink))
     }
+  }
+
+  /// By files where the server has them and the device takes them, and what has changed since by rows.
+  private mutating func everything(
+    _ groups: [GroupState], _ config: SyncConfig?, _ sink: ([UInt8], String) async throws -> Void
+  ) async throws -> [GroupState] {
+    let subscriptions = try await questions.configuration.resolvedSubscriptions().subscriptions
+    let transfer = SnapshotTransfer(configuration: questions.configuration, progress: questions.progress)
+    let taking = takesSnapshots ? await transfer.taking : nil
+    let answer = try await questions.download(groups, subscriptions: subscriptions, snapshot: taking, sink)
+    if answer.offers.isEmpty { return answer.groups }
+    var received = false
+    var held = SnapshotTaking()
+    if try await transfer.fetch(answer.offers, counting: &questions.report, received: &received, as: config) {
+      held.held = answer.offers.map {
+        SnapshotTaking.Held(group: $0.group, commit: $0.commit, scope: $0.scope)
+      }
+    }
+    return try await questions.download(groups, subscriptions: subscriptions, snapshot: held, sink).groups
   }
 
   private mutating func differences(
@@ -78,7 +96,8 @@ struct RecoveryFetch {
         GroupState(
           name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name],
           subscriptions: had[start.name] ?? ResolvedSubscriptions())
-      }, sink)
+      }, sink
+    ).groups
     return (starts, groups)
   }
 }

@@ -261,6 +261,7 @@ struct RecoveryRun {
       case .wait: return try await wait(incident)
       }
     }
+    exchange.report.snapshots += done?.snapshots ?? 0
     guard let done else {
       throw SalvorError(.failed, "The strategy \(name) planned no step that recovers: its plan must apply or wait.")
     }
@@ -346,22 +347,25 @@ struct RecoveryRun {
     }
     var attempt = 1
     while true {
-      let fetched = try await fetchRows(what, incident)
+      // A file may name blobs that are gone; the rows name those of now.
+      let fetched = try await fetchRows(what, incident, takesSnapshots: attempt == 1)
       if try await fetchBlobs(isLastAttempt: attempt >= exchange.configuration.limits.attemptsMax) { return fetched }
       attempt += 1
     }
   }
 
   private mutating func fetchRows(
-    _ what: RecoveryStep.Fetch, _ incident: Incident
+    _ what: RecoveryStep.Fetch, _ incident: Incident, takesSnapshots: Bool
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     try await store.discardStaged()
     try await store.forgetRehearsal()
+    await closeSnapshots()
     let download = "recovery-\(journal.id)"
     let rehearses = rehearses(incident)
     let store = store
     var fetching = RecoveryFetch(
-      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
+      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status,
+      takesSnapshots: takesSnapshots)
     defer { exchange.report = fetching.questions.report }
     return try await fetching.run(what, reason: incident.reason, config: config) { bytes, position in
       try await store.stage(StagedChunk(download: download, bytes: bytes, position: position))
@@ -397,6 +401,11 @@ struct RecoveryRun {
     if rehearses(incident) { _ = try await store.rehearse(order) }
     try await runBeforeReset(incident)
     return try await store.recover(order)
+  }
+
+  /// What is open is not taken over; what has come of a file stays.
+  func closeSnapshots() async {
+    await (store as? any SnapshotTakingClientStore)?.closeSnapshots(removing: false)
   }
 
   private func rehearses(_ incident: Incident) -> Bool {

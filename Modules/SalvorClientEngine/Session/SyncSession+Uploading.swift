@@ -3,6 +3,39 @@ import SalvorStorage
 import SalvorTransport
 import SalvorWire
 
+/// How much of a large upload goes in one chunk: four times as much as before as long as chunks arrive quickly, so that a large upload
+/// takes few round trips, and less where the network is slow, so that a cut costs little.
+struct ChunkSize {
+  private let smallest: Int
+  private var largest: Int
+  private(set) var target: Int
+
+  private static let quickMilliseconds: Int64 = 1000
+  private static let slowMilliseconds: Int64 = 5000
+
+  init(_ limits: Limits) {
+    smallest = limits.chunkBytesTarget
+    largest = max(smallest, limits.chunkBytesMax)
+    target = smallest
+  }
+
+  /// Of the chunk after the one that is sent now.
+  mutating func next() -> Int {
+    target = min(4 * target, largest)
+    return target
+  }
+
+  mutating func sent(inMilliseconds milliseconds: Int64) {
+    if milliseconds > Self.slowMilliseconds { largest = smallest }
+    if milliseconds > Self.quickMilliseconds { target = max(smallest, target / 4) }
+  }
+
+  /// Whether a chunk is larger than every server takes.
+  func isGrown(_ chunk: UploadChunk) -> Bool { target > smallest && chunk.bytes.count > smallest }
+
+  mutating func stop() { (largest, target) = (smallest, smallest) }
+}
+
 /// An upload in chunks (semantics 4, step 2), and the blobs of any upload.
 extension SyncSession {
   /// A session under which chunks are sent.
@@ -65,13 +98,13 @@ extension SyncSession {
     _ staging: Staging, first: UploadChunk?, _ noRoom: inout SalvorError?
   ) async throws -> Bool {
     let store = store
-    let target = limits.chunkBytesTarget
+    var size = ChunkSize(limits)
     var index = staging.chunks
     var changes: Int64 = 0
     let start = max(0, (first?.firstCounter ?? 1) - 1)
     var next = first
     if staging.lastCounter > 0 {
-      next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: target)
+      next = try await store.uploadChunk(after: staging.lastCounter, bytesTarget: size.target)
     }
     while let chunk = next {
       do {
@@ -80,12 +113,23 @@ extension SyncSession {
         if try await takeBack(staging, error) { return false }
         noRoom = error
       }
+      let began = configuration.clock.now()
+      let target = size.next()
       async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
         + (chunk.isLast ? "&final=true" : "")
-      let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
-      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      do {
+        let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
+        _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      } catch let error as SalvorError where error.code == .tooLarge && size.isGrown(chunk) {
+        // The server takes smaller ones: the same again, as large as every server takes them.
+        size.stop()
+        _ = try await following
+        next = try await store.uploadChunk(after: chunk.firstCounter - 1, bytesTarget: size.target)
+        continue
+      }
+      size.sent(inMilliseconds: configuration.clock.now() - began)
       index += 1
       hasMadeProgress = true
       changes += Int64(chunk.changeCount)

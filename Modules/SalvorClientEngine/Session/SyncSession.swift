@@ -37,6 +37,8 @@ struct SyncSession {
   private(set) var isArchiveTouched = false
   /// False: an upload alone.
   private let downloads: Bool
+  /// Parts of rows are not asked for: a download was begun anew.
+  private let wholeRows: Bool
   /// What the server offers in the place of rows, not fetched yet.
   private var offered: [SnapshotOffer] = []
   /// Snapshots that are here and examined: the next download goes on from them.
@@ -60,8 +62,11 @@ struct SyncSession {
 
   init(
     configuration: ClientConfiguration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
-    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true, onlyUploads: Bool = false
+    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true, onlyUploads: Bool = false,
+    wholeRows: Bool = false
   ) {
+    self.wholeRows = wholeRows
+    takesSnapshots = !wholeRows
     self.met = met
     self.onlyUploads = onlyUploads
     self.downloads = downloads
@@ -127,6 +132,7 @@ struct SyncSession {
       // What is staged cannot be made whole any more: the next session downloads from the cursors anew. Blobs that have
       // come stay.
       try await store.discardStaged()
+      if !snapshots.isEmpty { await (store as? any SnapshotTakingClientStore)?.closeSnapshots(removing: true) }
       throw error
     } catch let error as SalvorError where error.code == .massDeletion {
       // A recovery for this reason compares everything.
@@ -172,6 +178,9 @@ struct SyncSession {
     compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
     message.compare = compare
     message.compared = comparison(session.state, download)?.head
+    // Where more than what has changed since the cursors comes, it comes by whole rows.
+    let isPlain = downloads && !wholeRows && compare.isEmpty && message.compared == nil
+    message.takesParts = isPlain && session.takesParts && message.snapshot?.held.isEmpty != false
     // What staging holds a part of goes on.
     if message.position != nil || message.compared != nil || !compare.isEmpty { message.snapshot?.takes = [] }
     if session.state.stagedDownload != nil, message.position == nil, message.compared == nil {

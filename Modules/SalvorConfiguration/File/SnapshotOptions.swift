@@ -3,18 +3,13 @@ import SalvorModuleKit
 import SalvorTransport
 
 /// `server.snapshots`: which groups are offered as files.
+@dynamicMemberLookup
 public struct SnapshotOptions: Sendable {
-  /// Resolved against the configuration's folder; nil: beside the database.
-  public var path: String?
-  public var minRows: Int64
-  public var keep: Int
-  public var bytesMax: Int64
-  public var maxAgeMilliseconds: Int64
-  /// A share of the rows.
-  public var maxBehind: Double
-  public var personal: Bool
-  public var linkMilliseconds: Int64
+  /// The path resolved against the configuration's folder.
+  public var rules: SnapshotRules
   public var compression: PreparedModule<any Compression>
+
+  public subscript<T>(dynamicMember path: KeyPath<SnapshotRules, T>) -> T { rules[keyPath: path] }
 
   /// The best coding for files that are made once and sent often, first.
   static let codings = ["zstd", "gzip", "identity"]
@@ -24,14 +19,18 @@ public struct SnapshotOptions: Sendable {
     _ section: inout OptionReader, directory: String, registry: ModuleRegistry, context: ModuleContext
   ) -> SnapshotOptions? {
     guard var reader = section.object("snapshots") else { return nil }
-    let path = reader.optionalString("path").map { ConfigurationFile.resolve($0, in: directory) }
-    let minRows = reader.integer("minRows", in: 0...Int64(1) << 40, default: 20_000)
-    let keep = reader.integer("keep", in: 1...10_000, default: 16)
-    let bytesMax = reader.integer("bytesMax", in: 1...Int64(1) << 50, default: 8 << 30)
-    let maxAge = TimeSpan.decode(&reader, "maxAge", default: 7 * 86_400_000)
-    let percent = reader.integer("maxBehind", in: 0...100, default: 10)
-    let personal = reader.boolean("personal", default: false)
-    let link = TimeSpan.decode(&reader, "linkExpires", default: 2 * 86_400_000)
+    var rules = SnapshotRules()
+    rules.path = reader.optionalString("path").map { ConfigurationFile.resolve($0, in: directory) }
+    rules.minRows = reader.integer("minRows", in: 0...Int64(1) << 40, default: rules.minRows)
+    rules.keep = Int(reader.integer("keep", in: 1...10_000, default: Int64(rules.keep)))
+    rules.bytesMax = reader.integer("bytesMax", in: 1...Int64(1) << 50, default: rules.bytesMax)
+    rules.maxAgeMilliseconds = TimeSpan.decode(&reader, "maxAge", default: rules.maxAgeMilliseconds)
+    rules.maxBehindPercent = reader.integer("maxBehind", in: 0...100, default: rules.maxBehindPercent)
+    rules.personal = reader.boolean("personal", default: rules.personal)
+    rules.linkMilliseconds = TimeSpan.decode(&reader, "linkExpires", default: rules.linkMilliseconds)
+    rules.bytesPerSecond = reader.integer("bytesPerSecond", in: 0...Int64(1) << 40, default: rules.bytesPerSecond)
+    rules.bytesPerSecondTotal = reader.integer(
+      "bytesPerSecondTotal", in: 0...Int64(1) << 40, default: rules.bytesPerSecondTotal)
     let known = registry.names(of: .compression)
     let fallback = codings.first { known.contains($0) } ?? "gzip"
     let written = reader.value("compression") ?? ConfigurationValue(.string(fallback), line: reader.line)
@@ -39,9 +38,7 @@ public struct SnapshotOptions: Sendable {
       .compression, named: written, path: reader.join("compression"), &reader, context, as: (any Compression).self)
     section.finish(child: reader)
     guard let compression else { return nil }
-    return SnapshotOptions(
-      path: path, minRows: minRows, keep: Int(keep), bytesMax: bytesMax, maxAgeMilliseconds: maxAge,
-      maxBehind: Double(percent) / 100, personal: personal, linkMilliseconds: link, compression: compression)
+    return SnapshotOptions(rules: rules, compression: compression)
   }
 
   /// Every coding that this host can decode, the best first.

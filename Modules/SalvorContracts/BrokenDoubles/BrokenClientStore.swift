@@ -24,6 +24,13 @@ public actor BrokenClientStore: ClientStore {
     case hidesServerRows
     // Of blobs.
     case forgetsBlobParts, sendsTheNewestBlob, sendsAllBlobs, keepsTakenBackUploads
+    // Of parts of rows.
+    case passesOverLackingRows
+    // Of snapshots.
+    case forgetsFileParts, takesAnyFile, takesClosedFiles
+
+    /// Those that `SnapshotContract` catches: the others' suites do not.
+    public static let ofSnapshots: Set<Fault> = [.forgetsFileParts, .takesAnyFile, .takesClosedFiles]
   }
 
   let base: any ClientStore
@@ -133,7 +140,12 @@ public actor BrokenClientStore: ClientStore {
     if fault == .forgetsSubscriptions {
       for place in end.groups.indices { end.groups[place].subscriptions = ResolvedSubscriptions() }
     }
-    var report = try await base.apply(fault == .losesCursors ? DownloadEnd(groups: []) : end)
+    var report: ApplyReport
+    do {
+      report = try await base.apply(fault == .losesCursors ? DownloadEnd(groups: []) : end)
+    } catch let error as SalvorError where error.code == .inconsistentDownload && fault == .passesOverLackingRows {
+      report = ApplyReport()
+    }
     if fault == .hidesDisplaced { report.displaced = [] }
     return report
   }

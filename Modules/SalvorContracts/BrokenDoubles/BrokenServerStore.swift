@@ -25,6 +25,15 @@ public actor BrokenServerStore: ServerStore {
     // Of blobs.
     case forgetsBlobParts, leaksBlobs, keepsGivenUpUploads
     case endsRangesEarly, digestsCounts, forgetsTrimming, forgetsDemands, demandsOfEverybody
+    // Of parts of rows.
+    case givesNoParts, givesPartsUnasked
+    // Of snapshots.
+    case knowsEveryCommit, makesForEverybody, keepsRemovedFiles, readsFromTheStart, signsAlike
+
+    /// Those that `SnapshotContract` catches: the others' suites do not.
+    public static let ofSnapshots: Set<Fault> = [
+      .knowsEveryCommit, .makesForEverybody, .keepsRemovedFiles, .readsFromTheStart, .signsAlike,
+    ]
   }
 
   let base: any ServerStore
@@ -145,6 +154,8 @@ public actor BrokenServerStore: ServerStore {
     case .showsOutOfScope: request.principal.parameters = [:]
     case .losesCursors: request.groups = request.groups.map { GroupState(name: $0.name) }
     case .forgetsSubscriptions: request.subscriptions = nil
+    case .givesNoParts: request.takesParts = false
+    case .givesPartsUnasked: request.takesParts = true
     case .forgetsWhatWasSubscribed: request.groups = request.groups.map(Self.withoutSubscriptions)
     case .bringsSubscriptionsWhole where request.groups.contains { $0.subscriptions != request.subscriptions }:
       request.groups = request.groups.map { GroupState(name: $0.name) }

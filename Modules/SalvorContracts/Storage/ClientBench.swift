@@ -2,6 +2,16 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
+/// Columns of a row that the device has, its key among them.
+struct Part: Sendable {
+  let table: String
+  let values: [(String, Value)]
+  init(_ table: String, _ values: (String, Value)...) {
+    self.table = table
+    self.values = values
+  }
+}
+
 /// One open client store with a schema, and a server that answers by hand.
 struct ClientBench: Sendable {
   let subject: StoreSubject<any ClientStore>
@@ -125,18 +135,19 @@ struct ClientBench: Sendable {
   /// Stages one chunk and applies it; the cursors of all groups move to the next commit.
   @discardableResult
   mutating func download(
-    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = []
+    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], parts: [Part] = []
   ) async throws -> ApplyReport {
-    try await stage(full: full, rows: rows, departed: departed)
+    try await stage(full: full, rows: rows, departed: departed, parts: parts)
     return try await apply()
   }
 
   mutating func stage(
-    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], download: String? = nil,
-    counted: Int64? = nil
+    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], parts: [Part] = [],
+    download: String? = nil, counted: Int64? = nil
   ) async throws {
     downloads += 1
-    let bytes = try payload(full: full, rows: rows, departed: departed, version: full.isEmpty ? commit + 1 : nil)
+    let bytes = try payload(
+      full: full, rows: rows, departed: departed, parts: parts, version: full.isEmpty ? commit + 1 : nil)
     try await store.stage(
       StagedChunk(
         download: download ?? "download \(downloads)", bytes: bytes, position: "p\(downloads)", rows: counted))
@@ -144,7 +155,8 @@ struct ClientBench: Sendable {
 
   /// One chunk of a download. What is lost has no version.
   func payload(
-    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], version: Int64?
+    full: [String] = [], rows: [(String, Row)] = [], departed: [(String, Departure, Key)] = [], parts: [Part] = [],
+    version: Int64?
   ) throws -> [UInt8] {
     var writer = DownloadChunkWriter(blobs: ContractBlobs.sink)
     if !full.isEmpty { writer.full(full) }
@@ -153,6 +165,12 @@ struct ClientBench: Sendable {
       writer.table(name, columns: table.travelling.map(\.name))
       writer.beginRow(version: version)
       for column in table.travelling { writer.value(row[try expectSome(table.columnIndex(column.name), "a column")]) }
+      writer.endRow()
+    }
+    for part in parts {
+      writer.table(part.table, columns: part.values.map(\.0))
+      writer.beginPart(version: version ?? commit + 1)
+      for (_, value) in part.values { writer.value(value) }
       writer.endRow()
     }
     for (name, departure, key) in departed {

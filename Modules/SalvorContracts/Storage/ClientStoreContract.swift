@@ -8,7 +8,7 @@ public enum ClientStoreContract {
   public typealias Case = ContractCase<Subject>
 
   public static let cases: [Case] =
-    opening + capture + sessions + settling + applying + dropping + displacing + retrying + watching
+    opening + capture + sessions + settling + applying + parts + dropping + displacing + retrying + watching
     + recovering + archiving + circles + flags + blobs + evolving
 
   /// A case on one bench; the store is closed afterwards, whatever happens.

@@ -11,6 +11,8 @@ struct DownloadedPage: Sendable {
     var values: [Value]
     var departure: Departure?
     var version: Int64?
+    /// The columns that were changed alone.
+    var isPart = false
   }
 
   var full: [String] = []
@@ -28,6 +30,11 @@ struct DownloadedPage: Sendable {
         case .table(let name, let names):
           table = name
           columns = names
+        case .part(let version):
+          var values: [Value] = []
+          while let item = try reader.item() { values.append(item.value) }
+          try expectEqual(values.count, columns.count, "the values of a part of a row of \(table)")
+          page.items.append(Item(table: table, columns: columns, values: values, version: version, isPart: true))
         case .row(let version):
           var values: [Value] = []
           while let item = try reader.item() { values.append(item.value) }
@@ -66,7 +73,12 @@ struct Replica: Sendable {
         rows[table.name, default: [:]][item.values] = nil
         continue
       }
-      var row = table.columns.map { $0.defaultValue ?? .null }
+      let key = try table.primaryKey.map { name in
+        item.values[try expectSome(item.columns.firstIndex(of: name), "the key column \(name)")]
+      }
+      // A part of a row that came to be later comes before the row.
+      guard !item.isPart || rows[table.name]?[key] != nil else { continue }
+      var row = item.isPart ? rows[table.name]?[key] ?? [] : table.columns.map { $0.defaultValue ?? .null }
       for (name, value) in zip(item.columns, item.values) {
         row[try expectSome(table.columnIndex(name), "the column \(name)")] = value
       }

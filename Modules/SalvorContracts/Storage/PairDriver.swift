@@ -39,6 +39,8 @@ struct PairDriver: Sendable {
   var stagesUpload = false
   /// A validator refuses every request whose content says so, about one of this many; 0: none.
   var refusedOneOf = 0
+  /// Devices that take parts of rows ask for them.
+  var takesParts = true
 
   func sync(
     _ client: any ClientStore, _ server: any ServerStore, principal: Principal, groups: Set<String>? = nil,
@@ -73,7 +75,8 @@ struct PairDriver: Sendable {
       _ = try await client.settle(sequence: upload.sequence, results: results)
     }
     if cut == .afterSettle { return outcome }
-    try await download(client, server, remote, principal, groups, cut, &outcome)
+    let takesParts = takesParts && session.takesParts
+    try await download(client, server, remote, principal, groups, cut, takesParts, &outcome)
     return outcome
   }
 
@@ -120,7 +123,7 @@ struct PairDriver: Sendable {
 
   private func download(
     _ client: any ClientStore, _ server: any ServerStore, _ remote: RemoteID, _ principal: Principal,
-    _ groups: Set<String>?, _ cut: SyncCut, _ outcome: inout SyncOutcome
+    _ groups: Set<String>?, _ cut: SyncCut, _ takesParts: Bool, _ outcome: inout SyncOutcome
   ) async throws {
     let state = try await client.status().state
     let subscriptions = try await subscriptions(client)
@@ -142,7 +145,7 @@ struct PairDriver: Sendable {
         page = try await server.page(
           PageRequest(
             remote: remote, principal: principal, subscriptions: subscriptions, groups: states, position: position,
-            bytesTarget: downloadBytesTarget))
+            bytesTarget: downloadBytesTarget, takesParts: takesParts))
       } catch let error as SalvorError where error.code == .inconsistentDownload && position != nil {
         try await client.discardStaged()
         position = nil
@@ -161,7 +164,14 @@ struct PairDriver: Sendable {
         case .beforeApply, .afterPages: return
         default: break
         }
-        outcome.applied = try await client.apply(DownloadEnd(groups: ended))
+        do {
+          outcome.applied = try await client.apply(DownloadEnd(groups: ended))
+        } catch let error as SalvorError where error.code == .inconsistentDownload && takesParts {
+          // A part of a row that the device has left out by itself: the rows come whole.
+          try await client.discardStaged()
+          outcome.pages = []
+          try await download(client, server, remote, principal, groups, cut, false, &outcome)
+        }
         return
       }
       if case .afterPages(let count) = cut, outcome.pages.count >= count { return }

@@ -106,6 +106,8 @@ struct Device: Sendable {
   var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
   var replica: Replica
+  /// Of rows that it has it takes the changed columns alone.
+  var takesParts = false
   /// The pages of the last download.
   var pages: [DownloadedPage] = []
 
@@ -129,7 +131,7 @@ struct Device: Sendable {
       let page = try await store.page(
         PageRequest(
           remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
-          bytesTarget: bytesTarget, compared: compared))
+          bytesTarget: bytesTarget, compared: compared, takesParts: takesParts))
       pages.append(try DownloadedPage(page.bytes, schema: schema))
       position = page.position
       try expect((page.groups == nil) == (position != nil), "the last page, and no other, must carry the groups")

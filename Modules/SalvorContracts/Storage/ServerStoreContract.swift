@@ -15,7 +15,7 @@ public enum ServerStoreContract {
   public static let cases: [Case] =
     opening + remotes + staging + processing + conflicts + policies + conflictVersions + settling + resolving + refusals
     + refusedBefore
-    + dependence + circles + scope + membership + feed + pages + subscribing + subscribingWays + changedGroups
+    + dependence + circles + scope + membership + feed + parts + pages + subscribing + subscribingWays + changedGroups
     + recovering
     + blobs + evolving + purges + healing + healingDeletes + healingBounds + healingWaiting
 

@@ -5,7 +5,8 @@ import SalvorTransport
 /// Who listens for changes, and the one watch for all of them.
 ///
 /// While anybody listens, a task asks the store which groups have changed: after each upload at once, and every
-/// `eventLookMilliseconds`, since other programs write in the tables, too. Nobody listens: nothing is asked.
+/// `eventLookMilliseconds`, since other programs write in the tables, too; sooner where the store hears of a write. Nobody
+/// listens: nothing is asked.
 final class EventHub: Sendable {
   private struct State {
     /// In the order in which they came, by number.
@@ -120,12 +121,25 @@ final class EventHub: Sendable {
     guard state.watch == nil else { return }
     let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     state.wake = wake
+    let writes = (store as? any WriteNoticingServerStore)?.writes()
     state.watch = Task { [weak self, clock, limits] in
       let ticks = Task {
         while (try? await clock.sleep(milliseconds: limits.eventLookMilliseconds)) != nil { wake.yield() }
       }
+      let notices = writes.map { writes in Task { await Self.pass(on: writes, to: wake) } }
       for await _ in wakes { await self?.look() }
       ticks.cancel()
+      notices?.cancel()
+    }
+  }
+
+  /// A write is told of before it is committed: one look more is taken soon after, and one when the disk has had its time.
+  private static func pass(on writes: AsyncStream<Void>, to wake: AsyncStream<Void>.Continuation) async {
+    for await _ in writes {
+      for pause in [0, 4, 16] {
+        if pause > 0, (try? await Task.sleep(for: .milliseconds(pause))) == nil { return }
+        wake.yield()
+      }
     }
   }
 

@@ -40,7 +40,7 @@ extension ServerEngine {
       await sessions.close(session)
       return try await respond(head.bytes, request)
     }
-    let (groups, held) = try await held(session)
+    let (groups, held) = try await held(question(session))
     return try await answer(head.bytes, pages(session, comparison?.compared ?? held, groups), request)
   }
 
@@ -69,6 +69,7 @@ extension ServerEngine {
     return PageSource(
       engine: self, remote: session.remote, principal: session.principal, subscriptions: message.subscriptions,
       groups: groups ?? message.groups.map(\.state), position: message.position, compared: compared,
+      takesParts: message.takesParts,
       touch: { [sessions] in await sessions.touch(session) },
       finished: { [sessions] in await sessions.close(session) })
   }
@@ -160,17 +161,18 @@ actor PageSource {
   private let subscriptions: ResolvedSubscriptions?
   private let groups: [GroupState]
   private let compared: ComparedTables?
+  private let takesParts: Bool
   private var position: String?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
 
   init(
     engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
-    groups: [GroupState], position: String?, compared: ComparedTables? = nil,
-    touch: @escaping @Sendable () async -> Void,
-    finished: @escaping @Sendable () async -> Void
+    groups: [GroupState], position: String?, compared: ComparedTables? = nil, takesParts: Bool = false,
+    touch: @escaping @Sendable () async -> Void, finished: @escaping @Sendable () async -> Void
   ) {
     self.compared = compared
+    self.takesParts = takesParts
     self.engine = engine
     self.remote = remote
     self.principal = principal
@@ -231,7 +233,7 @@ actor PageSource {
     let page = try await engine.configuration.store.page(
       PageRequest(
         remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
-        bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared))
+        bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared, takesParts: takesParts))
     var bytes = page.bytes
     let line: JSONValue
     if let next = page.position {

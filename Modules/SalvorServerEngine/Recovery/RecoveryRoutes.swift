@@ -150,7 +150,7 @@ extension ServerEngine {
 
   // MARK: Download
 
-  /// `POST /v1/recovery/TOKEN/download`: the feed, with what this device itself sent.
+  /// `POST /v1/recovery/TOKEN/download`: the feed, with what this device itself sent; or files in its place.
   private func answerDownload(
     _ request: TransportRequest, _ recovery: RecoveryTable.Recovery, _ principal: Principal
   ) async throws -> TransportResponse {
@@ -164,12 +164,22 @@ extension ServerEngine {
       return group
     }
     let subscriptions = try line["subscriptions"].map { try ResolvedSubscriptions($0).following(schema) }
+    let position = try line.optionalString("position")
+    let question = SnapshotQuestion(
+      taking: try line["snapshot"].map { try SnapshotTaking($0) }, groups: groups, subscriptions: subscriptions,
+      principal: principal)
+    var head = sessionLine(principal, []).bytes + [0x0A]
+    let offers = position == nil ? try await snapshotOffers(question) : []
+    if !offers.isEmpty {
+      head += (["snapshots": .array(offers.map(\.json))] as JSONValue).bytes + [0x0A]
+      return try await respond(head, request)
+    }
     let pages = PageSource(
       engine: self, remote: RemoteID(from: configuration.random), principal: principal,
-      subscriptions: subscriptions, groups: groups.map(\.state), position: try line.optionalString("position"),
+      subscriptions: subscriptions, groups: try await held(question).groups, position: position,
       touch: { [recoveries] in await recoveries.touch(recovery.token) },
       finished: {})
-    return try await answer(sessionLine(principal, []).bytes + [0x0A], pages, request)
+    return try await answer(head, pages, request)
   }
 
   // MARK: Ends

@@ -8,16 +8,37 @@ extension ServerEngine {
   /// A begin is answered with so many at most: a device opens them all at once.
   private static let offersMax = 8
 
+  /// Who asks for the rows of groups, and what it takes or holds of them as files.
+  struct SnapshotQuestion {
+    var taking: SnapshotTaking?
+    var groups: [BeginMessage.Group]
+    /// Nil: each group's own.
+    var subscriptions: ResolvedSubscriptions?
+    var principal: Principal
+  }
+
+  func question(_ session: SessionTable.Session) -> SnapshotQuestion {
+    let message = session.begin.message
+    return SnapshotQuestion(
+      taking: message.snapshot, groups: message.groups, subscriptions: message.subscriptions,
+      principal: session.principal)
+  }
+
   /// What stands in the place of the pages; empty: the rows do.
   func snapshotOffers(_ session: SessionTable.Session) async throws -> [SnapshotOffer] {
     let message = session.begin.message
-    guard let shelf, let taking = message.snapshot, taking.takes.contains(shelf.settings.compression.token),
-      taking.held.isEmpty, message.position == nil, message.compare.isEmpty, message.compared == nil
+    guard message.position == nil, message.compare.isEmpty, message.compared == nil else { return [] }
+    return try await snapshotOffers(question(session))
+  }
+
+  func snapshotOffers(_ question: SnapshotQuestion) async throws -> [SnapshotOffer] {
+    guard let shelf, let taking = question.taking, taking.takes.contains(shelf.settings.compression.token),
+      taking.held.isEmpty
     else { return [] }
     var offers: [SnapshotOffer] = []
-    for group in message.groups where group.cursor == nil && offers.count < Self.offersMax {
+    for group in question.groups where group.cursor == nil && offers.count < Self.offersMax {
       guard shelf.settings.personal || !configuration.schema.isPersonal(group.name) else { continue }
-      let scope = ReadScope(session.principal, message.subscriptions ?? group.subscriptions)
+      let scope = ReadScope(question.principal, question.subscriptions ?? group.subscriptions)
       let found = try await snapshot(of: group.name, for: scope, on: shelf)
       guard let found, found.coding == shelf.settings.compression.token else { continue }
       offers.append(try offer(found, shelf))
@@ -37,7 +58,10 @@ extension ServerEngine {
   }
 
   private func offer(_ snapshot: Snapshot, _ shelf: SnapshotShelf) throws -> SnapshotOffer {
-    let expires = configuration.clock.now() + shelf.settings.linkMilliseconds
+    // The same for all who ask within an hour: a cache on the way keeps the file once.
+    let life = shelf.settings.linkMilliseconds
+    let step = max(1, min(3_600_000, life / 8))
+    let expires = (configuration.clock.now() + life + step - 1) / step * step
     let signature = try shelf.folder.signature(of: signed(snapshot.id, snapshot.scope, expires))
     return SnapshotOffer(
       id: snapshot.id, group: snapshot.group, commit: snapshot.commit, scope: snapshot.scope, coding: snapshot.coding,
@@ -51,10 +75,9 @@ extension ServerEngine {
 
   /// The groups as the pages are made from: a group whose snapshot the device holds goes on from its commit. One that this
   /// server cannot go on from comes by rows, and says so by its tables that come whole.
-  func held(_ session: SessionTable.Session) async throws -> (groups: [GroupState], compared: ComparedTables?) {
-    let message = session.begin.message
-    var groups = message.groups.map(\.state)
-    guard let store = configuration.store as? any SnapshotServerStore, let held = message.snapshot?.held else {
+  func held(_ question: SnapshotQuestion) async throws -> (groups: [GroupState], compared: ComparedTables?) {
+    var groups = question.groups.map(\.state)
+    guard let store = configuration.store as? any SnapshotServerStore, let held = question.taking?.held else {
       return (groups, nil)
     }
     var lowest: Commit?
@@ -64,7 +87,7 @@ extension ServerEngine {
       else { continue }
       groups[place].cursor = snapshot.commit
       groups[place].scopeDigest = snapshot.scope
-      groups[place].subscriptions = message.subscriptions ?? groups[place].subscriptions
+      groups[place].subscriptions = question.subscriptions ?? groups[place].subscriptions
       if lowest.map({ snapshot.commit.number < $0.number }) ?? true { lowest = snapshot.commit }
     }
     // What this device has uploaded since is in no file.

@@ -63,19 +63,31 @@ extension ServerEngine {
     guard request.method == "GET" else {
       return TransportResponse(status: status, headers: headers, contentLength: Int(count))
     }
-    guard let pieces = try shelf.folder.open(snapshot, from: first, count: count) else {
+    let paces = [BytePace(shelf.settings.bytesPerSecond), shelf.pace].compactMap(\.self)
+    let pieceBytes = paces.isEmpty ? Self.filePieceBytes : BytePace.pieceBytes
+    guard let open = try shelf.folder.open(snapshot, from: first, count: count, pieceBytes: pieceBytes) else {
       try await shelf.remove(snapshot.id)
       throw SalvorError(.notFound, "This snapshot is not kept any more. Begin a synchronization: it names another.")
     }
     let metrics = metrics
     metrics.snapshotsSent.add(1)
+    let pieces = open.pieces
     let stream = ByteStream(next: {
-      let piece = try await pieces()
-      metrics.snapshotBytesSent.add(Int64(piece?.count ?? 0))
+      guard let piece = try await pieces() else { return nil }
+      for pace in paces { try await pace.wait(piece.count) }
+      metrics.snapshotBytesSent.add(Int64(piece.count))
       return piece
     })
-    return TransportResponse(status: status, headers: headers, body: stream, contentLength: Int(count))
+    var response = TransportResponse(status: status, headers: headers, body: stream, contentLength: Int(count))
+    if paces.isEmpty, let descriptor = open.descriptor {
+      response.file = FileBody(descriptor: descriptor, offset: first, count: count, keeping: pieces) {
+        metrics.snapshotBytesSent.add(count)
+      }
+    }
+    return response
   }
+
+  private static var filePieceBytes: Int { 256 << 10 }
 }
 
 /// One range of bytes (RFC 9110, 14). Several at once, and what is no range of bytes, are passed over, as it allows.

@@ -16,6 +16,8 @@ actor SnapshotShelf {
   private let identity: ServerIdentity
   private let metrics: ServerMetrics
   private let schemaDigest: String
+  /// Of all downloads together; nil: there is no limit.
+  nonisolated let pace: BytePace?
   private var waiting: [(place: Place, scope: ReadScope)] = []
   private var making: Place?
   private var work: Task<Void, Never>?
@@ -41,6 +43,7 @@ actor SnapshotShelf {
     self.identity = identity
     self.metrics = metrics
     self.schemaDigest = schemaDigest
+    pace = BytePace(settings.bytesPerSecondTotal)
     folder = try store.snapshotFolder(at: settings.path)
     try folder.removeUnfinished()
   }
@@ -64,7 +67,8 @@ actor SnapshotShelf {
         try remove(found.id)
         return try await find(place, for: scope, rows: rows)
       }
-      if Double(behind) > settings.maxBehind * Double(found.rows) || now - found.made > settings.maxAgeMilliseconds {
+      let isBehind = 100 * Double(behind) > Double(settings.maxBehindPercent) * Double(found.rows)
+      if isBehind || now - found.made > settings.maxAgeMilliseconds {
         order(place, scope)
       }
       return behind < limit ? found : nil
@@ -81,7 +85,11 @@ actor SnapshotShelf {
       waiting.count < Self.waitingMax
     else { return }
     waiting.append((place, scope))
-    if work == nil { work = Task.detached(priority: .background) { await self.makeWaiting() } }
+    guard work == nil else { return }
+    // Nothing of the request that gave cause to it.
+    work = LogContext.$current.withValue(nil) {
+      BodyLease.$current.withValue(nil) { Task(priority: .background) { await self.makeWaiting() } }
+    }
   }
 
   private func makeWaiting() async {

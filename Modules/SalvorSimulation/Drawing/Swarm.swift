@@ -70,13 +70,18 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case purges
   /// The operator reviews what devices give back, pauses healing and lets it go on; and tables keep conflict versions.
   case consent
+  /// The server makes files of its groups, however few rows they have.
+  case snapshots
 
-  static let later: Set<Feature> = newest.union(healing).union([
+  static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
   ])
 
   /// Only in the swarm that has them by name.
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
+
+  /// Only in the swarm `files`.
+  static let byName: Set<Feature> = [.snapshots]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -92,8 +97,9 @@ public struct Swarm: Sendable, Hashable {
 
   /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.
   public static let names: [String: Set<Feature>] = [
-    "all": Set(Feature.allCases).subtracting(Feature.healing),
-    "earlier": Set(Feature.allCases).subtracting(Feature.newest).subtracting(Feature.healing),
+    "all": Set(Feature.allCases).subtracting(Feature.healing).subtracting(Feature.byName),
+    "earlier": Set(Feature.allCases).subtracting(Feature.newest).subtracting(Feature.healing)
+      .subtracting(Feature.byName),
     "plain": plain,
     "network": plain.union([.messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip]),
     "restores": plain.union([
@@ -108,6 +114,10 @@ public struct Swarm: Sendable, Hashable {
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
     "heal": healing,
     "consent": healing.union([.consent, .policies]),
+    "files": plain.union([
+      .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
+      .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
+    ]),
     "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]
 
@@ -138,6 +148,7 @@ public struct Swarm: Sendable, Hashable {
     let devices = generator.pick([1, 2, 2, 2, 3, 3, 4, 6]) ?? 2
     var own = generator.derived(1)
     var always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
+    if named.contains(.snapshots) { always.append(.snapshots) }
     if named.contains(.consent) { always += [.consent, .policies] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

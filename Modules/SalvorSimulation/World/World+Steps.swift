@@ -259,6 +259,7 @@ extension World {
     if schedule.now - start > most {
       oracle.report(.stuck, "\(device.name) synchronizes for \((schedule.now - start) / 1000) s")
     }
+    if report.snapshots > 0 { coverage.meet("group by file") }
     judge(report, device, isFaulty: !faults.isSound)
     if let before, meanwhile.isEmpty { judgeReport(report, device, before) }
   }

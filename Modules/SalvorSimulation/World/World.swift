@@ -103,6 +103,11 @@ final class World: @unchecked Sendable {
     history.swarm.has(.consent) && history.seed % 3 == 0 ? ", heal: \"review\"" : ""
   }
 
+  private var snapshots: String {
+    history.swarm.has(.snapshots)
+      ? "snapshots: { minRows: 1, maxBehind: 50, personal: true, compression: \"gzip\" }," : ""
+  }
+
   /// A file that says the same is not read again.
   private func serverConfiguration() throws -> HostConfiguration {
     let texts = [
@@ -110,7 +115,7 @@ final class World: @unchecked Sendable {
       """
       { schema: "schema.json5",
         server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
-                  authentication: { module: "simulated" }, compression: ["gzip"],
+                  authentication: { module: "simulated" }, compression: ["gzip"], \(snapshots)
                   validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
                   recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
       """,

@@ -7,6 +7,8 @@ extension ClientContent {
   /// Reads download payloads, in order. A later line of a row replaces an earlier one.
   func arrivals(in payloads: [[UInt8]]) throws -> Arrivals {
     var arrivals = Arrivals()
+    // Of these parts came, and they are not here: they must come whole yet.
+    var lacking: Set<RowName> = []
     let resolver = ClientBlobContents(blobs: blobs, rehearses: rehearses)
     for payload in payloads {
       try payload.withUnsafeBufferPointer { buffer in
@@ -24,15 +26,35 @@ extension ClientContent {
             while let item = try reader.item() { values.append(item.value) }
             guard let table, table.maintained != .client else { throw Self.unknownTable() }
             let row = try self.row(of: table, columns, values)
-            arrivals.add(RowName(table: table.name, key: table.key(of: row)), row, version)
+            let name = RowName(table: table.name, key: table.key(of: row))
+            lacking.remove(name)
+            arrivals.add(name, row, version)
+          case .part(let version):
+            var values: [Value] = []
+            while let item = try reader.item() { values.append(item.value) }
+            guard let table, table.maintained != .client else { throw Self.unknownTable() }
+            let name = RowName(table: table.name, key: try key(of: table, columns, values))
+            let known = arrivals.rows[name] ?? (arrivals.departures[name] == nil ? bases[name] : nil)
+            if let known {
+              arrivals.add(name, try self.row(of: table, columns, values, onto: known), version)
+            } else {
+              lacking.insert(name)
+            }
           case .key(let departure, let version):
             var key: Key = []
             while let item = try reader.item() { key.append(item.value) }
             guard let table, table.maintained != .client else { throw Self.unknownTable() }
+            lacking.remove(RowName(table: table.name, key: key))
             arrivals.add(RowName(table: table.name, key: key), departure, version)
           }
         }
       }
+    }
+    if let name = lacking.first {
+      throw SalvorError(
+        .inconsistentDownload,
+        "The server sent what has changed of a row of \(name.table) that this device does not have. The rows come whole next."
+      )
     }
     return arrivals
   }
@@ -182,13 +204,19 @@ extension ClientContent {
       "The download has rows of a table that is not synchronized here. Adopt the SyncConfig first.")
   }
 
-  private func row(of table: Table, _ columns: [String], _ values: [Value]) throws -> Row {
+  private func key(of table: Table, _ columns: [String], _ values: [Value]) throws -> Key {
     guard columns.count == values.count, table.primaryKey.allSatisfy(columns.contains) else {
       throw SalvorError(.malformed, "A downloaded row of \(table.name) does not have its columns. Sync again.")
     }
-    let key = table.primaryKey.compactMap { name in columns.firstIndex(of: name).map { values[$0] } }
+    return table.primaryKey.compactMap { name in columns.firstIndex(of: name).map { values[$0] } }
+  }
+
+  private func row(
+    of table: Table, _ columns: [String], _ values: [Value], onto known: Row? = nil
+  ) throws -> Row {
+    let key = try key(of: table, columns, values)
     // What does not come is not the server's: it stays as it is.
-    var row = bases[RowName(table: table.name, key: key)] ?? table.columns.map { $0.defaultValue ?? .null }
+    var row = known ?? bases[RowName(table: table.name, key: key)] ?? table.columns.map { $0.defaultValue ?? .null }
     for (name, value) in zip(columns, values) {
       guard let place = table.columnIndex(name) else {
         throw SalvorError(

@@ -156,14 +156,14 @@ public actor MemoryClientStore: ClientStore {
       database.state = state
       let upload = PendingUpload(
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
-      return ClientSession(state: self.state(of: state), upload: upload, notices: notices)
+      return ClientSession(state: self.state(of: state), upload: upload, notices: notices, takesParts: true)
     }
     if state.staged.isEmpty { _ = state.removeLeaving() }
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
     guard !outgoing.isEmpty else {
       database.state = state
-      return ClientSession(state: self.state(of: state), notices: notices, joined: joined)
+      return ClientSession(state: self.state(of: state), notices: notices, joined: joined, takesParts: true)
     }
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
@@ -172,7 +172,8 @@ public actor MemoryClientStore: ClientStore {
     writeIdentity(&state)
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
-    return ClientSession(state: self.state(of: state), upload: upload, notices: notices, joined: joined)
+    return ClientSession(
+      state: self.state(of: state), upload: upload, notices: notices, joined: joined, takesParts: true)
   }
 
   public func endSession() { database.endSession(ObjectIdentifier(self)) }

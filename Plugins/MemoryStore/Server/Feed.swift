@@ -243,7 +243,7 @@ struct Feed {
       if isFull { return false }
       let table = tables[change.table]
       if change.isVisible, let row = state.tables.rows(of: table.name)[change.key] {
-        write(row, of: table, version: change.commit)
+        write(row, of: table, change.columns, version: change.commit)
       } else {
         write(change.key, change.departure, of: table, version: change.commit)
       }
@@ -256,6 +256,21 @@ struct Feed {
     writer.table(table.name, columns: table.travelling.map(\.name))
     writer.beginRow(version: version)
     writer.row(row, of: table)
+    writer.endRow()
+  }
+
+  /// - Parameter changed: of a row that the device has: the columns that were changed; nil: it comes whole.
+  private mutating func write(_ row: Row, of table: Table, _ changed: Set<String>?, version: Int64) {
+    let columns = table.travelling.map(\.name).filter {
+      changed?.contains($0) ?? true || table.primaryKey.contains($0)
+    }
+    // Nothing that travels, or all of it.
+    guard columns.count < table.travelling.count, columns.count > table.primaryKey.count else {
+      return write(row, of: table, version: version)
+    }
+    writer.table(table.name, columns: columns)
+    writer.beginPart(version: version)
+    for name in columns { writer.value(table.value(name, of: row), isKey: table.primaryKey.contains(name)) }
     writer.endRow()
   }
 
@@ -272,6 +287,8 @@ struct Feed {
     var key: Key
     var isVisible: Bool
     var departure: Departure
+    /// Of a row that the device has had since its cursor, and that was only updated; else nil.
+    var columns: Set<String>?
   }
 
   /// What is still to be fed, in order of the last commit that is a reason for it.
@@ -283,7 +300,12 @@ struct Feed {
       let floor = group.cursor ?? position.start
       for (from, tables) in Dictionary(grouping: members, by: { position.floors[$0.name] ?? floor }) {
         for (hasAnother, tables) in Dictionary(grouping: tables, by: { position.hasAnotherScope($0) }) {
-          found += try changes(of: tables, after: from, scope.wanted, hasAnother ? scope.had : scope.wanted)
+          let mayBeParts = request.takesParts && request.compared == nil && group.cursor != nil && !hasAnother
+          found += try changes(of: tables, after: from, scope.wanted, hasAnother ? scope.had : scope.wanted).map {
+            var change = $0
+            if !mayBeParts { change.columns = nil }
+            return change
+          }
         }
       }
     }
@@ -316,6 +338,9 @@ struct Feed {
     let memberNames = Set(members.map(\.name))
     let chosen = Set(members.filter(wanted.isNarrowed).map(\.name))
     var reasons: [RowName: Reason] = [:]
+    var columns: [RowName: Set<String>?] = [:]
+    let known = before.wanted
+    var tablesBefore = start
     var seen = before.either
     // It has what it wrote outside of its subscriptions, until it is told.
     var heldOutside: Set<RowName> = []
@@ -328,6 +353,11 @@ struct Feed {
         record.remote == request.remote && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
         && record.commit.number > state.remotes[request.remote]?.ownAfter ?? 0
       for name in changed.union(now.moved(since: before)) where !(isOwn && changed.contains(name)) {
+        columns.updateValue(
+          name.updatedColumns(from: tablesBefore, to: tables, by: record, state.schema).flatMap { updated in
+            guard known.contains(name), now.wanted.contains(name), before.wanted.contains(name) else { return nil }
+            return columns[name, default: Set()].map { $0.union(updated) }
+          }, forKey: name)
         // A touch changes nothing: before it the row was where it is.
         let wasKnown =
           record.touchedFor == request.remote || record.touchedFor != nil && reasons[name]?.wasVisibleBefore == true
@@ -346,6 +376,7 @@ struct Feed {
       if record.touchedFor == request.remote { seen.formUnion(changed) }
       seen.formUnion(now.either)
       before = now
+      tablesBefore = tables
     }
     let visible = before.wanted
     let allowed = wanted.ofPrincipal.visible(members, in: state.tables)
@@ -359,7 +390,8 @@ struct Feed {
       let isDelete = state.tables[name] == nil && (isKnown || reason.wasVisibleBefore)
       return FedChange(
         commit: reason.commit, table: tables.firstIndex { $0.name == name.table } ?? 0, key: name.key,
-        isVisible: isVisible, departure: isDelete ? .deleted : allowed.contains(name) ? .dropped : .left)
+        isVisible: isVisible, departure: isDelete ? .deleted : allowed.contains(name) ? .dropped : .left,
+        columns: columns[name] ?? nil)
     }
   }
 
@@ -377,5 +409,17 @@ struct Feed {
     func moved(since before: Views) -> Set<RowName> {
       wanted.symmetricDifference(before.wanted).union(had.symmetricDifference(before.had))
     }
+  }
+}
+
+extension RowName {
+  /// The columns that a commit changed of the row; nil: it did not just update it.
+  fileprivate func updatedColumns(
+    from before: MemoryTables, to after: MemoryTables, by record: ServerState.CommitRecord, _ schema: Schema
+  ) -> [String]? {
+    guard record.touchedFor == nil, record.changed.contains(self), let table = schema.table(table),
+      let old = before[self], let new = after[self]
+    else { return nil }
+    return table.changedColumns(old, new)
   }
 }

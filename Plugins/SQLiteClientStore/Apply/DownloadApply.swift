@@ -187,7 +187,12 @@ final class DownloadApply: NewBases {
 
   /// By number, from what is staged.
   static func fullTables(_ context: StoreContext) throws -> Set<Int64> {
-    var full: Set<Int64> = []
+    Set(try fullNames(context).map { try context.captured($0).number })
+  }
+
+  /// In small letters.
+  static func fullNames(_ context: StoreContext) throws -> Set<String> {
+    var full: Set<String> = []
     // Chunks without the word are not parsed a second time.
     try context.connection.query(
       "SELECT payload FROM salvor_staging WHERE instr(payload, '{\"full\":') > 0 ORDER BY id"
@@ -197,7 +202,7 @@ final class DownloadApply: NewBases {
         var reader = DownloadChunkReader(
           UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
         while let event = try reader.next() {
-          if case .full(let names) = event { for name in names { full.insert(try context.captured(name).number) } }
+          if case .full(let names) = event { full.formUnion(names.map { $0.lowercased() }) }
         }
       }
       return true

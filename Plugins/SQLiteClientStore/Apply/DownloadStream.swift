@@ -14,10 +14,12 @@ final class DownloadStream {
   var touched: TouchedRows { rows.touched }
   var report = ApplyReport()
   /// New bases of rows with outstanding requests; a later line of a row replaces an earlier one.
-  private(set) var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
+  var bases: [RowRef: (table: CapturedTable, row: SlotRow?)] = [:]
+  /// Rows that are not here, and of which parts came: they must come whole yet.
+  var lacking: Set<RowRef> = []
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   let onlyTables: Set<Int64>?
-  private let ahead: Bool
+  let ahead: Bool
   /// Rows go into its twins, and nothing else is taken.
   private unowned let arrival: (any ArrivingRows)?
   private var targets: [String: Target] = [:]
@@ -71,6 +73,8 @@ final class DownloadStream {
     let slots: [Int]
     let names: [String]
     let defaults: [Value]
+    /// By the places of its columns among the travelling ones: writes a part of a row.
+    var parts: [[Int]: SQLiteStatement] = [:]
     /// No row of it can have outstanding requests or be in another's way, nor need it be remembered: values are bound as
     /// they are read.
     let isPlain: Bool
@@ -172,6 +176,7 @@ final class DownloadStream {
       try row.withText(0) { try read($0) }
       return true
     }
+    try expectNothingLacks()
   }
 
   /// Reads one chunk.
@@ -204,6 +209,11 @@ final class DownloadStream {
         }
         try target.isPlain && version == nil
           ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
+        report.upserts += 1
+      case .part(let version):
+        guard let target else { continue }
+        if arrival != nil { throw NotAhead() }
+        try writePart(&reader, target, places, version)
         report.upserts += 1
       case .key(let departure, let version):
         guard let target else { continue }
@@ -290,7 +300,7 @@ final class DownloadStream {
 
   /// A STRICT table of the application's own does not take a value of another storage class: that row alone is left out, and
   /// a person hears of it. Which value it was is not said.
-  private func leaveOut(_ error: SalvorError, _ target: Target, _ key: Key) {
+  func leaveOut(_ error: SalvorError, _ target: Target, _ key: Key) {
     if onlyTables != nil { return }
     report.notices.append(
       "The row [\(key.map { "\($0)" }.joined(separator: ", "))] of \(target.table.name) was left out: this device's table is STRICT and does not take one of its values (\(error.strictColumn)). Mend the value at the server, or make the table anew without STRICT between salvor capture pause and resume."
@@ -349,6 +359,7 @@ final class DownloadStream {
     if onlyTables == nil { try leaving.forget(target.table, key) }
     // Whatever becomes of it: it came.
     try touched.written(target.table, key)
+    if !lacking.isEmpty { lacking.remove(RowRef(table: target.table.number, key: key)) }
     if try rows.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       return
@@ -401,6 +412,7 @@ final class DownloadStream {
 
   private func remove(_ target: Target, _ key: Key) throws -> Bool {
     try touched.written(target.table, key)
+    if !lacking.isEmpty { lacking.remove(RowRef(table: target.table.number, key: key)) }
     if try rows.index.mayContain(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
       return true
@@ -447,7 +459,7 @@ final class DownloadStream {
     if try remove(target, key) { report.deletes += 1 }
   }
 
-  private func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, _ departure: Departure?) throws {
+  func remember(_ table: CapturedTable, _ key: Key, _ version: Int64, _ departure: Departure?) throws {
     try history.bind(1, table.number)
     try history.bind(2, version)
     try history.bind(3, Int64(departure == nil ? 0 : departure == .deleted ? 1 : 2))
@@ -460,7 +472,7 @@ final class DownloadStream {
 
 extension SalvorError {
   /// A STRICT table has refused a value for its storage class.
-  fileprivate var isStrictRefusal: Bool { sqliteCode == SQLITE_CONSTRAINT | 12 << 8 }
+  var isStrictRefusal: Bool { sqliteCode == SQLITE_CONSTRAINT | 12 << 8 }
   /// SQLite says `cannot store TEXT value in INTEGER column note.size`: the column.
   fileprivate var strictColumn: String {
     sqliteDetail.split(separator: " ").last.map { "column \($0)" } ?? "unknown column"

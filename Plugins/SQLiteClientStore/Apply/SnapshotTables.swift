@@ -2,6 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 import SalvorWire
+import SnapshotFiles
 
 /// The rows of a snapshot, as a part of a download: the lines that would have said the same.
 extension DownloadStream {
@@ -11,8 +12,14 @@ extension DownloadStream {
     for table in file.tables {
       let number = try context.captured(table.name).number
       if let onlyTables, !onlyTables.contains(number) { continue }
-      if onlyTables == nil, try carryOver(table, of: file) { continue }
-      try readRows(table, of: file)
+      if try onlyTables != nil || !carryOver(table, of: file) { try readRows(table, of: file) }
+      // Rows with large values stand apart, as the lines of a download.
+      try context.connection.query(
+        "SELECT payload FROM \(file.alias).\(SnapshotFormat.apartTable) WHERE \"table\" = ?1", [.text(table.name)]
+      ) { row in
+        try row.withText(0) { try read($0) }
+        return true
+      }
     }
   }
 

@@ -63,6 +63,7 @@ struct StagedLines {
           place += 1
         }
         try body(StagedLine(table: table, key: Array(row.prefix(table.keyCount)), row: row, version: version))
+      case .part: throw reader.malformed("a part of a row in an answer to a question")
       case .key(let departure, let version):
         guard let table else { continue }
         var key: Key = []

@@ -50,7 +50,7 @@ struct RecoveryRun {
     try record.aside(after: aside)
     let report = RecoveryReport(
       id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts,
-      backup: order.keepsBeforeImages && canKeepBackup ? order.id : order.copy)
+      backup: order.keepsBeforeImages && canKeepBackup ? order.id : order.copy, snapshots: Int64(context.files.count))
     try record.write(report)
     return report
   }

@@ -9,12 +9,17 @@ final class TouchedRows {
   private let keyWidth: Int
   let written: String
   let removed: String
+  /// Rows of which a part was written, where triggers fire.
+  private let parted: String
   private let insertWritten: SQLiteStatement
   private let insertRemoved: SQLiteStatement
+  private let insertParted: SQLiteStatement
   /// Tables whose written rows are asked for: they have references, come whole, or fire triggers.
   var recordsWritten: Set<Int64> = []
   /// Tables whose removed rows are asked for: they are referenced.
   var recordsRemoved: Set<Int64> = []
+  /// Triggers fire: what they wrote to a row of which a part came must be undone in its other columns, too.
+  var recordsParts = false
   /// Tables that were empty before: all their rows were written.
   var isWhole: Set<Int64> = []
 
@@ -24,7 +29,8 @@ final class TouchedRows {
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     written = "temp.salvor_written_\(keyWidth)"
     removed = "temp.salvor_removed_\(keyWidth)"
-    for name in [written, removed] {
+    parted = "temp.salvor_parted_\(keyWidth)"
+    for name in [written, removed, parted] {
       try context.connection.execute(
         "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)")
     }
@@ -33,6 +39,8 @@ final class TouchedRows {
       "INSERT OR IGNORE INTO \(written) VALUES (\(slots))", persistent: true)
     insertRemoved = try context.connection.prepare(
       "INSERT OR IGNORE INTO \(removed) VALUES (\(slots))", persistent: true)
+    insertParted = try context.connection.prepare(
+      "INSERT OR IGNORE INTO \(parted) VALUES (\(slots))", persistent: true)
   }
 
   private func insert(_ statement: SQLiteStatement, _ table: CapturedTable, _ key: Key) throws {
@@ -50,6 +58,12 @@ final class TouchedRows {
   func written(_ table: CapturedTable, _ key: Key) throws {
     guard recordsWritten.contains(table.number), !isWhole.contains(table.number) else { return }
     try insert(insertWritten, table, key)
+  }
+
+  /// A part of a row was written.
+  func writtenPart(_ table: CapturedTable, _ key: Key) throws {
+    try written(table, key)
+    if recordsParts { try insert(insertParted, table, key) }
   }
 
   func removed(_ table: CapturedTable, _ key: Key) throws {
@@ -92,14 +106,21 @@ final class TouchedRows {
       .integer(table.number)) ?? 0
   }
 
-  func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool {
+  func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool { try has(written, table, key) }
+
+  /// A part of it was, and nothing else may have been.
+  func wasWrittenInPart(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    try recordsParts && has(parted, table, key)
+  }
+
+  private func has(_ name: String, _ table: CapturedTable, _ key: Key) throws -> Bool {
     let condition = (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
     return try context.connection.integer(
-      "SELECT 1 FROM \(written) WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded) != nil
+      "SELECT 1 FROM \(name) WHERE t = ?1 AND \(condition)", [.integer(table.number)] + padded) != nil
   }
 
   func clear() throws {
-    try context.connection.execute("DELETE FROM \(written); DELETE FROM \(removed)")
+    try context.connection.execute("DELETE FROM \(written); DELETE FROM \(removed); DELETE FROM \(parted)")
   }
 }

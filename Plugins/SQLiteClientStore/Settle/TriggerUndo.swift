@@ -27,7 +27,9 @@ extension WorkingRows {
     }
     for ref in refs where rows[ref] == nil {
       guard let table = context.catalog.table(number: ref.table) else { continue }
-      if try again != nil && touched.wasWritten(table, ref.key) { continue }
+      // A row that came whole is written whole again; of one that came in part the rest is as it was before the triggers.
+      let isWhole = try touched.wasWritten(table, ref.key) && !touched.wasWrittenInPart(table, ref.key)
+      if again != nil && isWhole { continue }
       try load(table, ref.key)
       unchecked.insert(ref)
     }

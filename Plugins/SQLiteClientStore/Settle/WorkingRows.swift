@@ -62,6 +62,7 @@ final class WorkingRows {
     firing = try context.firingTables()
     // What triggers write is told from what was downloaded.
     if !firing.isEmpty { touched.recordsWritten.formUnion(context.catalog.tables.map(\.number)) }
+    touched.recordsParts = !firing.isEmpty
   }
 
   func writer(_ table: CapturedTable) throws -> RowWriter {

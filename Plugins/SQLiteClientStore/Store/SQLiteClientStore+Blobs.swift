@@ -41,6 +41,9 @@ extension SQLiteClientStore {
     // A download that is applied ahead refers to none.
     if ahead != nil { return [] }
     let context = try current()
+    if wantsBlobsOfFiles, !snapshots.isEmpty {
+      try context.connection.transaction { try wantBlobsOfFiles(context) }
+    }
     guard try context.connection.integer("SELECT 1 FROM salvor_blob_wanted LIMIT 1") != nil else { return [] }
     return try context.connection.transaction { try BlobStaging(context: context).missing(limit: limit) }
   }

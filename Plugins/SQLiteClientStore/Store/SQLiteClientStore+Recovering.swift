@@ -65,10 +65,12 @@ extension SQLiteClientStore: RecoveringClientStore {
     if let done = try recorded(order.id, context) { return done }
     try fold(context)
     do {
-      let report = try durably(context) {
-        guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }
-        return try BeforeImages(context: context, folder: backupFolder, database: path).keep(order) {
-          try recovered(order, context)
+      let report = try withSnapshots(for: order, context) {
+        try durably(context) {
+          guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }
+          return try BeforeImages(context: context, folder: backupFolder, database: path).keep(order) {
+            try recovered(order, context)
+          }
         }
       }
       checkedSchema = try context.connection.schemaVersion()
@@ -110,11 +112,13 @@ extension SQLiteClientStore: RecoveringClientStore {
     defer { (context.schema, context.config, context.catalog) = known }
     context.rehearses = true
     defer { context.rehearses = false }
-    return try connection.rolledBack {
-      try connection.run("DELETE FROM salvor_staging")
-      try connection.run(
-        "INSERT INTO salvor_staging (payload) SELECT payload FROM temp.salvor_rehearsal ORDER BY id")
-      return try recovered(order, context)
+    return try withSnapshots(for: order, context, keepsFiles: true) {
+      try connection.rolledBack {
+        try connection.run("DELETE FROM salvor_staging")
+        try connection.run(
+          "INSERT INTO salvor_staging (payload) SELECT payload FROM temp.salvor_rehearsal ORDER BY id")
+        return try recovered(order, context)
+      }
     }
   }
 

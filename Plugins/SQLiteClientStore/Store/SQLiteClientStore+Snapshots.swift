@@ -15,20 +15,33 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
     try received.keep(piece, of: offer, at: offset)
   }
 
-  public func openSnapshot(_ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64) async throws {
-    let config = try opened().config
+  public func openSnapshot(
+    _ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64, as config: SyncConfig?
+  ) async throws {
+    let config = try config ?? opened().config
     do {
       snapshots.append(try await received.open(offer, decoding: decoding, bytesMax: bytesMax, config))
     } catch let error as SalvorError where error.code == .snapshotUnusable {
       refusesSnapshots = true
       throw error
     }
+    wantsBlobsOfFiles = true
   }
 
   public func openSeed(_ path: String) throws -> SnapshotOffer {
     let seed = try ReceivedSnapshots.openSeed(path, opened().config)
     snapshots.append(seed)
+    wantsBlobsOfFiles = true
     return seed.offer
+  }
+
+  /// Blobs that rows of opened files refer to are wanted like those of what is staged.
+  func wantBlobsOfFiles(_ context: StoreContext) throws {
+    guard wantsBlobsOfFiles else { return }
+    for snapshot in snapshots {
+      try snapshot.eachApart { try BlobStaging(context: context).want($0) }
+    }
+    wantsBlobsOfFiles = false
   }
 
   public func closeSnapshots(removing: Bool) {
@@ -36,15 +49,50 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
     try? received.removeAll(partsToo: removing)
   }
 
+  /// What a process left that was killed after its commit and before it removed its files. Under the session's lock, once.
+  func removeLeftOverFiles(_ context: StoreContext) throws {
+    guard !hasLookedForFiles, isFile else { return }
+    hasLookedForFiles = true
+    guard snapshots.isEmpty, try journal() == nil,
+      try context.connection.groupStates(context.schema.groups).allSatisfy(\.isSynchronized)
+    else { return }
+    try? received.removeAll(partsToo: true)
+  }
+
   /// Runs `body` with the examined files attached, as a part of what is staged. They are gone after it.
   func withSnapshots<Result>(
     for end: DownloadEnd, _ context: StoreContext, _ body: () throws -> Result
   ) throws -> Result {
     if snapshots.isEmpty { return try body() }
-    let connection = context.connection
     let wanted = usable(
-      end, try connection.groupStates(context.schema.groups), try DownloadApply.fullTables(context), context)
-    let result: Result
+      end, try context.connection.groupStates(context.schema.groups), try DownloadApply.fullTables(context), context)
+    let result = try attaching(wanted, context, body)
+    closeSnapshots(removing: true)
+    return result
+  }
+
+  /// The same for a recovery that makes the tables anew.
+  ///
+  /// - Parameter keepsFiles: it is a rehearsal.
+  func withSnapshots<Result>(
+    for order: RecoveryOrder, _ context: StoreContext, keepsFiles: Bool = false, _ body: () throws -> Result
+  ) throws -> Result {
+    if snapshots.isEmpty || order.rebuild == .nothing { return try body() }
+    // By name: a table may be one that the recovery makes.
+    let full = try DownloadApply.fullNames(context)
+    let wanted = snapshots.filter { snapshot in
+      order.groups.contains { $0.name == snapshot.offer.group && $0.scopeDigest == snapshot.offer.scope }
+        && !snapshot.tables.contains { full.contains($0.name.lowercased()) }
+    }
+    let result = try attaching(wanted, context, body)
+    if !keepsFiles { closeSnapshots(removing: true) }
+    return result
+  }
+
+  private func attaching<Result>(
+    _ wanted: [OpenedSnapshot], _ context: StoreContext, _ body: () throws -> Result
+  ) throws -> Result {
+    let connection = context.connection
     do {
       let files = try AttachedSnapshot.attach(wanted, to: connection)
       defer {
@@ -52,14 +100,12 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
         AttachedSnapshot.detach(files, from: connection)
       }
       context.files = files
-      result = try body()
+      return try body()
     } catch let error as SalvorError where error.code == .storageCorrupt || error.code == .inconsistentDownload {
       // Whichever file it was: the same comes by rows.
       refusesSnapshots = true
       throw SalvorError(.inconsistentDownload, error.message, context: error.context)
     }
-    closeSnapshots(removing: true)
-    return result
   }
 
   /// Those of groups that come for the first time, and of which the pages do not bring every row themselves.

@@ -36,6 +36,10 @@ public actor SQLiteClientStore: ClientStore {
   var aheadNumber = 0
   /// Examined, for the download that is applied next.
   var snapshots: [OpenedSnapshot] = []
+  /// What their rows refer to was not asked for yet.
+  var wantsBlobsOfFiles = false
+  /// What a killed process left of them was looked for.
+  var hasLookedForFiles = false
   /// One could not be used: groups come by rows until the database is opened again.
   var refusesSnapshots = false
   /// A download whose pages could not be kept: what follows of it is of no use.
@@ -211,6 +215,7 @@ public actor SQLiteClientStore: ClientStore {
     lostDownload = nil
     try lock?.take()
     do {
+      try removeLeftOverFiles(context)
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
       let session = try begin(context, groups, blobBytesMax)
       quiet = nil
@@ -263,7 +268,8 @@ public actor SQLiteClientStore: ClientStore {
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
-    return ClientSession(state: try state(context), upload: drawn, notices: notices, joined: joined)
+    return ClientSession(
+      state: try state(context), upload: drawn, notices: notices, joined: joined, takesParts: true)
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
@@ -383,6 +389,7 @@ public actor SQLiteClientStore: ClientStore {
       if try connection.text(.stagedDownload) != chunk.download {
         try connection.clearStaged()
         try BlobStaging(context: context).forgetWanted()
+        wantsBlobsOfFiles = true
         try connection.setState(.stagedDownload, chunk.download)
       }
       if refersToBlobs { try BlobStaging(context: context).want(chunk.bytes) }
@@ -403,6 +410,7 @@ public actor SQLiteClientStore: ClientStore {
   func clearStaging(_ context: StoreContext) throws {
     try context.connection.clearStaged()
     try BlobStaging(context: context).forgetWanted()
+    wantsBlobsOfFiles = true
     arrival = nil
   }
 

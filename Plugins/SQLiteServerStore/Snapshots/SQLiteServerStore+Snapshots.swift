@@ -7,14 +7,7 @@ import SnapshotFiles
 extension SQLiteServerStore: SnapshotServerStore {
   public func changes(since commit: Commit, limit: Int64) async throws -> Int64? {
     @Sendable func count(_ connection: any StoreConnection) throws -> Int64? {
-      guard
-        let last = try connection.rows(
-          "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
-          [.integer(commit.number), .text(commit.id.text)]
-        ).first?[0].integer, commit.number >= (try FeedPageMaker.trimmed(connection))
-      else { return nil }
-      return try connection.integer(
-        "SELECT count(*) FROM (SELECT 1 FROM salvor_change WHERE seq > ?1 LIMIT ?2)", .integer(last), .integer(limit))
+      try FeedPageMaker.changes(connection, since: commit, limit: limit)
     }
     if let answer = try await reading({ reader in try await reader.book { try count($0.connection) } }) {
       return answer

@@ -136,24 +136,30 @@ extension FeedPageMaker {
     let reached = reached(place)
     let came = reached.sql.map { " OR EXISTS (SELECT 1 FROM salvor_came g WHERE g.seq = s.seq AND \($0))" } ?? ""
     let isNews = table.isScoped ? " AND (s.op <> \(LogOperation.scopeMoved)\(came))" : ""
+    let parts = partColumns(place)
     let statement = try connection.cached(
-      "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, \(table.logKey("c")), \(table.columnList("x")) "
-        + "FROM (SELECT max(seq) AS seq, \(keys) FROM salvor_change s WHERE seq > ? AND seq <= ? "
+      "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, c.m, \(table.logKey("c")), \(table.columnList("x")) "
+        + "FROM (SELECT max(seq) AS seq, \(parts?.mask ?? "0") AS m, \(keys) "
+        + "FROM salvor_change s WHERE seq > ? AND seq <= ? "
         + "AND t = \(table.number)\(others.sql)\(isNews) GROUP BY \(keys)) c "
-        + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY c.seq")
+        + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY \(parts == nil ? "" : "c.m, ")c.seq"
+    )
     try statement.bind(
       [.integer(first), .integer(window.last)] + others.values + (table.isScoped ? reached.values : [])
         + (filter?.values ?? []))
     defer { statement.reset() }
-    let columns = 2 + table.keyCount
+    let columns = 3 + table.keyCount
     while try statement.step() {
       let version = window.number(of: statement.int64(0))
-      beginTable(place)
       if statement.int64(1) == 1 {
+        beginTable(place)
         writer.beginKey(.deleted, version: version)
-        for key in 0..<table.keyCount { writer.value(of: statement, 2 + key, isKey: true) }
+        for key in 0..<table.keyCount { writer.value(of: statement, 3 + key, isKey: true) }
         writer.endRow()
+      } else if let changed = parts?.columns(statement.int64(2)) {
+        try writePart(place, statement, from: columns, changed, version: version)
       } else {
+        beginTable(place)
         try writeRow(table, statement, from: columns, version: version)
       }
       if writer.byteCount > bytesMax { return false }

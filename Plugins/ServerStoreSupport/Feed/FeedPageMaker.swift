@@ -267,20 +267,38 @@ package struct FeedPageMaker {
   mutating func writeRow(_ table: ServerTable, _ statement: any StoreStatement, from first: Int, version: Int64?) throws
   {
     writer.beginRow(version: version)
-    for column in table.columns.indices {
+    try writeValues(table, statement, from: first, table.columns.indices)
+    writer.endRow()
+  }
+
+  private mutating func writeValues(
+    _ table: ServerTable, _ statement: any StoreStatement, from first: Int, _ columns: some Sequence<Int>
+  ) throws {
+    for column in columns {
       if statement.storageClass(first + column) == .blob {
         try writeBlob(table, statement, from: first, column)
       } else {
         writer.value(of: statement, first + column)
       }
     }
-    writer.endRow()
   }
 
   mutating func beginTable(_ place: Int) {
     let table = catalog.tables[place]
     writer.table(table.name, columns: table.columns.map(\.name))
     statementsTable = place
+  }
+
+  /// A part of a row whose travelling columns are the statement's from `first` on: those at `columns`.
+  mutating func writePart(
+    _ place: Int, _ statement: any StoreStatement, from first: Int, _ columns: [Int], version: Int64
+  ) throws {
+    let table = catalog.tables[place]
+    writer.table(table.name, columns: columns.map { table.columns[$0].name })
+    statementsTable = nil
+    writer.beginPart(version: version)
+    try writeValues(table, statement, from: first, columns)
+    writer.endRow()
   }
 
   private mutating func writeBlob(

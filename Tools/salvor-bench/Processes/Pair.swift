@@ -7,19 +7,30 @@ final class Pair {
   let clientPath: String
   let url: String
   let server: ChildProcess
-  let client: ChildProcess
+  private(set) var client: ChildProcess
 
   /// Starts both; the device's database is opened (its tables are made), nothing is synchronized yet.
   ///
-  /// - Parameter strategy: how the device recovers.
+  /// - Parameters:
+  ///   - strategy: how the device recovers.
+  ///   - snapshots: first synchronizations go by files.
   init(
-    serverPath: String, clientPath: String, schemaName: String, strategy: String = "recover-unsynced-changes"
+    serverPath: String, clientPath: String, schemaName: String, strategy: String = "recover-unsynced-changes",
+    snapshots: Bool = false
   ) throws {
     self.serverPath = serverPath
     self.clientPath = clientPath
-    server = try ChildProcess(role: "server", [serverPath, schemaName])
+    server = try ChildProcess(role: "server", [serverPath, schemaName] + (snapshots ? ["snapshots"] : []))
     url = try server.answer(to: "start").string("url")
     client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy])
+    try client.call("open")
+  }
+
+  /// Another device in the place of the one that was; it ends, and its database is made anew.
+  func renewClient(_ path: String, _ schemaName: String) throws {
+    client.end()
+    PlainDatabase.remove(path)
+    client = try ChildProcess(role: "client", [path, schemaName, url, "recover-unsynced-changes"])
     try client.call("open")
   }
 

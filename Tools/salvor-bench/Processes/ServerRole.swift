@@ -1,13 +1,14 @@
 import SalvorModel
 import SalvorWire
 
-/// `role server DATABASE SCHEMA`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
+/// `role server DATABASE SCHEMA [snapshots]`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
 /// Commands: `sweep`, `trim`, `usage`.
 func runServerRole(_ arguments: [String]) async throws {
-  guard arguments.count == 2, let schema = namedSchema(arguments[1]) else {
-    throw SalvorError(.usage, "role server DATABASE SCHEMA")
+  guard (2...3).contains(arguments.count), let schema = namedSchema(arguments[1]) else {
+    throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots]")
   }
-  let server = try await BenchServer.start(database: arguments[0], schema: schema)
+  let server = try await BenchServer.start(
+    database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots")
   reply([("url", .string(server.url))] + usage())
   for await command in roleCommands() {
     do {

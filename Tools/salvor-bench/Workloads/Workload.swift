@@ -29,6 +29,12 @@ struct Workload: Sendable {
         name: "first-sync-1m", data: .records(RecordData(), count: $0.scaled(1_000_000)), ratioMax: 2
       ).run($0)
     },
+    Workload(name: "snapshot-100k", summary: "first sync of 100,000 rows from a warm snapshot") {
+      try SnapshotSync(name: "snapshot-100k", rows: $0.scaled(100_000), ratioMax: 0.6).run($0)
+    },
+    Workload(name: "snapshot-1m", summary: "first sync of 1,000,000 rows from a warm snapshot") {
+      try SnapshotSync(name: "snapshot-1m", rows: $0.scaled(1_000_000), ratioMax: 0.45).run($0)
+    },
     Workload(name: "upload-10k", summary: "upload of 10,000 changed rows") {
       try Upload(name: "upload-10k", changes: $0.scaled(10_000), rows: $0.scaled(100_000)).run($0)
     },

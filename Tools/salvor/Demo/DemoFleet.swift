@@ -36,6 +36,8 @@ struct DemoFleet: Sendable {
           listen: { module: "http", address: "127.0.0.1", port: 0 },
           compression: ["gzip"],
           authentication: { module: "none" },
+          // Any group whose rows are worth a file in the demo's small data, too.
+          snapshots: { minRows: 1000 },
           recovery: { selfServiceRemoteDeletion: true },
         },
       }
@@ -116,6 +118,15 @@ struct DemoFleet: Sendable {
     }
   }
 
+  /// The file that the server makes by itself once a device has asked for the rows.
+  func snapshot() async throws -> JSONValue {
+    for _ in 0..<1200 {
+      if let made = try await operate(["server", "snapshots"])["snapshots"]?.array?.first { return made }
+      try await Task.sleep(for: .milliseconds(100))
+    }
+    throw SalvorError(.failed, "The demo's server made no snapshot within two minutes; \(log) says why.")
+  }
+
   // MARK: - The bad day
 
   /// An operator's command on the server's database; its `--json`.
@@ -146,10 +157,11 @@ struct DemoFleet: Sendable {
 
   /// A database that nobody has open, with what Salvor keeps beside it.
   private func copyDatabase(_ name: String, from folder: String, to target: String) throws {
-    for file in try files(target) where file.hasPrefix(name) && !file.contains(".before-restore-") {
-      unlink("\(directory)/\(target)/\(file)")
+    func isCopied(_ file: String) -> Bool {
+      file.hasPrefix(name) && !file.contains(".before-restore-") && !file.hasSuffix("-snapshots")
     }
-    for file in try files(folder) where file.hasPrefix(name) && !file.contains(".before-restore-") {
+    for file in try files(target) where isCopied(file) { unlink("\(directory)/\(target)/\(file)") }
+    for file in try files(folder) where isCopied(file) {
       try write(try readFile("\(directory)/\(folder)/\(file)"), to: "\(target)/\(file)")
     }
   }

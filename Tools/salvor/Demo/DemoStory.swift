@@ -10,6 +10,8 @@ struct DemoStory: Sendable {
   let plain: PlainSQLite
   var fleet: DemoFleet
   var badDay: JSONValue = .null
+  /// Milliseconds of a first synchronization.
+  private var firstSyncs: JSONValue = .null
   private var syncs: [JSONValue] = []
   private var chapter = 0
 
@@ -79,8 +81,20 @@ struct DemoStory: Sendable {
   }
 
   private mutating func tellFirstSync() async throws {
-    title("Three inspectors' devices fetch everything")
-    for device in fleet.devices { try await sync(device) }
+    title("Three inspectors' devices fetch everything, the third one from a file")
+    let byRows = try await sync(DemoStory.anna)
+    try await sync(DemoStory.ben)
+    command("salvor server snapshots")
+    let file = try await fleet.snapshot()
+    terminal.say(
+      "Since the first device has come the server has a file of the group \(file["group"]?.string ?? ""): "
+        + "\(counted(file["rows"]?.integer ?? 0, "row")), \(number(file["bytes"]?.integer ?? 0)) bytes")
+    let byFile = try await sync(DemoStory.chloe)
+    guard byFile.number("snapshots") == 1 else {
+      throw SalvorError(.failed, "The third device got its rows one by one; \(fleet.log) says why.")
+    }
+    terminal.say("By rows \(number(byRows.milliseconds)) ms, by the file \(number(byFile.milliseconds)) ms.")
+    firstSyncs = ["byRows": .integer(byRows.milliseconds), "byFile": .integer(byFile.milliseconds)]
   }
 
   private mutating func tellOfflineEdits(_ subject: Subject) async throws {
@@ -190,6 +204,7 @@ struct DemoStory: Sendable {
             "differing": .integer(table.differing), "inError": .integer(table.inError),
           ]
         }),
+      "firstSyncs": firstSyncs,
       "badDay": badDay,
       "syncs": .array(syncs),
     ])
@@ -212,7 +227,8 @@ struct DemoStory: Sendable {
     terminal.say("\(device.map { "\($0)$ " } ?? "$ ")\(text)")
   }
 
-  mutating func sync(_ device: String) async throws {
+  @discardableResult
+  mutating func sync(_ device: String) async throws -> DemoSync {
     terminal.progress("\(device) synchronizes")
     let sync = try await fleet.sync(device)
     syncs.append(sync.json)
@@ -225,6 +241,7 @@ struct DemoStory: Sendable {
         + " (\(number(sync.number("bytesSent") + sync.number("bytesReceived"))) bytes, "
         + "\(counted(sync.number("roundTrips"), "round trip")), "
         + "\(number(sync.milliseconds)) ms)")
+    return sync
   }
 
   /// A line for a sync that had a recovery in it.
