@@ -120,8 +120,7 @@ extension SyncSession {
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
         + (chunk.isLast ? "&final=true" : "")
       do {
-        let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
-        _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+        try await send(chunk, path, cuts: !size.isGrown(chunk))
       } catch let error as SalvorError where error.code == .tooLarge && size.isGrown(chunk) {
         // The server takes smaller ones: the same again, as large as every server takes them.
         size.stop()
@@ -138,6 +137,25 @@ extension SyncSession {
       next = try await following
     }
     return true
+  }
+
+  /// What the server does not read, since it is too large, is sent without what makes it so: the server refuses those changes alone.
+  ///
+  /// - Parameter cuts: false where smaller chunks are the better way.
+  private mutating func send(_ chunk: UploadChunk, _ path: String, cuts: Bool) async throws {
+    var chunk = chunk
+    while true {
+      do {
+        let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
+        _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+        return
+      } catch let error as SalvorError where error.code == .tooLarge && cuts {
+        guard let limit = error.context["limit"].flatMap({ Int($0) }), limit < chunk.bytes.count,
+          let smaller = try LargeChanges.cut(chunk, to: limit, configuration.schema)
+        else { throw error }
+        chunk = smaller
+      }
+    }
   }
 
   // MARK: - Blobs

@@ -52,7 +52,8 @@ extension ServerEngine {
     let token = request.headers["content-encoding"]?.lowercased() ?? "identity"
     if let length = request.contentLength, length > configuration.limits.bodyBytesMax {
       throw SalvorError(
-        .tooLarge, "The body is larger than \(configuration.limits.bodyBytesMax) bytes (bodyBytesMax).")
+        .tooLarge, "The body is larger than \(configuration.limits.bodyBytesMax) bytes (bodyBytesMax).",
+        context: ["limit": "\(limit)"])
     }
     var stream = request.body
     var limit = limit

@@ -81,7 +81,7 @@ private struct StepDrawing {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
-      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel
+      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch
   }
 
   /// The tables that a device can choose rows of.
@@ -106,7 +106,7 @@ private struct StepDrawing {
       (byRegion.isEmpty ? 0 : when(.subscriptions, 7), .subscribe),
       (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe), (id > 10 ? when(.absences, 2) : 0, .leave),
       (when(.purges, 3), .purge), (when(.consent, 4), .acceptOffers), (when(.consent, 2), .paceHealing),
-      (devices.count > 1 ? when(.consent, 8) : 0, .duel),
+      (devices.count > 1 ? when(.consent, 8) : 0, .duel), (when(.watches, 5), .watch),
     ]
   }
 
@@ -118,10 +118,16 @@ private struct StepDrawing {
     let slot = own.below(2)
     switch own.pick(weighted: weights(id)) ?? .sync {
     case .write: return .write(device: device, statements: statements(device, id, &own))
-    case .program:
-      var drawing = StatementDrawing(
-        schema, swarm, writer: "p", isProgram: true, principals: History.principals, step: id)
-      return .program(statements: drawing.transaction(&own))
+    case .program: return .program(statements: programStatements(id, &own))
+    case .watch:
+      let turns = (0..<(1 + own.below(3))).map { turn in
+        // Notes that no other turn has.
+        let place = id + 1000 * (turn + 1)
+        return Step.Turn(
+          seconds: own.pick([0, 1, 7, 90]) ?? 1, statements: own.chance(70) ? statements(device, place, &own) : [],
+          program: swarm.has(.programs) && own.chance(40) ? programStatements(place, &own) : [])
+      }
+      return .watch(device: device, faults: faults(&own), turns: turns)
     case .sync:
       let isBusy = swarm.has(.writesMeanwhile) && own.chance(20)
       return .sync(
@@ -181,6 +187,12 @@ private struct StepDrawing {
     case .paceHealing: return .paceHealing(pauses: own.chance(50))
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
+  }
+
+  private func programStatements(_ id: Int, _ generator: inout SeededGenerator) -> [String] {
+    var drawing = StatementDrawing(
+      schema, swarm, writer: "p", isProgram: true, principals: History.principals, step: id)
+    return drawing.transaction(&generator)
   }
 
   private func statements(_ device: Int, _ id: Int, _ generator: inout SeededGenerator) -> [String] {

@@ -1,12 +1,23 @@
 /// One step of a history: what a person, a program or the world does. A step holds everything it needs, so that a history
 /// stays one when others are left out of it.
 public struct Step: Sendable, Hashable {
+  /// What is written while a device watches, after so many seconds.
+  public struct Turn: Sendable, Hashable {
+    public var seconds: Int
+    /// The device's application.
+    public var statements: [String]
+    /// Another program in the server's tables.
+    public var program: [String]
+  }
+
   public enum Action: Sendable, Hashable {
     /// An application's transaction on a device.
     case write(device: Int, statements: [String])
     /// Another program's transaction in the server's tables.
     case program(statements: [String])
     case sync(device: Int, faults: NetworkFaults, meanwhile: [String])
+    /// A device synchronizes whenever either side changes, for as long as the turns take.
+    case watch(device: Int, faults: NetworkFaults, turns: [Turn])
     /// Two devices at once.
     case pair(Int, Int, faults: NetworkFaults)
     /// Two processes of one device at once.
@@ -73,7 +84,8 @@ extension Step {
   /// The device that acts in it, where it is one alone.
   var device: Int? {
     switch action {
-    case .write(let device, _), .sync(let device, _, _), .twoProcesses(let device), .crash(let device, _),
+    case .write(let device, _), .sync(let device, _, _), .watch(let device, _, _), .twoProcesses(let device),
+      .crash(let device, _),
       .restartDevice(let device), .verify(let device), .look(let device), .leave(let device):
       device
     default: nil
@@ -83,7 +95,8 @@ extension Step {
   /// After it a change that waits still stands on the row that it was made on.
   var leavesOrigins: Bool {
     switch action {
-    case .write, .program, .sync, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump, .wait,
+    case .write, .program, .sync, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump,
+      .wait,
       .look, .subscribe, .unsubscribe, .leave:
       true
     default: false
@@ -111,6 +124,12 @@ extension Step: CustomStringConvertible {
     case .sync(let number, let faults, let meanwhile):
       let during = meanwhile.isEmpty ? "" : "   # and meanwhile: \(meanwhile.joined(separator: "; "))"
       return "salvor sync --config \(device(number)).json5\(shown(faults))\(during)"
+    case .watch(let number, let faults, let turns):
+      let during = turns.map { turn in
+        "after \(turn.seconds) s: \((turn.statements + turn.program.map { "on the server: " + $0 }).joined(separator: "; "))"
+      }
+      return
+        "salvor sync --watch --config \(device(number)).json5\(shown(faults))   # and meanwhile: \(during.joined(separator: ", "))"
     case .pair(let a, let b, let faults):
       return "salvor sync --config \(device(a)).json5 & salvor sync --config \(device(b)).json5; wait\(shown(faults))"
     case .twoProcesses(let number):

@@ -72,9 +72,11 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case consent
   /// The server makes files of its groups, however few rows they have.
   case snapshots
+  /// Devices that stay and synchronize when either side changes.
+  case watches
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
-    .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators,
+    .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
   ])
 
   /// Only in the swarm that has them by name.

@@ -115,7 +115,9 @@ public final class SimulatedNetwork: Sendable {
   }
 
   func send(_ request: TransportRequest, of device: String) async throws -> TransportResponse {
-    let (fate, place, handler) = draw(device)
+    var (fate, place, handler) = draw(device)
+    // A stream of events has no end that could be waited for.
+    if request.path.hasPrefix("/v1/events"), fate != .loseRequest, fate != .busy { fate = .sound }
     state.withLock { $0.onExchange }?(device)
     trace.add("  \(device): \(request.method) \(shown(request.path)) \(fate == .sound ? "" : fate.rawValue)")
     let lost = SalvorError(.unreachable, "The simulated network lost a message.")

@@ -185,7 +185,9 @@ struct HealOracle: Sendable {
       if isQuiet {
         // What a deleted parent takes with it is no loss.
         let isSame = server[name] == row || (!references(name).isEmpty && note(server[name], name) == note(row, name))
-        if !isSame {
+        // A change of other columns than the note, offered to a server that numbered the row anew, is kept beside it.
+        let isBeside = entry.author == nil && conflictRows.contains(name)
+        if !isSame, !isBeside {
           findings.append(
             Finding(
               message:

@@ -181,9 +181,12 @@ final class SimulatedDevice: @unchecked Sendable {
     ).map(\.[0].description).joined(separator: "\n")
   }
 
-  /// The rows whose deletes are in the archive.
+  /// The rows whose deletes are in the archive, or in the queue: an offered delete may wait at the server for the operator's
+  /// consent, and until then the row is there.
   func archivedDeletes() throws -> Set<RowName> {
-    let query = "SELECT \"table\", key FROM salvor_error_archive WHERE operation = 'delete'"
+    let query =
+      ["salvor_error_archive", "salvor_queue"].map { "SELECT \"table\", key FROM \($0) WHERE operation = 'delete'" }
+      .joined(separator: " UNION ")
     return Set(try database().rows(query).map { world.rowName($0[0].description, $0[1]) })
   }
 

@@ -51,8 +51,10 @@ extension World {
   /// Nothing that could be settled waits any more. True: something was.
   func settleOffers() async throws -> Bool {
     guard history.swarm.has(.heal), let healingStore else { return false }
-    try await healingStore.setHealPace(HealPace())
+    // What a pause alone held goes on as soon as that ends, and its devices have to hear of it, too.
     guard try await !healingStore.waitingOffers().isEmpty else { return false }
+    try await healingStore.setHealPace(HealPace())
+    try lookAtServer()
     try await acceptOffers(WaitingQuery())
     return true
   }

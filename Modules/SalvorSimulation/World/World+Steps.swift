@@ -10,10 +10,8 @@ extension World {
     switch step.action {
     case .write(let number, let statements):
       try await write(devices[number], statements)
-    case .program(let statements):
-      let before = try serverContents()
-      try transact(try serverDatabase(), statements, "a program on the server") { try self.serverContents() }
-      oracle.wrote(nil, before, try serverContents())
+    case .program(let statements): try program(statements)
+    case .watch(let number, let faults, let turns): try await watch(devices[number], faults, turns)
     case .sync(let number, let faults, let meanwhile):
       await synchronize(devices[number], faults, meanwhile: meanwhile)
     case .pair(let a, let b, let faults):
@@ -162,6 +160,13 @@ extension World {
 
   // MARK: Applications
 
+  /// Another program's transaction in the server's tables.
+  func program(_ statements: [String]) throws {
+    let before = try serverContents()
+    try transact(try serverDatabase(), statements, "a program on the server") { try self.serverContents() }
+    oracle.wrote(nil, before, try serverContents())
+  }
+
   /// An application's transaction: what a SELECT shows before and after it is what was captured.
   func write(_ device: SimulatedDevice, _ statements: [String]) async throws {
     if try !device.isMade() { try await open(device) }
@@ -308,7 +313,7 @@ extension World {
     }
   }
 
-  private func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
+  func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
     if let recovery = report.recovery {
       oracle.forgetOrigins()
       coverage.meet("recovery \(recovery.reason.rawValue) by \(recovery.strategy)")

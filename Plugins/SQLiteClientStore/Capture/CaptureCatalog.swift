@@ -37,15 +37,9 @@ struct CaptureCatalog: Sendable, Hashable {
       CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m0, v0);
       CREATE TABLE IF NOT EXISTS salvor_request (tag TEXT);
       """)
-    var catalog = CaptureCatalog()
     var changes = Changes()
-    for table in tables {
-      let (captured, isNew) = try register(table, on: connection)
-      if isNew { changes.newTables.append(captured.name) }
-      catalog.tables.append(captured)
-    }
-    catalog.linkActions()
-    try catalog.link(tables)
+    for table in tables where try register(table, on: connection) { changes.newTables.append(table.name) }
+    let catalog = try found(tables, on: connection)
     try catalog.widen("salvor_log", on: connection)
     try catalog.makeMarkTables(on: connection)
     try catalog.makeMovingTable(on: connection)
@@ -77,14 +71,39 @@ struct CaptureCatalog: Sendable, Hashable {
     }
   }
 
-  /// Gives the table its number and each captured column its slot, where they have none. A column that is new in a table
-  /// with log rows takes its default in the whole rows there.
-  private static func register(_ table: Table, on connection: SQLiteConnection) throws -> (CapturedTable, Bool) {
-    guard let shape = try connection.tableShape(table.name) else {
-      throw SalvorError(
-        .storage, "The table \(table.name) is missing: open the database again.", context: ["table": table.name])
+  /// The captured tables as the database has them. Each has its number, and its columns their slots.
+  static func found(_ tables: [Table], on connection: SQLiteConnection) throws -> CaptureCatalog {
+    var catalog = CaptureCatalog()
+    for table in tables { catalog.tables.append(try captured(table, on: connection)) }
+    catalog.linkActions()
+    try catalog.link(tables)
+    catalog.valueCount = max(1, catalog.tables.map(\.columns.count).max() ?? 1)
+    catalog.maskCount = max(1, catalog.tables.map(\.maskCount).max() ?? 1)
+    return catalog
+  }
+
+  /// Empties what holds rows only while a statement runs: those of changes that OR IGNORE took back stay in it.
+  func clearLeftovers(on connection: SQLiteConnection) throws {
+    let names = tables.map(\.pending) + ["salvor_moving"]
+    let isThere = names.map { "EXISTS (SELECT 1 FROM \($0))" }.joined(separator: ", ")
+    for (name, value) in zip(names, try connection.rows("SELECT \(isThere)").first ?? []) where value == 1 {
+      try connection.execute("DELETE FROM \(name)")
     }
-    let known = try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
+  }
+
+  private static func number(of table: Table, on connection: SQLiteConnection) throws -> Int64? {
+    try connection.integer("SELECT id FROM salvor_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
+  }
+
+  private static func slots(of number: Int64, on connection: SQLiteConnection) throws -> [String] {
+    try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
+      .compactMap { $0[0].string }
+  }
+
+  /// Gives the table its number and each captured column its slot, where they have none. A column that is new in a table
+  /// with log rows takes its default in the whole rows there. True: the table is new.
+  private static func register(_ table: Table, on connection: SQLiteConnection) throws -> Bool {
+    let known = try number(of: table, on: connection)
     var number = known ?? 0
     if known == nil {
       try connection.run(
@@ -92,14 +111,21 @@ struct CaptureCatalog: Sendable, Hashable {
         .text(table.name))
       number = connection.lastInsertRowID
     }
-    var slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
-      .compactMap { $0[0].string }
+    var slots = try slots(of: number, on: connection)
     let names = table.primaryKey + table.travelling.map(\.name).filter { !table.primaryKey.contains($0) }
     for name in names where !slots.contains(where: { $0.lowercased() == name.lowercased() }) {
       try connection.run(
         "INSERT INTO salvor_column (t, slot, name) VALUES (?1, ?2, ?3)", .integer(number), .integer(Int64(slots.count)),
         .text(name))
       slots.append(name)
+    }
+    return known == nil
+  }
+
+  private static func captured(_ table: Table, on connection: SQLiteConnection) throws -> CapturedTable {
+    guard let number = try number(of: table, on: connection), let shape = try connection.tableShape(table.name) else {
+      throw SalvorError(
+        .storage, "The table \(table.name) is missing: open the database again.", context: ["table": table.name])
     }
     let actions = try shape.foreignKeys.compactMap { key -> CapturedTable.Action? in
       guard [key.onDelete, key.onUpdate].contains(where: { $0 != "NO ACTION" && $0 != "RESTRICT" }),
@@ -109,12 +135,9 @@ struct CaptureCatalog: Sendable, Hashable {
       guard columns.count == key.columns.count else { return nil }
       return CapturedTable.Action(columns: key.columns, parent: parent.name, parentColumns: columns)
     }
-    let captured = CapturedTable(
-      number: number, slots: slots, keyCount: table.primaryKey.count, shape: shape, actions: actions,
-      flags: table.flags,
-      definition: table
-    )
-    return (captured, known == nil)
+    return CapturedTable(
+      number: number, slots: try slots(of: number, on: connection), keyCount: table.primaryKey.count, shape: shape,
+      actions: actions, flags: table.flags, definition: table)
   }
 
   /// Of foreign keys that act by themselves those count whose parent is captured too, and known by its primary key.
@@ -138,10 +161,8 @@ struct CaptureCatalog: Sendable, Hashable {
   }
 
   /// Adds the columns that the widest table needs to `table`.
-  mutating func widen(_ table: String, on connection: SQLiteConnection) throws {
+  func widen(_ table: String, on connection: SQLiteConnection) throws {
     let names = Set(try connection.tableShape(table)?.columns.map(\.name) ?? [])
-    valueCount = max(1, tables.map(\.columns.count).max() ?? 1)
-    maskCount = max(1, tables.map(\.maskCount).max() ?? 1)
     let wanted = (0..<maskCount).map { "m\($0)" } + (0..<valueCount).map { "v\($0)" }
     for name in wanted where !names.contains(name) {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(name)")

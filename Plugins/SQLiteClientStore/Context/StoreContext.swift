@@ -13,6 +13,8 @@ final class StoreContext {
   var config: SyncConfig
   var catalog: CaptureCatalog { didSet { rowQueries = [:] } }
   private var rowQueries: [Int64: String] = [:]
+  /// A table lacks constraints that the schema has for it, and that rows here break: each opening tries again.
+  var triesConstraints = false
   /// A recovery is tried and rolled back: blobs that are not here are not fetched for it.
   var rehearses = false
   /// Attached while a download is applied, in the place of the rows of their groups.

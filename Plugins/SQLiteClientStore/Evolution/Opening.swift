@@ -14,6 +14,14 @@ struct Opening {
 
   /// In a transaction, with triggers off.
   func open(_ setup: ClientSetup) throws -> (StoreContext, ClientOpening) {
+    if let known = try OpenedBefore.find(setup.schema, on: connection) {
+      try settleIdentity(setup)
+      try known.catalog.clearLeftovers(on: connection)
+      let context = StoreContext(
+        connection, random: random, clock: clock, schema: known.schema, own: setup.schema, config: known.config,
+        catalog: known.catalog)
+      return (context, ClientOpening())
+    }
     let isNew = try connection.tableShape("salvor_table") == nil
     if try connection.tableShape("salvor_state") != nil { try refuseLaterFormat() }
     try connection.execute(StoreTables.tables)
@@ -21,7 +29,7 @@ struct Opening {
     try connection.setState(.format, .integer(StoreTables.format))
     try settleIdentity(setup)
     let before = try definitions()
-    let delivered = try deliveredConfig()
+    let delivered = try connection.deliveredConfig()
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
     let config = delivered ?? SyncConfig(schema)
@@ -39,6 +47,7 @@ struct Opening {
     }
     let (context, opening) = try bringInLine(schema, own: setup.schema, config, before: before)
     try connection.note(opening.notices + Self.restored(opening.restoredTriggers), at: clock.now())
+    try OpenedBefore.note(context)
     return (context, opening)
   }
 
@@ -113,6 +122,7 @@ struct Opening {
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, own: own, config: config, catalog: catalog)
+    context.triesConstraints = !constraints.notices.isEmpty
     // New columns alter the triggers, too.
     let widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
@@ -155,6 +165,7 @@ struct Opening {
     var resumption = try CapturePause(context: resumed).end()
     resumption.inserts += opening.adoptedRows
     resumption.added = opening.createdTables + opening.addedColumns
+    try OpenedBefore.note(resumed)
     return (resumed, resumption)
   }
 
@@ -245,29 +256,6 @@ struct Opening {
 
   // MARK: SyncConfig
 
-  /// The SyncConfig that the server delivered; nil: none yet.
-  private func deliveredConfig() throws -> SyncConfig? {
-    guard try connection.state(.configDelivered)?.integer == 1, let head = try connection.text(.configHead) else {
-      return nil
-    }
-    var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
-    let tables = try connection.rows(
-      "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order, dirty_query, key_query FROM salvor_sync_config ORDER BY place"
-    ).map { row -> JSONValue in
-      func text(_ value: Value) -> JSONValue { value.string.map(JSONValue.string) ?? .null }
-      func number(_ value: Value) -> JSONValue { .integer(value.integer ?? 0) }
-      return [
-        "definition": try JSONValue(parsing: Array((row[0].string ?? "").utf8)),
-        "fetchPath": text(row[1]), "uploadPath": text(row[2]), "parameterName": text(row[3]),
-        "upsertStatement": text(row[4]), "deleteStatement": text(row[5]), "fetchOrder": number(row[6]),
-        "uploadOrder": number(row[7]), "upsertOrder": number(row[8]), "deleteOrder": number(row[9]),
-        "dirtyQuery": text(row[10]), "keyQuery": text(row[11]),
-      ]
-    }
-    members.append(JSONValue.Member("tables", .array(tables)))
-    return try SyncConfig(.object(members))
-  }
-
   func write(_ config: SyncConfig, delivered: Bool) throws {
     let rows = config.entries.enumerated().map { place, entry -> [Value] in
       [
@@ -312,6 +300,7 @@ struct Opening {
       try write(config, delivered: true)
       try noteMoves(from: groups, adopted)
       try UploadChoice(context: adopted).leaveOutUnsendable()
+      try OpenedBefore.note(adopted)
       return (adopted, opening.notices)
     } catch let error as SalvorError where error.code == .schemaRefused {
       throw SalvorError(.schemaIncompatible, error.message, context: error.context)
@@ -326,5 +315,30 @@ struct Opening {
         "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),
         .integer(try connection.lastCounter()), .text(group))
     }
+  }
+}
+
+extension SQLiteConnection {
+  /// The SyncConfig that the server delivered; nil: none yet.
+  func deliveredConfig() throws -> SyncConfig? {
+    guard try state(.configDelivered)?.integer == 1, let head = try text(.configHead) else {
+      return nil
+    }
+    var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
+    let tables = try rows(
+      "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order, dirty_query, key_query FROM salvor_sync_config ORDER BY place"
+    ).map { row -> JSONValue in
+      func text(_ value: Value) -> JSONValue { value.string.map(JSONValue.string) ?? .null }
+      func number(_ value: Value) -> JSONValue { .integer(value.integer ?? 0) }
+      return [
+        "definition": try JSONValue(parsing: Array((row[0].string ?? "").utf8)),
+        "fetchPath": text(row[1]), "uploadPath": text(row[2]), "parameterName": text(row[3]),
+        "upsertStatement": text(row[4]), "deleteStatement": text(row[5]), "fetchOrder": number(row[6]),
+        "uploadOrder": number(row[7]), "upsertOrder": number(row[8]), "deleteOrder": number(row[9]),
+        "dirtyQuery": text(row[10]), "keyQuery": text(row[11]),
+      ]
+    }
+    members.append(JSONValue.Member("tables", .array(tables)))
+    return try SyncConfig(.object(members))
   }
 }

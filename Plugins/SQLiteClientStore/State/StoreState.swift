@@ -39,6 +39,8 @@ enum StateName: String {
   case pausedSince
   /// The SyncConfig came from the server, and its head (groups, parameters).
   case configDelivered, configHead
+  /// What an opening was done with that brought the file in line (`OpenedBefore`).
+  case opened
 }
 
 extension SQLiteConnection {

@@ -25,7 +25,23 @@ extension SQLiteClientStore {
   public func remove(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
     uploadPlan = nil
-    return try context.connection.transaction { try removed(removal, context) }
+    let report = try context.connection.transaction { try removed(removal, context) }
+    // It is done, whether there is time for this or not.
+    try? giveBackSpace()
+    return report
+  }
+
+  /// Gives free pages back to the system, where they are more than what is written next needs: after a mass deletion that a
+  /// restore undid, or an archive that was emptied. In short transactions of 256 pages each. A file that the application has
+  /// made keeps its free pages for what comes: giving those back would move its rows (VACUUM), which is the application's to do.
+  func giveBackSpace(stepsMax: Int = .max) throws {
+    guard let connection = context?.connection, try connection.integer("PRAGMA auto_vacuum") == 2 else { return }
+    for _ in 0..<stepsMax {
+      let free = try connection.integer("PRAGMA freelist_count") ?? 0
+      let pages = try connection.integer("PRAGMA page_count") ?? 0
+      guard free > max(256, pages / 20) else { return }
+      try connection.execute("PRAGMA incremental_vacuum(256)")
+    }
   }
 
   /// An open group is closed and split first, as the next sync would.

@@ -77,6 +77,8 @@ public actor SQLiteClientStore: ClientStore {
       connection.close()
       throw DetachmentMark.refusal
     }
+    // A file of Salvor's own can give space back (`giveBackSpace`); the application's keeps to what it is.
+    if try connection.integer("PRAGMA page_count") == 0 { try connection.execute("PRAGMA auto_vacuum = INCREMENTAL") }
     try connection.pragma("journal_mode", "WAL")
     // Uploads and large downloads look rows up in the order of keys drawn at random: 16 MB hold the upper pages.
     try connection.pragma("cache_size", "-16384")
@@ -232,6 +234,8 @@ public actor SQLiteClientStore: ClientStore {
   /// Asynchronous in name, so that a call on this very type does not find the protocol's empty default instead.
   public func endSession() async {
     try? giveUpAhead()
+    // The next session goes on with what is left.
+    try? giveBackSpace(stepsMax: 64)
     releaseLock()
     uploadPlan = nil
   }

@@ -63,6 +63,11 @@ struct RowItems {
   }
 }
 
+extension ColumnType {
+  /// Values of any length, and no numbers.
+  fileprivate var holdsBytes: Bool { [.text, .timestamp, .json, .blob].contains(self) }
+}
+
 extension PayloadReader.Item {
   var isNull: Bool { if case .null = self { true } else { false } }
 
@@ -97,10 +102,11 @@ extension ShapePlan {
     if let refusal { return refusal }
     guard let place else { return nil }
     let table = catalog.tables[place]
-    if row.byteCount > limits.rowBytesMax {
-      return RefusalText(
+    func tooLarge() -> RefusalText {
+      RefusalText(
         .tooLarge, "The row of \(table.name) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
     }
+    if row.byteCount > limits.rowBytesMax { return tooLarge() }
     if row.blobBytes > limits.blobBytesMax {
       return RefusalText(
         .tooLarge,
@@ -108,6 +114,8 @@ extension ShapePlan {
     }
     for (item, target) in zip(row.items, targets) {
       guard let target, !item.isStored(by: target.type) else { continue }
+      // The device may not send such a row: it says how large it is (decision 120).
+      if case .integer(let bytes) = item, bytes > limits.rowBytesMax, target.type.holdsBytes { return tooLarge() }
       return RefusalText(
         .notStorable, "\(table.name).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
     }
