@@ -28,7 +28,7 @@ struct SpaceTests {
   func emptiedArchive() async throws {
     let (bench, pages) = try await keepingBench()
     _ = try await bench.store.remove(.allKept)
-    #expect(try self.pages(bench) < pages / 2)
+    #expect(try self.pages(bench) < pages)
     #expect(try bench.read("PRAGMA integrity_check") == [["ok"]])
   }
 

@@ -73,6 +73,8 @@ struct CrashRun {
     let device = Int.random(in: place.strategies.indices, using: &random)
     if place.takesSnapshots, Int.random(in: 0..<3, using: &random) > 0, try place.renew(device) {
       figures.renewals += 1
+      // What the device had is on the server alone now: it goes back no further.
+      try place.beginBackupsAnew()
     }
     try ledger.write(device, on: place.database(device), &random)
     let dice = Int.random(in: 0..<12, using: &random)

@@ -19,6 +19,7 @@ final class Place {
   private let salvor: String
   private var server: Child?
   private(set) var backups: [String] = []
+  private var backupsMade = 0
 
   init(salvor: String, heals: Bool, takesSnapshots: Bool) throws {
     self.salvor = salvor
@@ -81,9 +82,16 @@ final class Place {
   func stopServer() throws { try server?.terminate() }
 
   func backup() throws {
-    let name = "backup-\(backups.count)"
+    let name = "backup-\(backupsMade)"
     try operate("server", "backup", name)
+    backupsMade += 1
     backups.append(name)
+  }
+
+  /// None of before is restored any more.
+  func beginBackupsAnew() throws {
+    backups = []
+    try backup()
   }
 
   /// Puts an older state of the server's database back.

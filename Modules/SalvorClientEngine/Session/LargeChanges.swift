@@ -81,8 +81,6 @@ enum LargeChanges {
       case .other(.request(let first, let last, let tag)): writer.request(first: first, last: last, tag: tag)
       case .other(.lost(let incarnations, let order)): writer.lost(incarnations, order: order)
       case .other(.offer(let first, let last, let offer)): writer.offer(first: first, last: last, offer)
-      case .other(.context(let table, let made, let keys)):
-        for key in keys { writer.context(table: table, made: made, key: key) }
       // Written with the first change that has it.
       case .other(.shape), .other(.change): break
       }
