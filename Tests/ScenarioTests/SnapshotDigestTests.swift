@@ -39,7 +39,7 @@ struct SnapshotDigestTests {
     )
     var found: [String: TableDigest] = [:]
     for name in names.compactMap({ $0[0].string }) {
-      let rows = try connection.rows("SELECT * FROM \(quoted(name))")
+      let rows = try connection.rows("SELECT * FROM \(quotedList([name]))")
       let sum = rows.reduce(UInt64(0)) { $0 &+ RowDigest($1).value }
       found[name] = TableDigest(table: name, count: Int64(rows.count), digest: RowDigest.text(sum))
     }
