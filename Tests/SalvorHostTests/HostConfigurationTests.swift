@@ -298,7 +298,7 @@ struct HostConfigurationTests {
       { \(schema),
         server: { storage: { module: "sqlite", path: "c.db" }, listen: { module: "http" }, authentication: { module: "none" },
           administration: { token: "hunter2" } },
-        client: { storage: { module: "sqlite", path: "f.db", key: "hunter2" },
+        client: { storage: { module: "sqlite", path: "f.db" },
           transport: { module: "http", url: "\(url.replacing("\\", with: "\\\\"))" }, credentials: { token: "hunter2", principal: "hunter2" } },
       }
       """

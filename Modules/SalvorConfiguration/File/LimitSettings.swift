@@ -38,7 +38,8 @@ public struct LimitSetting: Sendable {
       "the blobs that one principal has sent and no upload has used yet; a queue with more goes up in several uploads"),
     setting(
       "chunkBytesTarget", \.chunkBytesTarget, 1 << 10...1 << 31,
-      "where the payload of a chunk is cut; a longer single row makes a longer chunk"),
+      "where the payload of a chunk is cut; a longer single row makes a longer chunk. A device makes the chunks of a large upload four times as long as the one before, up to `chunkBytesMax`, as long as they arrive within a second"
+    ),
     setting(
       "singleRoundTripBytesMax", \.singleRoundTripBytesMax, 0...1 << 31,
       "an upload up to this size goes with its begin, in one round trip"),
@@ -82,7 +83,8 @@ public struct LimitSetting: Sendable {
       "how often a stream of events says that nothing has changed; shorter than every idle timeout on the way"),
     setting(
       "eventLookMilliseconds", \.eventLookMilliseconds, 10...3_600_000,
-      "how often the tables are looked at for what other programs write, while anybody listens"),
+      "how often the tables are looked at for what other programs write, while anybody listens; sooner where the system tells of a write"
+    ),
     setting(
       "eventStreamMilliseconds", \.eventStreamMilliseconds, 1000...86_400_000,
       "a stream of events ends after this; the device begins another, and shows its credentials again"),
