@@ -35,7 +35,8 @@ import Testing
     var http: RawHTTP
     var rows: [String: [[Value]]]
 
-    init(serverLimits: String = "{}") async throws {
+    /// Sessions outlive whatever a busy machine does between two requests.
+    init(serverLimits: String = "{ sessionIdleMilliseconds: 600000 }") async throws {
       place = try Workspace(serverLimits: serverLimits)
       http = try RawHTTP(try await place.server.start())
       try place.server.sqlite().execute("INSERT INTO site VALUES ('s1', 'Harbour', 4)")

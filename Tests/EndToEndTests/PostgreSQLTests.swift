@@ -164,6 +164,7 @@
       let small = "{ chunkBytesTarget: 4096 }"
       let anna = try place.device("anna", url: balancer.url, limits: small)
       let ben = try place.device("ben", url: balancer.url)
+      for device in [anna, ben] { try await device.sync() }
       for round in 1...3 {
         for device in [anna, ben] {
           try device.sqlite().execute(

@@ -15,7 +15,8 @@ struct ChunkSize {
 
   init(_ limits: Limits) {
     smallest = limits.chunkBytesTarget
-    largest = max(smallest, limits.chunkBytesMax)
+    // Who wants them smaller than usual gets them so.
+    largest = smallest < Limits().chunkBytesTarget ? smallest : max(smallest, limits.chunkBytesMax)
     target = smallest
   }
 

@@ -38,7 +38,7 @@ public struct LimitSetting: Sendable {
       "the blobs that one principal has sent and no upload has used yet; a queue with more goes up in several uploads"),
     setting(
       "chunkBytesTarget", \.chunkBytesTarget, 1 << 10...1 << 31,
-      "where the payload of a chunk is cut; a longer single row makes a longer chunk. A device makes the chunks of a large upload four times as long as the one before, up to `chunkBytesMax`, as long as they arrive within a second"
+      "where the payload of a chunk is cut; a longer single row makes a longer chunk. Where this is not below its default, a device makes the chunks of a large upload four times as long as the one before, up to `chunkBytesMax`, as long as they arrive within a second"
     ),
     setting(
       "singleRoundTripBytesMax", \.singleRoundTripBytesMax, 0...1 << 31,

@@ -80,7 +80,7 @@ struct OpenedBefore {
     return "\(salvorVersion) \(revision) \(String(place.content, radix: 16)) \(SalvorStorage.digest(head.bytes))"
   }
 
-  /// Of the schema as SQLite has it, in its order (of a table's triggers the newest fires first), and of what Salvor knows of
+  /// Of the file's format, of the schema as SQLite has it, in its order (of a table's triggers the newest fires first), and of what Salvor knows of
   /// the tables. What is missing is made by looking.
   private static func content(of connection: SQLiteConnection) throws -> UInt64 {
     var sum = Sum()
@@ -88,7 +88,7 @@ struct OpenedBefore {
       "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid",
       "SELECT id, name FROM salvor_table ORDER BY id", "SELECT t, slot, name FROM salvor_column ORDER BY t, slot",
       "SELECT * FROM salvor_sync_config ORDER BY place",
-      "SELECT name, value FROM salvor_state WHERE name IN ('\(StateName.configHead.rawValue)', '\(StateName.configDelivered.rawValue)', '\(StateName.schemaVersion.rawValue)', '\(StateName.pausedSince.rawValue)') ORDER BY name",
+      "SELECT name, value FROM salvor_state WHERE name IN ('\(StateName.format.rawValue)', '\(StateName.configHead.rawValue)', '\(StateName.configDelivered.rawValue)', '\(StateName.schemaVersion.rawValue)', '\(StateName.pausedSince.rawValue)') ORDER BY name",
     ]
     for part in parts {
       try connection.query(part) { row in
