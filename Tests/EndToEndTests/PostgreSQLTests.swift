@@ -177,7 +177,13 @@
         }
         if round == 2 { await others[0].killAndWait() }
         let id = try #require(try await anna.salvor("status", "--json").json["remoteID"].string)
-        #expect(try await place.server.salvor("remotes", "reset", id).code == 0)
+        // A lock that others hold for longer than a second is an error of the command, which is given again then.
+        var demanded = try await place.server.salvor("remotes", "reset", id)
+        while demanded.code != 0, demanded.err.contains("storage") {
+          try await Task.sleep(for: .milliseconds(200))
+          demanded = try await place.server.salvor("remotes", "reset", id)
+        }
+        #expect(demanded.code == 0, "\(demanded.err)")
         #expect(try await anna.sync()["recovery"] != nil)
         try await ben.sync()
         try await anna.sync()
