@@ -52,7 +52,16 @@ import ZstdCompression
   func catches(_ fault: BrokenCompression.Fault) async throws {
     let name = try #require(Self.caught[fault])
     let rule = try #require(CompressionContract.cases.first { $0.name == name })
-    await #expect(throws: ContractFailure.self) { try await rule.run(BrokenCompression(GzipCompression(), fault)) }
+    // What other tests of this process give back meanwhile may hide a leak.
+    var isCaught = false
+    for _ in 0..<5 where !isCaught {
+      do {
+        try await rule.run(BrokenCompression(GzipCompression(), fault))
+      } catch is ContractFailure {
+        isCaught = true
+      }
+    }
+    #expect(isCaught)
     leakedStreams.withLock { $0 = [] }
   }
 
