@@ -52,14 +52,22 @@ public struct ServerConfiguration: Sendable {
   public var backups: (any ServerBackups)?
   public var clock: any Clock
   public var random: any RandomSource
-  /// Where large bodies are unpacked, and where they are parsed; nil: where requests are answered. Those threads stay free
-  /// for others where the host gives some of its own.
+  /// Where large bodies are unpacked, and where they are parsed; nil: where requests are answered (`makeThreads`).
   public var bodyReading: OwnThread?
   public var bodyParsing: OwnThread?
+  /// Where the pages of long downloads are compressed, each download on one of them; empty: where requests are answered.
+  public var downloads: [OwnThread] = []
   /// Called after requests with large bodies, to give memory back to the system.
   public var reclaimMemory: @Sendable () -> Void
   /// Lines for the operator; no value of a user in them.
   public var log: Log
+
+  /// Gives what is long threads of its own: those on which requests are answered stay free for what is short.
+  public mutating func makeThreads() {
+    bodyReading = OwnThread("bodies", isPatient: true)
+    bodyParsing = OwnThread("messages", isPatient: true)
+    downloads = OwnThread.forEachProcessor("download", isPatient: true)
+  }
 
   public init(
     schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,

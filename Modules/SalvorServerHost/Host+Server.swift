@@ -50,8 +50,7 @@ extension Host {
         try traces.make(), version: salvorVersion, instance: hexadecimal(made.random.bytes(8)), log: log)
       made.traces = exporter
     }
-    made.bodyReading = OwnThread("bodies", isPatient: true)
-    made.bodyParsing = OwnThread("messages", isPatient: true)
+    made.makeThreads()
     adjust(&made)
     return try await RunningServer(
       made, traces: exporter, transport: try section.listen.make(), monitoring: try section.monitoring?.make(),

@@ -3,6 +3,8 @@ import SalvorModel
 
 #if canImport(Glibc)
   import Glibc
+#elseif canImport(Darwin)
+  import Darwin
 #endif
 
 /// Runs work one after the other, apart from the threads that all tasks share: those are as many as there are cores, and
@@ -25,6 +27,12 @@ public final class OwnThread: Sendable {
 
   /// The pieces of work that were given to it.
   public var workCount: Int { count.withLock { $0 } }
+
+  /// One for each processor, eight at most.
+  public static func forEachProcessor(_ label: String, isPatient: Bool = false) -> [OwnThread] {
+    let count = min(8, max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))))
+    return (0..<count).map { OwnThread("\(label).\($0)", isPatient: isPatient) }
+  }
 
   /// Runs `work` on `thread`; nil: where the task runs. `work` yields once before it begins, which is when it moves.
   public static func run<Result: Sendable>(
@@ -60,6 +68,20 @@ public final class OwnThread: Sendable {
       let job = UnownedJob(job)
       lane.add { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
+  }
+}
+
+extension ByteStream {
+  /// The same pieces, each made on `thread`.
+  public func made(on thread: OwnThread) -> ByteStream {
+    ByteStream(
+      next: {
+        try await OwnThread.run(on: thread) {
+          // The task goes there before anything is done.
+          await Task.yield()
+          return try await next()
+        }
+      }, close: close)
   }
 }
 

@@ -56,6 +56,8 @@ public final class SQLiteServerStore: ServerStore {
     var asking: [Int] = []
     /// Answers what is short: begins, and who asks how the server is. It never makes a page.
     var front: ServerReader?
+    /// Makes the first page of a download, which often is the only one. It never waits for the pages of long downloads.
+    var opener: ServerReader?
   }
 
   let options: Options
@@ -88,15 +90,15 @@ public final class SQLiteServerStore: ServerStore {
   private func replaceReaders(_ view: ServerReader.View?) async {
     var readers: [ServerReader] = []
     if let view, options.isFile {
-      readers = (0...options.readers).map { ServerReader(options, view, place: $0, interruption) }
+      readers = (0..<options.readers + 2).map { ServerReader(options, view, place: $0, interruption) }
     }
-    let front = readers.popLast()
+    let (front, opener) = (readers.popLast(), readers.popLast())
     let before = state.withLock { state in
       defer {
-        (state.readers, state.front) = (readers, front)
+        (state.readers, state.front, state.opener) = (readers, front, opener)
         state.asking = readers.map { _ in 0 }
       }
-      return state.readers + (state.front.map { [$0] } ?? [])
+      return state.readers + [state.front, state.opener].compactMap(\.self)
     }
     for reader in before { await reader.close() }
   }
@@ -210,7 +212,9 @@ public final class SQLiteServerStore: ServerStore {
     while true {
       let asked = request
       let outcome: FeedPageMaker.Outcome
-      if let found = try await reading({ try await $0.page(asked) }) {
+      if let opener = asked.position == nil ? state.withLock({ $0.opener }) : nil {
+        outcome = try await opener.page(asked)
+      } else if let found = try await reading({ try await $0.page(asked) }) {
         outcome = found
       } else {
         outcome = try await writer.page(asked)

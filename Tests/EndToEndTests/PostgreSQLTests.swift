@@ -179,7 +179,7 @@
         let id = try #require(try await anna.salvor("status", "--json").json["remoteID"].string)
         // A lock that others hold for longer than a second is an error of the command, which is given again then.
         var demanded = try await place.server.salvor("remotes", "reset", id)
-        while demanded.code != 0, demanded.err.contains("storage") {
+        while demanded.code != 0, demanded.err.contains("try again") {
           try await Task.sleep(for: .milliseconds(200))
           demanded = try await place.server.salvor("remotes", "reset", id)
         }
@@ -194,7 +194,8 @@
       // Each process has had a part of it.
       for url in [urls[0], urls[2]] {
         let metrics = try await RawHTTP(url).request("GET", "/metrics").text
-        for route in ["/v1/sync/{token}/chunks", "/v1/sync/{token}/process", "/v1/recovery/"] {
+        // Of sessions and of recoveries that another process may have begun; which of them `process` reaches is the balancer's.
+        for route in ["/v1/sync/{token}/", "/v1/recovery/{token}/"] {
           #expect(metrics.contains(route), "\(route): \(metrics)")
         }
       }

@@ -28,15 +28,16 @@ private struct Pair {
   let network = LoopbackNetwork()
   let limits: Limits
 
-  init(_ configure: (inout Limits) -> Void = { _ in }) async throws {
+  init(downloads: [OwnThread] = [], _ configure: (inout Limits) -> Void = { _ in }) async throws {
     var limits = Limits()
     limits.chunkBytesTarget = 4 << 10
     configure(&limits)
     self.limits = limits
-    (server, _) = try await ServerEngine.start(
-      ServerConfiguration(
-        schema: schema, store: serverStore, authentication: NoAuthentication(), compressions: [GzipCompression()],
-        limits: limits))
+    var configuration = ServerConfiguration(
+      schema: schema, store: serverStore, authentication: NoAuthentication(), compressions: [GzipCompression()],
+      limits: limits)
+    configuration.downloads = downloads
+    (server, _) = try await ServerEngine.start(configuration)
     let server = server
     transport = LoopbackServerTransport(network)
     _ = try await transport.start { await server.handle($0) }
@@ -227,6 +228,20 @@ struct EngineTests {
     #expect(report.error?.code == .unreachable)
     #expect(report.exitCode == 3)
     #expect(try await client.status().queued == 1)
+  }
+
+  @Test("The pages of a long download are compressed on threads of their own, and what is short where it is answered")
+  func longDownloadsApart() async throws {
+    let threads = OwnThread.forEachProcessor("download", isPatient: true)
+    let pair = try await Pair(downloads: threads)
+    try await pair.serverStore.write([insert("site", ("id", "s"), ("name", "a name"))])
+    let store = MemoryClientStore()
+    #expect(await pair.client(store).attemptSync().error == nil)
+    #expect(threads.allSatisfy { $0.workCount == 0 })
+    try await pair.serverStore.write((0..<2000).map { insert("site", ("id", .text("s\($0)")), ("name", "a name")) })
+    #expect(await pair.client(store).attemptSync().error == nil)
+    #expect(threads.contains { $0.workCount > 1 })
+    #expect(try await store.rows(of: "site").count == 2001)
   }
 
   @Test("A first sync says how many of how many rows have come, as the server counted them; later ones count rows")

@@ -100,6 +100,21 @@
       await store.close()
     }
 
+    @Test("Another program's open transaction keeps nobody from opening the database")
+    func openedBesideWriters() async throws {
+      let (store, _) = try await store()
+      let other = try PostgreSQLConnection(settings)
+      try other.execute("BEGIN; INSERT INTO public.item (id, body) VALUES ('a', 'not committed yet')")
+      var options = PostgreSQLServerStore.Options(url: settings.url, connections: 4)
+      options.lockTimeoutMilliseconds = 100
+      let beside = PostgreSQLServerStore(options)
+      _ = try await beside.open(ServerSetup(schema: schema))
+      try other.execute("COMMIT")
+      #expect(try await beside.rows(of: "item") == [["a", "not committed yet"]])
+      await beside.close()
+      await store.close()
+    }
+
     @Test("Several processes that open a new database at once all open it")
     func openedAtOnce() async throws {
       let (settings, schema) = (settings, schema)

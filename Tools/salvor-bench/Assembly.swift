@@ -31,6 +31,7 @@ struct BenchServer {
       rules.maxBehindPercent = 100
       configuration.snapshots = SnapshotSettings(rules, compression: snapshotCompression)
     }
+    configuration.makeThreads()
     let (engine, _) = try await ServerEngine.start(configuration)
     var options = HTTPServerOptions()
     options.port = 0

@@ -8,6 +8,8 @@ import SalvorTransport
 
 /// When devices are looked at.
 enum LoadPhase: String, Sendable {
+  /// Each device's first synchronization.
+  case joining
   /// Before anybody attacks.
   case before
   case measured = ""
@@ -28,97 +30,132 @@ final class Acknowledged: Sendable {
 /// Devices in one process: each has the real engine and the real store, in memory, and speaks over the transports that all
 /// share. What it writes nobody else sees: a thousand devices cost what they do, not what the others have done.
 struct Devices: Sendable {
-  let options: LoadOptions
-  let schema: Schema
-  let transports: [HTTPClientTransport]
-  let figures: Figures
-  let acknowledged: Acknowledged
-  let phase: LoadPhase
-  /// Nothing begins after it.
-  let end: ContinuousClock.Instant
+  private let options: LoadOptions
+  private let schema: Schema
+  private let transports: [HTTPClientTransport]
+  private let figures: Figures
+  private let acknowledged: Acknowledged
+  private let devices: [Device]
 
-  init(
-    _ options: LoadOptions, schema: Schema, url: String, figures: Figures, acknowledged: Acknowledged,
-    phase: LoadPhase = .measured, seconds: Double
-  ) throws {
+  /// One of them. It lives through all phases: its first synchronization is no part of what is measured.
+  private actor Device {
+    let number: Int
+    let kind: DeviceKind
+    var client: SalvorClient
+    var draws: Draws
+    var written: [String] = []
+    var told = 0
+
+    init(_ number: Int, _ kind: DeviceKind, _ client: SalvorClient, seed: UInt64) {
+      (self.number, self.kind, self.client) = (number, kind, client)
+      draws = Draws(seed &* 1_000_003 &+ UInt64(number))
+    }
+
+    func drawn(_ range: Range<Double>) -> Double { Double.random(in: range, using: &draws) }
+
+    /// One synchronization. Throws where not all of it was taken.
+    func sync() async throws {
+      let report = await client.attemptSync()
+      if let error = report.error { throw error }
+      guard report.refused == 0 else { throw Failure("\(report.refused) refused") }
+    }
+
+    /// What it does once: writes, and synchronizes. Rows that the server has acknowledged for the first time.
+    func turn(_ makeClient: (Int) -> SalvorClient) async throws -> [String] {
+      switch kind {
+      case .first: client = makeClient(number)
+      case .idle: break
+      case .small: try await write(Int.random(in: 1...5, using: &draws))
+      case .away: try await write(50)
+      }
+      try await sync()
+      defer { told = written.count }
+      return Array(written[told...])
+    }
+
+    private func write(_ count: Int) async throws {
+      let ids = (written.count..<written.count + count).map { "d\(number)-\($0)" }
+      try await client.write(
+        ids.enumerated().map { place, id in
+          .insert(
+            table: "memo",
+            values: [
+              NamedValue("id", .text(id)), NamedValue("owner", .text("device \(number)")),
+              NamedValue("site_id", .text("s\(1 + place % ServerUnderTest.sites)")),
+              NamedValue("note", .text("Memo \(id)")),
+            ])
+        })
+      written += ids
+    }
+  }
+
+  init(_ options: LoadOptions, schema: Schema, url: String, figures: Figures, acknowledged: Acknowledged) throws {
     self.options = options
     self.schema = schema
     self.figures = figures
     self.acknowledged = acknowledged
-    self.phase = phase
-    end = ContinuousClock.now + .seconds(seconds)
     let count = min(8, max(1, options.devices / 16))
-    transports = try (0..<count).map { _ in try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url))) }
+    let transports = try (0..<count).map { _ in try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url))) }
+    self.transports = transports
+    devices = (0..<options.devices).map { number in
+      Device(
+        number, options.honest[number % options.honest.count], Self.client(number, schema, transports),
+        seed: options.seed)
+    }
   }
 
-  func run() async {
-    if options.devices == 0 { try? await Task.sleep(until: end, clock: .continuous) }
-    await withTaskGroup(of: Void.self) { group in
-      for number in 0..<options.devices { group.addTask { await live(number) } }
+  /// Each synchronizes for the first time, a few at once.
+  func join() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for (place, device) in devices.enumerated() {
+        if place >= 8 { try await group.next() }
+        group.addTask {
+          let start = ContinuousClock.now
+          try await device.sync()
+          figures.add(LoadPhase.joining.name(device.kind), milliseconds: milliseconds(since: start))
+        }
+      }
+      try await group.waitForAll()
     }
+  }
+
+  /// All of them live for some seconds: nothing begins after these.
+  func run(_ phase: LoadPhase, seconds: Double) async {
+    let end = ContinuousClock.now + .seconds(seconds)
+    if devices.isEmpty { try? await Task.sleep(until: end, clock: .continuous) }
+    await withTaskGroup(of: Void.self) { group in
+      for device in devices { group.addTask { await live(device, phase, until: end) } }
+    }
+  }
+
+  func close() async {
     for transport in transports { await transport.close() }
   }
 
-  private func live(_ number: Int) async {
-    var draws = Draws(options.seed &* 1_000_003 &+ UInt64(number))
-    let kind = options.honest[number % options.honest.count]
+  private func live(_ device: Device, _ phase: LoadPhase, until end: ContinuousClock.Instant) async {
     // All devices together come to the rate.
     let pause = Double(options.devices) / options.rate
-    var device = make(number)
-    var written: [String] = []
-    var told = 0
-    try? await Task.sleep(for: .seconds(Double.random(in: 0..<max(0.001, pause), using: &draws)))
+    try? await Task.sleep(for: .seconds(await device.drawn(0..<max(0.001, pause))))
     while ContinuousClock.now < end {
       let start = ContinuousClock.now
       do {
-        switch kind {
-        case .first: device = make(number)
-        case .idle: break
-        case .small: try await write(device, number, &written, Int.random(in: 1...5, using: &draws))
-        case .away: try await write(device, number, &written, 50)
-        }
-        let report = await device.attemptSync()
-        if let error = report.error { throw error }
-        guard report.refused == 0 else { throw Failure("\(report.refused) refused") }
-        acknowledged.add(Array(written[told...]))
-        told = written.count
-        figures.add(phase.name(kind), milliseconds: milliseconds(since: start))
+        acknowledged.add(try await device.turn { Self.client($0, schema, transports) })
+        figures.add(phase.name(device.kind), milliseconds: milliseconds(since: start))
       } catch {
-        figures.fail(phase.name(kind), (error as? SalvorError)?.code.rawValue ?? "\(error)")
+        figures.fail(phase.name(device.kind), (error as? SalvorError)?.code.rawValue ?? "\(error)")
       }
-      let share = Double.random(in: 0.5..<1.5, using: &draws)
-      let wake = start + .seconds(pause * share * (kind == .away ? 4 : 1))
+      let share = await device.drawn(0.5..<1.5)
+      let wake = start + .seconds(pause * share * (device.kind == .away ? 4 : 1))
       try? await Task.sleep(until: min(wake, end), clock: .continuous)
     }
   }
 
-  private func make(_ number: Int) -> SalvorClient {
+  private static func client(_ number: Int, _ schema: Schema, _ transports: [HTTPClientTransport]) -> SalvorClient {
     SalvorClient(
       SalvorClient.Configuration(
         schema: schema, principal: "device \(number)", store: SQLiteClientStore(path: ":memory:"),
         transport: transports[number % transports.count],
         credentials: credentialHeaders(["principal": "device \(number)"]), compressions: [GzipCompression()],
         uploadCompression: GzipCompression()))
-  }
-
-  private func write(_ device: SalvorClient, _ number: Int, _ written: inout [String], _ count: Int) async throws {
-    // Its memos are of sites that it has.
-    if written.isEmpty, let error = await device.attemptSync().error { throw error }
-    var writes: [ApplicationWrite] = []
-    var rows: [String] = []
-    for place in written.count..<written.count + count {
-      let id = "\(phase.rawValue)d\(number)-\(place)"
-      rows.append(id)
-      writes.append(
-        .insert(
-          table: "memo",
-          values: [
-            NamedValue("id", .text(id)), NamedValue("owner", .text("device \(number)")),
-            NamedValue("site_id", .text("s\(1 + place % ServerUnderTest.sites)")),
-            NamedValue("note", .text("Memo \(place) of device \(number)")),
-          ]))
-    }
-    try await device.write(writes)
-    written += rows
   }
 }

@@ -20,18 +20,14 @@ struct LoadRun: Sendable {
     let figures = Figures()
     let acknowledged = Acknowledged()
     let watch = Watch(server, figures)
-    @Sendable func devices(_ phase: LoadPhase, _ seconds: Double) async throws {
-      try await Devices(
-        options, schema: schema, url: server.url, figures: figures, acknowledged: acknowledged, phase: phase,
-        seconds: seconds
-      ).run()
-    }
-    if !options.attacks.isEmpty { try await devices(.before, secondsBefore) }
+    let devices = try Devices(options, schema: schema, url: server.url, figures: figures, acknowledged: acknowledged)
+    try await devices.join()
+    if !options.attacks.isEmpty { await devices.run(.before, seconds: secondsBefore) }
     var made: [Attack] = []
     for kind in options.attacks { made.append(try await Attack(kind, port: server.port, figures: figures)) }
     let attacks = made
     let watching = Task { await watch.run() }
-    try await during(attacks) { try await devices(.measured, options.seconds) }
+    try await during(attacks) { await devices.run(.measured, seconds: options.seconds) }
     // All clear: what is left of the attack is gone.
     let clear = await watch.secondsUntilClear()
     watching.cancel()
@@ -42,12 +38,13 @@ struct LoadRun: Sendable {
     let cpu = server.seconds
     // It is told to end in the middle of all this.
     let stop = try await during(attacks) {
-      async let others: Void = devices(.ending, Self.secondsBeforeTheEnd + 1)
+      async let others: Void = devices.run(.ending, seconds: Self.secondsBeforeTheEnd + 1)
       try await Task.sleep(for: .seconds(Self.secondsBeforeTheEnd))
       let stop = await onThread { server.stop() }
-      try await others
+      await others
       return stop
     }
+    await devices.close()
     let damage = try server.damage()
     let lost = try server.missing(acknowledged.all)
     let health = figures["health"]

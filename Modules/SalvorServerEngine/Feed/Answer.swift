@@ -126,6 +126,8 @@ extension ServerEngine {
       stream = try stream.compressed(by: compression)
       headers["content-encoding"] = compression.token
     }
+    // What is short is answered first, however many long downloads are under way.
+    if let thread = configuration.downloads.min(by: { $0.workCount < $1.workCount }) { stream = stream.made(on: thread) }
     return TransportResponse(status: 200, headers: headers, body: stream)
   }
 

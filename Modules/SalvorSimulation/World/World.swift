@@ -142,7 +142,7 @@ final class World: @unchecked Sendable {
         made.clock = clock
         made.random = serverRandom
         // Every job is the schedule's.
-        (made.bodyReading, made.bodyParsing) = (nil, nil)
+        (made.bodyReading, made.bodyParsing, made.downloads) = (nil, nil, [])
         made.store = mutant?.mutated(made.store) ?? made.store
         made.accessLog = false
         store = made.store

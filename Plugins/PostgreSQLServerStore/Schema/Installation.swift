@@ -53,18 +53,17 @@
     private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
       let isNew = try !isThere("salvor_server")
       if !isNew { try refuseLaterFormat() }
-      for statement in PostgreSQLTables.statements(settings) { try connection.execute(statement) }
+      try once("layout", PostgreSQLTables.statements(settings), isThere: !isNew)
       let known = try carry(try knownTables())
       let added = try applyDifferences(known)
       let tables = try makeCatalogTables(known, isNew: isNew, added: added)
       try identify(isNew: isNew, beginsIncarnation: beginsIncarnation)
       connection.logWidth = Catalog.logWidth(of: tables)
-      for statement in PostgreSQLTables.widening(
-        logWidth: connection.logWidth, keyWidth: tables.map(\.keyCount).max() ?? 1,
-        scopeWidth: Catalog.scopeWidth(of: tables))
-      {
-        try connection.execute(statement)
-      }
+      try once(
+        "width",
+        PostgreSQLTables.widening(
+          logWidth: connection.logWidth, keyWidth: tables.map(\.keyCount).max() ?? 1,
+          scopeWidth: Catalog.scopeWidth(of: tables)))
       for table in tables { try installTriggers(table) }
       return Catalog(
         schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
@@ -396,7 +395,6 @@
         .text(opening.incarnation.text))
     }
 
-    /// Only where they are to be others: a trigger is made under a lock that writers wait for.
     private func installTriggers(_ table: ServerTable) throws {
       let capture = ChangeCapture(
         table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types)
@@ -405,14 +403,24 @@
         statements.append(
           "ALTER TABLE \(capture.name) ENABLE ALWAYS TRIGGER \(quoted(ChangeCapture.trigger(table.number, event)))")
       }
+      try once(
+        "triggers.\(table.number)", statements,
+        isThere: try DatabaseCheck(connection).isCaptured(table.name, table.number))
+    }
+
+    /// Runs statements that make a part of the database, where they are others than those that made it: each takes a lock that
+    /// writers wait for, and that waits for every open transaction of theirs, even where nothing is to be made.
+    private func once(_ part: String, _ statements: [String], isThere: Bool = true) throws {
       let wanted = digest(Array(statements.joined(separator: "\n").utf8))
-      let key = Value.text("triggers.\(table.number)")
-      let present = try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", key)?.string
-      if present == wanted, try DatabaseCheck(connection).isCaptured(table.name, table.number) { return }
+      if isThere,
+        try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text(part))?.string == wanted
+      {
+        return
+      }
       for statement in statements { try connection.execute(statement) }
       try connection.run(
-        "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2", key,
-        .text(wanted))
+        "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
+        .text(part), .text(wanted))
     }
   }
 #endif

@@ -17,7 +17,9 @@ final class ChildProcess {
   private var isEnded = false
 
   /// Starts this executable as `role NAME OPTIONS…`.
-  init(role name: String, _ arguments: [String]) throws {
+  ///
+  /// - Parameter niceness: 0 (as this process) to 19: gets what others leave of the processors.
+  init(role name: String, _ arguments: [String], niceness: Int32 = 0) throws {
     self.name = name
     var toChild: [Int32] = [0, 0]
     var fromChild: [Int32] = [0, 0]
@@ -46,6 +48,7 @@ final class ChildProcess {
     guard code == 0, let output = fdopen(fromChild[0], "r") else {
       throw SalvorError(.failed, "\(path) could not be started as \(name): \(String(cString: strerror(code))).")
     }
+    if niceness > 0 { setpriority(__priority_which_t(PRIO_PROCESS.rawValue), id_t(pid), niceness) }
     self.pid = pid
     self.input = toChild[1]
     self.output = output

@@ -23,8 +23,9 @@ struct Beside {
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
     let pair = try Pair(serverPath: serverPath, clientPath: paths[0], schemaName: "record")
     defer { pair.end() }
+    // The other devices would be other machines: on this one they get what the server and the measured device leave.
     func device(_ path: String) throws -> ChildProcess {
-      let device = try ChildProcess(role: "client", [path, "record", pair.url, "recover-unsynced-changes"])
+      let device = try ChildProcess(role: "client", [path, "record", pair.url, "recover-unsynced-changes"], niceness: 19)
       try device.call("open")
       return device
     }
