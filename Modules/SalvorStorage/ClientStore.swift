@@ -72,8 +72,8 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// principal: a queue is never sent as another.
   func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws
 
-  /// What the server says of healing. Requests that wait there are sent again where fewer do than this device knows of: then
-  /// true. What a device keeps of deleted rows, versions and losses for a server that goes back is forgotten below the floor, once
+  /// What the server says of healing. Requests that wait there are sent again where fewer do than this device knows of, once for each
+  /// of the server's incarnations and settlings: then true. What a device keeps of deleted rows, versions and losses for a server that goes back is forgotten below the floor, once
   /// it is also older than `retention` milliseconds. Nothing is written where nothing is new.
   func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool
 
@@ -359,10 +359,14 @@ public struct HealTerms: Sendable, Hashable {
   public var floor: Int64?
   /// How many offers of this remote the server holds until a parent or its operator's consent comes.
   public var waiting: Int64
-  public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0) {
+  /// Grows with each settling of offers that this database has held, of any remote: where fewer wait than a device knows of, it
+  /// says whether that is news.
+  public var settlings: Int64
+  public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0, settlings: Int64 = 0) {
     self.incarnation = incarnation
     self.floor = floor
     self.waiting = waiting
+    self.settlings = settlings
   }
 }
 

@@ -218,6 +218,8 @@ public struct Admission: Sendable {
   public var incarnations: [Incarnation]
   /// How many offers of the remote wait (`HealingServerStore`).
   public var waitingOffers: Int64 = 0
+  /// `HealTerms.settlings`.
+  public var settlings: Int64 = 0
   public init(
     remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit,
     incarnations: [Incarnation] = []

@@ -76,7 +76,7 @@ struct ConversationTests {
     return SessionBegin(
       message: message, answersAgain: true, sendsConfig: true,
       incarnations: [Incarnation(id: id("f"), firstCommit: 12)],
-      heal: HealTerms(incarnation: id("0"), floor: 7, waiting: 2))
+      heal: HealTerms(incarnation: id("0"), floor: 7, waiting: 2, settlings: 3))
   }
 
   @Test("what one process began another goes on with: the begin, what is compared, who asks")

@@ -475,7 +475,7 @@ struct SyncSession {
     if let incarnation = line["incarnation"]?.string.flatMap({ IncarnationID($0) }) {
       let terms = HealTerms(
         incarnation: incarnation, floor: line["heal"]?["floor"]?.integer,
-        waiting: line["heal"]?["waiting"]?.integer ?? 0)
+        waiting: line["heal"]?["waiting"]?.integer ?? 0, settlings: line["heal"]?["settlings"]?.integer ?? 0)
       if try await store.remember(terms, retention: configuration.recovery.lossRetentionMilliseconds) {
         hasNewRequests = true
       }

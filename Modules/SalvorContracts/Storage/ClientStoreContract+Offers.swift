@@ -235,7 +235,17 @@ extension ClientStoreContract {
       await bench.store.endSession()
       let terms = HealTerms(incarnation: IncarnationID(unchecked: String(repeating: "7", count: 32)))
       try expect(try await bench.store.remember(terms, retention: 1), "fewer wait than the device knows of")
-      try expectEqual(try await bench.begin().changes, begun.changes, "what is sent again")
+      let again = try await bench.begin()
+      try expectEqual(again.changes, begun.changes, "what is sent again")
+      _ = try await bench.settle(again, waiting: [begun.changes[0].counter...begun.changes[0].counter])
+      try expect(try await !bench.store.remember(terms, retention: 1), "the server has said so before")
+      var later = terms
+      later.settlings = 1
+      try expect(try await bench.store.remember(later, retention: 1), "the server has settled something since")
+      let third = try await bench.begin()
+      try expectEqual(third.changes, begun.changes, "what is sent then")
+      try await bench.settle(third, commit: bench.nextCommit())
+      try expectEqual(try await bench.queued().count, 0, "what is queued when it has come")
     },
     offering("what the server kept as a conflict version is sent again when it has lost it") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])

@@ -98,10 +98,11 @@ extension ServerEngine {
       .init("principal", .string(principal.name)),
     ]
     if !untold.isEmpty { members.append(.init("incarnations", .array(untold.map(\.json)))) }
-    if let heal, heal.floor != nil || heal.waiting > 0 {
+    if let heal, heal.floor != nil || heal.waiting > 0 || heal.settlings > 0 {
       var terms: [JSONValue.Member] = []
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       if heal.waiting > 0 { terms.append(.init("waiting", .integer(heal.waiting))) }
+      if heal.settlings > 0 { terms.append(.init("settlings", .integer(heal.settlings))) }
       members.append(.init("heal", .object(terms)))
     }
     return ["session": .object(members + more)]
@@ -127,7 +128,9 @@ extension ServerEngine {
       headers["content-encoding"] = compression.token
     }
     // What is short is answered first, however many long downloads are under way.
-    if let thread = configuration.downloads.min(by: { $0.workCount < $1.workCount }) { stream = stream.made(on: thread) }
+    if let thread = configuration.downloads.min(by: { $0.workCount < $1.workCount }) {
+      stream = stream.made(on: thread)
+    }
     return TransportResponse(status: 200, headers: headers, body: stream)
   }
 

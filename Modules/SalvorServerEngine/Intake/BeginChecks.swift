@@ -57,7 +57,7 @@ extension ServerEngine {
     guard configuration.store is any HealingServerStore else { return nil }
     return HealTerms(
       incarnation: identity.incarnation, floor: await floor.number(configuration.store),
-      waiting: admission.waitingOffers)
+      waiting: admission.waitingOffers, settlings: admission.settlings)
   }
 
   /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.

@@ -26,7 +26,7 @@ struct SessionSubject: ConversationSubject {
     begin.heal = try json["heal"].map { terms in
       HealTerms(
         incarnation: try terms.identifier("incarnation"), floor: terms["floor"]?.integer,
-        waiting: try terms.integer("waiting"))
+        waiting: try terms.integer("waiting"), settlings: try terms.integer("settlings"))
     }
     compared = try json["tables"].map { tables in
       ComparedTables(
@@ -45,6 +45,7 @@ struct SessionSubject: ConversationSubject {
     if let heal = begin.heal {
       var terms: [JSONValue.Member] = [
         .init("incarnation", .string(heal.incarnation.text)), .init("waiting", .integer(heal.waiting)),
+        .init("settlings", .integer(heal.settlings)),
       ]
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       members.append(.init("heal", .object(terms)))

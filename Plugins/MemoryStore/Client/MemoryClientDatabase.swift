@@ -107,7 +107,8 @@ struct ClientContent: Sendable {
   var keptVersions: [KeptVersion] = []
   /// Waiting offers are in the next upload; and what the server said of them, when they were last.
   var healDue = false
-  var healAsked: [Int64]?
+  /// What the server said when it was asked last, and how many the device knew of.
+  var healAsked: (terms: HealTerms, waiting: Int64)?
   var previous: SequenceID?
   var current: SequenceID?
   /// Newest first, `previous` not included.

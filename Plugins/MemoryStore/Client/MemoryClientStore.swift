@@ -279,11 +279,13 @@ public actor MemoryClientStore: ClientStore {
     if state.incarnations.contains(where: { $0.id == terms.incarnation }) { state.met.insert(terms.incarnation) }
     defer { database.state = state }
     let waiting = Int64(state.requests.count { $0.isWaiting && $0.state != .kept })
-    let asked = [terms.waiting, waiting]
-    guard terms.waiting < waiting, state.healAsked != asked, waiting <= 1000 || terms.waiting <= waiting / 2 else {
+    var asked = terms
+    asked.floor = nil
+    let isAsked = state.healAsked?.terms == asked && state.healAsked?.waiting == waiting
+    guard terms.waiting < waiting, !isAsked, waiting <= 1000 || terms.waiting <= waiting / 2 else {
       return false
     }
-    state.healAsked = asked
+    state.healAsked = (asked, waiting)
     state.healDue = true
     return true
   }

@@ -91,6 +91,8 @@ struct ServerState: Sendable {
   var lostNeighbours: [LostNeighbours] = []
   /// Offers that it holds, oldest first.
   var waiting: [HeldOffer] = []
+  /// `HealTerms.settlings`.
+  var settlings: Int64 = 0
   var pace = HealPace()
   /// How many acts of the ledger are in it.
   var purgeActs = 0

@@ -70,6 +70,7 @@ extension ServerState {
     report.conflicts = Int64(before - conflictVersions.count)
     healed[name] = nil
     waiting.removeAll { $0.request.changes[0].row == name }
+    settlings += 1
     remotes = remotes.mapValues { remote in
       var remote = remote
       remote.stagedSequence = nil

@@ -87,7 +87,10 @@ extension ServerState {
     for (index, request) in processing.requests.enumerated() where processing.mayWait(request) {
       let known = waiting.firstIndex { $0.request.id == request.id }
       guard case .waiting(let reason?, let parent)? = processing.outcomes[index] else {
-        if let known { waiting.remove(at: known) }
+        if let known {
+          waiting.remove(at: known)
+          settlings += 1
+        }
         continue
       }
       if let known {

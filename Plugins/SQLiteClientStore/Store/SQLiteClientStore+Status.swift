@@ -46,7 +46,7 @@ extension SQLiteClientStore {
     let waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     // A large lot is sent again when half of it is settled.
     guard terms.waiting < waiting, waiting <= 1000 || terms.waiting <= waiting / 2 else { return false }
-    let asked = "\(terms.waiting) of \(waiting)"
+    let asked = "\(terms.incarnation.text) \(terms.settlings): \(terms.waiting) of \(waiting)"
     guard try connection.text(.healAsked) != asked else { return false }
     try connection.transaction {
       try connection.setState(.healAsked, asked)

@@ -31,8 +31,21 @@ package struct WaitingBook {
     try connection.integer("SELECT 1 FROM salvor_heal_waiting LIMIT 1") == nil
   }
 
+  /// Deletes are the server's alone: their device does not wait for them.
   package func count(of remote: RemoteID) throws -> Int64 {
-    try connection.integer("SELECT count(*) FROM salvor_heal_waiting WHERE remote = ?1", .text(remote.text)) ?? 0
+    try connection.integer(
+      "SELECT count(*) FROM salvor_heal_waiting WHERE remote = ?1 AND operation <> ?2", .text(remote.text),
+      .text(Operation.delete.rawValue)) ?? 0
+  }
+
+  package func settlings() throws -> Int64 {
+    try connection.integer("SELECT value FROM salvor_server WHERE key = 'heal-settlings'") ?? 0
+  }
+
+  private func countSettling() throws {
+    try connection.run(
+      "INSERT INTO salvor_server (key, value) VALUES ('heal-settlings', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
+      .text(String(try settlings() + 1)))
   }
 
   // MARK: Keeping
@@ -91,10 +104,13 @@ package struct WaitingBook {
       try connection.run(
         "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2", .text(id.stamp.text), .integer(id.counter))
     }
+    try countSettling()
   }
 
   package func forget(_ table: String, key: Value) throws {
+    guard try !isEmpty() else { return }
     try connection.run("DELETE FROM salvor_heal_waiting WHERE \"table\" = ?1 AND key = ?2", .text(table), key)
+    try countSettling()
   }
 
   /// The offer as an upload of its own. Its incarnations' order is told already.

@@ -46,7 +46,9 @@ package struct RemoteBook {
       previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
       cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query, head: head),
       head: head, incarnations: try finder.untold(after: query.incarnation))
-    admission.waitingOffers = try WaitingBook(connection: connection).count(of: query.remote)
+    let waiting = WaitingBook(connection: connection)
+    admission.waitingOffers = try waiting.count(of: query.remote)
+    admission.settlings = try waiting.settlings()
     return admission
   }
 

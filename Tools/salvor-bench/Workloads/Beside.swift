@@ -25,7 +25,8 @@ struct Beside {
     defer { pair.end() }
     // The other devices would be other machines: on this one they get what the server and the measured device leave.
     func device(_ path: String) throws -> ChildProcess {
-      let device = try ChildProcess(role: "client", [path, "record", pair.url, "recover-unsynced-changes"], niceness: 19)
+      let device = try ChildProcess(
+        role: "client", [path, "record", pair.url, "recover-unsynced-changes"], niceness: 19)
       try device.call("open")
       return device
     }
