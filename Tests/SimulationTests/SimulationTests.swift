@@ -77,6 +77,13 @@ struct SimulationTests {
     expectKnown(report, swarm: "heal")
   }
 
+  @Test("what an operator consents to leaves its device, also where the server had held it before (semantics 10)")
+  func consent() throws {
+    for seeds in ["1-\(max(1, seeds / 6))", "700056"] {
+      expectKnown(try SimulateProcess.run("--swarm", "consent", "--seeds", seeds, "--json").json, swarm: "consent")
+    }
+  }
+
   @Test("what was found and is not mended is still what it was", arguments: KnownFindings.all)
   func knownFindings(finding: KnownFindings.Finding) throws {
     let report = try SimulateProcess.run("--swarm", finding.swarm, "--seeds", "\(finding.seed)", "--json").json

@@ -298,8 +298,18 @@ extension World {
     oracle.deletesAfterSync(
       device.number, before.contents, (try? device.contents()) ?? [:],
       recovered: isRemembered && report.recovery?.reason == .serverRestored
-    ) { (try? device.archivedDeletes()) ?? [] }
+    ) { ((try? device.archivedDeletes()) ?? []).union((try? heldDeletes()) ?? []) }
     oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) { (try? device.archiveText()) ?? "" }
+  }
+
+  /// The deletes that devices have offered, and that the server holds until its operator consents: they are its own by then.
+  private func heldDeletes() throws -> Set<RowName> {
+    let held = try serverDatabase().rows(
+      """
+      SELECT "table", CASE json_array_length(key) WHEN 1 THEN json_extract(key, '$[0]') ELSE key END
+        FROM salvor_heal_waiting WHERE operation = 'delete'
+      """)
+    return Set(held.map { rowName($0[0].description, $0[1]) })
   }
 
   func sync(_ device: SimulatedDevice) async -> SyncReport {
