@@ -26,6 +26,7 @@ extension SalvorClient {
   /// - Throws: `remote-of-another-principal` where the database belongs to somebody else, `usage` where this client cannot
   ///   open another one. The user of before stays signed in then.
   public func `switch`(to user: ClientUser) async throws {
+    try OwnTask.refuse(self)
     guard let makeStore = configuration.makeStore else {
       throw SalvorError(
         .usage, "This client was made for one database. Set makeStore in its configuration, or make another client.")
@@ -54,7 +55,7 @@ extension SalvorClient {
       throw error
     }
     circumstances.otherUser()
-    await stopRunning()
+    try await stopRunning()
     // At one go: whoever synchronizes from here on does it for the new user.
     let old = configuration.store
     replace(next)

@@ -172,6 +172,11 @@ public actor SalvorClient {
     telling progress: @escaping @Sendable (SyncProgress) -> Void = { _ in },
     _ work: @escaping @Sendable () async -> SyncReport
   ) async -> SyncReport {
+    do { try OwnTask.refuse(self) } catch {
+      var report = SyncReport()
+      report.fail(error)
+      return report
+    }
     while let running, !Task.isCancelled { await end(of: running) }
     guard !Task.isCancelled else {
       var report = SyncReport()
@@ -187,7 +192,9 @@ public actor SalvorClient {
         var report = SyncReport()
         do {
           try await takeTurn(telling: progress)
-          report = await work()
+          let own = OwnTask(of: self)
+          report = await OwnTask.$current.withValue(own) { await work() }
+          own.end()
           await giveTurn()
         } catch {
           report.fail(asSalvorError(error))
@@ -220,7 +227,7 @@ public actor SalvorClient {
 
   /// With nobody else at work on the database, in any process.
   func inTurn(_ work: () async throws -> Void) async throws {
-    await waitForRunning()
+    try await waitForRunning()
     try await takeTurn()
     do { try await work() } catch {
       await giveTurn()
@@ -244,8 +251,9 @@ public actor SalvorClient {
     }
   }
 
-  /// Until no synchronization runs.
-  func waitForRunning() async {
+  /// Until no synchronization runs. Throws `usage` in a callback of the one that runs.
+  func waitForRunning() async throws {
+    try OwnTask.refuse(self)
     while let running { _ = await running.value }
   }
 
@@ -402,9 +410,9 @@ public actor SalvorClient {
   }
 
   /// Ends the synchronization that runs at its next safe place.
-  func stopRunning() async {
+  func stopRunning() async throws {
     running?.cancel()
-    await waitForRunning()
+    try await waitForRunning()
   }
 
   private func wait(

@@ -67,6 +67,12 @@ public enum TransportContract {
     TransportRequest(method: "POST", path: "/", body: body, contentLength: length)
   }
 
+  /// "coded or not", in gzip.
+  private static let coded: [UInt8] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 75, 206, 79, 73, 77, 81, 200, 47, 82, 200,
+    203, 47, 1, 0, 44, 104, 23, 159, 12, 0, 0, 0,
+  ]
+
   // MARK: One exchange
 
   private static let exchangeCases: [ContractCase<TransportSubject>] = [
@@ -122,6 +128,24 @@ public enum TransportContract {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
           let found = try await exchange(client, TransportRequest(method: method, path: "/200"))
           try expectEqual(found.headers["x-method"], method, "the method")
+        }
+      }
+    },
+    ContractCase("a coded body is what its header says", rule: exchangeRule) { subject in
+      // One who has the system decode what it can says so: the header goes then.
+      try await serving(subject) { request in
+        TransportResponse(
+          status: 200, headers: ["content-encoding": "gzip"], body: .bytes(coded),
+          contentLength: request.path == "/known" ? coded.count : nil)
+      } _: { client, _ in
+        for path in ["/known", "/unknown"] {
+          for accepted in ["gzip", nil] {
+            var request = get(path)
+            request.headers["accept-encoding"] = accepted
+            let found = try await exchange(client, request)
+            let isCoded = found.headers["content-encoding"] != nil
+            try expectEqual(found.body, isCoded ? coded : Array("coded or not".utf8), "the body of \(path)")
+          }
         }
       }
     },

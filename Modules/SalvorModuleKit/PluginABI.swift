@@ -14,6 +14,14 @@ public enum PluginABI {
   public static let abiFunction = "salvor_plugin_abi"
   public static let modulesFunction = "salvor_plugin_modules"
 
+  /// Whether a library that is loaded finds this very Salvor: the program that it is linked into lends its symbols (on Linux
+  /// `-Xlinker --export-dynamic`). `find` looks up a function among those that the whole process sees.
+  package static func isLent(_ find: (String) -> UnsafeMutableRawPointer?) -> Bool {
+    guard let found = find("_salvor_lent") else { return false }
+    // The process may hold another Salvor beside this one.
+    return unsafeBitCast(found, to: (@convention(c) () -> UnsafeMutableRawPointer).self)() == Lent.mark
+  }
+
   /// Compiled into whoever asks: a library says what it was built with, not what it runs in.
   @_alwaysEmitIntoClient public static var fingerprint: String {
     #if compiler(>=6.5)
@@ -60,3 +68,12 @@ private final class PluginModules {
 
   init(_ list: [ModuleFactory]) { self.list = list }
 }
+
+/// Known by its address.
+private final class Lent: Sendable {
+  private static let own = Lent()
+  static var mark: UnsafeMutableRawPointer { Unmanaged.passUnretained(own).toOpaque() }
+}
+
+/// What `PluginABI.isLent` looks for.
+@_cdecl("_salvor_lent") public func salvorLent() -> UnsafeMutableRawPointer { Lent.mark }

@@ -18,6 +18,11 @@
     private let responseBytesMax: Int
     private let session: URLSession
     private let router = SessionRouter()
+    /// A task of a session that has ended is a crash.
+    private let isClosed = Mutex(false)
+
+    /// An event stream, a synchronization and its large values go on beside each other; the system's limit is four to six.
+    private static let connectionsMax = 32
 
     public var preferredCompression: String { options.compression }
 
@@ -33,6 +38,7 @@
       configuration.timeoutIntervalForRequest = TimeInterval(options.idleTimeoutSeconds)
       configuration.httpShouldSetCookies = false
       configuration.urlCache = nil
+      configuration.httpMaximumConnectionsPerHost = Self.connectionsMax
       #if canImport(Darwin)
         configuration.tlsMinimumSupportedProtocolVersion = .TLSv12
       #endif
@@ -41,7 +47,16 @@
 
     deinit { session.invalidateAndCancel() }
 
-    public func close() async { session.invalidateAndCancel() }
+    public func close() async {
+      guard
+        isClosed.withLock({ isClosed in
+          defer { isClosed = true }
+          return !isClosed
+        })
+      else { return }
+      router.cancelAll()
+      session.invalidateAndCancel()
+    }
 
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
       do {
@@ -57,7 +72,7 @@
       var head = URLRequest(url: url)
       head.httpMethod = request.method
       for (name, value) in request.headers { head.setValue(value, forHTTPHeaderField: name) }
-      // URLSession decodes what it asked for; the engine asks and decodes.
+      // What nobody asked for, the system asks for and decodes.
       if request.headers["accept-encoding"] == nil { head.setValue("identity", forHTTPHeaderField: "accept-encoding") }
       let source: SessionUpload?
       switch try await UploadBody(request) {
@@ -65,15 +80,29 @@
       case .bytes(let bytes):
         head.httpBody = Data(bytes)
         source = nil
-      case .stream(let stream, _):
+      case .stream(let stream, let length):
+        #if canImport(Darwin)
+          // Linux's session says "chunked" beside it, which servers refuse.
+          if let length { head.setValue("\(length)", forHTTPHeaderField: "content-length") }
+        #else
+          _ = length
+        #endif
         let upload = SessionUpload(stream)
         head.httpBodyStream = upload.input
         source = upload
       }
-      let task = session.dataTask(with: head)
-      let exchange = SessionExchange(
-        task, upload: source, label: options.url.label, responseBytesMax: responseBytesMax)
-      router.add(exchange, for: task)
+      let made = isClosed.withLock { isClosed -> SessionExchange? in
+        if isClosed { return nil }
+        let task = session.dataTask(with: head)
+        let exchange = SessionExchange(
+          task, upload: source, label: options.url.label, responseBytesMax: responseBytesMax)
+        router.add(exchange, for: task)
+        return exchange
+      }
+      guard let exchange = made else {
+        await source?.discard()
+        throw SalvorError(.cancelled, "The transport was closed. Open another client.")
+      }
       return try await withTaskCancellationHandler {
         try await exchange.start()
       } onCancel: {
@@ -89,6 +118,8 @@
     func add(_ exchange: SessionExchange, for task: URLSessionTask) {
       exchanges.withLock { $0[task.taskIdentifier] = exchange }
     }
+
+    func cancelAll() { for exchange in exchanges.withLock({ Array($0.values) }) { exchange.cancel() } }
 
     private func exchange(_ task: URLSessionTask) -> SessionExchange? {
       exchanges.withLock { $0[task.taskIdentifier] }
@@ -111,6 +142,13 @@
       newRequest request: URLRequest, completionHandler: @escaping @Sendable (URLRequest?) -> Void
     ) {
       completionHandler(nil)
+      #if !canImport(Darwin)
+        // That session would wait for ever: the redirection is the answer.
+        guard let exchange = exchanges.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        exchange.receive(response)
+        exchange.end(nil)
+        task.cancel()
+      #endif
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
@@ -120,11 +158,21 @@
 
   /// One exchange of the session.
   private final class SessionExchange: @unchecked Sendable {
+    private struct Head {
+      var status: Int
+      var headers: [String: String]
+      var length: Int?
+    }
+
     private struct State {
       var waiting: CheckedContinuation<TransportResponse, any Error>?
+      /// Until its first bytes say whether the system has decoded them.
+      var held: Head?
       var received = 0
       var isEventStream = false
-      var ownError: SalvorError?
+      var isSuspended = false
+      /// Why this side has ended it.
+      var ownError: (any Error)?
     }
 
     private let task: URLSessionDataTask
@@ -136,6 +184,10 @@
     private let overflow = Mutex<[Data]>([])
     private let state = Mutex(State())
 
+    /// How bodies in the codings begin that the system may decode by itself, whoever has asked for them. It leaves the header,
+    /// and cannot be told not to.
+    private static let signatures: [String: [UInt8]] = ["gzip": [0x1f, 0x8b], "zstd": [0x28, 0xb5, 0x2f, 0xfd]]
+
     init(_ task: URLSessionDataTask, upload: SessionUpload?, label: String, responseBytesMax: Int) {
       self.task = task
       self.upload = upload
@@ -146,18 +198,35 @@
 
     func start() async throws -> TransportResponse {
       try await withCheckedThrowingContinuation { continuation in
-        state.withLock { $0.waiting = continuation }
-        upload?.start()
+        let isBegun = state.withLock { state in
+          guard state.ownError == nil else { return false }
+          state.waiting = continuation
+          return true
+        }
+        guard isBegun else {
+          Task { await upload?.discard() }
+          continuation.resume(throwing: state.withLock { $0.ownError } ?? CancellationError())
+          return
+        }
+        upload?.start { [weak self] error in self?.fail(error) }
         task.resume()
       }
     }
 
-    func cancel() {
-      state.withLock { state in
-        if state.ownError == nil { state.ownError = SalvorError(.cancelled, "The exchange was cancelled.") }
+    func cancel() { fail(SalvorError(.cancelled, "The exchange was cancelled.")) }
+
+    /// This side ends it; nobody waits for what the session says of that.
+    private func fail(_ error: any Error) {
+      let waiting = state.withLock { state in
+        if state.ownError == nil { state.ownError = error }
+        defer { state.waiting = nil }
+        return state.waiting
       }
-      body.fail(SalvorError(.cancelled, "The exchange was cancelled."))
+      waiting?.resume(throwing: error)
+      body.fail(error)
       task.cancel()
+      // The stream of the body is closed when the session has let go of it: its end would pass for the body's.
+      upload?.giveUp()
     }
 
     func receive(_ response: URLResponse) {
@@ -165,61 +234,106 @@
       var headers: [String: String] = [:]
       for (name, value) in http.allHeaderFields { headers["\(name)".lowercased()] = "\(value)" }
       let length = http.expectedContentLength
-      let made = TransportResponse(
-        status: http.statusCode, headers: headers,
-        body: ByteStream(
-          next: { [self] in
-            try await withTaskCancellationHandler {
-              let piece = try await body.take()
-              refill()
-              return piece
-            } onCancel: {
-              cancel()
-            }
-          }, close: { [self] in cancel() }),
-        contentLength: length >= 0 ? Int(length) : nil)
+      let head = Head(status: http.statusCode, headers: headers, length: length >= 0 ? Int(length) : nil)
+      let isEventStream = headers["content-type"]?.hasPrefix("text/event-stream") == true
+      let isHeld = !isEventStream && Self.signatures[headers["content-encoding"]?.lowercased() ?? ""] != nil
+      state.withLock { state in
+        state.isEventStream = isEventStream
+        if isHeld { state.held = head }
+      }
+      if !isHeld { give(head) }
+    }
+
+    private func give(_ head: Head) {
       let waiting = state.withLock { state in
-        state.isEventStream = headers["content-type"]?.hasPrefix("text/event-stream") == true
         defer { state.waiting = nil }
         return state.waiting
       }
-      waiting?.resume(returning: made)
+      waiting?.resume(
+        returning: TransportResponse(
+          status: head.status, headers: head.headers,
+          body: ByteStream(
+            next: { [self] in
+              try await withTaskCancellationHandler {
+                let piece = try await body.take()
+                refill()
+                return piece
+              } onCancel: {
+                cancel()
+              }
+            }, close: { [self] in cancel() }),
+          contentLength: head.length))
+    }
+
+    /// The head that was held back, once the first bytes are there, or the end.
+    private func giveHeld(_ first: Data) {
+      let held = state.withLock { state in
+        defer { state.held = nil }
+        return state.held
+      }
+      guard var head = held else { return }
+      let signature = Self.signatures[head.headers["content-encoding"]?.lowercased() ?? ""] ?? []
+      if first.isEmpty || !signature.starts(with: first.prefix(signature.count)) {
+        head.headers["content-encoding"] = nil
+        head.length = nil
+      }
+      give(head)
     }
 
     func receive(_ data: Data) {
       let isTooLarge = state.withLock { state in
         state.received += data.count
-        guard state.received > responseBytesMax, !state.isEventStream else { return false }
-        state.ownError = SalvorError(
-          .tooLarge,
-          "The server's answer is larger than \(responseBytesMax) bytes. Raise downloadBytesMax, or ask for less.")
-        return true
+        return state.received > responseBytesMax && !state.isEventStream
       }
-      if isTooLarge { return task.cancel() }
+      if isTooLarge {
+        return fail(
+          SalvorError(
+            .tooLarge,
+            "The server's answer is larger than \(responseBytesMax) bytes. Raise downloadBytesMax, or ask for less."))
+      }
       overflow.withLock { $0.append(data) }
+      giveHeld(data)
       refill()
     }
 
     /// Moves what came into the slot, and lets the session go on once all of it has found room.
     private func refill() {
-      overflow.withLock { waiting in
+      let hasRoom = overflow.withLock { waiting in
         while let data = waiting.first {
           guard let taken = try? data.withUnsafeBytes({ try body.offer($0) }), taken else { break }
           waiting.removeFirst()
         }
-        if waiting.isEmpty { task.resume() } else { task.suspend() }
+        return waiting.isEmpty
       }
+      hold(!hasRoom)
       body.flush()
     }
 
+    #if canImport(Darwin)
+      /// Suspensions are counted: there is one for each that is taken back.
+      private func hold(_ isFull: Bool) {
+        state.withLock { state in
+          guard state.isSuspended != isFull, state.ownError == nil else { return }
+          state.isSuspended = isFull
+          if isFull { task.suspend() } else { task.resume() }
+        }
+      }
+    #else
+      /// A task of Linux's session that was suspended goes on with other bytes.
+      private func hold(_ isFull: Bool) {}
+    #endif
+
     func end(_ error: (any Error)?) {
       upload?.stop()
-      guard let error else { return finishWhenTaken() }
+      guard let error else {
+        giveHeld(Data())
+        return finishWhenTaken()
+      }
       let (own, waiting) = state.withLock { state in
         defer { state.waiting = nil }
         return (state.ownError, state.waiting)
       }
-      let mapped = upload?.failure ?? own ?? Self.map(error, label: label)
+      let mapped = own ?? Self.map(error, label: label)
       waiting?.resume(throwing: mapped)
       body.fail(mapped)
     }
@@ -249,100 +363,6 @@
       default:
         return SalvorError(
           .unreachable, "The server at \(label) cannot be reached. Check that it runs, and the url.", context: context)
-      }
-    }
-  }
-
-  /// Writes a request's body into the stream that the session reads, on a thread of its own: the writes block.
-  private final class SessionUpload: @unchecked Sendable {
-    let input: InputStream
-    private let output: OutputStream
-    private let slot = PieceSlot()
-    private let source: ByteStream
-    private let failed = Mutex<(any Error)?>(nil)
-    private let queue = DispatchQueue(label: "salvor.upload")
-
-    #if canImport(Darwin)
-      init(_ source: ByteStream) {
-        var input: InputStream?
-        var output: OutputStream?
-        Stream.getBoundStreams(withBufferSize: pieceBytesMax, inputStream: &input, outputStream: &output)
-        self.input = input ?? InputStream(data: Data())
-        self.output = output ?? OutputStream.toMemory()
-        self.source = source
-      }
-
-      private func open() { output.open() }
-      private func endReading() {}
-    #else
-      /// There are no bound streams: the two ends of a pipe, which the streams open by their names.
-      private let ends: Mutex<[Int32]>
-
-      init(_ source: ByteStream) {
-        _ = signal(SIGPIPE, SIG_IGN)
-        var ends: [Int32] = [-1, -1]
-        _ = pipe(&ends)
-        input = InputStream(fileAtPath: "/dev/fd/\(ends[0])") ?? InputStream(data: Data())
-        output = OutputStream(toFileAtPath: "/dev/fd/\(ends[1])", append: true) ?? OutputStream.toMemory()
-        self.ends = Mutex(ends)
-        self.source = source
-      }
-
-      deinit { for place in [0, 1] { closeEnd(place) } }
-
-      private func closeEnd(_ place: Int) {
-        ends.withLock { ends in
-          if ends[place] >= 0 { close(ends[place]) }
-          ends[place] = -1
-        }
-      }
-
-      private func open() {
-        output.open()
-        closeEnd(1)
-      }
-
-      private func endReading() { closeEnd(0) }
-    #endif
-
-    var failure: (any Error)? { failed.withLock { $0 } }
-
-    func start() {
-      let stream = ByteStream(next: source.next, close: source.close)
-      Task { [self] in
-        queue.sync { open() }
-        do {
-          while let piece = try await stream.next() { try await write(piece) }
-        } catch {
-          failed.withLock { $0 = error }
-          slot.fail(error)
-        }
-        await stream.close()
-        queue.async { self.output.close() }
-      }
-    }
-
-    func stop() {
-      endReading()
-      queue.async { self.output.close() }
-    }
-
-    private func write(_ piece: [UInt8]) async throws {
-      try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-        queue.async {
-          var offset = 0
-          while offset < piece.count {
-            let count = piece.withUnsafeBufferPointer { bytes in
-              bytes.baseAddress.map { self.output.write($0 + offset, maxLength: piece.count - offset) } ?? -1
-            }
-            guard count > 0 else {
-              return continuation.resume(
-                throwing: SalvorError(.unreachable, "The connection ended before the whole body was sent."))
-            }
-            offset += count
-          }
-          continuation.resume()
-        }
       }
     }
   }

@@ -66,7 +66,7 @@ import Testing
   }
 
   @Test(
-    "Wrong options, double frees, use after the end, ten threads, an end in mid-sync, callbacks that call and end the client, fork",
+    "Wrong options, double frees, use after the end, ten threads, two clients of one file, an end in mid-sync, callbacks that call and end the client, fork",
     .enabled(if: Built.has("clang")))
   func abuse() async throws {
     let workspace = try Workspace()
@@ -76,6 +76,31 @@ import Testing
     #expect(output.code == 0, "\(output.out) \(output.err)")
     #expect(output.out.hasSuffix("all right\n"))
     #expect(try damage(device.database) == [])
+  }
+
+  @Test(
+    "A library of modules in the configuration is refused by name, never passed over: by libsalvor, and by a program that lends nothing",
+    .enabled(if: Built.has("clang")))
+  func plugins() async throws {
+    let workspace = try Workspace()
+    let device = try workspace.device("anna", url: "http://localhost:1")
+    let file = device.directory.appendingPathComponent("salvor.json5")
+    let text = try String(contentsOf: file, encoding: .utf8)
+    try (text.prefix { $0 != "{" } + "{ plugins: [\"./lib own.so\"], " + text.drop { $0 != "{" }.dropFirst())
+      .write(to: file, atomically: true, encoding: .utf8)
+    // What is in the file does not matter: it is not opened.
+    try "no library".write(
+      to: device.directory.appendingPathComponent("lib own.so"), atomically: true, encoding: .utf8)
+    let library = try await compiled("Examples/c/sync.c", in: workspace.directory)
+    for program in [library, Self.folder.appendingPathComponent("example-quickstart").path] {
+      let output = try await ChildProcess(program, ["salvor.json5"], directory: device.directory).output()
+      #expect(output.code != 0)
+      let said = output.out + output.err
+      #expect(said.contains("plugins[0]: names the library ./lib own.so"), "\(program): \(said)")
+      #expect(said.contains("this program does not lend that: libsalvor never does"), "\(program): \(said)")
+      #expect(said.contains("salvor sync --watch"), "\(program): \(said)")
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: device.directory.path).count == 2)
   }
 
   @Test(

@@ -73,6 +73,17 @@ import Testing
     device.close()
   }
 
+  @Test("From a new package to the first synchronized row the page has at most 12 lines of Swift")
+  func firstRow() throws {
+    let page = try String(
+      contentsOf: Built.root.appendingPathComponent("docs/guides/application.md"), encoding: .utf8)
+    let blocks = page.components(separatedBy: "```swift\n").dropFirst().map { $0.components(separatedBy: "```")[0] }
+    let ofThePackage = try #require(blocks.first), program = try #require(blocks.dropFirst().first)
+    #expect(ofThePackage.contains(".product(name: \"SalvorClient\"") && program.contains("import SalvorClient"))
+    let lines = (ofThePackage + program).split(separator: "\n").filter { !$0.allSatisfy(\.isWhitespace) }
+    #expect(lines.count <= 12, "\(lines)")
+  }
+
   @Test("A file with the other section alone is refused by name, and nothing is made")
   func otherSection() async throws {
     let workspace = try Workspace()

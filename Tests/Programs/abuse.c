@@ -119,6 +119,32 @@ static void ten_threads(void) {
   CHECK(salvor_close(client, NULL) == 0);
 }
 
+/* Each waits for the other's turn, or says that it did not get one. */
+static void *take_turns(void *context) {
+  salvor_client client = *(salvor_client *)context;
+  for (int round = 0; round < 5; round++) {
+    char *result;
+    int32_t code = salvor_synchronize(client, NULL, &result);
+    if (code != 0 && strstr(result, "\"session-in-use\"") == NULL && strstr(result, "\"storage-busy\"") == NULL) {
+      fprintf(stderr, "%s\n", result);
+      exit(1);
+    }
+    salvor_string_free(result);
+  }
+  return NULL;
+}
+
+static void two_clients(void) {
+  salvor_client clients[2] = {opened(), opened()};
+  CHECK(clients[0] != clients[1]);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, take_turns, &clients[i]) == 0);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  CHECK(salvor_close(clients[0], NULL) == 0);
+  CHECK(salvor_synchronize(clients[1], NULL, NULL) == 0);
+  CHECK(salvor_close(clients[1], NULL) == 0);
+}
+
 static void *synchronize(void *context) {
   salvor_client client = *(salvor_client *)context;
   char *result = NULL;
@@ -219,6 +245,8 @@ int main(int count, char **arguments) {
   puts("after the end");
   ten_threads();
   puts("ten threads");
+  two_clients();
+  puts("two clients");
   close_meanwhile();
   puts("close meanwhile");
   callbacks_that_call();

@@ -65,6 +65,22 @@ import Testing
     #expect(state.groups.allSatisfy { $0.isSynchronized })
   }
 
+  @Test("a page that takes longer than the lock may be held is given up in its middle, and arrives in a twin")
+  func longPage() async throws {
+    let bench = try await StoreBench(Self.schema, clock: SteppingClock())
+    let rows: [(String, Row)] = (0..<200).map { ("parent", [.text("k\($0)"), "x"]) }
+    try await bench.store.stage(Self.page(1, rows, full: ["parent", "child"]))
+    #expect(try isArriving(bench))
+    // The lock is free.
+    let application = try SQLiteConnection(bench.path, busyTimeoutMilliseconds: 0)
+    try application.execute("BEGIN IMMEDIATE; COMMIT")
+    application.close()
+    #expect(try bench.read("SELECT count(*) FROM parent") == [[0]])
+    #expect(try await bench.store.apply(Self.end).upserts == 200)
+    #expect(try bench.read("SELECT count(*) FROM parent") == [[200]])
+    try await expectClean(bench)
+  }
+
   @Test func nobodySeesRowsBeforeTheyAreAllThereAndNobodyIsKeptFromWriting() async throws {
     let bench = try await bench()
     let application = try SQLiteConnection(bench.path, busyTimeoutMilliseconds: 0)
@@ -199,4 +215,16 @@ extension StoreBench {
   fileprivate func write(_ sql: String, parent: String) throws {
     try write("INSERT INTO parent VALUES ('\(parent)', 'here'); \(sql)")
   }
+}
+
+/// A millisecond has passed each time that somebody looks; nobody who sleeps wakes.
+private final class SteppingClock: SalvorModel.Clock {
+  private let time = Mutex<Int64>(1_700_000_000_000)
+  func now() -> Int64 {
+    time.withLock { time in
+      time += 1
+      return time
+    }
+  }
+  func sleep(milliseconds: Int64) async throws { try await Task.sleep(for: .seconds(3600)) }
 }

@@ -12,10 +12,10 @@ struct StoreBench {
   let schema: Schema
   private var commit: Int64 = 0
 
-  init(_ schema: Schema, sql: String = "") async throws {
+  init(_ schema: Schema, sql: String = "", clock: any SalvorModel.Clock = SystemClock()) async throws {
     self.schema = schema
     if !sql.isEmpty { try SQLiteConnection(path).execute(sql) }
-    store = SQLiteClientStore(path: path)
+    store = SQLiteClientStore(path: path, clock: clock)
     _ = try await store.open(ClientSetup(schema: schema, principal: "anna"))
   }
 

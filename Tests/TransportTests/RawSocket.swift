@@ -42,6 +42,8 @@ final class RawSocket: Sendable {
   }
 
   private static func limit(_ descriptor: Int32) {
+    // A program that another test starts would hold the connection open.
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
     var time = timeval(tv_sec: 10, tv_usec: 0)
     setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
   }
@@ -89,6 +91,7 @@ final class RawServer: Sendable {
 
   init(_ talk: @escaping @Sendable (RawSocket) async -> Void) throws {
     let descriptor = socket(AF_INET, streamSocket, 0)
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
     var address = RawSocket.loopback(0)
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let result = withUnsafeMutablePointer(to: &address) { pointer in

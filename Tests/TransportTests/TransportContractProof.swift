@@ -142,6 +142,15 @@ import Testing
         }
       }),
     Double(
+      description: "decodes, and leaves the header", breaks: ["a coded body is what its header says"],
+      client: { client in
+        BrokenClient(client) { request, next in
+          var response = try await next(request)
+          response.body = .bytes(Array("coded or not".utf8))
+          return response
+        }
+      }),
+    Double(
       description: "gives a body to HEAD", breaks: ["HEAD has the head and no body"],
       client: { client in
         BrokenClient(client) { request, next in

@@ -69,8 +69,8 @@ struct BenchOptions: Sendable {
         runs = count
         runsGiven = true
       case "--rows":
-        guard let count = Int(try value(argument)), count >= 100_000 else {
-          throw SalvorError(.usage, "--rows takes a number from 100000 on.")
+        guard let count = Int(try value(argument)), count >= 1000 else {
+          throw SalvorError(.usage, "--rows takes a number from 1000 on.")
         }
         rowsMax = count
       case "--dir": directory = try value(argument)

@@ -23,7 +23,7 @@ _text = ctypes.c_char_p
 # What stands between the client and the result.
 _functions: dict[str, list[Any]] = {
     "close": [], "register": [], "cancel": [], "unwatch": [], "state": [], "status": [], "capture_pause": [],
-    "capture_resume": [], "set_token": [_text], "synchronize": [_text], "watch": [_text], "queue": [_text],
+    "capture_resume": [], "set_token": [_text], "switch": [_text], "synchronize": [_text], "watch": [_text], "queue": [_text],
     "errors": [_text], "request": [_text], "withdraw": [_text], "errors_delete": [_text], "errors_retry": [_text],
     "errors_reapply": [_text], "recovery_plan": [_text], "recover": [_text], "recoveries": [_text],
     "unsubscribe": [_number], "subscribe": [CALLBACK, ctypes.c_void_p, ctypes.POINTER(_number)],

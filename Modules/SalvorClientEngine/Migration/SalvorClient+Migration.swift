@@ -31,7 +31,7 @@ extension SalvorClient {
   /// Begins a migration; `resumeCapture` ends it, in this process or another. Answers since when, in milliseconds since 1970.
   /// A synchronization that runs is waited for.
   public func pauseCapture() async throws -> Int64 {
-    await waitForRunning()
+    try await waitForRunning()
     if !isOpen { try await open(pausing: true) }
     return try await migratingStore().pauseCapture()
   }
@@ -45,7 +45,7 @@ extension SalvorClient {
   ///
   /// - Parameter discarding: false throws `usage` while there are requests that the server does not have.
   public func detach(discarding: Bool = false) async throws -> DetachmentPlan {
-    await waitForRunning()
+    try await waitForRunning()
     return try await migratingStore().detach(discarding: discarding)
   }
 
@@ -55,7 +55,7 @@ extension SalvorClient {
   /// - Throws: `key-refused` where the database is not encrypted, or its module cannot; `storage-busy` where another program
   ///   has the file open. The old key stands then.
   public func changeKey(to key: String) async throws {
-    await waitForRunning()
+    try await waitForRunning()
     guard let store = try await openStore() as? any EncryptedClientStore else {
       throw SalvorError(.keyRefused, "The storage module of this device has no key. Use \"sqlite\".")
     }

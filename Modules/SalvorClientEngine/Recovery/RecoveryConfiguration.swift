@@ -2,6 +2,10 @@ import SalvorModel
 import SalvorRecovery
 
 /// How a device recovers (semantics 9), as the configuration file has it under `client.recovery`.
+///
+/// The callbacks run within the synchronization. They may read (`status`, `errorArchive`, `recoveryPlan`), and what waits for the end of
+/// that synchronization (`synchronize`, `recover`, `switch(to:)`, migrations) is refused there (`usage`): call it when `synchronize`
+/// has returned, or in a `Task` that the callback does not wait for.
 public struct RecoveryConfiguration: Sendable {
   /// What is told to `beforeReset` and `afterReset`.
   public struct Notice: Sendable, Hashable {

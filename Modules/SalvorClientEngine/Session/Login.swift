@@ -72,7 +72,7 @@ final class Login: Sendable {
     let (answers, reply) = AsyncStream.makeStream(of: Result<Credentials, any Error>.self)
     let asking = Task {
       do {
-        reply.yield(.success(try await provider()))
+        reply.yield(.success(try await OwnTask.extended { try await provider() }))
       } catch {
         reply.yield(.failure(error))
       }

@@ -23,13 +23,18 @@ enum PluginLibrary {
     guard found.st_mode & 0o002 == 0 else {
       throw refuse("which everybody may write: whoever does, runs code here. Take that right away (chmod o-w)")
     }
+    guard PluginABI.isLent({ dlsym(dlopen(nil, RTLD_NOW), $0) }) else {
+      throw refuse(
+        "which stands on Salvor's own code, and this program does not lend that: libsalvor never does (for other languages), "
+          + "a program of Swift does where it is linked with -Xlinker --export-dynamic. Otherwise take it out of plugins: "
+          + "a strategy can be a program (\"program\"), and salvor sync --watch, which loads it, can run beside")
+    }
     // A path with a slash: nothing is looked for elsewhere.
     guard let handle = dlopen(path.hasPrefix("/") ? path : "./" + path, RTLD_NOW | RTLD_LOCAL) else {
       let reason = dlerror().map { String(cString: $0) } ?? "no reason is given"
       throw refuse(
         reason.contains("undefined symbol: $s")
-          ? "which was built for another version of Salvor, or this program does not lend its symbols (link it with "
-            + "--export-dynamic): rebuild the library with this release (\(PluginABI.fingerprint)). \(reason)"
+          ? "which was built for another version of Salvor: rebuild it with this release (\(PluginABI.fingerprint)). \(reason)"
           : "which cannot be loaded: \(reason)")
     }
     guard let abi = dlsym(handle, PluginABI.abiFunction), let modules = dlsym(handle, PluginABI.modulesFunction) else {

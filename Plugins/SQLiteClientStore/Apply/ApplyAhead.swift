@@ -6,8 +6,8 @@ import SalvorStorage
 /// is open from the first page to the last, so that no reader sees a part of it.
 ///
 /// Its pages are kept beside, in a private temporary database. Where the transaction cannot go on, it is rolled back and they go
-/// the way of all others, as if it had been theirs from the start: when it lasts longer than `lockMilliseconds`, when the session ends
-/// without the download's end, when anyone else needs the connection, when a page is not for empty tables. They go on as an
+/// the way of all others, as if it had been theirs from the start: when it lasts longer than `lockMilliseconds`, whatever it waits for, when the
+/// session ends without the download's end, when anyone else needs the connection, when a page is not for empty tables. They go on as an
 /// `Arrival`, or as text in staging. A killed process loses the pages since the first.
 final class ApplyAhead {
   let download: String
@@ -22,10 +22,8 @@ final class ApplyAhead {
   /// A line needs more than writing into tables that were empty.
   private var isRefused = false
 
-  /// An application waits for the write lock no longer than this, and for a page.
-  static let lockMilliseconds: Int64 = 30
-  /// Without a page for this long the lock is given back.
-  static let idleMilliseconds: Int64 = 50
+  /// An application waits for the write lock no longer than this, as for a turn of an arrival.
+  static let lockMilliseconds: Int64 = 15
 
   /// Begins the transaction. Nil: this download cannot be applied ahead, and no transaction is open.
   static func begin(_ context: StoreContext, download: String) throws -> ApplyAhead? {
@@ -62,6 +60,8 @@ final class ApplyAhead {
     self.download = download
     began = context.clock.now()
     keep = try kept.prepare("INSERT INTO page (payload) VALUES (?1)", persistent: true)
+    let (clock, began) = (context.clock, began)
+    apply.stream.onRow = { if clock.now() - began > Self.lockMilliseconds { throw NotInTime() } }
   }
 
   /// Keeps a page as it came.
@@ -77,12 +77,15 @@ final class ApplyAhead {
 
   /// Applies a page that is kept. False: the transaction cannot go on; then `giveUp`.
   func apply(_ chunk: StagedChunk) -> Bool {
-    if context.clock.now() - began > Self.lockMilliseconds { return false }
-    do { try chunk.bytes.withUnsafeBytes { try apply.read($0) } } catch {
+    do {
+      try chunk.bytes.withUnsafeBytes { try apply.read($0) }
+      return true
+    } catch is NotInTime {
+      return false
+    } catch {
       isRefused = true
       return false
     }
-    return true
   }
 
   /// After the last page; then commit.

@@ -20,6 +20,8 @@ final class DownloadStream {
   /// Tables to look at again with triggers off; nil: the first pass, over all.
   let onlyTables: Set<Int64>?
   let ahead: Bool
+  /// Before each row.
+  var onRow: (() throws -> Void)?
   /// Rows go into its twins, and nothing else is taken.
   private unowned let arrival: (any ArrivingRows)?
   private var targets: [String: Target] = [:]
@@ -203,6 +205,7 @@ final class DownloadStream {
       case .row(let version):
         guard let target else { continue }
         let version = version ?? comparedVersions[target.table.number]
+        try onRow?()
         if let arrival {
           if version != nil { throw NotAhead() }
           try arrival.wroteRow()

@@ -26,11 +26,17 @@ final class WriteTurns {
   private var budget: Int64 = 0
   private var ended = ContinuousClock.now
   private var lookedLong: ContinuousClock.Instant?
+  /// Long gaps that are left for who has begun to write.
+  private var looks = 0
 
   /// How long a turn lasts at most, and the gap after it.
   static let turn = Duration.milliseconds(15)
   static let gap = Duration.milliseconds(5)
   private static let longGap = Duration.milliseconds(30)
+  /// Before the first turn: whoever writes at intervals of half of it is known then.
+  private static let firstGap = Duration.milliseconds(60)
+  /// Who has begun to write is waited for so often: his next write says at which intervals.
+  private static let looksMax = 2
   private static let shortest = Duration.milliseconds(2)
   /// Nobody is waited for longer than this.
   private static let patience = Duration.milliseconds(80)
@@ -54,15 +60,22 @@ final class WriteTurns {
       if let seen, let period, now - start < Self.patience {
         if seen > ended, now + Self.shortest < due(seen, period) { return }
       } else {
-        let isLong = period == nil && lookedLong.map { now - $0 > Self.memory } ?? true
-        if now >= ended + (isLong ? Self.longGap : Self.gap) {
-          if isLong { lookedLong = now }
+        let pause = pause(now)
+        if now >= ended + pause {
+          if pause > Self.gap { lookedLong = now }
+          looks = max(0, looks - 1)
           return
         }
       }
       usleep(400)
       try look()
     }
+  }
+
+  /// What is left free after the turn before, where nobody is known to write at intervals.
+  private func pause(_ now: ContinuousClock.Instant) -> Duration {
+    guard let lookedLong else { return Self.firstGap }
+    return looks > 0 || period == nil && now - lookedLong > Self.memory ? Self.longGap : Self.gap
   }
 
   /// Waits, and begins a transaction.
@@ -114,6 +127,7 @@ final class WriteTurns {
       if intervals.count > Self.intervalsMax { intervals.removeFirst() }
     } else {
       intervals = []
+      looks = Self.looksMax
     }
     seen = max(time, seen ?? time)
   }

@@ -13,22 +13,15 @@ extension SQLiteClientStore {
     }
   }
 
-  /// Gives the write lock back where no page comes any more.
+  /// Gives the write lock back when its time is over, also where no page comes.
   func watchAhead() {
     aheadNumber += 1
     let number = aheadNumber
     Task { [weak self, clock] in
-      var pages = -1
-      while let now = await self?.pagesAhead(number), now != pages {
-        pages = now
-        try? await clock.sleep(milliseconds: ApplyAhead.idleMilliseconds)
-      }
+      try? await clock.sleep(milliseconds: ApplyAhead.lockMilliseconds)
       await self?.giveUpAhead(number)
     }
   }
-
-  /// Nil: it is not under way any more.
-  private func pagesAhead(_ number: Int) -> Int? { number == aheadNumber ? ahead?.pages : nil }
 
   private func giveUpAhead(_ number: Int) { if number == aheadNumber { try? giveUpAhead() } }
 

@@ -73,6 +73,8 @@ typedef uint64_t salvor_client;
  *   "directory"          what relative paths of "configuration" are relative to; "." by default
  *   "token"              the credential, in the place of client.credentials: salvor_set_token gives a new one
  *
+ * "plugins" in the configuration is refused (configuration): libsalvor hides the code that such a library stands on.
+ *
  * Result: {"createdTables": [...], "addedColumns": [...], "adoptedRows": 0, "notices": [...]}
  * A damaged file is opened as well, with a notice: salvor_recover makes it anew. */
 int32_t salvor_open(const char *options, salvor_client *client, char **result);

@@ -6,6 +6,8 @@ struct Figure {
     case seconds = "s"
     case bytes = "B"
     case count = ""
+    /// Of 1.
+    case share = "of 1"
     case bytesEach = "B each"
   }
 

@@ -51,6 +51,7 @@ enum TableReport {
       if value >= 1e4 { return "\(decimal(value / 1e3, 1)) KB" }
       return "\(decimal(value, 0)) B"
     case .bytesEach: return "\(decimal(value, 1)) B"
+    case .share: return "\(decimal(value * 100, 2)) %"
     case .count: return decimal(value, value == value.rounded() ? 0 : 1)
     }
   }

@@ -20,6 +20,10 @@ struct OwnWrites {
   private static let readMax = 0.25
   private static let failedMax = 0.01
   private static let slowerMax = 1.3
+  private static let smallSeconds = 4.0
+  /// Of a row that is synchronized.
+  private static let edit =
+    "UPDATE record SET quantity = CAST(?1 * 1000 AS INTEGER) % 100000 WHERE rowid = (SELECT min(rowid) FROM record)"
 
   private struct Waits {
     var writes: [Double] = []
@@ -33,7 +37,7 @@ struct OwnWrites {
     defer { bench.discard(serverPath, clientPath) }
     bench.say("own-writes: loading \(grouped(rows)) rows")
     try PlainDatabase.seed(serverPath, .records(data, count: rows))
-    let impatient = try impatient(bench, serverPath)
+    let impatient = try impatient(bench, data, serverPath)
     let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
     defer { pair.end() }
     let application = try PlainDatabase.open(clientPath)
@@ -72,44 +76,93 @@ struct OwnWrites {
       } + impatient)
   }
 
-  /// A first sync alone, and one beside a writer that gives up at once where the database is locked.
-  private func impatient(_ bench: Bench, _ serverPath: String) throws -> [Figure] {
+  /// What becomes of an application's writes that do not wait, one every 20 ms.
+  private struct Impatience {
+    var done = 0
+    var failed = 0
+    /// The longest time in which each of them failed.
+    var lockedOut = 0.0
+    var syncing = 0.0
+    var share: Double { Double(failed) / Double(max(1, done + failed)) }
+  }
+
+  /// A first sync alone, and one beside a writer that gives up at once where the database is locked; then a download beside it.
+  private func impatient(_ bench: Bench, _ data: RecordData, _ serverPath: String) throws -> [Figure] {
     bench.say("own-writes: a first sync alone, and one beside a writer that does not wait")
-    var times: [Double] = []
-    var (done, failed) = (0, 0)
-    for isBeside in [false, true] {
-      let clientPath = bench.path("own-impatient-\(isBeside).db")
-      defer { bench.discard(clientPath) }
-      let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
-      defer { pair.end() }
-      bench.settle()
-      let application = try SQLiteConnection(clientPath, busyTimeoutMilliseconds: 0)
+    let alone = try beside(bench, serverPath, writes: false) { try impatience($0, nil) }
+    let (first, download, small) = try beside(bench, serverPath, writes: true) { pair in
+      let application = try SQLiteConnection(bench.path("own-impatient-true.db"), busyTimeoutMilliseconds: 0)
       defer { application.close() }
       try application.execute("CREATE TABLE own (id INTEGER PRIMARY KEY, at REAL)")
-      let start = Measure.wall()
-      let background = Background { _ = try pair.sync() }
-      while !background.isDone {
-        if isBeside {
-          do {
-            try application.run("INSERT INTO own (at) VALUES (?1)", .real(Measure.wall()))
-            done += 1
-          } catch let error as SalvorError where error.code == .storageBusy {
-            failed += 1
-          }
-        }
-        usleep(20_000)
+      let first = try impatience(pair, application)
+      bench.settle()
+      let server = try PlainDatabase.openAsServer(serverPath)
+      try PlainDatabase.updateQuantities(
+        server, data, places: RecordData.spread(changes, of: rows), quantity: 5000)
+      server.close()
+      bench.say("own-writes: a download of \(grouped(changes)) beside a writer that does not wait")
+      let download = try impatience(pair, application)
+      bench.say("own-writes: small synchronizations, one after the other, beside a writer that does not wait")
+      let end = Measure.wall() + Self.smallSeconds
+      let small = try impatience(pair, application, writing: Self.edit) {
+        while Measure.wall() < end { _ = try pair.sync() }
       }
-      times.append(Measure.wall() - start)
-      try background.check()
+      return (first, download, small)
     }
-    return [
+    return failing("beside a first sync of \(grouped(rows))", first, target: .value(atMost: Self.failedMax))
+      + [
+        Figure(
+          name: "a first sync beside such a writer", value: first.syncing, unit: .seconds, limit: alone.syncing,
+          limitName: "alone", target: .ratio(atMost: Self.slowerMax))
+      ] + failing("beside a download of \(grouped(changes))", download, target: nil)
+      + failing("beside small syncs without a pause, which send them", small, target: nil)
+  }
+
+  private func beside<Result>(
+    _ bench: Bench, _ serverPath: String, writes: Bool, _ work: (Pair) throws -> Result
+  ) throws -> Result {
+    let clientPath = bench.path("own-impatient-\(writes).db")
+    defer { bench.discard(clientPath) }
+    let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record")
+    defer { pair.end() }
+    bench.settle()
+    return try work(pair)
+  }
+
+  private func impatience(
+    _ pair: Pair, _ application: SQLiteConnection?, writing sql: String = "INSERT INTO own (at) VALUES (?1)",
+    beside work: (() throws -> Void)? = nil
+  ) throws -> Impatience {
+    var found = Impatience()
+    let start = Measure.wall()
+    var lastDone = start
+    let background = Background(work ?? { _ = try pair.sync() })
+    while !background.isDone {
+      let now = Measure.wall()
+      do {
+        try application?.run(sql, .real(now))
+        found.done += 1
+        lastDone = now
+      } catch let error as SalvorError where error.code == .storageBusy {
+        found.failed += 1
+        found.lockedOut = max(found.lockedOut, now - lastDone)
+      }
+      usleep(20_000)
+    }
+    found.syncing = Measure.wall() - start
+    try background.check()
+    return found
+  }
+
+  private func failing(_ what: String, _ found: Impatience, target: Figure.Target?) -> [Figure] {
+    [
       Figure(
-        name: "share of writes that fail at once, every 20 ms beside a first sync of \(grouped(rows))",
-        value: Double(failed) / Double(max(1, done + failed)), unit: .count, target: .value(atMost: Self.failedMax),
-        details: [("done", .integer(Int64(done))), ("failed", .integer(Int64(failed)))]),
-      Figure(
-        name: "a first sync beside such a writer", value: times[1], unit: .seconds, limit: times[0],
-        limitName: "alone", target: .ratio(atMost: Self.slowerMax)),
+        name: "writes that fail at once, of one every 20 ms, \(what)", value: found.share, unit: .share, target: target,
+        details: [
+          ("done", .integer(Int64(found.done))), ("failed", .integer(Int64(found.failed))),
+          ("sync", .real(found.syncing)),
+        ]),
+      Figure(name: "longest time in which each of them fails", value: found.lockedOut, unit: .seconds),
     ]
   }
 

@@ -1,0 +1,1 @@
+../../Plugins/HTTPClientTransport/SessionUpload.swift
