@@ -49,10 +49,10 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   ]
 
   /// Those of healing, which its own swarm finds: rank ignored, incarnation ignored, what was written since overlooked, the own
-  /// flag ignored, the ledger not applied.
+  /// flag ignored, the ledger not applied, offers after the queue, what waits dropped.
   public static let healing: [Mutant] = [
     .server(.ranksNothing), .server(.ordersIncarnationsBackwards), .server(.overlooksWrites),
-    .device(.forgetsWhatItWrote), .forgottenLedger,
+    .device(.forgetsWhatItWrote), .forgottenLedger, .server(.putsOffersAfterTheQueue), .server(.dropsWaiting),
   ]
 
   /// The five that the test of the whole runs: those that are found soonest.

@@ -20,7 +20,13 @@ import Testing
     }
     let rows = tables.compactMap { $0["rows"][0].integer }.reduce(0, +)
     // With what the server had lost, and was given back.
-    #expect(rows == 2741 + 9)
+    #expect(rows == 2741 + 8)
+    let badDay = try output.json["badDay"]
+    let sums = badDay["sums"].items
+    #expect(sums.count == 10)
+    for sum in sums { #expect(sum["before"] == sum["after"] && sum["before"].string?.isEmpty == false) }
+    #expect(badDay["erased"].items.map(\.integer) == [0, 0, 0, 0])
+    #expect((badDay["restore"]["healed"].integer ?? 0) > 0)
     let strategies = try output.json["badDay"]["strategies"].items
     #expect(strategies.compactMap { $0["strategy"].string }.first == "recover-unsynced-changes")
     #expect(strategies.count == 7)
@@ -53,6 +59,7 @@ import Testing
     #expect(output.code == 0, "\(output.out) \(output.err)")
     for text in [
       "salvor serve", "anna", "refused", "server-maintained", "salvor server restore", "by the file",
+      "salvor server purge", "salvor server restores show 1", "are equal.",
       "All sides are equal",
     ] {
       #expect(output.out.contains(text))

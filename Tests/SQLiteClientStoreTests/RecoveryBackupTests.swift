@@ -44,6 +44,29 @@ import Testing
     #expect(try bench.isWhole())
   }
 
+  @Test(
+    "what the server has erased for good takes the before-images along; copies stay, and a note says so without a key")
+  func erased() async throws {
+    let bench = try await synchronized()
+    _ = try await bench.store.makeCopy(id: "mine", reason: "by hand")
+    _ = try await bench.recover([.row("note", ["a", "9", nil], version: 9)], bench.order(shared: 1, images: true))
+    #expect(try await bench.store.backups().map(\.content) == [.beforeImages, .copy])
+    try bench.write("UPDATE note SET title = 'a person' WHERE id = 'a'")
+    let (_, session) = try await bench.uploadText()
+    let waiting = try #require(
+      try await bench.store.requests(in: RecoveryTests.everything, after: nil, limit: 10).first)
+    try await bench.accept(
+      session,
+      refusing: [Refusal(counter: waiting.id.counter, stamp: waiting.id.stamp, reason: .purged, message: "Erased.")])
+    #expect(try await bench.store.backups().map(\.content) == [.copy])
+    #expect(try await bench.requests(RecoveryTests.everything) == [])
+    #expect(try bench.read("SELECT count(*) FROM salvor_recovery_item WHERE item LIKE '%person%'") == [[0]])
+    let notes = try bench.read("SELECT text FROM salvor_note").compactMap { $0[0].string }
+    #expect(notes.contains { $0.contains("1 row that the server has erased") && $0.contains("salvor backups delete") })
+    #expect(!notes.contains { $0.contains("person") })
+    #expect(try bench.isWhole())
+  }
+
   @Test func changesMadeSinceAreKeptAsEntriesWhenBeforeImagesAreRestored() async throws {
     let bench = try await synchronized()
     _ = try await bench.recover(

@@ -68,7 +68,7 @@ struct BenchClient {
 
   /// - Parameter strategy: how it recovers, whatever the reason.
   static func make(
-    database: String, schema: Schema, url: String, strategy: String
+    database: String, schema: Schema, url: String, strategy: String, heal: HealMode = .own
   ) throws -> BenchClient {
     let transport = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url)))
     let credentials = credentialHeaders(["principal": "bench"])
@@ -77,6 +77,7 @@ struct BenchClient {
       credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression(),
       recovery: RecoveryConfiguration(
         strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))
+    configuration.recovery.heal = heal
     configuration.snapshotCompressions = [snapshotCompression]
     return BenchClient(client: SalvorClient(configuration), transport: transport, credentials: credentials)
   }

@@ -18,8 +18,9 @@ public actor BrokenServerStore: ServerStore {
     case asksNoPolicy, forgetsConflicts, forgetsTheServersSide, forgetsWhoMadeIt, forgetsPages, forgetsStates
     case showsTheRowOfThen, resolvesTwice, resolvesNothing, resolvesForTheClientAlways, forgetsWhoResolved
     case forgetsSettledConflicts
-    // Of offers: takes the last one that comes, turns the order of incarnations round, sees no write after a parting.
-    case ranksNothing, ordersIncarnationsBackwards, overlooksWrites
+    // Of offers: takes the last one that comes, turns the order of incarnations round, sees no write after a parting, takes what a
+    // waiting change wrote for a part of the offer beneath it, drops what would have to wait.
+    case ranksNothing, ordersIncarnationsBackwards, overlooksWrites, putsOffersAfterTheQueue, dropsWaiting
     // Of recovery.
     case answersOutOfScope, answersEveryRow, answersNamedRowsOnly, comparesDigestsAcrossScopes, forgetsLostKeys
     // Of blobs.
@@ -120,6 +121,7 @@ public actor BrokenServerStore: ServerStore {
       upload.chunks = upload.chunks?.map {
         $0.mapOffers { LostVersion(incarnation: $0.incarnation, number: $0.number + 1 << 40, parting: head) }
       }
+    case .putsOffersAfterTheQueue: upload.chunks = upload.chunks?.map { $0.withoutWritten() }
     case .acceptsOutOfScope: upload.principal.parameters = [:]
     case .appliesRefusedRequests: upload.refused = []
     default: break
@@ -139,6 +141,10 @@ public actor BrokenServerStore: ServerStore {
     if fault == .blocksNothing {
       results.acceptedRequests += Int64(results.refused.count { $0.reason == .blocked })
       results.refused.removeAll { $0.reason == .blocked }
+    }
+    if fault == .dropsWaiting {
+      results.acceptedRequests += results.waiting.reduce(0) { $0 + Int64($1.count) }
+      results.waiting = []
     }
     return results
   }

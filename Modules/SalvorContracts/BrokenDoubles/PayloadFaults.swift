@@ -93,6 +93,17 @@ extension UploadChunk {
     return chunk.mapOfferLines { of in [.integer(count - 1 - (of[0].integer ?? 0)), of[1], of[2]] }
   }
 
+  /// Its offers are offers in every column.
+  func withoutWritten() -> UploadChunk {
+    with(
+      bytes: bytes.mapLines { line in
+        guard line.hasPrefix("{\"offer\":"), let members = (try? JSONValue(parsing: Array(line.utf8)))?.members else {
+          return line
+        }
+        return JSONValue.object(members.filter { $0.key != "written" }).text
+      })
+  }
+
   private func mapOfferLines(_ change: ([JSONValue]) -> [JSONValue]) -> UploadChunk {
     with(
       bytes: bytes.mapLines { line in

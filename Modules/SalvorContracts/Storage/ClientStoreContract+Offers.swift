@@ -100,6 +100,64 @@ extension ClientStoreContract {
       try await bench.expectArchive([])
       try expectEqual(try await bench.begin().changes, [], "what is sent then")
     },
+    offering("a change of a row that the server has erased leaves the device, with all that it kept of the row") {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null]), ("note", ["n2", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectArchive([
+        "kept lost-on-server update note [n1] [title=a] > [title=theirs]",
+        "kept lost-on-server update note [n2] [title=b] > [title=theirs]",
+      ])
+      try await bench.write(.update("note", ["n1"], ["title": "a person"]), .update("note", ["n2"], ["title": "mine"]))
+      let report = try await bench.settle(try await bench.begin(), commit: bench.nextCommit()) { change in
+        change.values.first == "n1" ? .purged : nil
+      }
+      try expectEqual([report.accepted, report.refused], [1, 0], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "a", .null], ["n2", "mine", .null]])
+      try await bench.expectArchive(["kept lost-on-server update note [n2] [title=b] > [title=theirs]"])
+      let items = try await bench.recovering.recoveryItems("recovery 1", after: 0, limit: 10)
+      try expectEqual(
+        items.filter { !($0.before.isEmpty && $0.after.isEmpty) }.map(\.key), [["n2"]],
+        "the rows with values in the report")
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("a new row under a key that the server has erased is an error that somebody sees") { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "new"]))
+      let report = try await bench.settle(try await bench.begin(), commit: bench.nextCommit()) { _ in .purged }
+      try expectEqual([report.accepted, report.refused], [0, 1], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "new", .null]])
+    },
+    offering(
+      "unique values that lost changes had swapped come back, each to its row",
+      ContractSchemas.notes(unique: [["title"]])
+    ) { bench in
+      try await bench.download(
+        full: ["note"],
+        rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null]), ("note", ["n3", "c", "x"])])
+      try await bench.write(
+        .update("note", ["n1"], ["title": "aside"]), .update("note", ["n2"], ["title": "a"]),
+        .update("note", ["n1"], ["title": "b"]), .update("note", ["n3"], ["body": "mine"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(
+        shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null]), ("note", ["n3", "c", "x"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "b", .null], ["n2", "a", .null], ["n3", "c", "mine"]])
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary),
+        [
+          "update note [\"title\", \"body\"] [n1, a, b, null, null] of 2 []",
+          "update note [\"title\", \"body\"] [n2, b, a, null, null] of 2 []",
+          "update note [\"title\", \"body\"] [n3, c, c, x, mine] of 2 []",
+        ], "what is sent, in the order of the keys")
+      try await bench.settle(sent)
+      try await bench.expectRows("note", [["n1", "b", .null], ["n2", "a", .null], ["n3", "c", "mine"]])
+    },
     offering("all that the device holds of lost commits, where it is told so") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.download(rows: [("note", ["n1", "theirs", .null]), ("note", ["n2", "new", .null])])

@@ -17,7 +17,7 @@ public enum ServerStoreContract {
     + refusedBefore
     + dependence + circles + scope + membership + feed + parts + pages + subscribing + subscribingWays + changedGroups
     + recovering
-    + blobs + evolving + purges + healing + healingDeletes + healingBounds + healingWaiting
+    + blobs + evolving + purges + healing + healingDeletes + healingBounds + healingInput + healingWaiting
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

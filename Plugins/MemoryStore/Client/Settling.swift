@@ -38,6 +38,7 @@ extension ClientContent {
     let attempts = 1 + (upload?.failures ?? 0)
     upload = nil
     var report = SettleReport()
+    var erased: Set<RowName> = []
     settleVersions(results)
     for sent in outgoing where !sent.changes.contains(where: { $0.offer?.isVersion == true }) {
       let place = requests.firstIndex { $0.id == sent.id }
@@ -58,9 +59,12 @@ extension ClientContent {
           KeptVersion(request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }))
       }
       if let refusal = results.refused.first(where: { $0.id == sent.id }) {
-        // What the server has erased for good leaves this device, too (semantics 10).
-        let isOfferAlone = sent.changes.count == 1 && sent.changes[0].offer?.written.isEmpty == true
-        if refusal.reason == .purged, isOfferAlone, let place, requests[place].state != .displaced {
+        // What the server has erased for good leaves this device, too (semantics 10); a new row under its key is somebody's own.
+        if refusal.reason == .purged, let place, requests[place].state != .displaced,
+          requests[place].changes.count == 1,
+          case let change = requests[place].changes[0], change.operation != .insert || change.offer != nil
+        {
+          erased.insert(change.row)
           requests.remove(at: place)
           continue
         }
@@ -93,6 +97,7 @@ extension ClientContent {
         if let place { requests.remove(at: place) }
       }
     }
+    if !erased.isEmpty { erase(erased) }
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
     report.waiting = Int64(requests.count { $0.isWaiting })
@@ -101,6 +106,20 @@ extension ClientContent {
 }
 
 extension ClientContent {
+  /// All that is kept of rows which the server has erased for good, and the values in reports.
+  private mutating func erase(_ rows: Set<RowName>) {
+    func isErased(_ request: Request) -> Bool { request.changes.allSatisfy { rows.contains($0.row) } }
+    requests.removeAll { ($0.state == .kept || $0.state == .displaced) && isErased($0) }
+    keptVersions.removeAll { isErased($0.request) }
+    baseChanges.removeAll { rows.contains($0.row) }
+    for (place, recovery) in recoveries.enumerated() {
+      for (line, item) in recovery.items.enumerated()
+      where rows.contains(RowName(table: item.table, key: item.key)) {
+        (recoveries[place].items[line].before, recoveries[place].items[line].after) = ([], [])
+      }
+    }
+  }
+
   /// As of which commit the server has what it accepted.
   func version(of results: UploadResults, _ table: String) -> Int64 {
     results.commit?.number ?? (groups[schema.table(table)?.group ?? ""]?.cursor?.number ?? 0) + 1

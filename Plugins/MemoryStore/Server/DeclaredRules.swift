@@ -27,6 +27,9 @@ extension ServerState {
         (names.row(row), columns.mapKeys { names.column($0, of: row.table) })
       }
     ) { first, _ in first }
+    claimedDeletes = Dictionary(claimedDeletes.filter { goesOn($0.key) }.map { (names.row($0), $1) }) { first, _ in
+      first
+    }
     purged = Set(purged.filter(goesOn).map(names.row))
     unnumbered = Set(unnumbered.filter(goesOn).map(names.row))
     settled = Dictionary(

@@ -12,6 +12,15 @@ struct HealedColumn: Sendable, Hashable {
   var at: Int64
 }
 
+/// An offered delete of a row that is not there, and that its sender may never have seen: it counts where he may write what somebody
+/// offers of the row.
+struct ClaimedDelete: Sendable, Hashable {
+  var version: LostVersion
+  /// As of `HealedColumn`.
+  var at: Int64
+  var principal: Principal
+}
+
 extension ServerState {
   /// A device tells in which order incarnations lived.
   mutating func note(_ order: [LostNeighbours]) {
@@ -30,11 +39,19 @@ extension ServerState {
     healed = healed.mapValues { columns in
       columns.mapValues { $0.at == .max ? HealedColumn(version: $0.version, at: at) : $0 }
     }
+    for (row, deletes) in claimedDeletes {
+      claimedDeletes[row] = deletes.map { delete in
+        var delete = delete
+        if delete.at == .max { delete.at = at }
+        return delete
+      }
+    }
   }
 
   /// Who parted from this server later has seen what was healed before the history that is kept.
   mutating func forgetHealed() {
     healed = healed.mapValues { columns in columns.filter { $0.value.at > 2 * trimmed } }.filter { !$0.value.isEmpty }
+    claimedDeletes = claimedDeletes.mapValues { $0.filter { $0.at > 2 * trimmed } }.filter { !$0.value.isEmpty }
   }
 
   /// The last commit of an incarnation of this server's; nil: it does not know it.

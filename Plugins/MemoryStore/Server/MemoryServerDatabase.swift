@@ -87,6 +87,7 @@ struct ServerState: Sendable {
   var purged: Set<RowName> = []
   /// What came by offers, column by column.
   var healed: [RowName: [String: HealedColumn]] = [:]
+  var claimedDeletes: [RowName: [ClaimedDelete]] = [:]
   /// In which order lost incarnations lived: neighbours, as devices told.
   var lostNeighbours: [LostNeighbours] = []
   /// Offers that it holds, oldest first.

@@ -69,6 +69,7 @@ extension ServerState {
     conflictVersions.removeAll { $0.table == name.table && $0.key == name.key }
     report.conflicts = Int64(before - conflictVersions.count)
     healed[name] = nil
+    claimedDeletes[name] = nil
     waiting.removeAll { $0.request.changes[0].row == name }
     settlings += 1
     remotes = remotes.mapValues { remote in

@@ -266,6 +266,7 @@ public actor MemoryServerStore: ServerStore {
       changed, by: intake.purpose == .upload ? upload.remote : nil, healed: processing.healedEntries, random: random,
       time: clock.now())
     state.healed = processing.healed
+    state.claimedDeletes = processing.claimedDeletes
     state.number(commit)
     _ = state.commit(touched, by: nil, touchedFor: upload.remote, random: random, time: clock.now())
 

@@ -55,7 +55,8 @@ extension UploadProcessing {
   }
 
   private mutating func insert(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
-    let outcome = outcome(HealedColumn.existence, isSame: false, change, offer.version)
+    var outcome = outcome(HealedColumn.existence, isSame: false, change, offer.version)
+    if outcome == .applied { outcome = outcomeOfDeletes(change, offer.version, table) }
     let columns = Set(table.travelling.map(\.name))
     guard outcome == .applied else {
       guard offer.written.isEmpty else { return rowDeleted(table) }
@@ -81,8 +82,13 @@ extension UploadProcessing {
     guard present != nil else {
       // From now on it is gone by this version: no older one makes it again. Unless it may be a row that he never saw.
       let isSeen = !scope.isLimited(table) || hasLeft(change) || change.made < state.trimmed
-      if isSeen, outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
-        heal(change.row, all, version, entry: [])
+      if outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
+        if isSeen {
+          heal(change.row, all, version, entry: [])
+        } else {
+          claimedDeletes[change.row, default: []].append(
+            ClaimedDelete(version: version, at: .max, principal: scope.scope.principal))
+        }
       }
       supersededOffers += 1
       return nil
@@ -190,6 +196,22 @@ extension UploadProcessing {
     case .same, .older: false
     case .newer, .unranked: true
     }
+  }
+
+  /// Others have offered the row's delete without being known to have seen it: it counts where they may write it as it is offered.
+  private func outcomeOfDeletes(_ change: Change, _ version: LostVersion, _ table: Table) -> ColumnOutcome {
+    var outcome = ColumnOutcome.applied
+    let row = change.applied(to: nil, of: table) ?? []
+    for delete in claimedDeletes[change.row] ?? [] where delete.at != .max && delete.at > 2 * version.parting {
+      let theirs = ScopeCheck(schema: state.schema, scope: ReadScope(delete.principal))
+      guard theirs.finding(row, of: table, in: tables) == .inside else { continue }
+      switch state.lostOrder.finding(delete.version, beside: version) {
+      case .same, .older: continue
+      case .newer: return .superseded
+      case .unranked: outcome = .conflict
+      }
+    }
+    return outcome
   }
 
   // MARK: What it leaves

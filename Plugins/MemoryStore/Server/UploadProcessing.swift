@@ -38,6 +38,7 @@ struct UploadProcessing {
   private var unseen: Set<Int64> = []
   /// `ServerState.healed`, with what this upload brings back.
   var healed: [RowName: [String: HealedColumn]]
+  var claimedDeletes: [RowName: [ClaimedDelete]]
   /// What of the upload's own writes came by offers.
   var healedEntries: [RowName: Set<String>] = [:]
   var healedOffers: Int64 = 0
@@ -67,6 +68,7 @@ struct UploadProcessing {
     self.incarnation = incarnation
     self.intake = intake
     healed = state.healed
+    claimedDeletes = state.claimedDeletes
     self.state = state
     self.remote = upload.remote
     isNarrowed = upload.isNarrowed
@@ -234,6 +236,7 @@ struct UploadProcessing {
   private mutating func takeBack(_ before: UploadProcessing) {
     tables = before.tables
     healed = before.healed
+    claimedDeletes = before.claimedDeletes
     healedEntries = before.healedEntries
     healedOffers = before.healedOffers
     supersededOffers = before.supersededOffers

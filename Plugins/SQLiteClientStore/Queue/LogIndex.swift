@@ -119,10 +119,12 @@ final class LogIndex {
   }
 
   /// Calls `body` with each row of a table that has changes in the log.
-  func eachRow(of table: CapturedTable, _ body: (Key) throws -> Void) throws {
-    let keys = (0..<table.keyCount).map { "k\($0)" }.joined(separator: ", ")
+  ///
+  /// - Parameter condition: of the index (alias `i`).
+  func eachRow(of table: CapturedTable, where condition: String = "1", _ body: (Key) throws -> Void) throws {
+    let keys = (0..<table.keyCount).map { "i.k\($0)" }.joined(separator: ", ")
     for row in try context.connection.rows(
-      "SELECT DISTINCT \(keys) FROM \(name) WHERE t = ?1", .integer(table.number))
+      "SELECT DISTINCT \(keys) FROM \(name) i WHERE i.t = ?1 AND \(condition) ORDER BY \(keys)", .integer(table.number))
     { try body(row) }
   }
 
@@ -141,6 +143,15 @@ final class LogIndex {
     let slots = (1...(keyWidth + 2)).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run("INSERT OR IGNORE INTO \(name) VALUES (\(slots))", place(table, key, seq))
     tables.insert(table.number)
+  }
+
+  /// Changes that were added to the log: what a query selects, the table's number, the key and the counter.
+  func addAll(_ query: String) throws {
+    let connection = context.connection
+    try connection.run("INSERT OR IGNORE INTO \(name) \(query)")
+    for row in try connection.rows("SELECT DISTINCT t FROM \(name)") {
+      if let number = row[0].integer { tables.insert(number) }
+    }
   }
 
   /// Deletes the changes of a request from the log and from here: `noteLogChange(isFollowed: true)` when all are out.

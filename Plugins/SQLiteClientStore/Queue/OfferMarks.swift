@@ -107,13 +107,6 @@ extension StoreContext {
       != nil
   }
 
-  /// It is an offer, and nothing that somebody wrote since.
-  func isOfferAlone(_ request: RequestRange) throws -> Bool {
-    guard request.first == request.last else { return false }
-    return try connection.integer(
-      "SELECT 1 FROM salvor_offer WHERE seq = ?1 AND written IS NULL", .integer(request.first)) != nil
-  }
-
   /// Of requests that have left for good.
   func forgetOffers() throws {
     try connection.run(

@@ -5,7 +5,7 @@ import SalvorStorage
 /// Keeps what a recovery changes, so that it can be put back: the rows as they were, or where that would be more than the
 /// rest, or less than everything, a whole copy (semantics 9, *Backup before anything is touched*).
 struct BeforeImages {
-  /// A larger payload, or queue, makes a copy: the recorder holds old values in memory.
+  /// A larger payload, or more changes that wait or are lost, make a copy: the recorder holds old values in memory.
   static let payloadBytesMax: Int64 = 32 << 20
   static let changesMax: Int64 = 50_000
 
@@ -52,7 +52,12 @@ struct BeforeImages {
       )
       ?? 0
     let changes = try connection.integer("SELECT count(*) FROM salvor_log") ?? 0
-    if bytes > Self.payloadBytesMax || changes > Self.changesMax { return true }
+    // Each may be offered.
+    let lost =
+      order.absence == .lost
+      ? try connection.integer("SELECT count(*) FROM salvor_history WHERE version > ?1", .integer(order.shared ?? 0))
+      : 0
+    if bytes > Self.payloadBytesMax || changes + (lost ?? 0) > Self.changesMax { return true }
     let virtual = try connection.integer(
       "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%' LIMIT 1")
     if virtual != nil { return true }

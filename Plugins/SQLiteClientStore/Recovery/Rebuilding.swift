@@ -185,7 +185,7 @@ final class Rebuilding {
     var counts = RecoveryCounts()
     counts.lost = try archiveLost()
     if let move = merge.offers.move { try context.settle(move) }
-    counts.offered = Int64(merge.offers.counters.count) + merge.offers.versionCount
+    counts.offered = merge.offers.count + merge.offers.versionCount
     counts.lost += merge.offers.versionCount
     var names: [String] = []
     for entry in before {
@@ -221,14 +221,14 @@ final class Rebuilding {
     for entry in before {
       let table = context.catalog.table(entry.table.name).flatMap { $0.number == entry.table.number ? $0 : nil }
       var deletes: [(key: Key, isOwn: Bool)] = []
-      var returned = 0
+      var returned: Int64 = 0
       if let table {
         try merge.versions.eachDeleted(table) { key, isOwn in
           deletes.append((key, isOwn))
           if try context.currentRow(table, key) != nil { returned += 1 }
         }
       }
-      let isMass = try table.map { try merge.isMass(returned, of: $0) } ?? false
+      let isMass = try table.map { try OfferedRows.isMass(returned, of: $0, connection) } ?? false
       var massDeletes: [Key] = []
       var rest = deletes[...]
       func archiveDeletes(before next: Key?) throws {

@@ -98,7 +98,7 @@ final class RecoveredRequests {
       counts.merged += 1
       return try record.request(range, state: .remade, reason: nil, changes)
     }
-    if merge.offers.counters.contains(range.first) {
+    if merge.offers.isOffer(range.first) {
       counts.lost += 1
       return try record.request(range, state: .offered, reason: "lost-on-server", changes)
     }
@@ -139,7 +139,7 @@ final class RecoveredRequests {
       let operation = LogOperation(rawValue: row.int64(2))
     else { return false }
     let table = layout.table
-    let isOffer = merge.offers.counters.contains(seq)
+    let isOffer = merge.offers.isOffer(seq)
     let firstValue = 3 + context.catalog.maskCount
     if !isOffer, !merge.rebased.isEmpty {
       let key = row.values(from: firstValue, count: table.keyCount)

@@ -112,7 +112,7 @@ final class Settling {
     // What the move adds, no trigger wrote.
     defer {
       if let opened, let end = try? connection.lastCounter() {
-        for seq in last..<max(last, end) { opened.noteAdded(seq + 1) }
+        if end > last { opened.noteAdded(last + 1...end) }
       }
     }
     switch move.joins {

@@ -60,6 +60,17 @@ final class TouchedRows {
     try insert(insertWritten, table, key)
   }
 
+  /// The same of all that a query selects: the table's number, and keys as wide as the widest.
+  func writtenAll(_ table: CapturedTable, _ query: String) throws {
+    guard recordsWritten.contains(table.number), !isWhole.contains(table.number) else { return }
+    try context.connection.run("INSERT OR IGNORE INTO \(written) \(query)")
+  }
+
+  func removedAll(_ table: CapturedTable, _ query: String) throws {
+    guard recordsRemoved.contains(table.number) else { return }
+    try context.connection.run("INSERT OR IGNORE INTO \(removed) \(query)")
+  }
+
   /// A part of a row was written.
   func writtenPart(_ table: CapturedTable, _ key: Key) throws {
     try written(table, key)

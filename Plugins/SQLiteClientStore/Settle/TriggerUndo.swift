@@ -13,7 +13,7 @@ extension WorkingRows {
   /// - Returns: false: triggers wrote nothing.
   func undoTriggers(again: ((Set<Int64>) throws -> Void)? = nil) throws -> Bool {
     let connection = context.connection
-    let own = added.isEmpty ? "" : " AND seq NOT IN (\(added.sorted().map(String.init).joined(separator: ", ")))"
+    let own = added.map { " AND seq NOT BETWEEN \($0.lowerBound) AND \($0.upperBound)" }.joined()
     let captured = "salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)\(own)"
     guard try connection.integer("SELECT 1 FROM \(captured) LIMIT 1", .integer(counter)) != nil else { return false }
     connection.triggersEnabled = false

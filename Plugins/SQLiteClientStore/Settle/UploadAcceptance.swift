@@ -26,7 +26,7 @@ struct UploadAcceptance {
     var erased: [RequestRange] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
       let range = try context.range(of: refusal.counter)
-      let isErased = try refusal.reason == .purged && context.isOfferAlone(range)
+      let isErased = try refusal.reason == .purged && Erasing(context).erases(range)
       guard try refuse(refusal) else { continue }
       if isErased { erased.append(range) } else { report.refused += 1 }
     }
@@ -61,7 +61,7 @@ struct UploadAcceptance {
       _ = try LogIndex(context)
       for base in bases { try rows().setBase(base.table, base.key, base.row) }
     }
-    if !erased.isEmpty { try forget(erased, rows) }
+    if !erased.isEmpty { try Erasing(context).run(erased, rows) }
     try letDeletesGo(waiting, rows)
     try connection.run("DELETE FROM salvor_upload_excluded")
     try context.forgetSeen()
@@ -99,15 +99,6 @@ struct UploadAcceptance {
     guard !deletes.isEmpty else { return }
     _ = try LogIndex(context)
     try rows().remove(deletes)
-  }
-
-  /// What was offered and the server has erased for good leaves this device, too, without a word of its values (semantics 10).
-  private func forget(_ erased: [RequestRange], _ rows: () throws -> WorkingRows) throws {
-    _ = try LogIndex(context)
-    try rows().remove(erased)
-    let count = erased.count == 1 ? "1 row" : "\(erased.count) rows"
-    let text = "\(count) that the server has erased for good were removed here, too."
-    try connection.note(["\(text) Copies among the backups may hold them: salvor backups."], at: context.clock.now())
   }
 
   /// The upload is over: what is captured from here on has a stamp of its own.

@@ -15,8 +15,8 @@ final class WorkingRows {
   let firing: Set<Int64>
   /// What was captured after it, triggers wrote; what the move itself adds aside.
   let counter: Int64
-  /// The changes that the move added to the log.
-  private(set) var added: Set<Int64> = []
+  /// The changes that the move added to the log, in order.
+  private(set) var added: [ClosedRange<Int64>] = []
   /// The highest counter that the move gave.
   private(set) var given: Int64
   private let anySeen: Bool
@@ -110,7 +110,7 @@ final class WorkingRows {
       [.integer(counter), .integer(table.number)] + key
     ) { row in
       let entry = try context.catalog.entry(from: row)
-      if !added.contains(entry.seq), entry.key(table) == key { found.append(entry) }
+      if !added.contains(where: { $0.contains(entry.seq) }), entry.key(table) == key { found.append(entry) }
       return true
     }
     return found
@@ -156,10 +156,14 @@ final class WorkingRows {
     try returning?.rowChanged(ref)
   }
 
-  /// A change that the move adds to the log.
-  func noteAdded(_ seq: Int64) {
-    added.insert(seq)
-    given = max(given, seq)
+  /// Changes that the move adds to the log, behind those that it has added before.
+  func noteAdded(_ counters: ClosedRange<Int64>) {
+    given = max(given, counters.upperBound)
+    if let last = added.last, last.upperBound + 1 >= counters.lowerBound, last.lowerBound <= counters.lowerBound {
+      added[added.count - 1] = last.lowerBound...max(last.upperBound, counters.upperBound)
+    } else {
+      added.append(counters)
+    }
   }
 
   func isPostponed(_ table: CapturedTable, _ key: Key) -> Bool {
@@ -251,7 +255,7 @@ final class WorkingRows {
   }
 
   private static func inOrder(_ refs: some Sequence<RowRef>) -> [RowRef] {
-    refs.sorted { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }
+    refs.map { ($0, "\($0.key)") }.sorted { ($0.0.table, $0.1) < ($1.0.table, $1.1) }.map(\.0)
   }
 
   /// Rows in the way of each other are removed first and written after.

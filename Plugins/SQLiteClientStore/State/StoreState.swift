@@ -33,6 +33,8 @@ enum StateName: String {
   case healAsked
   /// They are in the next upload.
   case healDue
+  /// Before-images hold rows that the server has erased for good: they go.
+  case imagesDue
   /// The identity file was newer once; until an upload is settled.
   case wentBack
   /// Capture is paused for a migration of the application's own, since when.

@@ -29,6 +29,17 @@ extension SQLiteClientStore {
     return true
   }
 
+  /// Before-images hold lines of Salvor's own tables, too, so that a row which the server has erased for good cannot be taken out of one.
+  func forgetImages(_ context: StoreContext) throws {
+    guard try context.connection.state(.imagesDue) != nil else { return }
+    if isFile {
+      for found in try backupFolder.all() where found.backup.content == .beforeImages {
+        try backupFolder.remove(found.backup.id)
+      }
+    }
+    try context.connection.transaction { try context.connection.setState(.imagesDue, Value?.none) }
+  }
+
   public func restoreBackup(_ id: String) throws {
     let context = try opened()
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {

@@ -363,6 +363,7 @@ public actor SQLiteClientStore: ClientStore {
       move.holding = .release
       return try context.settle(move).upload
     }
+    try forgetImages(context)
     try writeIdentity(context)
     return report
   }

@@ -40,7 +40,9 @@ struct Purge {
     let text = Value.text(JSONValue.array(key.map { JSONValue($0) }).text)
     try connection.run("DELETE FROM salvor_conflict WHERE \"table\" = ?1 AND key = ?2", .text(table.name), text)
     report.conflicts += Int64(connection.changes)
-    try connection.run("DELETE FROM salvor_healed WHERE t = ?1 AND key = ?2", .integer(table.number), text)
+    for name in ["salvor_healed", "salvor_healed_delete"] {
+      try connection.run("DELETE FROM \(name) WHERE t = ?1 AND key = ?2", .integer(table.number), text)
+    }
     try WaitingBook(connection: connection).forget(table.name, key: text)
     try forgetBlobs(table, text)
     try forgetDroppedColumns(table, key)

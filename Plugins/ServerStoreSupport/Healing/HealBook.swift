@@ -17,6 +17,10 @@ package final class HealBook {
       t INTEGER NOT NULL, key TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, mask INTEGER NOT NULL,
       at INTEGER NOT NULL, remote TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number)) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS salvor_healed_at ON salvor_healed (at);
+    CREATE TABLE IF NOT EXISTS salvor_healed_delete (
+      t INTEGER NOT NULL, key TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL,
+      remote TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number, remote));
+    CREATE INDEX IF NOT EXISTS salvor_healed_delete_at ON salvor_healed_delete (at);
     CREATE TABLE IF NOT EXISTS salvor_lost_timeline (
       earlier TEXT NOT NULL, later TEXT NOT NULL, remote TEXT NOT NULL, time INTEGER NOT NULL,
       PRIMARY KEY (earlier, later)) WITHOUT ROWID;
@@ -44,6 +48,9 @@ package final class HealBook {
     var entryMask: Int64
     /// Others' marks may be of the same columns.
     var hadMarks: Bool
+    /// An offered delete of a row that is not there, and that its sender may never have seen: it counts where he may write what
+    /// somebody offers of the row.
+    var isClaim = false
   }
 
   let rows: RowReader
@@ -154,7 +161,7 @@ package final class HealBook {
     of key: Key, _ hash: UInt64, at place: Int, for version: LostVersion, pending: [Healing]
   ) throws -> RowStanding {
     let parting = try sequence(of: version.parting)
-    var marks = pending.reversed().map { Mark(version: $0.version, mask: $0.mask, at: .max) }
+    var marks = pending.reversed().filter { !$0.isClaim }.map { Mark(version: $0.version, mask: $0.mask, at: .max) }
     var covered = marks.reduce(0) { $0 | $1.mask }
     let known = try self.marks(of: key, place)
     for var mark in known where mark.at > 2 * parting {
@@ -171,6 +178,31 @@ package final class HealBook {
     ) { [self] in
       finding($0, beside: version)
     }
+  }
+
+  /// What becomes of an offer that would make a row again, where others have offered its delete without being known to have seen it.
+  ///
+  /// - Parameter mayWrite: whether somebody may write the row as it is offered.
+  func outcomeOfDeletes(
+    of key: Key, at place: Int, for version: LostVersion, _ mayWrite: (Principal) throws -> Bool
+  ) throws -> RowStanding.Outcome {
+    let parting = try sequence(of: version.parting)
+    var outcome = RowStanding.Outcome.applied
+    for row in try connection.rows(
+      "SELECT incarnation, number, principal FROM salvor_healed_delete WHERE t = ?1 AND key = ?2 AND at > ?3",
+      .integer(catalog.tables[place].number), text(key), .integer(2 * parting))
+    {
+      guard let incarnation = row[0].string.flatMap({ IncarnationID($0) }), let number = row[1].integer,
+        let principal = row[2].string.flatMap({ Principal(stored: $0) })
+      else { continue }
+      let deleted = LostVersion(incarnation: incarnation, number: number, parting: 0)
+      switch finding(deleted, beside: version) {
+      case .same, .older: continue
+      case .newer: if try mayWrite(principal) { return .superseded }
+      case .unranked: if try mayWrite(principal) { outcome = .conflict }
+      }
+    }
+    return outcome
   }
 
   private func marks(of key: Key, _ place: Int) throws -> [Mark] {
@@ -238,6 +270,15 @@ package final class HealBook {
     let at = end > before ? 2 * end : 2 * last + 1
     for healing in healings.values.joined() where healing.mask != 0 {
       let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
+      if healing.isClaim {
+        try connection.run(
+          """
+          INSERT INTO salvor_healed_delete (t, key, incarnation, number, at, remote, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT (t, key, incarnation, number, remote) DO UPDATE SET at = excluded.at, principal = excluded.principal
+          """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number), .integer(at),
+          .text(upload.remote.text), .text(upload.principal.stored))
+        continue
+      }
       if healing.hadMarks {
         try connection.run(
           "UPDATE salvor_healed SET mask = mask & ?3 WHERE t = ?1 AND key = ?2", table, key, .integer(~healing.mask))

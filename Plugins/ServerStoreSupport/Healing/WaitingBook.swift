@@ -52,7 +52,7 @@ package struct WaitingBook {
 
   func keep(_ held: [RefusedRequest], of upload: ProcessRequest, _ catalog: Catalog, now: Int64) throws {
     guard held.contains(where: { $0.wait?.reason != nil }) else { return }
-    let principal = Value.text(Self.text(of: upload.principal))
+    let principal = Value.text(upload.principal.stored)
     var place = try connection.integer("SELECT max(place) FROM salvor_heal_waiting") ?? 0
     var count = try connection.integer("SELECT count(*) FROM salvor_heal_waiting") ?? 0
     var restores: [IncarnationID: Int64] = [:]
@@ -135,25 +135,6 @@ package struct WaitingBook {
   }
 
   static func text(_ key: Key) -> String { JSONValue.array(key.map { JSONValue($0) }).text }
-
-  /// Whose offer it is, and what he may write.
-  private static func text(of principal: Principal) -> String {
-    let parameters = principal.parameters.sorted { $0.key < $1.key }.map { name, values in
-      JSONValue.Member(name, .array(values.map { JSONValue($0) }))
-    }
-    return JSONValue.object([
-      .init("name", .string(principal.name)), .init("parameters", .object(parameters)),
-    ]).text
-  }
-
-  private static func principal(_ text: String) -> Principal? {
-    guard let json = try? JSONValue(parsing: Array(text.utf8)), let name = json["name"]?.string else { return nil }
-    var parameters: [String: [Value]] = [:]
-    for member in json["parameters"]?.members ?? [] {
-      parameters[member.key] = (member.value.array ?? []).compactMap(\.rowValue)
-    }
-    return Principal(name: name, parameters: parameters)
-  }
 
   // MARK: Settling
 
@@ -241,7 +222,7 @@ package struct WaitingBook {
       }
     }
     for group in groups {
-      guard let principal = Self.principal(group.principal) else { continue }
+      guard let principal = Principal(stored: group.principal) else { continue }
       let upload = ProcessRequest(
         remote: group.remote, sequence: SequenceID(unchecked: String(repeating: "0", count: 32)), principal: principal)
       let processor = try UploadProcessor(
@@ -292,7 +273,7 @@ package struct WaitingBook {
       found.append(
         WaitingOffer(
           place: row.int64(0), restore: row.int64(1), request: RequestID(stamp: stamp, counter: row.int64(3)),
-          remote: remote, principal: Self.principal(row.string(5))?.name ?? "", time: row.int64(6), table: table,
+          remote: remote, principal: Principal(stored: row.string(5))?.name ?? "", time: row.int64(6), table: table,
           key: Self.key(row.string(8)), operation: operation,
           version: LostVersion(incarnation: incarnation, number: row.int64(11), parting: row.int64(12)),
           reason: reason, parent: parent, values: try Self.values(row.withBlob(16) { Array($0) }, rows.catalog),

@@ -85,7 +85,8 @@ package struct Trimming {
     for table in ["salvor_gone", "salvor_came"] where try removeSome(table, "seq", upTo: sequence) { more = true }
     if try removeSome("salvor_commit", "number", upTo: trimmed - 1) { more = true }
     // Who parted from this server later has seen what was healed before.
-    if try removeSome("salvor_healed", "at", upTo: 2 * sequence) { more = true }
+    for table in ["salvor_healed", "salvor_healed_delete"]
+    where try removeSome(table, "at", upTo: 2 * sequence) { more = true }
     for table in ["salvor_settled", "salvor_sequence"] where try removeOld(table, before: milliseconds) { more = true }
     return more
   }

@@ -353,7 +353,12 @@ struct SetEvaluation {
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
     let row = change.applied(to: nil, of: table)
-    let outcome = standing.outcome(ColumnMask.existence, isSame: false)
+    var outcome = standing.outcome(ColumnMask.existence, isSame: false)
+    if outcome == .applied, !catalog.tables[place].alternatives.isEmpty {
+      outcome = try heals.outcomeOfDeletes(of: change.key, at: place, for: offer.version) {
+        try scope(row, place, of: $0) == .inside
+      }
+    }
     guard outcome == .applied else {
       // It was deleted by who knew more: a change of it that waits is one of a deleted row.
       guard offer.written.isEmpty else { return .rowDeleted(table) }
@@ -381,8 +386,8 @@ struct SetEvaluation {
     guard let present else {
       // It is gone, and from now on by this version: no older one makes it again. Unless it may be a row that he never saw.
       let isSeen = try departures.seesAll(place) || answerOutside(change, place) == nil
-      if isSeen, standing.outcome(ColumnMask.existence, isSame: true) == .applied {
-        heal(change, place, standing, ColumnMask.all, entry: 0)
+      if standing.outcome(ColumnMask.existence, isSame: true) == .applied {
+        heal(change, place, standing, ColumnMask.all, entry: 0, isClaim: !isSeen)
       }
       offers[place].superseded += 1
       return nil
@@ -461,12 +466,13 @@ struct SetEvaluation {
   }
 
   private mutating func heal(
-    _ change: StagedChange, _ place: Int, _ standing: RowStanding, _ mask: Int64, entry: Int64
+    _ change: StagedChange, _ place: Int, _ standing: RowStanding, _ mask: Int64, entry: Int64,
+    isClaim: Bool = false
   ) {
     healings[change.hash, default: []].append(
       HealBook.Healing(
         table: place, key: change.key, version: standing.version, mask: mask, entryMask: entry,
-        hadMarks: standing.isMarked))
+        hadMarks: standing.isMarked, isClaim: isClaim))
   }
 
   /// An ordinary change of a row that an offer before it has changed.
@@ -529,14 +535,16 @@ struct SetEvaluation {
   }
 
   /// Over the server's rows and over what the requests before made of them.
-  private func scope(_ row: Row, _ place: Int) throws -> ScopeFinding {
-    try scope(row, place, over: overlay, by: catalog.tables[place].alternatives)
+  ///
+  /// - Parameter principal: whose scope it is; nil: the sender's.
+  private func scope(_ row: Row, _ place: Int, of principal: Principal? = nil) throws -> ScopeFinding {
+    try scope(row, place, over: overlay, by: catalog.tables[place].alternatives, of: principal)
   }
 
   private func scope(
-    _ row: Row, _ place: Int, over overlay: RowOverlay, by alternatives: [ScopeAlternative]
+    _ row: Row, _ place: Int, over overlay: RowOverlay, by alternatives: [ScopeAlternative], of other: Principal? = nil
   ) throws -> ScopeFinding {
-    let principal = principal
+    let principal = other ?? principal
     let catalog = overlay.rows.catalog
     let search = ScopeSearch(
       by: ScopeReader(catalog.schema, ReadScope(principal)),

@@ -13,16 +13,17 @@ final class Pair {
   ///
   /// - Parameters:
   ///   - strategy: how the device recovers.
+  ///   - heal: what it gives back to a restored server.
   ///   - snapshots: first synchronizations go by files.
   init(
     serverPath: String, clientPath: String, schemaName: String, strategy: String = "recover-unsynced-changes",
-    snapshots: Bool = false
+    snapshots: Bool = false, heal: HealMode = .own
   ) throws {
     self.serverPath = serverPath
     self.clientPath = clientPath
     server = try ChildProcess(role: "server", [serverPath, schemaName] + (snapshots ? ["snapshots"] : []))
     url = try server.answer(to: "start").string("url")
-    client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy])
+    client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy, heal.rawValue])
     try client.call("open")
   }
 
@@ -30,7 +31,8 @@ final class Pair {
   func renewClient(_ path: String, _ schemaName: String) throws {
     client.end()
     PlainDatabase.remove(path)
-    client = try ChildProcess(role: "client", [path, schemaName, url, "recover-unsynced-changes"])
+    client = try ChildProcess(
+      role: "client", [path, schemaName, url, "recover-unsynced-changes", HealMode.own.rawValue])
     try client.call("open")
   }
 

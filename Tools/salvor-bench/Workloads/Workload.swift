@@ -89,6 +89,9 @@ struct Workload: Sendable {
     Workload(name: "heal-100k", summary: "100,000 lost rows offered and settled, and uploaded as ordinary changes") {
       try HealedMany(rows: $0.scaled(200_000), lost: $0.scaled(100_000)).run($0)
     },
+    Workload(name: "heal-fleet", summary: "200 devices that each offer the same 1,000 lost rows") {
+      try HealedFleet(devices: max(3, $0.scaled(200)), rows: 2000, lost: 1000).run($0)
+    },
     Workload(name: "revert-100k", summary: "one request taken out of a queue of 100,000, and of one of 100") {
       try await Revert(rows: $0.scaled(100_000), queues: (few: 100, many: $0.scaled(100_000))).run($0)
     },

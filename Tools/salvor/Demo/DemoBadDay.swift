@@ -19,9 +19,12 @@ extension DemoStory {
     let backup = try await fleet.operate(["server", "backup", night])
     terminal.say("\(number(backup["bytes"]?.integer ?? 0)) bytes, one moment of the database, checked")
     try await tellNextDay(subject)
+    try await tellErasure(night)
+    try await tellOffline(subject)
+    let before = try DemoSums(fleet.serverDatabase, without: DemoSums.offline(subject, Self.visit, Self.nextVisit))
     try await tellLoss(night)
     let outcomes = try await tellStrategies()
-    try await tellReturn(outcomes)
+    try await tellReturn(outcomes, subject, before)
   }
 
   /// What is synchronized here is what the server will lose; what Anna writes after it is what no one else has.
@@ -42,6 +45,31 @@ extension DemoStory {
       ])
     for device in fleet.devices + fleet.devices { try await sync(device) }
     try compare("All sides after it")
+  }
+
+  /// The backup of the night has the row.
+  private mutating func tellErasure(_ night: String) async throws {
+    title("A person's right to be forgotten: the office erases an address for good")
+    command("salvor server purge establishment_address \(Self.erased)")
+    _ = try await fleet.operate(["server", "purge", "establishment_address", "\(Self.erased)"])
+    for device in fleet.devices { try await sync(device) }
+    try compare("All sides after it")
+    terminal.say(
+      "The backup of the night has \(counted(try addresses(night), "such row")); the ledger beside the database remembers."
+    )
+  }
+
+  private static let erased = 900_000_002 as Int64
+
+  private func addresses(_ database: String) throws -> Int64 {
+    let connection = try SQLiteConnection(database, mode: .readWrite, busyTimeoutMilliseconds: 20_000)
+    defer { connection.close() }
+    return try connection.integer(
+      "SELECT count(*) FROM establishment_address WHERE establishment_id = \(Self.erased)") ?? 0
+  }
+
+  /// What Anna writes after it, no one else has.
+  private mutating func tellOffline(_ subject: Subject) async throws {
     terminal.say("")
     try await write(
       DemoStory.anna, "offline: a second infraction of that inspection, a name, an inspection elsewhere, two drafts",
@@ -155,7 +183,7 @@ extension DemoStory {
 
   // MARK: - Together again
 
-  private mutating func tellReturn(_ outcomes: [JSONValue]) async throws {
+  private mutating func tellReturn(_ outcomes: [JSONValue], _ subject: Subject, _ before: DemoSums) async throws {
     title("All three synchronize, as on any day")
     try fleet.putBackServer()
     try await fleet.startServer()
@@ -167,6 +195,83 @@ extension DemoStory {
       terminal.say(
         "\(recovery["id"]?.string ?? ""): \(recovery["reason"]?.string ?? ""), \(recovery["strategy"]?.string ?? "")")
     }
-    badDay = ["strategies": .array(outcomes), "recoveries": .array(recoveries)]
+    let report = try await tellRestore()
+    let after = try DemoSums(fleet.serverDatabase, without: DemoSums.offline(subject, Self.visit, Self.nextVisit))
+    try tell(before, after)
+    let erased = try ([fleet.serverDatabase] + fleet.devices.map(fleet.database)).map(addresses)
+    guard erased.allSatisfy({ $0 == 0 }) else { throw SalvorError(.failed, "An erased row is there again.") }
+    terminal.say("The erased address is nowhere, though the backup had it.")
+    badDay = [
+      "strategies": .array(outcomes), "recoveries": .array(recoveries), "restore": report,
+      "erased": .array(erased.map(JSONValue.integer)),
+      "sums": .array(
+        DemoData.tables.map { table in
+          [
+            "table": .string(table), "before": .string(before.tables[table] ?? ""),
+            "after": .string(after.tables[table] ?? ""),
+          ]
+        }),
+    ]
+  }
+
+  private func tellRestore() async throws -> JSONValue {
+    command("salvor server restores show 1")
+    let report = try await fleet.operate(["server", "restores", "show", "1"])
+    func amount(_ name: String) -> Int64 { report[name]?.integer ?? 0 }
+    terminal.say(
+      "\(counted(report["lost"]?["commits"]?.integer ?? 0, "commit")) lost; \(counted(amount("healed"), "offer")) brought something back, "
+        + "\(number(amount("superseded"))) changed nothing, \(number(amount("conflicts"))) became conflict versions")
+    let absent = (report["missing"]?["remotes"]?.array ?? []).filter { $0["commits"]?.integer != 0 }
+    terminal.say(
+      absent.isEmpty ? "Every device that had made lost commits has come." : "\(absent.count) devices are missing.")
+    guard absent.isEmpty, amount("healed") > 0 else {
+      throw SalvorError(.failed, "What the server lost did not come back.")
+    }
+    return report
+  }
+
+  /// The server's rows before its disk was lost and now, without what Anna had not synchronized.
+  private func tell(_ before: DemoSums, _ after: DemoSums) throws {
+    if !terminal.isQuiet {
+      terminal.table(
+        ["table", "before the disk was lost", "now"],
+        DemoData.tables.map { [$0, before.tables[$0] ?? "", after.tables[$0] ?? ""] })
+    }
+    guard before.tables == after.tables else { throw SalvorError(.failed, "The server's rows are not what they were.") }
+    terminal.say("The sums of all rows, but for what Anna had not synchronized then, are equal.")
+  }
+}
+
+/// A sum of each table's rows: how many there are, and a hash of all their values in the order of their keys.
+struct DemoSums {
+  var tables: [String: String] = [:]
+
+  /// - Parameter without: conditions of rows that are left out, by table.
+  init(_ database: String, without: [String: String]) throws {
+    let connection = try SQLiteConnection(database, mode: .readWrite, busyTimeoutMilliseconds: 20_000)
+    defer { connection.close() }
+    for table in DemoData.tables {
+      let columns = try connection.rows("SELECT name, pk FROM pragma_table_info('\(table)') ORDER BY cid")
+      let key = columns.filter { $0[1] != 0 }.compactMap(\.[0].string).joined(separator: ", ")
+      let values = columns.compactMap(\.[0].string).map { "quote(\($0))" }.joined(separator: " || ',' || ")
+      var hash: UInt64 = 14_695_981_039_346_656_037
+      var count: Int64 = 0
+      try connection.query("SELECT \(values) FROM \(table) WHERE NOT (\(without[table] ?? "0")) ORDER BY \(key)") {
+        row in
+        count += 1
+        for byte in row.string(0).utf8 + [0] { hash = (hash ^ UInt64(byte)) &* 1_099_511_628_211 }
+        return true
+      }
+      let text = String(hash, radix: 16)
+      tables[table] = "\(count) rows, \(String(repeating: "0", count: 16 - text.count))\(text)"
+    }
+  }
+
+  /// The rows that Anna changed before the disk was lost and sent after it.
+  static func offline(_ subject: DemoStory.Subject, _ visit: Int64, _ nextVisit: Int64) -> [String: String] {
+    [
+      "infraction": "inspection_id = \(visit) AND line = 2", "establishment": "id = \(subject.establishment)",
+      "inspection": "id = \(nextVisit)",
+    ]
   }
 }

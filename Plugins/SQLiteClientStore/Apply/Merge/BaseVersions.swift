@@ -100,7 +100,7 @@ final class BaseVersions {
   private let context: StoreContext
   private let order: RecoveryOrder
   private let keyWidth: Int
-  private let name: String
+  let name: String
   private let find: SQLiteStatement
   /// Tables whose rows without a version of their own came with a commit that is not shared.
   private var cameLater: Set<Int64> = []
@@ -187,6 +187,20 @@ final class BaseVersions {
       "coalesce((SELECT s.version FROM \(name) s WHERE s.t = \(table.number) AND \(keys.joined(separator: " AND "))), \(isLater ? shared + 1 : 0)) > \(shared)"
   }
 
+  /// The lost commits of rows, as `lost` says them: an expression of the entry (alias `s`), and a condition.
+  func lostNumber(_ table: CapturedTable) throws -> (number: String, isLost: String) {
+    let whole = try context.connection.cameWhole(context.group(of: table.number))
+    let number = "coalesce(s.version, \(whole))"
+    guard let shared = order.shared else { return (number, "(s.version IS NOT NULL OR \(whole) > 0)") }
+    return (number, "\(number) > \(shared)")
+  }
+
+  /// What entries (alias `s`) a table has of lost commits, as a condition; nil: none.
+  func lostEntries(_ table: CapturedTable) -> String? {
+    guard order.absence == .lost, tables.contains(table.number) else { return nil }
+    return "s.t = \(table.number) AND s.version > \(order.shared ?? 0)"
+  }
+
   /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost, and whether a request of this
   /// device did it.
   func eachDeleted(_ table: CapturedTable, _ body: (Key, _ isOwn: Bool) throws -> Void) throws {
@@ -199,17 +213,6 @@ final class BaseVersions {
       try body(row.values(from: 1, count: table.keyCount), row.int64(0) == 1)
       return true
     }
-  }
-
-  /// The keys of a table's rows whose version is lost.
-  ///
-  /// - Parameter all: also of those that this device has not written by a lost commit.
-  func held(_ table: CapturedTable, all: Bool) throws -> [Key] {
-    guard order.absence == .lost, tables.contains(table.number) else { return [] }
-    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
-    return try context.connection.rows(
-      "SELECT \(keys) FROM \(name) WHERE t = ?1 AND deleted = 0 AND version > ?2 AND (wrote = 1 OR ?3) ORDER BY \(keys)",
-      [.integer(table.number), .integer(order.shared ?? 0), .integer(all ? 1 : 0)])
   }
 
   /// Calls `body` with the keys of a table's rows that a request of this device made or changed by a commit that is lost.

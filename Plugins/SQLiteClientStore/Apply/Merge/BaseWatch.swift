@@ -28,9 +28,10 @@ final class BaseWatch {
   let versions: BaseVersions
   private let order: RecoveryOrder
   private let index: LogIndex
-  private let keyWidth: Int
-  private let name: String
+  let keyWidth: Int
+  let name: String
   private let note: SQLiteStatement
+  private let noteKept: SQLiteStatement
   private let find: SQLiteStatement
   /// Rows that came and were not written plainly.
   private(set) var lines: Int64 = 0
@@ -42,15 +43,23 @@ final class BaseWatch {
     self.versions = versions
     self.index = index
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
-    name = "temp.salvor_watch_\(keyWidth)"
+    let width = context.catalog.valueCount
+    let name = "temp.salvor_watch_\(keyWidth)_\(width)"
+    self.name = name
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
-    // was: NULL where there was no row, 0 where it need not be kept, else the row. settled: nothing is to be archived.
+    let values = (0..<width).map { "w\($0)" }.joined(separator: ", ")
+    // was: NULL where there was no row, 0 where it need not be kept, 1 where the row is in the columns by slot. settled: nothing is to
+    // be archived.
     try context.connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), was, fate, settled, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), was, fate, settled, \(values), PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
-    let slots = (1...keyWidth + 3).map { "?\($0)" }.joined(separator: ", ")
-    note = try context.connection.prepare(
-      "INSERT INTO \(name) VALUES (\(slots), 0) ON CONFLICT DO UPDATE SET fate = excluded.fate", persistent: true)
+    func insertion(_ columns: String, _ count: Int) -> String {
+      let slots = (1...count).map { "?\($0)" }.joined(separator: ", ")
+      return
+        "INSERT INTO \(name) (t, \(keys), was, fate\(columns), settled) VALUES (\(slots), 0) ON CONFLICT DO UPDATE SET fate = excluded.fate"
+    }
+    note = try context.connection.prepare(insertion("", keyWidth + 3), persistent: true)
+    noteKept = try context.connection.prepare(insertion(", \(values)", keyWidth + 3 + width), persistent: true)
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     find = try context.connection.prepare("SELECT fate, settled FROM \(name) WHERE \(condition)", persistent: true)
   }
@@ -100,16 +109,15 @@ final class BaseWatch {
   }
 
   private func put(_ table: CapturedTable, _ key: Key, _ was: SlotRow?, _ fate: Fate, keeps: Bool = true) throws {
-    try note.bind(1, table.number)
-    for place in 0..<keyWidth { try note.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
-    var kept: Value = .null
-    if let was {
-      let isKept = try keeps && (versions.unproven.contains(table.number) || versions.isLost(table, key))
-      kept = isKept ? .text(payload(was)) : .integer(0)
-    }
-    try note.bind(keyWidth + 2, kept)
-    try note.bind(keyWidth + 3, fate.rawValue)
-    try note.run()
+    let kept = try keeps && (versions.unproven.contains(table.number) || versions.isLost(table, key)) ? was : nil
+    let statement = kept == nil ? note : noteKept
+    // A table may have fewer columns than the one before.
+    if kept != nil { statement.clearBindings() }
+    try bind(statement, table, key)
+    try statement.bind(keyWidth + 2, was == nil ? .null : .integer(kept == nil ? 0 : 1))
+    try statement.bind(keyWidth + 3, fate.rawValue)
+    if let kept { try statement.bind(kept, from: keyWidth + 4) }
+    try statement.run()
   }
 
   // MARK: When all lines are read
@@ -123,6 +131,23 @@ final class BaseWatch {
     try bind(find, table, key)
     defer { find.reset() }
     return try find.step() ? Fate(rawValue: find.int64(0)) : nil
+  }
+
+  /// The row as it was; nil: there was none, or it was not kept.
+  func was(_ table: CapturedTable, _ key: Key) throws -> SlotRow? {
+    let values = table.columns.indices.map { "w\($0)" }.joined(separator: ", ")
+    let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    let padded = key + Array(repeating: Value.integer(0), count: keyWidth - key.count)
+    return try context.connection.rows(
+      "SELECT \(values) FROM \(name) WHERE \(condition) AND was = 1", [.integer(table.number)] + padded
+    ).first
+  }
+
+  /// Which rows reference (in `column`) one of the table that the server has lost and nothing has made again.
+  func isHeld(_ table: CapturedTable, by column: String) -> String {
+    let rest = (1..<keyWidth).map { " AND w.k\($0) = 0" }.joined()
+    return
+      "EXISTS (SELECT 1 FROM \(name) w WHERE w.t = \(table.number) AND w.k0 = \(column)\(rest) AND w.fate = \(Fate.lost.rawValue) AND w.settled = 0)"
   }
 
   /// The server has lost the row, and nothing has made it again.
@@ -163,10 +188,18 @@ final class BaseWatch {
   /// A row that no line touched, and that this device holds as of a lost commit.
   func noteSame(_ table: CapturedTable, _ key: Key, _ row: SlotRow) throws { try put(table, key, row, .same) }
 
+  /// `t` and the key.
+  var keyColumns: String { "t, " + (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ") }
+
+  /// Behind an insert of rows that are gone.
+  var orGone: String {
+    "ON CONFLICT DO UPDATE SET fate = excluded.fate, settled = 0 WHERE was IS NULL OR was = 0"
+  }
+
   func noteGone(_ table: CapturedTable, _ key: Key) throws {
     let slots = (1...keyWidth + 1).map { "?\($0)" }.joined(separator: ", ")
     try context.connection.run(
-      "INSERT INTO \(name) VALUES (\(slots), NULL, \(Fate.gone.rawValue), 0) ON CONFLICT DO UPDATE SET fate = excluded.fate, settled = 0 WHERE typeof(was) <> 'text'",
+      "INSERT INTO \(name) (\(keyColumns), was, fate, settled) VALUES (\(slots), NULL, \(Fate.gone.rawValue), 0) \(orGone)",
       [.integer(table.number)] + key + Array(repeating: .integer(0), count: keyWidth - key.count))
   }
 
@@ -175,15 +208,15 @@ final class BaseWatch {
     let order = context.schema.tables.compactMap { context.catalog.table($0.name) }
     for table in order {
       let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+      let values = table.columns.indices.map { "w\($0)" }.joined(separator: ", ")
       try context.connection.query(
-        "SELECT was, fate, \(keys) FROM \(name) WHERE t = ?1 AND settled = 0 AND (\(condition)) ORDER BY \(keys)",
+        "SELECT was, fate, \(keys), \(values) FROM \(name) WHERE t = ?1 AND settled = 0 AND (\(condition)) ORDER BY \(keys)",
         [.integer(table.number)]
       ) { row in
-        let was = row.value(0)
         try body(
           Entry(
             table: table, key: row.values(from: 2, count: table.keyCount),
-            was: was == .null || was == .integer(0) ? nil : try unpayload(was),
+            was: row.int64(0) == 1 ? row.values(from: 2 + keyWidth, count: table.columns.count) : nil,
             fate: Fate(rawValue: row.int64(1)) ?? .row))
         return true
       }

@@ -13,8 +13,12 @@ final class Offers: AddedRequests {
   private let versions: BaseVersions
   /// The server's incarnations as the device knew them, by their first commits.
   private let incarnations: [Incarnation]
-  /// Of this recovery.
-  private(set) var counters: Set<Int64> = []
+  /// The same by their first commits: a temporary table.
+  static let incarnationTable = "temp.salvor_offer_incarnation"
+  /// Of this recovery: those that were made in one go, and single ones.
+  private var block: ClosedRange<Int64>?
+  private var single: Set<Int64> = []
+  private(set) var count: Int64 = 0
   private let insertion: SQLiteStatement
 
   /// Before the history is cut.
@@ -32,6 +36,10 @@ final class Offers: AddedRequests {
     insertion = try connection.prepare(
       "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
       persistent: true)
+    try connection.execute(
+      "CREATE TABLE IF NOT EXISTS \(Self.incarnationTable) (first_commit INTEGER PRIMARY KEY, id TEXT); DELETE FROM \(Self.incarnationTable); "
+        + "INSERT OR REPLACE INTO \(Self.incarnationTable) SELECT first_commit, id FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit"
+    )
     // What waited there may be lost with it.
     try connection.run("UPDATE salvor_offer SET waiting = NULL WHERE waiting = 1")
     for name in [StateName.healAsked, .healDue] { try connection.setState(name, Value?.none) }
@@ -123,7 +131,7 @@ final class Offers: AddedRequests {
   ///   - written: slots that are an ordinary change.
   ///   - isForReview: the server's operator is to accept it.
   func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = [], isForReview: Bool = false) throws {
-    counters.insert(counter)
+    if single.insert(counter).inserted { count += 1 }
     try insertion.bind(1, counter)
     try insertion.bind(2, .text(version.incarnation.text))
     try insertion.bind(3, version.number)
@@ -131,6 +139,27 @@ final class Offers: AddedRequests {
     try insertion.bind(5, written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")))
     try insertion.bind(6, isForReview ? .integer(1) : .null)
     try insertion.run()
+  }
+
+  func isOffer(_ counter: Int64) -> Bool { block?.contains(counter) == true || single.contains(counter) }
+
+  /// Whether anything of the table may be offered.
+  func mayOffer(_ table: CapturedTable) -> Bool {
+    isOn && order.absence == .lost && mode(of: table) != .off && context.table(table)?.maintained == .dual
+      && !versions.unproven.contains(table.number)
+  }
+
+  /// An expression: this commit is of an incarnation that the device knows.
+  func isKnown(_ number: String) -> String { "\(number) >= \(incarnations.first?.firstCommit ?? .max)" }
+
+  /// The changes of `counters` are offers: those that `source` has, a table with the columns `seq`, `number` (the lost commit) and `review`.
+  func markAll(_ counters: ClosedRange<Int64>, from source: String) throws {
+    block = counters
+    count += Int64(counters.count)
+    try context.connection.run(
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) "
+        + "SELECT seq, (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1), number, ?1, NULL, review FROM \(source) ORDER BY seq",
+      .integer(order.shared ?? 0))
   }
 
   // MARK: Of tables that are made anew

@@ -23,12 +23,7 @@ final class RecoveryMerge: RecoveryRules {
   /// The highest counter given, to entries of the archive.
   private(set) var lastCounter: Int64 = 0
   private var rowsBefore: [Int64: Int64] = [:]
-  /// Rows that the server has no more, and that stand here by an offer.
-  private var stayed: Int64 = 0
-  /// Tables of which a restore took back a mass of deletes.
-  private var mass: Set<Int64> = []
-  /// Rows that neither side has, and whose delete is offered.
-  private var offeredDeletes: Set<RowRef> = []
+  private var offered: OfferedRows?
 
   private var connection: SQLiteConnection { context.connection }
 
@@ -64,7 +59,9 @@ final class RecoveryMerge: RecoveryRules {
         rowsBefore[table.number] = try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0
       }
     }
-    watch = try BaseWatch(context, order, versions, rows.index)
+    let watch = try BaseWatch(context, order, versions, rows.index)
+    self.watch = watch
+    offered = try OfferedRows(context, offers, versions, watch)
     if order.requests == .discard { try rows.discardAll(Self.discarded.reason, Self.discarded.message) }
   }
 
@@ -95,7 +92,7 @@ final class RecoveryMerge: RecoveryRules {
         try takeLoss(change, first, rows, watch)
       }
     }
-    try offerLost(rows, watch)
+    try offered?.run(rows)
     try makeParentsAgain(rows, watch)
     for change in plain where try watch.isHeld(change.table, change.key) {
       try rows.setBase(change.table, change.key, nil)
@@ -103,74 +100,6 @@ final class RecoveryMerge: RecoveryRules {
     try watch.each("fate = \(BaseWatch.Fate.lost.rawValue)") { entry in
       if try !rows.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
     }
-  }
-
-  /// What the server lost stays, by requests that offer it again. Its parents come after it.
-  private func offerLost(_ rows: WorkingRows, _ watch: BaseWatch) throws {
-    guard offers.isOn else { return }
-    var entries: [BaseWatch.Entry] = []
-    var deletes: [Int64: (table: CapturedTable, count: Int)] = [:]
-    try noteHeld(rows, watch)
-    let (lost, row) = (BaseWatch.Fate.lost.rawValue, BaseWatch.Fate.row.rawValue)
-    let others = "\(BaseWatch.Fate.gone.rawValue), \(BaseWatch.Fate.same.rawValue)"
-    // What the server has deleted since is offered, too: its values become a conflict version there.
-    let written = "fate = \(BaseWatch.Fate.deleted.rawValue) AND typeof(was) = 'text'"
-    try watch.each(
-      "fate IN (\(lost), \(others)) OR (\(written)) OR (fate = \(row) AND (was IS NULL OR typeof(was) = 'text'))"
-    ) { entry in
-      if entry.was == nil, entry.fate == .row {
-        guard try versions.wasDeleted(entry.table, entry.key) else { return }
-        deletes[entry.table.number, default: (entry.table, 0)].count += 1
-      }
-      entries.append(entry)
-    }
-    mass = try Set(deletes.values.filter { try isMass($0.count, of: $0.table) }.map(\.table.number))
-    for entry in entries {
-      let isLost = entry.fate == .lost
-      if isLost, try !watch.isHeld(entry.table, entry.key) { continue }
-      guard let version = try offers.version(entry.table, entry.key) else { continue }
-      var was = entry.was
-      if isLost {
-        let work = try rows.load(entry.table, entry.key)
-        // What a request has made of it since is that request's.
-        guard work.timeline.steps.isEmpty else { continue }
-        was = work.timeline.base
-        try rows.setBase(entry.table, entry.key, nil)
-      }
-      guard let counter = try rows.makeAgain(entry.table, entry.key, as: was) else { continue }
-      // Lost deletes that a restore was meant to undo: a person looks at them.
-      let isOfMass = entry.was == nil && entry.fate == .row && mass.contains(entry.table.number)
-      try offers.mark(counter, version, isForReview: isOfMass || offers.mode(of: entry.table) == .review)
-      try watch.settle(entry.table, entry.key)
-      if isLost || entry.fate == .deleted { stayed += 1 }
-      if entry.fate == .gone { offeredDeletes.insert(RowRef(table: entry.table.number, key: entry.key)) }
-    }
-  }
-
-  /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of
-  /// another device would take their place. So are the deletes of rows that neither side has.
-  private func noteHeld(_ rows: WorkingRows, _ watch: BaseWatch) throws {
-    for table in context.catalog.tables
-    where context.table(table)?.maintained == .dual && offers.mode(of: table) != .off {
-      for key in try versions.held(table, all: offers.mode(of: table) == .all) {
-        guard try watch.fate(of: table, key) == nil else { continue }
-        let timeline = try rows.load(table, key).timeline
-        if timeline.steps.isEmpty, let base = timeline.base { try watch.noteSame(table, key, base) }
-      }
-      var deleted: [Key] = []
-      try versions.eachDeleted(table) { key, _ in deleted.append(key) }
-      for key in deleted {
-        let timeline = try rows.load(table, key).timeline
-        guard timeline.base == nil, timeline.steps.isEmpty, try offers.version(table, key) != nil else { continue }
-        try watch.noteGone(table, key)
-      }
-    }
-  }
-
-  /// Lost deletes that a restore was meant to undo: a person looks at them.
-  func isMass(_ deletes: Int, of table: CapturedTable) throws -> Bool {
-    guard deletes >= RecoveryMerge.guardedRowsMin else { return false }
-    return Int64(deletes) * 2 > (try connection.integer("SELECT count(*) FROM \(quoted(table.name))") ?? 0)
   }
 
   private struct Change {
@@ -305,9 +234,16 @@ final class RecoveryMerge: RecoveryRules {
     let parents = context.schema.tables.compactMap { table in
       context.catalog.table(table.name).map { (captured: $0, definition: table) }
     }.filter { lost.contains($0.captured.number) && $0.definition.maintained == .dual }
-    guard !parents.isEmpty else { return }
+    guard !parents.isEmpty, let offered else { return }
+    try offered.noteBusy(rows)
     for table in context.catalog.tables where !references(of: table, to: parents.map(\.captured)).isEmpty {
-      try rows.index.eachRow(of: table) { key in
+      let isChild = references(of: table, to: parents.map(\.captured)).map { slot, parent in
+        watch.isHeld(parent, by: table.tableColumn(slot))
+      }.joined(separator: " OR ")
+      // Of a row in work the table does not know all yet.
+      let mayBeChild =
+        "(\(offered.isBusy("i")) OR EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "i.k\($0)" }) AND (\(isChild))))"
+      try rows.index.eachRow(of: table, where: mayBeChild) { key in
         guard let row = try shown(table, key, rows) else { return }
         var waiting = [(table, row)]
         while let (child, row) = waiting.popLast() {
@@ -339,7 +275,9 @@ final class RecoveryMerge: RecoveryRules {
 
   /// The row as it will be; nil where it has no requests any more.
   private func shown(_ table: CapturedTable, _ key: Key, _ rows: WorkingRows) throws -> SlotRow? {
-    let work = try rows.load(table, key)
+    guard let work = rows.rows[RowRef(table: table.number, key: key)] else {
+      return try rows.index.entries(table, key).isEmpty ? nil : context.currentRow(table, key)
+    }
     return work.timeline.steps.isEmpty ? nil : work.timeline.current
   }
 
@@ -353,17 +291,13 @@ final class RecoveryMerge: RecoveryRules {
     try guardAgainstMassDeletion(rows)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
-    counts.deletes += deletes - stayed
+    counts.deletes += deletes - (offered?.stayed ?? 0)
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, counter: lastCounter)
-    for table in context.catalog.tables {
-      try versions.eachDeleted(table) { key, isOwn in
-        guard isOwn, !offeredDeletes.contains(RowRef(table: table.number, key: key)) else { return }
-        if try rows.load(table, key).timeline.base == nil { try watch.noteGone(table, key) }
-      }
-    }
+    for table in context.catalog.tables { try offered?.noteGone(table, rows) }
+    let mass = offered?.mass ?? []
     var massDeletes: [Int64: (table: CapturedTable, keys: [Key])] = [:]
-    try watch.each("typeof(was) = 'text' OR (was IS NULL AND fate = 0) OR fate = 4") { entry in
+    try watch.each("was = 1 OR (was IS NULL AND fate = 0) OR fate = 4") { entry in
       if entry.fate == .gone { return try archive.gone(entry.table, entry.key) }
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try rows.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
@@ -386,7 +320,7 @@ final class RecoveryMerge: RecoveryRules {
     for (table, keys) in massDeletes.sorted(by: { $0.key < $1.key }).map(\.value) {
       try archive.lostDeletes(table, keys)
     }
-    counts.offered += Int64(offers.counters.count) + offers.versionCount
+    counts.offered += offers.count + offers.versionCount
     counts.lost += offers.versionCount
     counts.lost += archive.count
     lastCounter = archive.counter

@@ -37,24 +37,35 @@ extension WorkingRows {
   ///
   /// - Parameter was: nil: it was deleted.
   func makeAgain(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> Int64? {
-    let ref = RowRef(table: table.number, key: key)
-    var work = try load(table, key)
-    var change: RowChange =
+    guard let change = try change(table, key, as: was) else { return nil }
+    let counter = try context.connection.lastCounter() + 1
+    try add(change, table, key, counter)
+    return counter
+  }
+
+  /// The change of such a request.
+  func change(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> RowChange? {
+    let work = try load(table, key)
+    let change: RowChange =
       switch (was, work.timeline.base) {
       case (nil, _): .delete
       case (let was?, nil): .insert(was)
       case (let was?, .some): .update(Dictionary(uniqueKeysWithValues: table.otherSlots.map { ($0, was[$0]) }))
       }
     if case .update(let news) = change, news.isEmpty { return nil }
-    if !work.timeline.steps.isEmpty {
-      guard case .update(var news) = change else { return nil }
-      for step in work.timeline.steps {
-        guard case .update(let others) = step.change else { return nil }
-        for slot in others.keys { news[slot] = nil }
-      }
-      if news.isEmpty { return nil }
-      change = .update(news)
+    if work.timeline.steps.isEmpty { return change }
+    guard case .update(var news) = change else { return nil }
+    for step in work.timeline.steps {
+      guard case .update(let others) = step.change else { return nil }
+      for slot in others.keys { news[slot] = nil }
     }
+    return news.isEmpty ? nil : .update(news)
+  }
+
+  /// A request of one change, upon those of its row.
+  func add(_ change: RowChange, _ table: CapturedTable, _ key: Key, _ counter: Int64) throws {
+    let ref = RowRef(table: table.number, key: key)
+    var work = try load(table, key)
     let operation: LogOperation =
       switch change.operation {
       case .insert: .insert
@@ -62,12 +73,11 @@ extension WorkingRows {
       case .delete: work.timeline.base == nil ? .deleteOfNothing : .delete
       }
     let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
-    let slots = (0..<table.keyCount).map { "?\($0 + 3)" }.joined(separator: ", ")
+    let slots = (0..<table.keyCount).map { "?\($0 + 4)" }.joined(separator: ", ")
     try context.connection.run(
-      "INSERT INTO salvor_log (t, op, \(keys)) VALUES (?1, ?2, \(slots))",
-      [.integer(table.number), .integer(operation.rawValue)] + key)
-    let counter = context.connection.lastInsertRowID
-    noteAdded(counter)
+      "INSERT INTO salvor_log (seq, t, op, \(keys)) VALUES (?1, ?2, ?3, \(slots))",
+      [.integer(counter), .integer(table.number), .integer(operation.rawValue)] + key)
+    noteAdded(counter...counter)
     try index.add(table, key, seq: counter)
     work.timeline.steps.append(
       RowTimeline.Step(seq: counter, change: change, isJoined: false, before: nil, after: nil))
@@ -76,7 +86,6 @@ extension WorkingRows {
     try put(work, ref)
     // One that stands in its table already is not written.
     if work.shown == work.timeline.current, work.shown != nil { try touched.written(table, key) }
-    return counter
   }
 
   /// A request that only deletes rows which the server does not have either leaves: there is nothing left for it to do.
