@@ -59,7 +59,7 @@ extension ClientContent {
           KeptVersion(request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }))
       }
       if let refusal = results.refused.first(where: { $0.id == sent.id }) {
-        // What the server has erased for good leaves this device, too (semantics 10); a new row under its key is somebody's own.
+        // What the server has purged leaves this device, too (semantics 10); a new row under its key is somebody's own.
         if refusal.reason == .purged, let place, requests[place].state != .displaced,
           requests[place].changes.count == 1,
           case let change = requests[place].changes[0], change.operation != .insert || change.offer != nil
@@ -106,7 +106,7 @@ extension ClientContent {
 }
 
 extension ClientContent {
-  /// All that is kept of rows which the server has erased for good, and the values in reports.
+  /// All that this device keeps of rows that the server has purged, and the values in reports.
   private mutating func erase(_ rows: Set<RowName>) {
     func isErased(_ request: Request) -> Bool { request.changes.allSatisfy { rows.contains($0.row) } }
     requests.removeAll { ($0.state == .kept || $0.state == .displaced) && isErased($0) }

@@ -3,7 +3,7 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// What a device forgets of rows that its server has erased for good (semantics 10): archive, conflict versions, versions, and the values in
+/// What a device forgets of rows that its server has purged (semantics 10): archive, conflict versions, versions, and the values in
 /// reports of recoveries. Before-images go as whole files. What is said of it has no value and no key.
 struct Erasing {
   let context: StoreContext

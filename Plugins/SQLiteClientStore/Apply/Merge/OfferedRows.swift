@@ -3,7 +3,7 @@ import SalvorModel
 import SalvorStorage
 
 /// The offers of a recovery in place, all at once (semantics 10): their changes go into the log, and the values into their tables, from
-/// table to table within SQLite. No row of them is in memory.
+/// table to table within SQLite. Only those that go apart are in memory.
 ///
 /// *Apart* go the rows with which something else is to be done: those in work already, those that waiting requests change, those whose unique
 /// values are others at the server, those of tables with marks or with triggers that fire. Each of these is a `WorkingRow`. The counters of
