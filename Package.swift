@@ -314,7 +314,7 @@ let package = Package(
       "ScenarioTests",
       protocols + [
         "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteClientStore", "SQLiteSupport", "GzipCompression",
-        "TokenAuthentication",
+        "TokenAuthentication", "ContentHash",
       ]),
     tests(
       "RecoveryTests",

@@ -4,9 +4,13 @@ import SalvorTransport
 
 /// What a client is made of. Everything that touches the world comes in through a protocol.
 public struct ClientConfiguration: Sendable {
+  /// The tables, and how they are synchronized.
   public var schema: Schema
+  /// The name by which the server knows the user; empty: the server says it.
   public var principal: String
+  /// The device's database.
   public var store: any ClientStore
+  /// The way to the server.
   public var transport: any ClientTransport
   /// The headers that say who sends (`Authentication.headers`).
   public var credentials: [String: String]
@@ -29,7 +33,9 @@ public struct ClientConfiguration: Sendable {
   public var seed: String?
   /// The coding of uploads; nil: identity.
   public var uploadCompression: (any Compression)?
+  /// How much of anything is taken at once.
   public var limits: Limits
+  /// What the device does when its history and the server's part.
   public var recovery: RecoveryConfiguration
   /// Deleting an entry of the error archive takes that one and what depends on it, instead of all (semantics 8).
   public var individualDeletion: Bool
@@ -37,11 +43,14 @@ public struct ClientConfiguration: Sendable {
   public var optimisesQueue: Bool
   /// Where the library's own lines go: nowhere, unless the application says so.
   public var log: Log
+  /// The time; tests set it by hand.
   public var clock: any Clock
+  /// Where identifiers are drawn from.
   public var random: any RandomSource
   /// No server's word makes a device wait for longer before it tries again. Tests alone set it.
   package var waitMillisecondsMax: Int64 = 60_000
 
+  /// What is not named has a default of its own.
   public init(
     schema: Schema, principal: String, store: any ClientStore, transport: any ClientTransport,
     credentials: [String: String] = [:], compressions: [any Compression] = [],

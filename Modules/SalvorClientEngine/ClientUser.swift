@@ -8,8 +8,12 @@ public struct ClientUser: Sendable {
   public var principal: String
   /// The path of his database. It is made where there is none.
   public var database: String
+  /// Asked who sends, at the start of a synchronization and each time that the server refuses what it gave.
   public var credentials: CredentialsProvider
 
+  /// - Parameters:
+  ///   - principal: empty: the server says who it is.
+  ///   - database: the path of a file of his own.
   public init(principal: String = "", database: String, credentials: @escaping CredentialsProvider) {
     self.principal = principal
     self.database = database

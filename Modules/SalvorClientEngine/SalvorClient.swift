@@ -13,6 +13,7 @@ import SalvorWire
 ///
 /// The application reads and writes the database with any SQLite library; nothing of it passes through here.
 public actor SalvorClient {
+  /// What a client is made of.
   public typealias Configuration = ClientConfiguration
 
   private(set) var configuration: Configuration
@@ -26,6 +27,7 @@ public actor SalvorClient {
   private var met: JSONValue?
   private var running: Task<SyncReport, Never>?
 
+  /// Opens nothing yet: the first call that needs the database does.
   public init(_ configuration: Configuration) {
     var configuration = configuration
     configuration.login = Login(configuration)
@@ -159,6 +161,7 @@ public actor SalvorClient {
     return status
   }
 
+  /// Ends it: the sequences of events and states end, too.
   public func close() async {
     await configuration.transport.close()
     await configuration.store.close()

@@ -4,6 +4,7 @@ import SalvorWire
 
 /// What one `synchronize` did (`sync --json`).
 public struct SyncReport: Sendable {
+  /// What a synchronization came to, as `sync --json` names it.
   public enum Outcome: String, Sendable {
     case synchronized
     case recovered
@@ -32,39 +33,49 @@ public struct SyncReport: Sendable {
   private var reached: Outcome = .synchronized
   /// Requests the server accepted.
   public var uploaded: Int64 = 0
+  /// Rows that were written on this device because of the download.
   public var upserts: Int64 = 0
+  /// Rows that were removed from it.
   public var deletes: Int64 = 0
   /// Requests the server refused, the blocked ones included.
   public var refused: Int64 = 0
   /// Their first counters, as long as the archive has them: one that is sent again with a later edit is not counted twice.
   var refusedCounters: Set<Int64> = []
+  /// Requests that met a change of somebody else's and were settled by the conflict policy.
   public var conflicts: Int64 = 0
   /// Offers of rows that a restored server had lost (semantics 10): those that brought something back, and those that found a newer
   /// version there.
   public var healed: Int64 = 0
+  /// Offers that found a newer version on the server.
   public var superseded: Int64 = 0
   /// Offers of this device that the server holds: they need its operator's consent, or a row that is not there yet.
   public var waiting: Int64 = 0
   /// Requests that still wait, and why; nil: none does.
   public var queued: Int64 = 0
+  /// Why they wait; nil: none does.
   public var queuedReason: QueuedReason?
   /// Requests that could not stand on the new bases.
   public var displaced: Int64 = 0
   /// Bodies as sent, after compression.
   public var bytesSent: Int64 = 0
+  /// Bytes of the answers' bodies, before they are decoded.
   public var bytesReceived: Int64 = 0
+  /// Requests over the network, each with its answer.
   public var roundTrips: Int64 = 0
+  /// What a person should hear of, in sentences.
   public var notices: [String] = []
   /// The rows that were written or removed on this device, by table. May name more rows than were changed, never fewer.
   public var changes: [TableChange] { changed.list }
   var changed = ChangedRows()
   /// The recovery that was done, or that is required; of several the last one.
   public var recovery: RecoverySummary?
+  /// Why it failed; nil: it went through.
   public var error: SalvorError?
 
   /// Groups that came as files.
   public var snapshots: Int64 = 0
 
+  /// Nothing was done yet.
   public init() {}
 
   mutating func fail(_ error: SalvorError) {
@@ -80,6 +91,7 @@ public struct SyncReport: Sendable {
     return refused > 0 ? 6 : 0
   }
 
+  /// As `sync --json` prints it.
   public var json: JSONValue {
     return [
       "outcome": (outcome?.rawValue).map(JSONValue.string) ?? .null,
@@ -112,6 +124,7 @@ public struct SyncReport: Sendable {
 /// What a synchronization that went through came to. One that failed throws.
 @dynamicMemberLookup
 public struct SyncResult: Sendable, CustomStringConvertible {
+  /// What it came to.
   public enum Outcome: Sendable, Hashable {
     /// Both sides have the same.
     case synchronized
@@ -122,6 +135,7 @@ public struct SyncResult: Sendable, CustomStringConvertible {
     case refused(Int64)
   }
 
+  /// What it came to: look at it with `switch`.
   public let outcome: Outcome
   /// The figures.
   public let report: SyncReport
@@ -131,8 +145,10 @@ public struct SyncResult: Sendable, CustomStringConvertible {
     outcome = report.refused > 0 ? .refused(report.refused) : report.outcome == .recovered ? .recovered : .synchronized
   }
 
+  /// Each figure of `report`.
   public subscript<Value>(dynamicMember path: KeyPath<SyncReport, Value>) -> Value { report[keyPath: path] }
 
+  /// For people, in English.
   public var description: String {
     switch outcome {
     case .synchronized: "synchronized"
@@ -143,6 +159,7 @@ public struct SyncResult: Sendable, CustomStringConvertible {
 }
 
 extension SalvorError {
+  /// As reports and the log have an error.
   public var json: JSONValue {
     [
       "code": .integer(Int64(code.number)), "name": .string(code.rawValue),

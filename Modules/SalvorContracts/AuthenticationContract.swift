@@ -3,6 +3,7 @@ import SalvorTransport
 
 /// An authentication module with what the contract must know of its set-up.
 public struct AuthenticationSubject: Sendable {
+  /// The module under test. Each case may ask it from many tasks at once.
   public var authentication: any Authentication
   /// Credentials as a client's configuration has them, and who they stand for.
   public var known: [(credentials: [String: String], principal: Principal)]
@@ -11,6 +12,7 @@ public struct AuthenticationSubject: Sendable {
   /// Whether callers from other machines are served.
   public var servesRemotePeers: Bool
 
+  /// At least one of `known` is needed: the cases take them in turn.
   public init(
     _ authentication: any Authentication, known: [(credentials: [String: String], principal: Principal)],
     refused: [[String: String]], servesRemotePeers: Bool
@@ -24,6 +26,7 @@ public struct AuthenticationSubject: Sendable {
 
 /// What every authentication keeps (Exchange.swift, `Authentication`).
 public enum AuthenticationContract {
+  /// One rule each. The cases make requests by themselves: the module is not started, and no network is used.
   public static let cases: [ContractCase<AuthenticationSubject>] = [
     ContractCase("a client's headers bring its principal", rule: "Exchange.swift, Authentication") { subject in
       for (credentials, principal) in subject.known {

@@ -3,9 +3,12 @@ import SalvorTransport
 
 /// A coding with the levels that its options have.
 public struct CompressionLevels: Sendable {
+  /// The fastest level is the lower bound, the level that makes the fewest bytes the upper one.
   public var levels: ClosedRange<Int>
+  /// Makes the coding with a level of `levels`. Decoders of every level must read what any level writes.
   public var make: @Sendable (Int) throws -> any Compression
 
+  /// `make` is asked for the lowest and the highest level alone.
   public init(_ levels: ClosedRange<Int>, make: @escaping @Sendable (Int) throws -> any Compression) {
     self.levels = levels
     self.make = make

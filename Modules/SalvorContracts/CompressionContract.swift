@@ -10,6 +10,7 @@ public enum CompressionContract {
     "how small it makes real data",
   ]
 
+  /// One rule each, for any coding: what comes back, how pieces are cut, broken input, and what a stream costs.
   public static let cases: [ContractCase<any Compression>] = exchangeCases + resourceCases
 
   static let exchangeCases: [ContractCase<any Compression>] = [

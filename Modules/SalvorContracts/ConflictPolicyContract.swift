@@ -3,7 +3,9 @@ import SalvorStorage
 
 /// A conflict policy with a table that it is for.
 public struct ConflictPolicySubject: Sendable {
+  /// The policy under test. Each case may ask it from many tasks at once.
   public var policy: any ConflictPolicy
+  /// The table that every conflict of the suite is in.
   public var table: Table
 
   /// - Parameter table: one whose columns the policy's options name, where it has such options.
@@ -22,6 +24,7 @@ public struct ConflictPolicySubject: Sendable {
 /// }
 /// ```
 public enum ConflictPolicyContract {
+  /// One rule, for a policy with its table.
   public typealias Case = ContractCase<ConflictPolicySubject>
 
   /// A column of every type, nullable and not.
@@ -34,6 +37,7 @@ public enum ConflictPolicyContract {
       Column("changed_at", .timestamp, nullable: true), Column("details", .json, nullable: true),
     ])
 
+  /// One rule each. The conflicts are made from the columns of the subject's table; no store is needed.
   public static let cases: [Case] = [
     Case("a conflict of an update is settled, whatever its columns and values", rule: "ConflictPolicy.swift, settle") {
       subject in

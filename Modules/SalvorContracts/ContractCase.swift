@@ -21,6 +21,7 @@ public struct ContractCase<Subject: Sendable>: Sendable, CustomStringConvertible
   /// where the subject threw one that the case did not ask for; both count as a failure.
   public let run: @Sendable (Subject) async throws -> Void
 
+  /// Puts the limits of time and of memory round `run`: the case's own body needs neither.
   public init(_ name: String, rule: String, run: @escaping @Sendable (Subject) async throws -> Void) {
     self.name = name
     self.rule = rule
@@ -40,20 +41,24 @@ public struct ContractCase<Subject: Sendable>: Sendable, CustomStringConvertible
     }
   }
 
+  /// The name, and the rule in parentheses.
   public var description: String { "\(name) (\(rule))" }
 }
 
 /// A rule that a module breaks: what was found, what the rule asks for, and the line of the suite that asked.
 public struct ContractFailure: Error, Sendable, Hashable, CustomStringConvertible {
+  /// What was found and what the rule asks for, in one text. It may hold values of the case's rows.
   public var message: String
   /// `FILE:LINE` of the expectation.
   public var place: String
 
+  /// `file` and `line` become `place`; by default they are those of the caller.
   public init(_ message: String, file: String = #fileID, line: Int = #line) {
     self.message = message
     self.place = "\(file):\(line)"
   }
 
+  /// The message, and the place in parentheses.
   public var description: String { "\(message) (\(place))" }
 }
 

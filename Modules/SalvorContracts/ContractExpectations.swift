@@ -22,11 +22,14 @@ public func expectError(
 
 /// What became of one case.
 public struct ContractOutcome: Sendable, Hashable {
+  /// `ContractCase.name`.
   public var name: String
+  /// `ContractCase.rule`.
   public var rule: String
   /// Nil where the rule is kept.
   public var failure: String?
 
+  /// `failure` is a text for people; nil: the rule is kept.
   public init(name: String, rule: String, failure: String?) {
     self.name = name
     self.rule = rule

@@ -9,6 +9,7 @@ public struct ContractMemory: Sendable {
   /// takes would be counted as the case's.
   @TaskLocal public static var ofACase: Int? = nil
 
+  /// Bytes of this process that are in main memory now: whole pages, code and shared pages included.
   public var residentBytes: Int
   /// With what was asked for and never touched.
   public var addressBytes: Int

@@ -7,11 +7,14 @@ import SalvorModuleKit
 public struct LifecycleSubject: Sendable {
   /// One product's life.
   public struct Hooks: Sendable {
+    /// Starts the product. Throws a `SalvorError` where it cannot, e.g. because an address is taken.
     public var start: @Sendable () async throws -> Void
+    /// Stops the product and gives back what it took. Must be safe before `start`, twice, and after a failed start.
     public var stop: @Sendable () async throws -> Void
     /// Throws unless the started product does its work.
     public var probe: @Sendable () async throws -> Void
 
+    /// All three closures are about one product; the suite asks for new ones for each product that it makes.
     public init(
       start: @escaping @Sendable () async throws -> Void, stop: @escaping @Sendable () async throws -> Void,
       probe: @escaping @Sendable () async throws -> Void
@@ -71,6 +74,7 @@ public struct LifecycleSubject: Sendable {
 public enum LifecycleContract {
   static let rule = "architecture, rule 5"
 
+  /// One rule each: what is checked before anything is made, and then start, stop and what a failed start leaves.
   public static let cases: [ContractCase<LifecycleSubject>] = configurationCases + living
 
   /// The part before anything is made, which asks nothing of the product: for modules that have nothing to start.

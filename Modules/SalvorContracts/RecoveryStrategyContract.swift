@@ -6,6 +6,7 @@ import SalvorStorage
 /// What every recovery strategy keeps (semantics 9 and 11), and exactly what it declares (`RecoveryGuarantees`). It is run
 /// by the real engines over the subject's stores, within the process.
 public enum RecoveryStrategyContract {
+  /// One rule, for a strategy with the stores that it is run on.
   public typealias Case = ContractCase<RecoverySubject>
 
   /// What passing does not prove.
@@ -15,6 +16,7 @@ public enum RecoveryStrategyContract {
     "databases larger than some dozen rows, and how long a recovery takes",
   ]
 
+  /// One rule each: the plans alone, every reason to recover, and recoveries that are struck in the middle.
   public static let cases: [Case] = planCases + reasonCases + faultCases
 
   /// What is recovered from with the device's own database. `local-corruption` has a case of its own.

@@ -3,10 +3,12 @@ import SalvorTransport
 
 /// Both ends of a transport, as a contract needs them: made fresh for each case, with the limits that it asks for.
 public struct TransportSubject: Sendable {
+  /// A server that does not listen yet. Each case makes its own, with the limits that it asks for, and stops it.
   public var makeServer: @Sendable (Limits) throws -> any ServerTransport
   /// A client of the server whose `start` returned `url`.
   public var makeClient: @Sendable (_ url: String, Limits) throws -> any ClientTransport
 
+  /// Both ends must speak the same protocol. Each case makes a new server; a client belongs to one server.
   public init(
     makeServer: @escaping @Sendable (Limits) throws -> any ServerTransport,
     makeClient: @escaping @Sendable (_ url: String, Limits) throws -> any ClientTransport
@@ -18,6 +20,7 @@ public struct TransportSubject: Sendable {
 
 /// What the two ends of a transport keep (Exchange.swift, `ClientTransport` and `ServerTransport`).
 public enum TransportContract {
+  /// One rule each: single exchanges, streams of bytes, how an exchange breaks off, and the server's start and stop.
   public static let cases = exchangeCases + streamingCases + endingCases + lifecycleCases
 
   static let exchangeRule = "Exchange.swift, TransportRequest and TransportResponse"

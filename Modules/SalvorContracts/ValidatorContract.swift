@@ -3,12 +3,14 @@ import SalvorStorage
 
 /// A validator with what the contract must know of its rules.
 public struct ValidatorSubject: Sendable {
+  /// The validator under test. The suite closes it in the case about closing.
   public var validator: any RequestValidator
   /// Requests that it does not accept, each for itself; empty: not known.
   public var refused: [UploadedRequest]
   /// Requests that it accepts.
   public var accepted: [UploadedRequest]
 
+  /// Without samples a validator is only asked about requests of which nothing is known.
   public init(_ validator: any RequestValidator, refused: [UploadedRequest] = [], accepted: [UploadedRequest] = []) {
     self.validator = validator
     self.refused = refused
@@ -42,9 +44,11 @@ public struct ValidatorSubject: Sendable {
 
 /// What every validator keeps (RequestValidator.swift).
 public enum ValidatorContract {
+  /// One rule, for a validator with samples of what it refuses and accepts.
   public typealias Case = ContractCase<ValidatorSubject>
   static let rule = "RequestValidator.swift, validate"
 
+  /// One rule each. A case asks about the samples and about requests with values of every kind of unknown tables.
   public static let cases: [Case] = [
     Case("what it does not accept is refused, and nothing else", rule: rule) { subject in
       let found = try await subject.validator.validate(batch(subject.refused + subject.accepted + subject.strange))

@@ -3,13 +3,16 @@
 /// The message holds no value of a user: names of tables, columns and files, numbers and identifiers only. The
 /// catalogue (`ErrorCode`) is the one list of codes; docs/reference/errors.md is made from it.
 public struct SalvorError: Error, Sendable, Hashable, CustomStringConvertible {
+  /// The entry of the catalogue that it is one of: name, number, exit code and HTTP status follow from it.
   public var code: ErrorCode
   /// What happened, and what to do now.
   public var message: String
   /// Named facts, e.g. `table`, `file`, `reason`. No values of a user.
   public var context: [String: String]
+  /// How long to wait before the next try, as whoever refused asks for it; nil: nothing was asked for.
   public var retryAfterMilliseconds: Int64?
 
+  /// Without context and without a time to wait where nothing else is given.
   public init(
     _ code: ErrorCode, _ message: String, context: [String: String] = [:], retryAfterMilliseconds: Int64? = nil
   ) {
@@ -23,11 +26,14 @@ public struct SalvorError: Error, Sendable, Hashable, CustomStringConvertible {
   /// does not know.
   public var reason: String? { context["reason"].flatMap { $0.isEmpty ? nil : $0 } }
 
+  /// As the code says: the same call can go through later without anything being changed.
   public var isRetryable: Bool { code.isRetryable }
+  /// The code's name and the message, with a colon between them; no context.
   public var description: String { "\(code.rawValue): \(message)" }
 }
 
-/// The catalogue of errors. `rawValue` is the name that HTTP problems, `--json` and `context` carry.
+/// The catalogue of errors. `rawValue` is the name that HTTP problems, `--json` and `context` carry; `meaning` says what
+/// happened and what to do.
 public enum ErrorCode: String, Sendable, CaseIterable {
   // Usage and configuration
   case usage
@@ -154,34 +160,53 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   }
 }
 
-/// Why a database must be recovered (semantics 9).
+/// Why a database must be recovered (semantics 9). The raw value is what the protocol and the configuration file carry.
 public enum RecoveryReason: String, Sendable, CaseIterable {
+  /// The server was put back from a backup, and no longer knows what this device uploaded.
   case serverRestored = "server-restored"
+  /// The server is another database, or an empty new one.
   case serverReplaced = "server-replaced"
+  /// The device's database was put back from a copy, or copied to a second device.
   case clientRewound = "client-rewound"
+  /// The device was away for longer than the server keeps tombstones.
   case historyTrimmed = "history-trimmed"
+  /// A table or column was dropped, renamed or changed in a way that the other side cannot follow.
   case schemaIncompatible = "schema-incompatible"
+  /// The server's operator asked for it.
   case operatorRequested = "operator-requested"
+  /// The device's file is damaged.
   case localCorruption = "local-corruption"
 }
 
 /// Why the server refused a request (semantics 7).
 public enum RefusalReason: String, Sendable, CaseIterable {
+  /// Only the server writes the table.
   case serverMaintained = "server-maintained"
+  /// The row is outside of what the principal may write, or would be after the change.
   case outOfScope = "out-of-scope"
+  /// The row has changed on the server meanwhile, and the table's policy keeps the server's.
   case conflict
   /// The table's conflict policy failed; nothing is known against the request itself.
   case conflictPolicy = "conflict-policy"
+  /// The row was deleted on the server meanwhile, or is not within the sender's scope.
   case rowDeleted = "row-deleted"
+  /// The server has a row of this key that somebody else made.
   case keyExists = "key-exists"
+  /// A unique, check or not-null constraint of the server's table refuses the row.
   case constraint
+  /// The row references one that the server does not have, or that the sender may not see.
   case missingParent = "missing-parent"
+  /// A value is not of its column's type.
   case notStorable = "not-storable"
+  /// The server does not synchronize a table of this name.
   case unknownTable = "unknown-table"
+  /// The server's table has no column of this name.
   case unknownColumn = "unknown-column"
+  /// The row is larger than `Limits.rowBytesMax`.
   case tooLarge = "too-large"
   /// A validator module refused it; the message, and perhaps the status, are the application's own.
   case validator
+  /// A request that this one depends on was refused; it was not tried.
   case blocked
   /// The row was erased for good (`salvor server purge`).
   case purged
@@ -207,11 +232,16 @@ public enum RefusalReason: String, Sendable, CaseIterable {
 
 /// The state of a request (interfaces.md, `queue --json` and `errors --json`).
 public enum RequestState: String, Sendable, CaseIterable {
+  /// `queued`: not sent yet, and goes with the next upload. `sent`: in the upload that is under way.
   case queued, sent
+  /// In an upload of which the device does not know whether the server has committed it.
   case unknownOutcome = "unknown-outcome"
+  /// In the error archive (semantics 8). `refused`: by the server. `blocked`: it depends on such a one.
+  /// `displaced`: its values cannot stand in the table and are not shown. `kept`: a recovery put it there.
   case refused, blocked, displaced, kept
 }
 
+/// What a change does to its row. The raw value is what the protocol and `--json` carry.
 public enum Operation: String, Sendable, CaseIterable {
   case insert, update, delete
 }

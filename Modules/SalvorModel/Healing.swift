@@ -6,6 +6,7 @@ public enum HealMode: String, Sendable, CaseIterable {
   case all
   /// As `own`; but the server takes each offer only when its operator has accepted it.
   case review
+  /// Offers nothing.
   case off
 
   /// Of both, the one that gives back less.
@@ -23,9 +24,12 @@ public enum HealMode: String, Sendable, CaseIterable {
 
 /// Two lost incarnations of which one is known to have lived before the other.
 public struct LostNeighbours: Sendable, Hashable {
+  /// The one that lived first.
   public var earlier: IncarnationID
+  /// The one that lived after it. Others may have lived between the two.
   public var later: IncarnationID
 
+  /// Says that `earlier` lived before `later`.
   public init(_ earlier: IncarnationID, before later: IncarnationID) {
     self.earlier = earlier
     self.later = later
@@ -43,12 +47,14 @@ public struct LostNeighbours: Sendable, Hashable {
 /// Of one row's offered versions the newest counts: of two incarnations the one that lived later, which devices that met both
 /// tell (`UploadChunkWriter.lost`), in one the higher number.
 public struct LostVersion: Sendable, Hashable {
+  /// The start of the server that made the lost commit.
   public var incarnation: IncarnationID
   /// Of the lost commit.
   public var number: Int64
   /// The number of the newest commit that the device and the server had both made when they parted; 0: none.
   public var parting: Int64
 
+  /// All parts given.
   public init(incarnation: IncarnationID, number: Int64, parting: Int64) {
     self.incarnation = incarnation
     self.number = number
@@ -58,6 +64,7 @@ public struct LostVersion: Sendable, Hashable {
 
 /// What marks a change of an upload as an offer: it brings back what a server acknowledged and lost (semantics 10).
 public struct Offer: Sendable, Hashable {
+  /// The lost commit at which the server acknowledged what the change brings back.
   public var version: LostVersion
   /// Columns of the change that the device wrote after the parting: of these it is an ordinary change. Only of an insert,
   /// which makes a lost row again for the sake of a change that waits.
@@ -68,6 +75,7 @@ public struct Offer: Sendable, Hashable {
   /// It was kept beside the row as a conflict version, and is to be one again; it is never written into the row.
   public var isVersion: Bool
 
+  /// Nothing written since, for no review and for the row itself, where nothing else is given.
   public init(_ version: LostVersion, written: [String] = [], isForReview: Bool = false, isVersion: Bool = false) {
     self.version = version
     self.written = written

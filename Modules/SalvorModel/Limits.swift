@@ -35,6 +35,7 @@ public struct Limits: Sendable, Hashable {
   public var depthMax = 16
   /// The columns of one table that travels.
   public var columnsMax = 1000
+  /// How long making a connection may take, in milliseconds; `timeout` ends it.
   public var connectTimeoutMilliseconds: Int64 = 10_000
   /// No byte in either direction for this long ends an exchange.
   public var idleTimeoutMilliseconds: Int64 = 60_000
@@ -48,6 +49,8 @@ public struct Limits: Sendable, Hashable {
   public var principalStagedBytesMax = 8 << 30
   /// Chunks of one upload.
   public var uploadChunksMax = 100_000
+  /// Connections that the server has at one time. It takes fewer where the limit of open files does not allow as
+  /// many.
   public var connectionsMax = 4096
   /// Connections of one address at one time, and never more than half of all; an IPv6 network of 64 bits is one address.
   public var connectionsPerAddressMax = 1024
@@ -55,6 +58,7 @@ public struct Limits: Sendable, Hashable {
   public var headTimeoutMilliseconds: Int64 = 5000
   /// A body that moves slower, in either direction, ends its exchange. 0: any pace will do.
   public var bodyBytesPerSecondMin = 128
+  /// Tries of one exchange, the first one included.
   public var attemptsMax = 4
   /// Remote databases that recover at one time; others are told to come back (`overloaded`).
   public var recoveriesMax = 32
@@ -67,5 +71,6 @@ public struct Limits: Sendable, Hashable {
   /// A stream of events ends after this; the device begins another, and shows its credentials again.
   public var eventStreamMilliseconds: Int64 = 3_600_000
 
+  /// The defaults, as docs/reference/configuration.md lists them.
   public init() {}
 }

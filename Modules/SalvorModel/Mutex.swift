@@ -7,6 +7,7 @@
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private var value: Value
 
+    /// Takes the value over: from here on it is reached through `withLock` alone.
     public init(_ value: consuming sending Value) {
       self.value = value
       pthread_mutex_init(lock, nil)

@@ -1,5 +1,6 @@
 /// Who a request comes from, and what it may do.
 public struct Principal: Sendable, Hashable {
+  /// The name that authentication gave it: remotes, conflicts and the log name it by this.
   public var name: String
   /// The values that each parameter may take; a parameter without an entry is not limited (semantics 7).
   public var parameters: [String: [Value]]
@@ -9,6 +10,8 @@ public struct Principal: Sendable, Hashable {
   /// May do everything under `/admin/v1`.
   public var isAdministrator: Bool { role == .administrator }
 
+  /// Without limits on parameters and without a role where nothing else is given. `isAdministrator: true` gives the
+  /// role `administrator`, whatever `role` says.
   public init(
     name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false, role: AdministrationRole? = nil
   ) {
@@ -27,6 +30,7 @@ public enum AdministrationRole: String, Sendable, CaseIterable, Comparable {
   /// Deletes and blocks remote IDs.
   case administrator
 
+  /// By what they may do: `viewer` is the least, `administrator` the greatest.
   public static func < (a: AdministrationRole, b: AdministrationRole) -> Bool {
     (allCases.firstIndex(of: a) ?? 0) < (allCases.firstIndex(of: b) ?? 0)
   }

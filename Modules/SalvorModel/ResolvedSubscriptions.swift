@@ -6,10 +6,12 @@ public struct ResolvedSubscriptions: Sendable, Hashable {
   /// what is no target brings everything that the principal may see.
   public var targets: [String: Set<[String: Value]>]
 
+  /// No target where none is given: everything that the principal may see.
   public init(_ targets: [String: Set<[String: Value]>] = [:]) {
     self.targets = targets
   }
 
+  /// True where there is no target, so that everything comes that the principal may see.
   public var isEmpty: Bool { targets.isEmpty }
 
   /// Those of these targets alone.

@@ -1,5 +1,6 @@
 /// The schema that both databases are made from: `schema.json5`, decoded and checked.
 public struct Schema: Sendable, Hashable {
+  /// The name of the group of a table that names none.
   public static let defaultGroup = "default"
 
   /// The application's own number; a difference is judged by the tables, not by it.
@@ -13,6 +14,8 @@ public struct Schema: Sendable, Hashable {
   /// Tables that earlier versions of the schema had, and that are gone on purpose.
   public var dropped: [String]
 
+  /// Version 1 and no parameters where nothing else is given. Groups that synchronized tables name and `groups`
+  /// lacks are added at its end, without `serverInitiated`.
   public init(
     version: Int64 = 1, parameters: [Parameter] = [], groups: [Group] = [], tables: [Table], dropped: [String] = []
   ) {
@@ -26,6 +29,7 @@ public struct Schema: Sendable, Hashable {
     }
   }
 
+  /// The table of this name, client-only ones included; nil: the schema has none. Upper and lower case differ.
   public func table(_ name: String) -> Table? { tables.first { $0.name == name } }
 
   /// The tables that travel: all but the client-only ones.
@@ -39,20 +43,29 @@ public struct Schema: Sendable, Hashable {
   /// The names of the groups of whose changes the server tells.
   public var serverInitiated: Set<String> { Set(groups.filter(\.serverInitiated).map(\.name)) }
 
+  /// The synchronized tables of a group, in the order of the file; empty where no table names it.
   public func tables(inGroup group: String) -> [Table] { synchronized.filter { $0.group == group } }
 
+  /// A sync parameter: devices give it a value with their subscriptions, and scopes compare columns with it.
   public struct Parameter: Sendable, Hashable {
+    /// As scopes and subscriptions name it.
     public var name: String
+    /// Of the values that it may take.
     public var type: ColumnType
+    /// All parts given.
     public init(name: String, type: ColumnType) {
       self.name = name
       self.type = type
     }
   }
 
+  /// Tables that synchronize together, with a cursor of their own (semantics 1).
   public struct Group: Sendable, Hashable {
+    /// As tables name it.
     public var name: String
+    /// The server tells listening devices of changes in the group's tables; false: they ask at intervals.
     public var serverInitiated: Bool
+    /// A group of whose changes the server does not tell, where nothing else is given.
     public init(name: String, serverInitiated: Bool = false) {
       self.name = name
       self.serverInitiated = serverInitiated
@@ -62,12 +75,15 @@ public struct Schema: Sendable, Hashable {
 
 /// Who writes a table (semantics 1).
 public enum Maintained: String, Sendable, Hashable, CaseIterable {
+  /// `server`: devices only read it. `dual`: both sides write. `client`: it never leaves the device.
   case server, dual, client
 }
 
 /// How a table's changes are found for a download (semantics 4).
 public enum DownloadMode: String, Sendable, Hashable, CaseIterable {
+  /// From the change log, since the group's cursor.
   case cursor
+  /// By comparing digests of keys and rows in every sync, which also finds what was written without any trigger.
   case keySet = "key-set"
 }
 
@@ -98,15 +114,20 @@ public enum ColumnType: String, Sendable, Hashable, CaseIterable {
   }
 }
 
+/// A column of a table. Key columns are not nullable.
 public struct Column: Sendable, Hashable {
+  /// As in the database. Unique in its table, also where upper and lower case count as one.
   public var name: String
+  /// What values it stores.
   public var type: ColumnType
+  /// Whether it may hold NULL.
   public var nullable: Bool
   /// `nil`: no default. `.null` is never a default; a nullable column without one starts as NULL anyway.
   public var defaultValue: Value?
   /// What earlier versions of the schema called it, oldest first.
   public var renamedFrom: [String]
 
+  /// Not nullable, without a default and never renamed, where nothing else is given.
   public init(
     _ name: String, _ type: ColumnType, nullable: Bool = false, defaultValue: Value? = nil, renamedFrom: [String] = []
   ) {
@@ -122,6 +143,7 @@ public struct Column: Sendable, Hashable {
   public func isSet(_ value: Value) -> Bool { !value.isNull && value != defaultValue }
 }
 
+/// What happens to the referencing rows when a row is deleted. The raw value is SQL's.
 public enum OnDelete: String, Sendable, Hashable, CaseIterable {
   case noAction = "no action"
   case restrict
@@ -131,14 +153,18 @@ public enum OnDelete: String, Sendable, Hashable, CaseIterable {
 
 /// A reference of one column to the primary key of another table (or of the same one).
 public struct Reference: Sendable, Hashable {
+  /// The column that holds the other row's key.
   public var column: String
+  /// The referenced table, whose primary key is one column.
   public var table: String
   /// The row has the scope of the row it references.
   public var inheritsScope: Bool
+  /// Of the foreign key; `set null` needs a nullable column outside of the key.
   public var onDelete: OnDelete
   /// No foreign key on the device: the parent may be in another scope.
   public var soft: Bool
 
+  /// Scope not inherited, `no action` and a foreign key on the device, where nothing else is given.
   public init(
     column: String, table: String, inheritsScope: Bool = false, onDelete: OnDelete = .noAction, soft: Bool = false
   ) {
@@ -152,7 +178,9 @@ public struct Reference: Sendable, Hashable {
 
 /// What a scope column is compared with (semantics 7).
 public enum ScopeSource: Sendable, Hashable {
+  /// The name of the principal who reads.
   case principal
+  /// The values that the principal may give this sync parameter; any value, where its credential lists none.
   case parameter(String)
   /// A fixed value, the same for everyone.
   case value(Value)
@@ -160,9 +188,14 @@ public enum ScopeSource: Sendable, Hashable {
   case via(table: String, column: String)
 }
 
+/// One condition of a scope: a row is within it where the column has the value, or one of the values, of the
+/// source.
 public struct ScopeColumn: Sendable, Hashable {
+  /// A column of the table itself.
   public var column: String
+  /// What the column is compared with.
   public var source: ScopeSource
+  /// All parts given.
   public init(column: String, source: ScopeSource) {
     self.column = column
     self.source = source
@@ -171,8 +204,11 @@ public struct ScopeColumn: Sendable, Hashable {
 
 /// Columns of the application's own that say dirty and deleted (semantics 3). They never travel.
 public struct FlagColumns: Sendable, Hashable {
+  /// The column that Salvor sets while changes of the row wait to be sent; nil: the table has none.
   public var dirty: String?
+  /// The column that the application sets to delete a row: any value but NULL and 0 does. Nil: the table has none.
   public var deleted: String?
+  /// Neither column where nothing is given.
   public init(dirty: String? = nil, deleted: String? = nil) {
     self.dirty = dirty
     self.deleted = deleted
@@ -181,28 +217,40 @@ public struct FlagColumns: Sendable, Hashable {
 
 /// What happens to an insert of a key that the server holds (semantics 7).
 public enum SameKey: String, Sendable, Hashable, CaseIterable {
+  /// `merge`: like an update of that row. `refuse`: the request is refused with `key-exists`.
   case merge, refuse
 }
 
+/// A table of the schema, synchronized or client-only.
 public struct Table: Sendable, Hashable {
   /// The policy of a table that names none: the client's fields stand (semantics 7).
   public static let defaultConflicts = "client-wins"
 
+  /// As in the database, on both sides. Unique in the schema, also where upper and lower case count as one.
   public var name: String
+  /// Who writes it; `client`: it never leaves the device.
   public var maintained: Maintained
+  /// The name of its synchronization group.
   public var group: String
+  /// How its changes for a download are found.
   public var download: DownloadMode
+  /// Names of columns, in the order of the key; none of them is nullable.
   public var primaryKey: [String]
+  /// All of them, flag columns included, in the order of the file. Rows have their values in this order.
   public var columns: [Column]
+  /// One for each referencing column, in the order of the file.
   public var references: [Reference]
   /// All of it must hold.
   public var scope: [ScopeColumn]
   /// Where there are any, one of them must hold, too, and within it all.
   public var scopeAlternatives: [[ScopeColumn]]
+  /// Lists of columns whose values together may occur once, beside the primary key.
   public var unique: [[String]]
+  /// SQL conditions that every row must meet, e.g. `seats < 100`.
   public var check: [String]
   /// The name of the conflict policy, a module of the server's (semantics 7).
   public var conflicts: String
+  /// The application's own dirty and deleted columns; none where both are nil.
   public var flags: FlagColumns
   /// Nil: by the key's type, `merge` for text and blob keys, `refuse` for integer keys.
   public var sameKeyRule: SameKey?
@@ -218,6 +266,8 @@ public struct Table: Sendable, Hashable {
   /// Columns that earlier versions of the schema had, and that are gone on purpose.
   public var dropped: [String]
 
+  /// Dual-maintained, in the default group, without scope and constraints, and with `client-wins`, where nothing
+  /// else is given.
   public init(
     _ name: String, maintained: Maintained = .dual, group: String = Schema.defaultGroup,
     download: DownloadMode = .cursor, primaryKey: [String], columns: [Column], references: [Reference] = [],
@@ -248,11 +298,13 @@ public struct Table: Sendable, Hashable {
     self.dropped = dropped
   }
 
+  /// The place of the column among `columns`; nil: the table has no such column.
   public func columnIndex(_ name: String) -> Int? { columns.firstIndex { $0.name == name } }
 
   /// The places of the key columns among the columns, in the order of the key.
   public var keyIndexes: [Int] { primaryKey.compactMap(columnIndex) }
 
+  /// The key of a row that has a value for each of `columns`.
   public func key(of row: Row) -> Key { keyIndexes.map { row[$0] } }
 
   /// The columns that travel, in the order of `columns`: all but the flag columns. The key is among them.
@@ -271,6 +323,8 @@ public struct Table: Sendable, Hashable {
       }
   }
 
+  /// The rule that counts: `sameKeyRule`, or by the key's types where that is nil. `refuse` where every key column
+  /// is an integer or a boolean, else `merge`.
   public var sameKey: SameKey {
     if let sameKeyRule { return sameKeyRule }
     let types = primaryKey.compactMap(columnIndex).map { columns[$0].type }

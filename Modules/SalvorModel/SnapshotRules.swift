@@ -17,10 +17,14 @@ public struct SnapshotRules: Sendable, Hashable {
   public var personal = false
   /// How long a link is valid, in milliseconds: longer than the slowest device needs.
   public var linkMilliseconds: Int64 = 2 * 86_400_000
+  /// What the address of each file begins with beside the server's own link, without a `/` at its end: a cache or an object
+  /// store. Nil: there is none.
+  public var url: String?
   /// Of one download, in bytes a second; 0: no limit.
   public var bytesPerSecond: Int64 = 0
   /// Of all downloads together, in bytes a second; 0: no limit.
   public var bytesPerSecondTotal: Int64 = 0
 
+  /// The defaults, as docs/reference/configuration.md lists them.
   public init() {}
 }

@@ -5,6 +5,7 @@ public struct TraceContext: Sendable, Hashable {
   public var traceID: String
   /// 16 hexadecimal digits.
   public var spanID: String
+  /// Whether spans of this trace go to an exporter; true for a new trace.
   public var isSampled: Bool
 
   /// A new trace.

@@ -4,14 +4,22 @@
 /// database, and a database may hold text that is not valid UTF-8. Equality is identity of storage class and
 /// bytes (semantics 3, *changed*); reals compare by bit pattern.
 public enum Value: Sendable, Hashable {
+  /// NULL.
   case null
+  /// A signed 64-bit whole number.
   case integer(Int64)
+  /// A 64-bit floating point number.
   case real(Double)
+  /// The bytes as the database has them, UTF-8 where they are valid.
   case text([UInt8])
+  /// Bytes without a meaning of their own.
   case blob([UInt8])
 
+  /// The text's UTF-8, without any normalization.
   public static func text(_ string: String) -> Value { .text(Array(string.utf8)) }
 
+  /// The same storage class and the same bytes: 1 and 1.0 differ, so do 0.0 and -0.0; a NaN is equal to one of the
+  /// same bits.
   public static func == (a: Value, b: Value) -> Bool {
     switch (a, b) {
     case (.null, .null): true
@@ -23,6 +31,7 @@ public enum Value: Sendable, Hashable {
     }
   }
 
+  /// Fits `==`: by storage class and bytes.
   public func hash(into hasher: inout Hasher) {
     switch self {
     case .null: hasher.combine(0)
@@ -33,8 +42,10 @@ public enum Value: Sendable, Hashable {
     }
   }
 
+  /// Whether it is NULL.
   public var isNull: Bool { self == .null }
 
+  /// The number, where the storage class is integer; nil for every other, reals and text included.
   public var integer: Int64? { if case .integer(let x) = self { x } else { nil } }
 
   /// The text, where it is text and valid UTF-8.
@@ -46,14 +57,20 @@ public enum Value: Sendable, Hashable {
 extension Value: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
   ExpressibleByNilLiteral
 {
+  /// Text.
   public init(stringLiteral value: String) { self = .text(value) }
+  /// An integer.
   public init(integerLiteral value: Int64) { self = .integer(value) }
+  /// A real, also where the literal has no fraction (`1.0`).
   public init(floatLiteral value: Double) { self = .real(value) }
+  /// NULL.
   public init(nilLiteral: ()) { self = .null }
 }
 
 /// For people and test failures; never for logs, which show no value of a user.
 extension Value: CustomStringConvertible {
+  /// Numbers and text as they are, NULL as `null`. Of a blob the first 16 bytes in hexadecimal, and of a longer one its
+  /// length.
   public var description: String {
     switch self {
     case .null: "null"
@@ -71,6 +88,7 @@ public typealias Key = [Value]
 /// A row: the values of the columns, in the order of `Table.columns`.
 public typealias Row = [Value]
 
+/// Two lower-case digits for each byte, in order, without a prefix.
 public func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
   let digits = Array("0123456789abcdef".utf8)
   var out: [UInt8] = []

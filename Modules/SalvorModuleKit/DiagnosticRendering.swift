@@ -31,7 +31,9 @@ public func visible(_ text: String) -> String {
 }
 
 extension Sequence<Diagnostic> {
+  /// Those that make the configuration unusable, in their order.
   public var errors: [Diagnostic] { filter { $0.severity == .error } }
+  /// Those that it can be used with, in their order.
   public var warnings: [Diagnostic] { filter { $0.severity == .warning } }
 
   /// By place: the files in the order in which they appear first, then line and column; stable otherwise.

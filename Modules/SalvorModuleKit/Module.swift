@@ -15,11 +15,15 @@ public enum ModuleKind: String, Sendable, CaseIterable {
 
 /// One option of a module: its place in the configuration reference.
 public struct ModuleOption: Sendable, Hashable {
+  /// The option's key in the configuration file.
   public var name: String
+  /// For the reference: `string`, `integer`, `full | normal`.
   public var type: String
   /// As written in a file, JSON5; `none`: without the option there is none; nil: the option must be given.
   public var defaultText: String?
+  /// What it does, in one line.
   public var summary: String
+  /// All parts given. `defaultText` nil: the option must be given.
   public init(_ name: String, type: String, default defaultText: String?, _ summary: String) {
     self.name = name
     self.type = type
@@ -30,10 +34,13 @@ public struct ModuleOption: Sendable, Hashable {
 
 /// What a module says of itself, before it is made.
 public struct ModuleDescriptor: Sendable, Hashable {
+  /// The seam that it fits.
   public var kind: ModuleKind
   /// As named in the configuration file: lower-case words with hyphens.
   public var name: String
+  /// What it is, in one line.
   public var summary: String
+  /// Every option that it reads, each once; the contract suite checks that they are those.
   public var options: [ModuleOption]
   /// What it promises, one phrase each; the contract suite of its kind checks them.
   public var guarantees: [String]

@@ -4,9 +4,13 @@ import SalvorModel
 public struct ModuleContext: Sendable {
   /// Relative paths of the configuration are relative to this directory (the file's own).
   public var directory: String
+  /// Variables by name, as the host was given them: of the process, or of a test.
   public var environment: [String: String]
+  /// The limits of the configuration's section (`server` or `client`), with the defaults where it sets none.
   public var limits: Limits
+  /// Where the module takes random bits from, so that a simulation can be repeated.
   public var random: any RandomSource
+  /// What the module takes for the time, and sleeps by.
   public var clock: any Clock
   /// Lines for the operator; no value of a user in them.
   public var log: Log
@@ -14,6 +18,8 @@ public struct ModuleContext: Sendable {
   /// transport; nil: there are none to be had.
   public var modules: ModuleRegistry?
 
+  /// The current directory, no environment, the default limits, the system's randomness and clock, no log and no
+  /// modules, where nothing else is given.
   public init(
     directory: String = ".", environment: [String: String] = [:], limits: Limits = Limits(),
     random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
@@ -39,6 +45,7 @@ public struct ModuleContext: Sendable {
 /// Decoding and making are two steps, so that a configuration is checked whole without touching anything: `prepare`
 /// reads and validates the options and returns a closure that makes the product.
 public struct ModuleFactory: Sendable {
+  /// What the module says of itself. Its kind and name are unique in a registry.
   public var descriptor: ModuleDescriptor
   let prepareProduct: @Sendable (inout OptionReader, ModuleContext) -> (@Sendable () throws -> any Sendable)?
 
@@ -73,6 +80,10 @@ public struct ModuleFactory: Sendable {
 
 /// What has a life: made, started, stopped. `stop` is safe before `start`, twice, and after a failed start.
 public protocol ModuleLifecycle: Sendable {
+  /// Takes what it needs: files, ports, tasks. Called once. Throws a `SalvorError` where it cannot start; `stop`
+  /// then gives back what it took.
   func start() async throws
+  /// Gives everything back, and returns when that is done. Does not touch what another product of the same module
+  /// has.
   func stop() async
 }

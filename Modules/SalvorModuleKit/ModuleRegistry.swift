@@ -139,10 +139,12 @@ public struct ModuleRegistry: Sendable {
 
 /// A module whose options are read and sound, not made yet.
 public struct PreparedModule<Product>: Sendable {
+  /// What the module says of itself.
   public let descriptor: ModuleDescriptor
   /// Makes the product. Each call makes another one.
   public let make: @Sendable () throws -> Product
 
+  /// Both parts given. `make` is not called here.
   public init(descriptor: ModuleDescriptor, make: @escaping @Sendable () throws -> Product) {
     self.descriptor = descriptor
     self.make = make

@@ -3,14 +3,20 @@ import SalvorModel
 /// Reads the members of one object of a configuration file, remembers which keys were asked for, and collects
 /// everything that is wrong: missing, wrong type, out of range, unknown, duplicate.
 public struct OptionReader: Sendable {
+  /// As diagnostics name it.
   public let file: String
   /// Key path of the object, e.g. `server.storage`; empty for the file itself.
   public let path: String
+  /// 1-based, where the object begins; 0 for one that no file holds.
   public let line: Int
+  /// What is wrong so far, in the order in which it was found. `finish(child:)` and `reportUnknownKeys()` add the
+  /// unknown keys.
   public private(set) var diagnostics: [Diagnostic] = []
   let members: [ConfigurationValue.Member]
   private var known: [String] = []
 
+  /// Reads `value`, an object at `path` of the file. Anything else is reported and read as an empty object; a key
+  /// that stands twice is reported, and the first counts.
   public init(_ value: ConfigurationValue, file: String, path: String) {
     self.file = file
     self.path = path
@@ -49,14 +55,18 @@ public struct OptionReader: Sendable {
   /// Whether the key stands there; it does not count as read.
   public func has(_ key: String) -> Bool { members.contains { $0.key == key } }
 
+  /// Adds an error about any key path and line.
   public mutating func report(path: String, line: Int, _ message: String) {
     diagnostics.append(Diagnostic(file: file, line: line, path: path, message: message))
   }
 
+  /// Adds an error about a key: at its line, or at the object's where the key is missing. The key does not count as
+  /// read.
   public mutating func report(_ key: String, _ message: String) {
     report(path: join(key), line: members.first { $0.key == key }?.keyLine ?? line, message)
   }
 
+  /// Adds a warning about a key, with the place as `report(_:_:)`.
   public mutating func warn(_ key: String, _ message: String) {
     diagnostics.append(
       Diagnostic(
@@ -64,6 +74,7 @@ public struct OptionReader: Sendable {
         message: message))
   }
 
+  /// Adds what another reader has found, as it is.
   public mutating func adopt(_ other: [Diagnostic]) { diagnostics += other }
 
   /// The raw member, marked as read.
@@ -81,11 +92,13 @@ public struct OptionReader: Sendable {
     return string(value, key)
   }
 
+  /// Nil where the key is missing or null, and where it is not a string, which is reported.
   public mutating func optionalString(_ key: String) -> String? {
     guard let value = value(key), value.content != .null else { return nil }
     return string(value, key)
   }
 
+  /// As `optionalString(_:)`, with `fallback` in the place of nil.
   public mutating func string(_ key: String, default fallback: String) -> String {
     optionalString(key) ?? fallback
   }
@@ -104,6 +117,7 @@ public struct OptionReader: Sendable {
     return path
   }
 
+  /// `fallback` where the key is missing, and where it is not `true` or `false`, which is reported.
   public mutating func boolean(_ key: String, default fallback: Bool) -> Bool {
     guard let value = value(key) else { return fallback }
     if case .bool(let bool) = value.content { return bool }
@@ -111,6 +125,8 @@ public struct OptionReader: Sendable {
     return fallback
   }
 
+  /// `fallback` where the key is missing, and where it is not a whole number within the range, which is reported.
+  /// An upper bound of `Int64.max` reads as none in the message.
   public mutating func integer(_ key: String, in range: ClosedRange<Int64>, default fallback: Int64) -> Int64 {
     guard let value = value(key) else { return fallback }
     // The number itself is not shown: it may come from the environment.
@@ -125,6 +141,8 @@ public struct OptionReader: Sendable {
     return fallback
   }
 
+  /// `fallback` where the key is missing, and where it is not a list, which is reported. Elements that are not
+  /// strings are reported and left out.
   public mutating func strings(_ key: String, default fallback: [String]) -> [String] {
     guard let value = value(key) else { return fallback }
     guard case .array(let items) = value.content else {

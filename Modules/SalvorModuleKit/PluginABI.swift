@@ -12,6 +12,7 @@ import SalvorModel
 public enum PluginABI {
   /// The functions' names.
   public static let abiFunction = "salvor_plugin_abi"
+  /// Called only where `abiFunction` has given the program's own fingerprint.
   public static let modulesFunction = "salvor_plugin_modules"
 
   /// Whether a library that is loaded finds this very Salvor: the program that it is linked into lends its symbols (on Linux

@@ -11,12 +11,15 @@ import SalvorModel
 /// A program that was started, in a process group of its own, so that it can be ended with all processes that it has started: a
 /// hook, or a module in another language.
 public struct StartedProgram: Sendable, Hashable {
+  /// Its process ID, which is the ID of its process group, too.
   public let process: Int32
 
   /// Why it could not be started, in the system's words.
   public struct Failure: Error, Hashable {
+    /// For a person, e.g. `No such file or directory`.
     public var words: String
 
+    /// - Parameter code: what `posix_spawn` returned, or `errno`.
     public init(errno code: Int32) { words = String(cString: strerror(code)) }
   }
 

@@ -10,17 +10,26 @@ import SalvorWire
 public protocol RecoveryStrategy: Sendable {
   /// As in the configuration file.
   var name: String { get }
+  /// What each of its plans keeps to, whatever the incident.
   var guarantees: RecoveryGuarantees { get }
   /// Its next step in the chain where it cannot, or has failed twice; nil: `manual`.
   var fallBack: String? { get }
+  /// The steps to recover, or why it cannot. The same incident gives the same answer: a recovery is planned again
+  /// when it resumes. Called on any thread, which waits for the answer.
   func plan(for incident: Incident) -> RecoveryDecision
 }
 
 /// What a strategy promises, shown by `salvor modules` and checked by its contract (semantics 9).
 public struct RecoveryGuarantees: Sendable, Hashable {
+  /// What becomes of unsynced changes. `kept`: they stay in the queue; `uploaded`: they are sent before;
+  /// `archived`: they leave it for the archive; `untouched`: nothing is done.
   public enum Requests: String, Sendable, CaseIterable { case kept, uploaded, archived, untouched }
+  /// What becomes of what only the device has. `archived`: it leaves the tables for the archive; `lost`: it is gone, but
+  /// for the copy of the database.
   public enum Local: String, Sendable, CaseIterable { case kept, archived, lost, untouched }
+  /// What becomes of the requests that are not settled.
   public var unsyncedChanges: Requests
+  /// What becomes of the tables that never leave the device.
   public var clientOnlyTables: Local
   /// Subscriptions, group settings and personalization keys.
   public var settings: Local
@@ -28,6 +37,7 @@ public struct RecoveryGuarantees: Sendable, Hashable {
   public var needsServersConsent: Bool
   /// It works where the schemas differ destructively.
   public var survivesSchemaChange: Bool
+  /// All parts given.
   public init(
     unsyncedChanges: Requests, clientOnlyTables: Local, settings: Local, needsServersConsent: Bool,
     survivesSchemaChange: Bool
@@ -52,10 +62,15 @@ public struct RecoveryGuarantees: Sendable, Hashable {
 
 /// Why a recovery is needed, and what both sides know.
 public struct Incident: Sendable {
+  /// What the server, the device or a person found. `client.recovery.reasons` may name a strategy for it.
   public var reason: RecoveryReason
+  /// What happened, for a person.
   public var message: String
+  /// What the server knows, and allows.
   public var facts: RecoveryFacts
+  /// The state of the device's database before anything is done.
   public var status: ClientStatus
+  /// All parts given.
   public init(reason: RecoveryReason, message: String, facts: RecoveryFacts, status: ClientStatus) {
     self.reason = reason
     self.message = message
@@ -64,7 +79,9 @@ public struct Incident: Sendable {
   }
 }
 
+/// What a strategy makes of an incident.
 public enum RecoveryDecision: Sendable, Hashable {
+  /// What the engine is to do, in this order.
   case steps([RecoveryStep])
   /// This strategy cannot: why, naming tables and columns where they are the cause.
   case cannot(String)
@@ -85,6 +102,7 @@ public enum RecoveryStep: Sendable, Hashable {
   /// Stops here until `recover` is called with the token.
   case wait
 
+  /// How much comes: what differs from the device's rows, or all rows.
   public enum Fetch: String, Sendable, CaseIterable { case differences, everything }
 
   /// As the journal and `status` name it.

@@ -2,6 +2,7 @@ import SalvorModel
 
 /// Which strategy recovers from a reason, and what follows where it cannot (semantics 9).
 public struct StrategyChain: Sendable {
+  /// The strategy at the end of every chain: it stops, and leaves the decision to a person.
   public static let manual = "manual"
 
   private let strategies: [String: any RecoveryStrategy]
@@ -16,8 +17,10 @@ public struct StrategyChain: Sendable {
     self.byReason = byReason
   }
 
+  /// The strategy of this name; nil: the chain was not given one.
   public subscript(name: String) -> (any RecoveryStrategy)? { strategies[name] }
 
+  /// Of all strategies, sorted.
   public var names: [String] { strategies.keys.sorted() }
 
   /// The strategy for a reason. `server-replaced` is manual unless the file names one for it, and a file strategy runs over

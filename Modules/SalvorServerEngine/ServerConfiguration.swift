@@ -6,6 +6,7 @@ import SalvorWire
 
 /// What a server engine is made of. Everything that touches the world comes in through a protocol.
 public struct ServerConfiguration: Sendable {
+  /// The schema of both databases. Client-only tables of it are none of the server's.
   public var schema: Schema
   /// How conflicts are settled, by table (`ServerSetup.conflictPolicies`).
   public var conflictPolicies: [String: any ConflictPolicy]
@@ -13,12 +14,15 @@ public struct ServerConfiguration: Sendable {
   public var withholdsMessages: Bool
   /// How long conflicts that a policy settled are listed.
   public var conflictRetentionMilliseconds: Int64
+  /// Where everything is kept. The engine opens and closes it.
   public var store: any ServerStore
+  /// Finds out who sends a request.
   public var authentication: any Authentication
   /// Offered content codings, best first; identity always works.
   public var compressions: [any Compression]
   /// Asked before an upload is processed, in this order.
   public var validators: [ConfiguredValidator]
+  /// What the engine refuses to exceed (`server.limits`). Transports were made with limits of their own.
   public var limits: Limits
   /// False: the sequence check and the server ID alone (semantics 6).
   public var historyCheck: Bool
@@ -50,10 +54,13 @@ public struct ServerConfiguration: Sendable {
   public var traces: (any TraceSink)?
   /// The copies that the host keeps of the database; nil: it keeps none.
   public var backups: (any ServerBackups)?
+  /// For times that people read, retention and time limits.
   public var clock: any Clock
+  /// Where identifiers are drawn from.
   public var random: any RandomSource
   /// Where large bodies are unpacked, and where they are parsed; nil: where requests are answered (`makeThreads`).
   public var bodyReading: OwnThread?
+  /// Where large bodies are parsed; nil: where requests are answered.
   public var bodyParsing: OwnThread?
   /// Where the pages of long downloads are compressed, each download on one of them; empty: where requests are answered.
   public var downloads: [OwnThread] = []
@@ -69,6 +76,9 @@ public struct ServerConfiguration: Sendable {
     downloads = OwnThread.forEachProcessor("download", isPatient: true)
   }
 
+  /// By default without policies, validators and administration, and with the default limits, the history check and
+  /// the recovery of devices on, and 30 days for settled conflicts. What is no parameter (snapshots, backups,
+  /// audit, traces, threads) is off until it is set.
   public init(
     schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,
     conflictRetentionMilliseconds: Int64 = 30 * 86_400_000, store: any ServerStore,

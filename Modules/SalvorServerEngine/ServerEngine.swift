@@ -24,8 +24,6 @@ public final class ServerEngine: Sendable {
   let identity: ServerIdentity
   /// Nil: groups come by rows alone.
   let shelf: SnapshotShelf?
-  /// This start found the database restored from a copy.
-  let isRestored: Bool
   /// Milliseconds since 1970.
   let started: Int64
   let activity: RemoteActivity
@@ -35,6 +33,7 @@ public final class ServerEngine: Sendable {
   /// Digests of device schemas that can follow this server's, so that they are compared once; true: the device must adopt
   /// before it uploads.
   let compatibleDigests = Mutex<[String: Bool]>([:])
+  /// What `GET /metrics` shows, counted since `start`.
   public let metrics = ServerMetrics()
   private let isStopping = Atomic(false)
   /// One copy of the database at a time.
@@ -51,12 +50,11 @@ public final class ServerEngine: Sendable {
         "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
       )
     }
-    let identity = ServerIdentity(server: opening.serverID, incarnation: opening.incarnation)
-    return (try ServerEngine(configuration, identity: identity, isRestored: opening.isRestored), opening)
+    let identity = ServerIdentity(opening, configuration.store)
+    return (try ServerEngine(configuration, identity: identity), opening)
   }
 
-  private init(_ configuration: ServerConfiguration, identity: ServerIdentity, isRestored: Bool) throws {
-    self.isRestored = isRestored
+  private init(_ configuration: ServerConfiguration, identity: ServerIdentity) throws {
     started = configuration.clock.now()
     activity = RemoteActivity(clock: configuration.clock)
     operatorEvents = AdministrationEvents(clock: configuration.clock)
@@ -74,7 +72,9 @@ public final class ServerEngine: Sendable {
       perPrincipalMax: configuration.limits.principalSessionsMax, clock: configuration.clock,
       random: configuration.random)
     deviceLog = DeviceLog(clock: configuration.clock, log: configuration.log)
-    validations = ValidationTable(clock: configuration.clock)
+    validations = ValidationTable(
+      keeping, idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
+      random: configuration.random)
     recoveries = RecoveryTable(
       keeping, configuration.schema, recoveriesMax: configuration.limits.recoveriesMax,
       idleMilliseconds: configuration.limits.sessionIdleMilliseconds, clock: configuration.clock,
@@ -133,6 +133,8 @@ public final class ServerEngine: Sendable {
   /// A line for the operator.
   public func log(_ line: String) { configuration.log(line) }
 
+  /// Ends what waits, closes the validators and the store. The transport has stopped before: a request that comes
+  /// later fails.
   public func stop() async {
     endWaiting()
     validations.close()

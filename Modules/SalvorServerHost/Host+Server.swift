@@ -60,10 +60,19 @@ extension Host {
 
   /// The server's database alone, for administration beside a running server.
   public static func openServerStore(_ configuration: HostConfiguration) async throws -> any ServerStore {
+    let section = try server(of: configuration)
     let store = try makeServerStore(configuration)
     _ = try await store.open(
-      ServerSetup(schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration)))
+      ServerSetup(
+        schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
+        withholdsMessages: section.withholdsMessages, reviewsOffers: section.reviewsOffers))
     return store
+  }
+
+  /// What keeps the server's database from being served. Nothing is opened or changed; nil: the module cannot say.
+  public static func examineServerStore(_ configuration: HostConfiguration) async throws -> StorageExamination? {
+    guard let store = try makeServerStore(configuration) as? any ExaminableServerStore else { return nil }
+    return try await store.examine(ServerSetup(schema: configuration.schema))
   }
 
   private static func conflictPolicies(_ configuration: HostConfiguration) throws -> [String: any ConflictPolicy] {

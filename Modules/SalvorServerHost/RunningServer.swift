@@ -6,7 +6,9 @@ import SalvorTransport
 
 /// A server engine with the transport that brings it requests.
 public actor RunningServer {
+  /// What opening the store found and did.
   public nonisolated let opening: ServerOpening
+  /// What answers the requests; for administration in the same process.
   public nonisolated let engine: ServerEngine
   private let transport: any ServerTransport
   private let monitoring: (any ServerTransport)?

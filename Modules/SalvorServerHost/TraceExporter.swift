@@ -6,6 +6,7 @@ import SalvorWire
 /// span into a queue of a bounded length and returns; what does not fit is dropped and counted. A collector that does not
 /// answer costs dropped spans and a line of the log, nothing else.
 public final class TraceExporter: TraceSink {
+  /// The most spans that wait to be sent; others are dropped.
   public static let queueMax = 4096
   static let batchMax = 512
   static let pauseMilliseconds: Int64 = 2000
@@ -39,12 +40,14 @@ public final class TraceExporter: TraceSink {
     ]
   }
 
+  /// Puts the span into the queue, or drops it where the queue is full. Called on any thread; does not wait.
   public func take(_ span: TraceSpan) {
     state.withLock { state in
       if state.queue.count < Self.queueMax { state.queue.append(span) } else { state.dropped += 1 }
     }
   }
 
+  /// Spans that the collector took, and spans that it did not take or that there was no room for, since the start.
   public var counts: (exported: Int64, dropped: Int64) { state.withLock { ($0.exported, $0.dropped) } }
 
   /// Until the task is cancelled; what is left is sent once more then.

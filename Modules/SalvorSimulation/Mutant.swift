@@ -6,10 +6,13 @@ import SalvorStorage
 /// They are the broken doubles of the contract suites, put round the real stores of every device, or of the server. So the
 /// product itself has no switch for them.
 public enum Mutant: Sendable, Hashable, CustomStringConvertible {
+  /// The stores of every device have this fault.
   case device(BrokenClientStore.Fault)
+  /// The store of the server has this fault.
   case server(BrokenServerStore.Fault)
-  /// The databases of the devices, or of the server, are never synced.
+  /// The devices' databases say that they have synced, and have not.
   case unsyncedDevices
+  /// The server's database says that it has synced, and has not.
   case unsyncedServer
   /// Devices forget what was deleted on the server.
   case forgottenDeletes
@@ -18,6 +21,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   /// A restore removes the purge ledger.
   case forgottenLedger
 
+  /// The name on the command line of `salvor-simulate`, e.g. `device-losesRefusals`.
   public var description: String {
     switch self {
     case .device(let fault): "device-\(fault.rawValue)"
@@ -30,6 +34,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     }
   }
 
+  /// The mutants that `salvor-simulate` takes unless it is told which. Those of `healing` are not among them.
   public static let all: [Mutant] = [
     .server(.dropsRefusals), .server(.appliesRefusedRequests), .server(.forgetsTombstones), .server(.seesNoConflicts),
     .server(.showsOutOfScope), .server(.forgetsDepartures), .server(.endsDownloadsEarly), .server(.blocksNothing),

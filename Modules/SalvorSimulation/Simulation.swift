@@ -10,29 +10,39 @@ import SalvorModel
 public struct Simulation: Sendable {
   /// What came of one history.
   public struct Result: Sendable {
+    /// What was run.
     public var history: History
+    /// What must never be and was: at most 20, and a standstill besides; empty: nothing was found.
     public var violations: [Violation]
+    /// What the history met, also where it was broken off.
     public var coverage: Coverage
     /// Of the trace: the same history gives the same one.
     public var digest: String
+    /// The lines of the trace; empty unless `run` was told to keep them.
     public var lines: [String]
+    /// How many jobs of tasks and actors were run; 0 where the world could not be made.
     public var jobs: Int
   }
 
+  /// What the histories run on: modules, databases, a directory.
   public var platform: SimulationPlatform
+  /// What each seed draws from (`Swarm.names`).
   public var features: Set<Feature>
+  /// How many steps a history has.
   public var steps: Int
   /// A fault that was put into the product on purpose; nil: none.
   public var mutant: Mutant?
   /// So many jobs of tasks and actors count as a livelock.
   public var jobsMax = 3_000_000
 
+  /// Without a mutant, and with 45 steps where nothing else is said.
   public init(_ platform: SimulationPlatform, features: Set<Feature>, steps: Int = 45) {
     self.platform = platform
     self.features = features
     self.steps = steps
   }
 
+  /// The history of a seed. The same seed, features and steps give the same history.
   public func history(_ seed: UInt64) -> History { History.draw(seed: seed, features: features, steps: steps) }
 
   /// Runs a history on this thread.

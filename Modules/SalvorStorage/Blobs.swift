@@ -52,12 +52,14 @@ public let blobStagingMilliseconds: Int64 = 86_400_000
 
 /// A blob that a download refers to, for the device to fetch.
 public struct MissingBlob: Sendable, Hashable {
+  /// Its hash, and its size in bytes.
   public var reference: BlobReference
   /// Where the server has it.
   public var place: BlobPlace
   /// Bytes that are staged of it.
   public var received: Int64
 
+  /// All parts given.
   public init(reference: BlobReference, place: BlobPlace, received: Int64) {
     self.reference = reference
     self.place = place
@@ -67,10 +69,12 @@ public struct MissingBlob: Sendable, Hashable {
 
 /// A blob that an upload refers to, for the device to send.
 public struct BlobNeed: Sendable, Hashable {
+  /// Its hash, and its size in bytes.
   public var reference: BlobReference
   /// Bytes that are staged of it.
   public var received: Int64
 
+  /// All parts given.
   public init(reference: BlobReference, received: Int64) {
     self.reference = reference
     self.received = received

@@ -23,6 +23,9 @@ public final class BlobsAtWork: Sendable {
   /// So many sessions' idle times after its last sign a device is given up.
   private static let patienceFactor: Int64 = 20
 
+  /// Nobody works with a blob yet.
+  ///
+  /// - Parameter limits: a device that is silent for 20 times their `sessionIdleMilliseconds` is given up.
   public init(_ limits: Limits) { patience = Self.patienceFactor * limits.sessionIdleMilliseconds }
 
   /// A device of the principal is about to send those of these blobs that are not staged.
@@ -60,6 +63,10 @@ public final class BlobsAtWork: Sendable {
     }
   }
 
+  /// Whether a device goes on with the remote's upload: it has not `ended`, and its last sign (`goesOn`) is not
+  /// too old.
+  ///
+  /// - Parameter now: milliseconds since 1970.
   public func isUnderWay(_ remote: RemoteID, now: Int64) -> Bool {
     state.withLock { state in state.uploads[remote].map { now - $0 < patience } ?? false }
   }

@@ -15,6 +15,8 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// Idempotent.
   func open(_ setup: ClientSetup) async throws -> ClientOpening
 
+  /// Closes the database and ends a session that is under way. Does nothing where the database is not open. Until
+  /// `open` is called again, the methods that can throw do so, with `storage`.
   func close() async
 
   /// What a session starts from, in one step: checks the triggers, closes a group that was left open, and reads the
@@ -83,6 +85,8 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// A recovery is needed: kept until one has run. Nil takes it back.
   func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws
 
+  /// The state, the counts of requests and the upload under way, as `salvor status` shows them. Writes nothing. Answers
+  /// while capture is paused, too.
   func status() async throws -> ClientStatus
 
   /// How many requests wait (`ClientStatus.queued`): asked after each synchronization.
@@ -98,6 +102,7 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// Runs an application's statements, for hosts without a SQLite library of their own: demo, tests. All or nothing.
   func write(_ writes: [ApplicationWrite]) async throws
 
+  /// The personalization keys and subscriptions as the database has them now.
   func deviceSettings() async throws -> DeviceSettings
 
   /// Changes them in one step: what others write meanwhile comes before or after it, and only what differs is written.
@@ -117,6 +122,7 @@ extension ClientStore {
   /// For stores that offer nothing.
   public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool { false }
 
+  /// Reads the whole status: for stores that have no cheaper way.
   public func queued() async throws -> Int64 { try await status().queued }
 
   /// A session whose upload may refer to any number of bytes.
@@ -130,7 +136,9 @@ extension ClientStore {
   }
 }
 
+/// What a database is opened with.
 public struct ClientSetup: Sendable {
+  /// The application's own schema. Of the synchronized tables a delivered SyncConfig has the say (`ClientStore.open`).
   public var schema: Schema
   /// Empty: the server will say (`remember`). Another than the database's throws `remote-of-another-principal`.
   public var principal: String
@@ -142,6 +150,7 @@ public struct ClientSetup: Sendable {
   /// A migration of the application's own follows: capture is paused in a database that Salvor has not been in, before any
   /// table is made.
   public var pauses = false
+  /// By default a remote ID is drawn where the database has none, a detached database is refused, and capture goes on.
   public init(schema: Schema, principal: String, remoteID: RemoteID? = nil, reattaches: Bool = false) {
     self.schema = schema
     self.principal = principal
@@ -152,33 +161,47 @@ public struct ClientSetup: Sendable {
 
 /// What opening did. Names of tables, columns and triggers only.
 public struct ClientOpening: Sendable, Hashable {
+  /// Tables of the schema that were missing and were made.
   public var createdTables: [String] = []
+  /// Columns of the schema that were missing and were added, as `table.column`.
   public var addedColumns: [String] = []
   /// Rows of an existing database that became queued inserts.
   public var adoptedRows: Int64 = 0
+  /// Triggers that were missing or altered, and were put back.
   public var restoredTriggers: [String] = []
   /// What a person should know besides, without values.
   public var notices: [String] = []
+  /// Nothing was done.
   public init() {}
 }
 
+/// Whose a device's database is, how far it is synchronized, and what is under way.
 public struct ClientState: Sendable, Hashable {
+  /// Of this database, until a recovery gives it another.
   public var remoteID: RemoteID
+  /// The name of the principal whom the database belongs to; empty: the server has not said it yet.
   public var principal: String
+  /// Of the server that it synchronizes with; nil: it has met none yet.
   public var serverID: ServerID?
+  /// The last upload that is known to be committed (semantics 5); nil: there was none.
   public var previous: SequenceID?
+  /// The upload whose outcome is not known yet; nil: none is under way.
   public var current: SequenceID?
   /// In the order of the schema; a group never synchronized has no cursor.
   public var groups: [GroupState]
+  /// The version of the schema (`Schema.version`), as the SyncConfig in this database says.
   public var schemaVersion: Int64
   /// `SyncConfig.digest` of the synchronized tables as this database has them.
   public var configDigest: String
-  /// The download that staging holds a part of (`StagedChunk.download`), and where it goes on.
+  /// The download that staging holds a part of (`StagedChunk.download`); nil: none.
   public var stagedDownload: String?
+  /// Where that download goes on (`StagedChunk.position`).
   public var stagedPosition: String?
   /// `StagedChunk.rows` of the last chunk in staging.
   public var stagedRows: Int64?
+  /// Why a recovery is needed, until one has run (`ClientStore.setRecoveryRequired`); nil: none is.
   public var recoveryRequired: RecoveryReason?
+  /// What a person is told of that; nil: no recovery is needed.
   public var recoveryMessage: String?
   /// The identity file knows of an upload that this database does not: the database went back in time.
   public var isOlderThanIdentityFile: Bool
@@ -187,6 +210,8 @@ public struct ClientState: Sendable, Hashable {
   /// The newest incarnation of the server that this database knows with its first commit.
   public var incarnation: IncarnationID?
 
+  /// By default a database that has not met its server yet. `stagedRows`, `serverInitiated` and `incarnation` are set
+  /// afterwards.
   public init(
     remoteID: RemoteID, principal: String, serverID: ServerID? = nil, previous: SequenceID? = nil,
     current: SequenceID? = nil, groups: [GroupState] = [], schemaVersion: Int64 = 1, configDigest: String = "",
@@ -210,8 +235,11 @@ public struct ClientState: Sendable, Hashable {
   }
 }
 
+/// How far one synchronization group is.
 public struct GroupState: Sendable, Hashable {
+  /// As the schema names the group.
   public var name: String
+  /// The last commit of the server that the group has applied; nil: it is not synchronized.
   public var cursor: Commit?
   /// The scope that the cursor holds for, as the server named it (`FeedEnd.scopeDigest`).
   public var scopeDigest: String?
@@ -219,7 +247,9 @@ public struct GroupState: Sendable, Hashable {
   public var subscriptions: ResolvedSubscriptions
   /// Milliseconds since 1970; nil: never.
   public var lastSync: Int64?
+  /// A first download of the group was applied.
   public var isSynchronized: Bool { cursor != nil }
+  /// By default a group that was never synchronized.
   public init(
     name: String, cursor: Commit? = nil, scopeDigest: String? = nil,
     subscriptions: ResolvedSubscriptions = ResolvedSubscriptions(), lastSync: Int64? = nil
@@ -232,7 +262,9 @@ public struct GroupState: Sendable, Hashable {
   }
 }
 
+/// What `ClientStore.beginSession` gives.
 public struct ClientSession: Sendable {
+  /// As the session begins: `current` is the upload that it is to send.
   public var state: ClientState
   /// Nil: nothing to send.
   public var upload: PendingUpload?
@@ -244,6 +276,7 @@ public struct ClientSession: Sendable {
   /// Of rows that are here `apply` takes the changed columns alone. A part of a row that is not here makes it throw
   /// `inconsistent-download`, unless the row comes whole later in the same download. False: it takes whole rows.
   public var takesParts: Bool
+  /// By default nothing is to be sent, nothing was mended, and the server must send whole rows.
   public init(
     state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
     takesParts: Bool = false
@@ -256,11 +289,15 @@ public struct ClientSession: Sendable {
   }
 }
 
+/// The upload that a session is to send. Its content comes by `ClientStore.uploadChunk`.
 public struct PendingUpload: Sendable, Hashable {
+  /// The same in each resend.
   public var sequence: SequenceID
   /// It was sent before; its outcome is unknown.
   public var isResend: Bool
+  /// The counter of its last change. Later changes are not in it.
   public var lastCounter: Int64
+  /// All parts given.
   public init(sequence: SequenceID, isResend: Bool, lastCounter: Int64) {
     self.sequence = sequence
     self.isResend = isResend
@@ -270,14 +307,19 @@ public struct PendingUpload: Sendable, Hashable {
 
 /// One chunk of the upload: payload of `UploadChunkWriter`.
 public struct UploadChunk: Sendable, Hashable {
+  /// JSON lines that stand on their own (docs/reference/protocol.md, *Upload payload*).
   public var bytes: [UInt8]
+  /// The counter of its first change; 0: it has none.
   public var firstCounter: Int64
+  /// The counter of its last change: `ClientStore.uploadChunk` goes on after it. 0: it has none.
   public var lastCounter: Int64
+  /// How many changes it holds. Their counters may have gaps.
   public var changeCount: Int
   /// No chunk follows.
   public var isLast: Bool
   /// What the device must have sent before the chunk is processed. The server's side reads it from the payload.
   public var blobs: [OutgoingBlob]
+  /// By default the chunk refers to no blobs.
   public init(
     bytes: [UInt8], firstCounter: Int64, lastCounter: Int64, changeCount: Int, isLast: Bool, blobs: [OutgoingBlob] = []
   ) {
@@ -297,18 +339,22 @@ public struct UploadChunk: Sendable, Hashable {
 public struct UploadResults: Sendable, Hashable {
   /// The commit that holds what was accepted; nil where nothing was changed.
   public var commit: Commit?
+  /// How many requests were accepted, those in conflict too.
   public var acceptedRequests: Int64
   /// Accepted requests that were in conflict: kept as conflict versions, or settled by a policy that overwrote a value.
   public var conflicts: Int64
+  /// Requests that were not applied, those that are blocked by another too.
   public var refused: [Refusal]
-  /// Accepted offers (semantics 10) that brought something back, and those that found a newer version, or their own, there.
+  /// Accepted offers (semantics 10) that brought something back.
   public var healed: Int64
+  /// Accepted offers that changed nothing: a newer version, or their own, was there.
   public var superseded: Int64
   /// Counters of requests that are neither accepted nor refused yet: offers that the server holds until a parent or its operator's
   /// consent comes, and what depends on them. Ascending ranges; each counter is the first one of a request.
   public var waiting: [ClosedRange<Int64>] = []
   /// First counters of the accepted requests that are kept as conflict versions for a person, ascending.
   public var kept: [Int64] = []
+  /// By default there were no conflicts and no offers, and nothing waits.
   public init(
     commit: Commit?, acceptedRequests: Int64, conflicts: Int64 = 0, refused: [Refusal], healed: Int64 = 0,
     superseded: Int64 = 0, waiting: [ClosedRange<Int64>] = [], kept: [Int64] = []
@@ -341,6 +387,7 @@ extension UploadResults {
   /// How many requests wait.
   public var waitingRequests: Int64 { waiting.reduce(0) { $0 + Int64($1.count) } }
 
+  /// Whether the request whose first change has this counter is in `waiting`.
   public func isWaiting(_ counter: Int64) -> Bool {
     var (low, high) = (0, waiting.count)
     while low < high {
@@ -362,6 +409,7 @@ public struct HealTerms: Sendable, Hashable {
   /// Grows with each settling of offers that this database has held, of any remote: where fewer wait than a device knows of, it
   /// says whether that is news.
   public var settlings: Int64
+  /// By default no copy is listed, and nothing waits or ever did.
   public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0, settlings: Int64 = 0) {
     self.incarnation = incarnation
     self.floor = floor
@@ -370,17 +418,23 @@ public struct HealTerms: Sendable, Hashable {
   }
 }
 
+/// What `ClientStore.settle` did.
 public struct SettleReport: Sendable, Hashable {
+  /// Requests that left the queue: the server has their effect.
   public var accepted: Int64
+  /// Requests that stay as entries of the archive, refused or blocked. One that was erased with a purged row does not
+  /// count.
   public var refused: Int64
   /// Offers that the server holds, of this upload and of earlier ones.
   public var waiting: Int64 = 0
+  /// By default nothing was settled. `waiting` is set afterwards.
   public init(accepted: Int64 = 0, refused: Int64 = 0) {
     self.accepted = accepted
     self.refused = refused
   }
 }
 
+/// One chunk of a download, for `ClientStore.stage`.
 public struct StagedChunk: Sendable {
   /// Names the download: chunks of one belong together.
   public var download: String
@@ -393,6 +447,7 @@ public struct StagedChunk: Sendable {
   public var rows: Int64?
   /// The unproven table that this chunk says the differences of; nil: what the chunk says is so.
   public var compared: String?
+  /// By default nobody counted the rows, and the chunk compares no table.
   public init(download: String, bytes: [UInt8], position: String, rows: Int64? = nil, compared: String? = nil) {
     self.rows = rows
     self.compared = compared
@@ -404,14 +459,19 @@ public struct StagedChunk: Sendable {
 
 /// The end of a download: the state that the synchronized groups have when everything staged is applied.
 public struct DownloadEnd: Sendable, Hashable {
+  /// The groups of the download, each with its new cursor. Others stay as they are.
   public var groups: [GroupState]
+  /// All parts given.
   public init(groups: [GroupState]) { self.groups = groups }
 }
 
+/// What `ClientStore.apply` did.
 public struct ApplyReport: Sendable, Hashable {
   /// Groups that were taken over from files.
   public var snapshots: Int64 = 0
+  /// Rows that the download brought, whole or in part.
   public var upserts: Int64 = 0
+  /// Rows that the download took away: they were deleted on the server, or left the scope.
   public var deletes: Int64 = 0
   /// Requests that could not stand on the new bases (semantics 2).
   public var displaced: [RequestID] = []
@@ -419,16 +479,22 @@ public struct ApplyReport: Sendable, Hashable {
   public var captured: Int64 = 0
   /// What a person should know; names only.
   public var notices: [String] = []
+  /// Nothing was applied.
   public init() {}
 }
 
+/// What a device remembers of its uploads and of the server's history: by it a server that does not know the device's
+/// cursor finds where the two histories part (semantics 6).
 public struct ClientHistory: Sendable, Hashable {
   /// Newest first, `previous` not included.
   public var olderSequences: [SequenceID]
+  /// Those of the server that the device was told of, at most `Timeline.toldMax`.
   public var incarnations: [Incarnation]
   /// The sparse list of commits, newest first.
   public var commits: [Commit]
+  /// The synchronized tables as this database has them, for a comparison with the server's schema.
   public var tables: [Table]
+  /// All parts given.
   public init(olderSequences: [SequenceID], incarnations: [Incarnation], commits: [Commit], tables: [Table]) {
     self.olderSequences = olderSequences
     self.incarnations = incarnations
@@ -437,13 +503,17 @@ public struct ClientHistory: Sendable, Hashable {
   }
 }
 
+/// How a device's database is (`salvor status`). What is counted in the queue and the archive is requests.
 public struct ClientStatus: Sendable, Hashable {
+  /// Whose the database is, and how far it is synchronized.
   public var state: ClientState
   /// Requests in the states `queued`, `sent` and `unknown-outcome`.
   public var queued: Int64
   /// `refused` and `blocked`.
   public var inError: Int64
+  /// Those that cannot stand beside the server's rows: the archive has their values, the tables do not (semantics 2).
   public var displaced: Int64
+  /// Those that a recovery put into the archive (semantics 8). They are not shown in the tables, and not in error.
   public var kept: Int64
   /// The upload whose outcome is not known yet; nil: none is under way.
   public var upload: UploadStatus?
@@ -453,6 +523,7 @@ public struct ClientStatus: Sendable, Hashable {
   public var rowsWithoutKey: [String: Int64] = [:]
   /// What is under way beside the database; stores leave it as it is.
   public var recovery = RecoveryStatus()
+  /// No upload is under way, capture is not paused, and every row has a key, until those properties are set.
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {
     self.state = state
     self.queued = queued
@@ -464,30 +535,44 @@ public struct ClientStatus: Sendable, Hashable {
 
 /// The recovery that is under way (`status --json`, `recovery`).
 public struct RecoveryStatus: Sendable, Hashable {
+  /// How far a recovery is.
   public enum State: String, Sendable {
+    /// No recovery is under way.
     case none
     /// Begun, and resumed by the next sync: after a crash, or because it waits for the server's administrator.
     case unfinished
     /// It waits for `recover` with the token.
     case required
   }
+  /// By default none is under way.
   public var state = State.none
+  /// Why it runs; nil: none is under way, or its journal cannot be read.
   public var reason: RecoveryReason?
+  /// The name of the strategy that was chosen; nil: none yet.
   public var strategy: String?
+  /// The name of the step that it is at; nil: it has not begun one. `journal-unreadable`: its journal cannot be read,
+  /// and the next sync sets it aside.
   public var step: String?
+  /// What `recover` has to be called with in the state `required`; nil: no token was given out.
   public var token: String?
+  /// The ID of the copy that was made of the database before; nil: none yet.
   public var backup: String?
+  /// None is under way.
   public init() {}
 }
 
+/// One statement of an application, for `ClientStore.write` and `ServerStore.write`.
 public enum ApplicationWrite: Sendable, Hashable {
   /// Missing columns take their default.
   case insert(table: String, values: [NamedValue])
+  /// Sets these columns of a row. Changes nothing where there is no such row.
   case update(table: String, key: Key, values: [NamedValue])
+  /// Deletes a row. Changes nothing where there is no such row.
   case delete(table: String, key: Key)
   /// From here on references are proved when the transaction commits, as after `PRAGMA defer_foreign_keys = ON`.
   case deferReferences
-  /// Opens a group (semantics 3), and closes it.
+  /// Opens a group (semantics 3): what follows is one request, up to `endRequest`. A server ignores both.
   case beginRequest(tag: String?)
+  /// Closes the group that is open.
   case endRequest
 }

@@ -23,6 +23,7 @@ public protocol ConflictPolicy: Sendable {
 }
 
 extension ConflictPolicy {
+  /// Nil: the policy is asked about each conflict.
   public var uniform: ConflictSettlement? { nil }
 }
 
@@ -41,28 +42,36 @@ public enum ConflictSettlement: Sendable, Hashable {
 
 /// Settles every conflict in the same way.
 public struct UniformConflictPolicy: ConflictPolicy {
+  /// Never nil: stores settle by it without a question.
   public let uniform: ConflictSettlement?
   private let settlement: ConflictSettlement
 
+  /// Settles every conflict so, whatever its table and operation.
   public init(_ settlement: ConflictSettlement) {
     self.settlement = settlement
     uniform = settlement
   }
 
+  /// The settlement that the policy was made with.
   public func settle(_ conflict: Conflict) -> ConflictSettlement { settlement }
 }
 
 /// One conflict, as a policy is asked about it.
 public struct Conflict: Sendable, Hashable {
+  /// As the schema of the server has it.
   public var table: Table
+  /// The row's, in the order of `Table.primaryKey`.
   public var key: Key
+  /// What the client did with the row. An insert is in conflict where the key is there already.
   public var operation: Operation
   /// The columns that the client changed, with what it saw and what it wants; of an insert those that it sets
   /// (`Column.isSet`); of a delete none.
   public var columns: [ConflictColumn]
   /// The server's row: every column that travels.
   public var server: [NamedValue]
+  /// The request that the change belongs to. Others of its changes may be in conflict, too.
   public var request: RequestID
+  /// The device that sent it.
   public var remote: RemoteID
   /// The name of the principal who sent it.
   public var principal: String
@@ -71,6 +80,7 @@ public struct Conflict: Sendable, Hashable {
   /// The number of the commit that the client's change was made on.
   public var made: Int64
 
+  /// All parts given.
   public init(
     table: Table, key: Key, operation: Operation, columns: [ConflictColumn], server: [NamedValue], request: RequestID,
     remote: RemoteID, principal: String, time: Int64, made: Int64
@@ -93,10 +103,13 @@ public struct Conflict: Sendable, Hashable {
 
 /// A column that a client changed.
 public struct ConflictColumn: Sendable, Hashable {
+  /// As the schema names it.
   public var name: String
   /// What the client saw; nil of an insert.
   public var old: Value?
+  /// What the client wants.
   public var new: Value
+  /// All parts given.
   public init(_ name: String, old: Value?, new: Value) {
     self.name = name
     self.old = old
@@ -106,6 +119,7 @@ public struct ConflictColumn: Sendable, Hashable {
 
 /// A policy's answer, as a store may act on it.
 public enum ConflictAnswer: Sendable, Hashable {
+  /// The policy has settled it. Merged values are such as the row can take.
   case settled(ConflictSettlement)
   /// The policy failed: the request is refused as `conflict-policy` with this message.
   case failed(String)

@@ -3,7 +3,9 @@ import SalvorModel
 /// What a deleted mark takes along (semantics 3): the rows below the marked one, through the references of the tables that
 /// the device writes and the server gets. Soft references are not followed: their rows may be others'.
 public struct MarkDescent: Sendable, Hashable {
+  /// A table whose rows go, or are marked, with the rows that they reference.
   public struct Step: Sendable, Hashable {
+    /// A dual-maintained one.
     public var table: Table
     /// From columns of `table` to the marked row's table, or to that of another step.
     public var references: [Reference]

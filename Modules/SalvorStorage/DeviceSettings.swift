@@ -12,6 +12,7 @@ public struct DeviceSettings: Sendable, Hashable {
   /// brings nothing; what is none brings everything.
   public var subscribed: Set<String>
 
+  /// By default nobody has chosen anything. The targets of `subscriptions` are in `subscribed`, too.
   public init(
     settings: [String: Value] = [:], subscriptions: Set<Subscription> = [], subscribed: Set<String> = []
   ) {
@@ -70,7 +71,9 @@ public struct DeviceSettings: Sendable, Hashable {
 
 /// A table or a group, and the values that its rows are chosen by.
 public struct Subscription: Sendable, Hashable {
+  /// Where a parameter's value comes from.
   public enum Choice: Sendable, Hashable {
+    /// It was given with the subscription.
     case value(Value)
     /// The value that the personalization key of this name has at each synchronization.
     case setting(String)
@@ -81,6 +84,7 @@ public struct Subscription: Sendable, Hashable {
   /// By parameter; empty: everything that the principal may see.
   public var parameters: [String: Choice]
 
+  /// By default everything of the target that the principal may see.
   public init(target: String, parameters: [String: Choice] = [:]) {
     self.target = target
     self.parameters = parameters

@@ -3,6 +3,7 @@ import SalvorWire
 
 /// A row of which the server has something else than this device has as its base.
 public struct RowDifference: Sendable, Hashable {
+  /// Which side has the row.
   public enum Kind: String, Sendable, CaseIterable {
     /// The server alone has the row.
     case missing
@@ -12,17 +13,22 @@ public struct RowDifference: Sendable, Hashable {
     case changed
   }
 
+  /// The table's name.
   public var table: String
+  /// The row's, in the order of `Table.primaryKey`.
   public var key: Key
+  /// Seen from this device.
   public var kind: Kind
   /// The columns that differ; of a row that one side does not have all.
   public var columns: [String]
-  /// Their values, as far as the side has the row.
+  /// The values of `columns` in this device's base; empty: it has no row.
   public var here: [NamedValue]
+  /// Those in the server's row; empty: it has none.
   public var there: [NamedValue]
   /// Requests that wait, or are in error, change the row: it is told, and left as it is.
   public var isDirty: Bool
 
+  /// All parts given.
   public init(
     table: String, key: Key, kind: Kind, columns: [String], here: [NamedValue], there: [NamedValue], isDirty: Bool
   ) {
@@ -71,6 +77,7 @@ public struct Examination: Sendable, Hashable {
   public var differences: [RowDifference]
   /// What was repaired; nil: nothing was, or nothing had to be.
   public var repair: RecoveryReport?
+  /// By default nothing was repaired.
   public init(differences: [RowDifference], repair: RecoveryReport? = nil) {
     self.differences = differences
     self.repair = repair

@@ -7,6 +7,7 @@ public struct GroupChanges: Sendable, Hashable {
   /// Groups without a change are left out. Nil: since when is not known here (any more), and every group may have changed.
   public var changes: [GroupChange]?
 
+  /// All parts given.
   public init(head: Commit, changes: [GroupChange]?) {
     self.head = head
     self.changes = changes
@@ -15,6 +16,7 @@ public struct GroupChanges: Sendable, Hashable {
 
 /// The newest commits that changed rows of a group: by anyone, and by anyone else than its author.
 public struct GroupChange: Sendable, Hashable {
+  /// As the schema names it.
   public var group: String
   /// The number of the newest commit.
   public private(set) var newest: Int64
@@ -23,6 +25,7 @@ public struct GroupChange: Sendable, Hashable {
   /// The number of the newest commit that is not of `author`; 0: there is none.
   public private(set) var newestOfOthers: Int64
 
+  /// No commit is known: each is told by `add`.
   public init(group: String) {
     self.group = group
     newest = 0

@@ -40,20 +40,28 @@ public protocol HealingServerStore: RecoveringServerStore {
   /// Settles what waits and may go on: its parent is there, healing goes on again, or the rate allows it. Cheap where nothing does.
   func settleWaitingOffers() async throws
 
+  /// How fast offers are settled now.
   func healPace() async throws -> HealPace
 
-  /// Pauses healing, lets it go on, or bounds it.
+  /// Pauses healing, lets it go on, or bounds it. Kept over restarts of the server. What may go on now is settled
+  /// before this returns. Throws `not-found` where the store cannot do it.
   func setHealPace(_ pace: HealPace) async throws
 }
 
 extension HealingServerStore {
-  // For stores in which nothing waits.
+  /// None: for stores in which nothing waits.
   public func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) async throws -> [WaitingOffer] { [] }
+  /// None.
   public func waitingOffers() async throws -> [WaitingCount] { [] }
+  /// There are none to accept.
   public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
+  /// There are none to reject.
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
+  /// Does nothing.
   public func settleWaitingOffers() async throws {}
+  /// Not paused, and not bounded.
   public func healPace() async throws -> HealPace { HealPace() }
+  /// Throws `not-found`.
   public func setHealPace(_ pace: HealPace) async throws {
     throw SalvorError(.notFound, "This server's storage module cannot pause healing. Use the storage \"sqlite\".")
   }
@@ -65,11 +73,13 @@ public struct HealPace: Sendable, Hashable {
   public var isPaused: Bool
   /// So many rows a second; nil: as they come.
   public var rowsPerSecond: Int64?
+  /// By default offers are settled as they come.
   public init(isPaused: Bool = false, rowsPerSecond: Int64? = nil) {
     self.isPaused = isPaused
     self.rowsPerSecond = rowsPerSecond
   }
 
+  /// `{"paused":BOOLEAN,"rowsPerSecond":NUMBER or null}`.
   public var json: JSONValue {
     ["paused": .bool(isPaused), "rowsPerSecond": rowsPerSecond.map(JSONValue.integer) ?? .null]
   }
@@ -79,8 +89,11 @@ public struct HealPace: Sendable, Hashable {
 public struct WaitingQuery: Sendable, Hashable {
   /// Of the restore with this ID; nil: of all.
   public var restore: Int64?
+  /// Of this table; nil: of all.
   public var table: String?
+  /// Sent by this remote; nil: by any.
   public var remote: RemoteID?
+  /// By default all that wait.
   public init(restore: Int64? = nil, table: String? = nil, remote: RemoteID? = nil) {
     self.restore = restore
     self.table = table
@@ -104,17 +117,25 @@ public enum WaitingReason: String, Sendable, CaseIterable {
 public struct WaitingOffer: Sendable, Hashable {
   /// Its place in the list.
   public var place: Int64
+  /// The ID of the restore that lost it (`RestoreRecord.id`); 0: not known.
   public var restore: Int64
+  /// Under this ID its device sends it again.
   public var request: RequestID
+  /// The device that sent it.
   public var remote: RemoteID
   /// The principal's name.
   public var principal: String
   /// When it came, in milliseconds since 1970.
   public var time: Int64
+  /// The name of its table.
   public var table: String
+  /// The row's, in the order of `Table.primaryKey`.
   public var key: Key
+  /// What it would do with the row.
   public var operation: Operation
+  /// The lost commit that it would bring back.
   public var version: LostVersion
+  /// Why it waits.
   public var reason: WaitingReason
   /// The row that it waits for; nil: it waits for something else.
   public var parent: ParentRow?
@@ -123,15 +144,20 @@ public struct WaitingOffer: Sendable, Hashable {
   /// The row as it is now; nil: there is none.
   public var present: [NamedValue]?
 
+  /// A row that others reference.
   public struct ParentRow: Sendable, Hashable {
+    /// The table's name.
     public var table: String
+    /// The row's, in the order of `Table.primaryKey`.
     public var key: Key
+    /// All parts given.
     public init(table: String, key: Key) {
       self.table = table
       self.key = key
     }
   }
 
+  /// All parts given.
   public init(
     place: Int64, restore: Int64, request: RequestID, remote: RemoteID, principal: String, time: Int64, table: String,
     key: Key, operation: Operation, version: LostVersion, reason: WaitingReason, parent: ParentRow?,
@@ -153,6 +179,7 @@ public struct WaitingOffer: Sendable, Hashable {
     self.present = present
   }
 
+  /// An entry of `GET restores/ID/waiting` (docs/reference/administration.md). Holds values of rows.
   public var json: JSONValue {
     func object(_ values: [NamedValue]) -> JSONValue {
       .object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) })
@@ -171,12 +198,19 @@ public struct WaitingOffer: Sendable, Hashable {
 
 /// How many offers of one kind wait.
 public struct WaitingCount: Sendable, Hashable {
+  /// The ID of the restore that lost them (`RestoreRecord.id`); 0: not known.
   public var restore: Int64
+  /// The name of their table.
   public var table: String
+  /// The device that sent them.
   public var remote: RemoteID
+  /// What they would do with their rows.
   public var operation: Operation
+  /// Why they wait.
   public var reason: WaitingReason
+  /// At least 1.
   public var count: Int64
+  /// All parts given.
   public init(
     restore: Int64, table: String, remote: RemoteID, operation: Operation, reason: WaitingReason, count: Int64
   ) {
@@ -188,6 +222,7 @@ public struct WaitingCount: Sendable, Hashable {
     self.count = count
   }
 
+  /// An entry of `waiting` of its restore, which is why it does not name that.
   public var json: JSONValue {
     [
       "table": .string(table), "remote": .string(remote.text), "operation": .string(operation.rawValue),

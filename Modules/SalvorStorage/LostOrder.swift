@@ -3,6 +3,7 @@ import SalvorModel
 /// In which order incarnations of a server lived, as far as anybody has told (semantics 10): devices tell of those that a
 /// restore has lost (`UploadChunkWriter.lost`), the server knows its own.
 public struct LostOrder: Sendable {
+  /// How one version stands to another. `unranked`: nobody can tell which is newer.
   public enum Finding: Sendable, Hashable {
     case same, older, newer, unranked
   }

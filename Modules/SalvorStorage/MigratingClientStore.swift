@@ -30,29 +30,36 @@ public protocol MigratingClientStore: ClientStore {
 
 /// What the application's migration did, as `resumeCapture` found it.
 public struct CaptureResumption: Sendable, Hashable {
-  /// Rows that became queued changes.
+  /// Rows that became queued inserts.
   public var inserts: Int64 = 0
+  /// Rows that became queued updates.
   public var updates: Int64 = 0
+  /// Rows that became queued deletes.
   public var deletes: Int64 = 0
   /// Tables and columns that Salvor added since the schema names them, as `table` and `table.column`.
   public var added: [String] = []
+  /// The migration changed nothing that is synchronized.
   public init() {}
 }
 
 /// What taking Salvor out of a database removes.
 public struct DetachmentPlan: Sendable, Hashable {
-  /// Requests that the server does not have, or refused: their changes stay in the tables where these show them.
+  /// Requests that wait, or whose outcome is not known. Their changes stay in the tables.
   public var queued: Int64
+  /// Requests that were refused or are blocked. Their changes stay in the tables.
   public var inError: Int64
+  /// Requests that the tables do not show: their changes are lost.
   public var displaced: Int64
+  /// What recoveries kept in the archive, and the tables do not show: it is lost.
   public var kept: Int64
   /// Salvor's tables, views and triggers.
   public var objects: Int64
-  /// Beside the database.
+  /// The paths of those beside the database: they are removed.
   public var files: [String]
-  /// Backups that stay.
+  /// How many backups of recoveries there are: they stay.
   public var backups: Int64
 
+  /// All parts given.
   public init(
     queued: Int64, inError: Int64, displaced: Int64, kept: Int64, objects: Int64, files: [String], backups: Int64
   ) {

@@ -11,16 +11,38 @@ public protocol WriteNoticingServerStore: ServerStore {
   func writes() -> AsyncStream<Void>?
 }
 
-/// Nil: not known.
+/// A store that can say what would keep it from being served, before it is opened: for `salvor doctor`.
+public protocol ExaminableServerStore: ServerStore {
+  /// Looks at the database without changing it, and without a lock that a writer waits for. Throws where the database cannot be reached.
+  func examine(_ setup: ServerSetup) async throws -> StorageExamination
+}
+
+/// What a database is, and what keeps it from being served.
+public struct StorageExamination: Sendable, Hashable {
+  /// The product, its version and the database's name, without a password.
+  public var description: String
+  /// Each with its place and the way on; empty: it can be served.
+  public var problems: [String]
+
+  /// What was found.
+  public init(description: String, problems: [String]) {
+    self.description = description
+    self.problems = problems
+  }
+}
+
+/// How a store is at one moment. What is nil is not known, or the store does not have it.
 public struct StorageObservation: Sendable, Hashable {
+  /// Size of the database.
   public var databaseBytes: Int64?
   /// Of the write-ahead log.
   public var journalBytes: Int64?
   /// Room left where the database stands.
   public var freeBytes: Int64?
-  /// Milliseconds since 1970.
+  /// When the oldest entry of the change log got its commit, in milliseconds since 1970.
   public var oldestLogEntry: Int64?
-  /// Milliseconds since 1970.
+  /// When the oldest tombstone got its commit, in milliseconds since 1970.
   public var oldestTombstone: Int64?
+  /// Nothing is known.
   public init() {}
 }

@@ -4,14 +4,18 @@ import SalvorWire
 /// Requests of an upload that lack a blob and can never be processed: the server holds so many of their blobs in no row that
 /// these are more than `blobStagingBytesMax`.
 public struct OversizedRequests: Sendable {
+  /// One for each of them, as `too-large`, in the order of their counters.
   public private(set) var refusals: [Refusal] = []
   /// The blobs that they alone refer to: nobody sends them.
   public private(set) var blobs: Set<BlobHash> = []
 
+  /// Where the server has a blob: in a row that the principal may read, in the principal's staging, or not at all.
   public enum Holding: Sendable {
     case row, staged, nothing
   }
 
+  /// Looks through an upload. Throws what `eachChunk` and `holding` throw, and where a chunk cannot be read.
+  ///
   /// - Parameters:
   ///   - eachChunk: calls what it is given with every chunk of the upload, in order; called up to twice.
   ///   - holding: where the server has a blob.

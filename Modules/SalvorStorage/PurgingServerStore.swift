@@ -4,7 +4,8 @@ import SalvorWire
 /// A consolidated database from which rows are erased for good (semantics 10: purge is stronger than healing).
 ///
 /// Every key that was purged stands in a ledger as a keyed hash. A backup does not hold the ledger: it outlives a restore, and
-/// the next start applies it before anybody is answered.
+/// the next start applies it before anybody is answered. With `trim(before:)` acts may leave it: those from before that time, and from
+/// before every copy that may still be put back.
 public protocol PurgingServerStore: ServerStore {
   /// Deletes the rows of these keys, what conflict versions, staging, blobs and recorded results hold of them, and writes
   /// the keys into the ledger. Inserts and updates of these keys are refused as `purged` from then on, whoever sends them.
@@ -30,18 +31,21 @@ public struct PurgeReport: Sendable, Hashable {
   public var conflicts: Int64
   /// Keys that were not in the ledger before.
   public var keys: Int64
+  /// By default nothing was purged.
   public init(rows: Int64 = 0, conflicts: Int64 = 0, keys: Int64 = 0) {
     self.rows = rows
     self.conflicts = conflicts
     self.keys = keys
   }
 
+  /// Adds the counts of another purge.
   public static func += (sum: inout PurgeReport, other: PurgeReport) {
     sum.rows += other.rows
     sum.conflicts += other.conflicts
     sum.keys += other.keys
   }
 
+  /// The three counts under their names, as the administration and `salvor server purge --json` answer.
   public var json: JSONValue {
     ["rows": .integer(rows), "conflicts": .integer(conflicts), "keys": .integer(keys)]
   }

@@ -2,6 +2,7 @@ import SalvorModel
 
 /// What one principal may have on the server, as every store says it.
 extension SalvorError {
+  /// `quota`: the principal has as many remote databases as `principalRemotesMax` allows; deleted ones do not count.
   public static func remoteQuota(_ limits: Limits) -> SalvorError {
     SalvorError(
       .quota,
@@ -9,12 +10,15 @@ extension SalvorError {
       context: ["limit": "principalRemotesMax"])
   }
 
+  /// `quota`: the upload has more chunks than `uploadChunksMax` allows.
   public static func chunkQuota(_ limits: Limits) -> SalvorError {
     SalvorError(
       .quota, "The upload has more than \(limits.uploadChunksMax) chunks (uploadChunksMax). Send larger ones.",
       context: ["limit": "uploadChunksMax"])
   }
 
+  /// `quota`: the remotes of the principal would have more bytes in staging than `principalStagedBytesMax` allows. It
+  /// is worth another try after 30 seconds.
   public static func stagingQuota(_ limits: Limits) -> SalvorError {
     SalvorError(
       .quota,

@@ -16,6 +16,7 @@ public struct RecordedBackup: Sendable, Hashable {
   /// The operator has said that it will not be put back.
   public var isForgotten: Bool
 
+  /// A copy that may still be put back, unless `isForgotten` says otherwise.
   public init(id: String, commit: Commit, time: Int64, path: String, digest: String, isForgotten: Bool = false) {
     self.id = id
     self.commit = commit
@@ -25,6 +26,7 @@ public struct RecordedBackup: Sendable, Hashable {
     self.isForgotten = isForgotten
   }
 
+  /// As commands, the administration's answers and the file beside the database have it.
   public var json: JSONValue {
     [
       "id": .string(id), "commit": commit.json, "time": .integer(time), "path": .string(path),

@@ -73,6 +73,7 @@ public protocol RecoveringClientStore: ClientStore {
   /// The journal: a small document beside the database, replaced as a whole and durable when this returns. Works without
   /// `open`.
   func journal() async throws -> [UInt8]?
+  /// Replaces the journal; nil removes it. Durable when this returns.
   func setJournal(_ bytes: [UInt8]?) async throws
   /// The journal cannot be read: it is put beside under another name, which this answers with (empty: it is no file), and
   /// there is none then.

@@ -13,6 +13,8 @@ extension RowQuery {
     return .object(members)
   }
 
+  /// Throws `malformed` where a member is missing or of another kind, and where digests are given, but not one for
+  /// each key.
   public init(_ json: JSONValue) throws(SalvorError) {
     table = try json.string("table")
     if let pair = try json.optionalArray("range") {
@@ -42,6 +44,8 @@ extension RangeQuestion {
     return .object(members)
   }
 
+  /// Throws `malformed` where a member is missing or of another kind, and where `rows` is not in
+  /// `RecoveryLimits.rowsPerRangeAllowed`.
   public init(_ json: JSONValue) throws(SalvorError) {
     table = try json.string("table")
     range = RowQuery.Range(after: try key(json["after"] ?? .null), last: try key(json["last"] ?? .null))
@@ -54,6 +58,7 @@ extension RangeQuestion {
 }
 
 extension RangePage {
+  /// The line that answers a `RangeQuestion`: each range as `[count, digest, last key]`.
   public var json: JSONValue {
     [
       "columns": .array(columns.map(JSONValue.string)),
@@ -62,6 +67,7 @@ extension RangePage {
     ]
   }
 
+  /// Throws `malformed` where a member is missing or of another kind. Without `last` the page is the last one.
   public init(_ json: JSONValue) throws(SalvorError) {
     columns = try json.array("columns").compactMap(\.string)
     isLast = json["last"]?.bool ?? true
@@ -76,6 +82,7 @@ extension RangePage {
 }
 
 extension RecoveryReport {
+  /// As `salvor recover --list --json` and the device's own record of its recoveries have it.
   public var json: JSONValue {
     [
       "id": .string(id), "time": .integer(time), "reason": .string(reason.rawValue), "strategy": .string(strategy),
@@ -86,6 +93,8 @@ extension RecoveryReport {
     ]
   }
 
+  /// Reads what `json` has written, also by earlier versions. Throws `malformed` where a member is missing or the
+  /// reason is unknown.
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let reason = RecoveryReason(rawValue: try json.string("reason")) else {
       throw SalvorError(.malformed, "A recovery's \"reason\" is unknown.")
@@ -105,6 +114,8 @@ extension RecoveryReport {
 }
 
 extension RecoveryItem {
+  /// One line of the report, as `salvor recover --report ID --json` and the device's own record have it. `before` and
+  /// `after` are null where they are empty.
   public var json: JSONValue {
     func object(_ values: [NamedValue]) -> JSONValue {
       values.isEmpty ? .null : .object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) })

@@ -2,10 +2,12 @@ import SalvorModel
 
 /// Where a group's bases begin to differ from the server's (docs/architecture/recovery.md).
 public struct GroupStart: Sendable, Hashable {
+  /// The group's name in the schema.
   public var name: String
   /// The commit that both sides have made and from which the feed goes on. Nil: nothing is shared, or it is no longer
   /// kept; the group's tables are compared by digest.
   public var commit: Commit?
+  /// Where a group starts; a nil commit has its tables compared by digest.
   public init(name: String, commit: Commit?) {
     self.name = name
     self.commit = commit
@@ -42,10 +44,15 @@ public struct RecoveryOrder: Sendable, Hashable {
 
   /// Of this recovery. A second call with the ID of one that is done changes nothing and answers with its report.
   public var id: String
+  /// Why the device recovers.
   public var reason: RecoveryReason
+  /// The name of the strategy module that runs, for the report.
   public var strategy: String
+  /// What becomes of unsynced requests.
   public var requests: Requests
+  /// The tables that are rebuilt from the server's rows; the others are changed where they differ.
   public var rebuild: Rebuild
+  /// What it means where the server has no row and no tombstone.
   public var absence: Absence
   /// Where the fetch of each group began.
   public var starts: [GroupStart]
@@ -57,6 +64,7 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var shared: Int64?
   /// Taken instead of the database's own; nil: it keeps its own.
   public var remoteID: RemoteID?
+  /// The server that the database belongs to from now on.
   public var server: ServerID
   /// What the server synchronizes now, where that differs: the tables are made anew from it. Only with a rebuild.
   public var config: SyncConfig?
@@ -69,6 +77,7 @@ public struct RecoveryOrder: Sendable, Hashable {
   /// Which lost rows become offers (semantics 10); `off` where the server takes none. The others are kept in the archive.
   public var heal: HealMode
 
+  /// By default the tables stay as the schema has them, no copy was made, and lost rows are not offered.
   public init(
     id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
     starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
@@ -97,16 +106,21 @@ public struct RecoveryOrder: Sendable, Hashable {
 
 /// What a recovery did, or would do.
 public struct RecoveryReport: Sendable, Hashable {
+  /// The ID of the order (`RecoveryOrder.id`).
   public var id: String
   /// Milliseconds since 1970.
   public var time: Int64
+  /// Why the device recovered.
   public var reason: RecoveryReason
+  /// The name of the strategy module that ran.
   public var strategy: String
+  /// How many requests and rows it was about.
   public var counts: RecoveryCounts
   /// The backup's ID; nil: nothing had to be kept.
   public var backup: String?
   /// Groups that came as files.
   public var snapshots: Int64
+  /// By default all counts are 0, nothing had to be kept, and no group came as a file.
   public init(
     id: String, time: Int64, reason: RecoveryReason, strategy: String, counts: RecoveryCounts = RecoveryCounts(),
     backup: String? = nil, snapshots: Int64 = 0
@@ -121,6 +135,7 @@ public struct RecoveryReport: Sendable, Hashable {
   }
 }
 
+/// How many requests and rows a recovery was about.
 public struct RecoveryCounts: Sendable, Hashable {
   /// Requests that stay in the queue as they are.
   public var kept: Int64 = 0
@@ -130,6 +145,7 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var discarded: Int64 = 0
   /// Rows written and removed.
   public var upserts: Int64 = 0
+  /// Rows removed.
   public var deletes: Int64 = 0
   /// Rows that the server acknowledged and lost.
   public var lost: Int64 = 0
@@ -137,11 +153,13 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var offered: Int64 = 0
   /// Client-only rows, subscriptions and settings that the strategy does not keep.
   public var givenUp: Int64 = 0
+  /// All counts are 0.
   public init() {}
 }
 
 /// One line of a recovery's report.
 public struct RecoveryItem: Sendable, Hashable {
+  /// What became of a request or a row.
   public enum Fate: String, Sendable, CaseIterable {
     /// A request that stays in the queue as it was.
     case kept
@@ -162,16 +180,23 @@ public struct RecoveryItem: Sendable, Hashable {
     case givenUp = "given-up"
   }
 
+  /// What became of it.
   public var fate: Fate
   /// Nil for a row.
   public var request: RequestID?
+  /// The row's table; for a subscription or a setting `salvor_subscription` or `salvor_setting`.
   public var table: String
+  /// The row's primary key; the name of a subscription or a setting.
   public var key: Key
+  /// What the change does to the row. Nil: the line is about a row as a whole, not about a change.
   public var operation: Operation?
+  /// The values before the change: the changed columns of an update, all of a delete. Empty for an insert.
   public var before: [NamedValue]
+  /// The values that the change gives, or the row that was put aside. Empty for a delete.
   public var after: [NamedValue]
   /// Why; names only.
   public var reason: String?
+  /// By default no reason is given.
   public init(
     fate: Fate, request: RequestID?, table: String, key: Key, operation: Operation?, before: [NamedValue],
     after: [NamedValue], reason: String? = nil
@@ -189,19 +214,26 @@ public struct RecoveryItem: Sendable, Hashable {
 
 /// A copy or the before-images that a recovery keeps (semantics 9, *backup before anything is touched*).
 public struct Backup: Sendable, Hashable {
+  /// What a backup has in it.
   public enum Content: String, Sendable, CaseIterable {
     /// The whole database.
     case copy
     /// What one recovery changed.
     case beforeImages = "before-images"
   }
+  /// Of before-images the recovery's ID; of a copy the one that it was asked for with.
   public var id: String
   /// Milliseconds since 1970.
   public var time: Int64
+  /// Whether it is a copy of all, or what one recovery changed.
   public var content: Content
+  /// Why it was made, for people.
   public var reason: String
+  /// The size of the file.
   public var bytes: Int64
+  /// Where the file is, on the device.
   public var path: String
+  /// The description of a backup that is there.
   public init(id: String, time: Int64, content: Content, reason: String, bytes: Int64, path: String) {
     self.id = id
     self.time = time
@@ -215,22 +247,27 @@ public struct Backup: Sendable, Hashable {
 /// Keys, or keys with digests of their rows, that the server is asked about: one line of the body of
 /// `POST /v1/recovery/TOKEN/rows`.
 public struct RowQuery: Sendable, Hashable {
+  /// Part of a table, in key order (binary order, whatever the columns' collations).
   public struct Range: Sendable, Hashable {
     /// Exclusive; nil: from the table's start.
     public var after: Key?
     /// Inclusive; nil: to the table's end.
     public var last: Key?
+    /// The keys after `after`, up to `last`.
     public init(after: Key?, last: Key?) {
       self.after = after
       self.last = last
     }
   }
+  /// The table's name in the server's schema.
   public var table: String
   /// Rows in it whose keys are not named are sent, too; nil: only the named ones.
   public var range: Range?
+  /// Primary keys of rows that are asked about; at most `RecoveryLimits.keysMax` in all queries of one request.
   public var keys: [Key]
   /// For each key the digest of the row that the asker has; a row with this digest is not sent. Empty: all are sent.
   public var digests: [String]
+  /// By default only the named rows are asked about, and each is sent.
   public init(table: String, range: Range? = nil, keys: [Key], digests: [String] = []) {
     self.table = table
     self.range = range
@@ -241,11 +278,13 @@ public struct RowQuery: Sendable, Hashable {
 
 /// Digests over ranges of a table's rows that a device asks for: one line of the body of `POST …/ranges`.
 public struct RangeQuestion: Sendable, Hashable {
+  /// The table's name in the server's schema.
   public var table: String
   /// Which rows; the whole table where both ends are nil.
   public var range: RowQuery.Range
   /// Rows of one range, but the last.
   public var rowsPerRange: Int
+  /// By default the whole table, in ranges of `RecoveryLimits.rowsPerRange` rows.
   public init(
     table: String, range: RowQuery.Range = RowQuery.Range(after: nil, last: nil),
     rowsPerRange: Int = RecoveryLimits.rowsPerRange
@@ -261,9 +300,11 @@ public struct RangeQuestion: Sendable, Hashable {
 public struct RangeDigest: Sendable, Hashable {
   /// Nil: to the table's end; the last one of a question ends where that does.
   public var last: Key?
+  /// How many rows the range has.
   public var count: Int64
   /// The sum of the rows' digests (`RowDigest`), which does not depend on the order.
   public var digest: String
+  /// What one range of rows comes to.
   public init(last: Key?, count: Int64, digest: String) {
     self.last = last
     self.count = count
@@ -275,9 +316,11 @@ public struct RangeDigest: Sendable, Hashable {
 public struct RangePage: Sendable, Hashable {
   /// The columns that a row's digest is made of, in their order.
   public var columns: [String]
+  /// In key order, without gaps; the first follows the start of the question's range.
   public var ranges: [RangeDigest]
   /// False: the last range ends at a key, and more rows follow it.
   public var isLast: Bool
+  /// One answer to a `RangeQuestion`.
   public init(columns: [String], ranges: [RangeDigest], isLast: Bool) {
     self.columns = columns
     self.ranges = ranges

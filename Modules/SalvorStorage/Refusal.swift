@@ -5,7 +5,9 @@ import SalvorWire
 public struct Refusal: Sendable, Hashable {
   /// The request's first change.
   public var counter: Int64
+  /// The stamp of the request; with `counter` it makes the request's ID.
   public var stamp: RequestStamp
+  /// Why the server did not apply it.
   public var reason: RefusalReason
   /// In HTTP's terms, 400 to 599: the reason's own, unless a validator gave another.
   public var status: Int
@@ -31,6 +33,7 @@ public struct Refusal: Sendable, Hashable {
     self.serverRows = serverRows
   }
 
+  /// The ID of the request that was refused.
   public var id: RequestID { RequestID(stamp: stamp, counter: counter) }
 
   /// The server's row of the request's first change; nil: not known.
@@ -44,7 +47,9 @@ public struct Refusal: Sendable, Hashable {
 public struct ServerRow: Sendable, Hashable {
   /// The change of the refused request that is about this row.
   public var counter: Int64
+  /// The columns with their values, in the order of the schema.
   public var values: [NamedValue]
+  /// The server's row of the change with this counter.
   public init(counter: Int64, values: [NamedValue]) {
     self.counter = counter
     self.values = values
@@ -60,6 +65,7 @@ public struct ServerRowBudget: Sendable {
   public static let uploadBytesMax = 1 << 20
   private var left = Self.uploadBytesMax
 
+  /// A budget for one upload, with `uploadBytesMax` left.
   public init() {}
 
   /// Whether there is room for the row; it then counts.
@@ -96,6 +102,8 @@ extension Refusal {
     return .object(members)
   }
 
+  /// Reads what `json` has written. Throws `malformed` where the ID is none, the reason is unknown, or a member is
+  /// missing.
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let id = RequestID(try json.string("id")) else {
       throw SalvorError(.malformed, "A refused request's \"id\" is not a request ID.")

@@ -2,10 +2,13 @@ import SalvorModel
 
 /// A page of the remote databases, in the order of their IDs.
 public struct RemoteQuery: Sendable, Hashable {
+  /// Which remotes are meant, by what an operator has done with them.
   public enum State: String, Sendable, CaseIterable {
     /// Neither blocked nor deleted.
     case known
+    /// An operator keeps it out.
     case blocked
+    /// An operator deleted it, and it may register again.
     case deleted
     /// An operator demands that it recovers.
     case resetDemanded = "reset-demanded"
@@ -13,12 +16,16 @@ public struct RemoteQuery: Sendable, Hashable {
 
   /// After this one; nil: from the first.
   public var after: RemoteID?
+  /// At most so many are answered with.
   public var limit: Int
+  /// Nil: remotes in every state.
   public var state: State?
+  /// Only those of the principal of this name; nil: of all.
   public var principal: String?
   /// Only those that have not uploaded since then, milliseconds since 1970; one that never has counts from its registration.
   public var unseenSince: Int64?
 
+  /// By default every remote, from the first.
   public init(
     after: RemoteID? = nil, limit: Int, state: State? = nil, principal: String? = nil, unseenSince: Int64? = nil
   ) {
@@ -29,6 +36,7 @@ public struct RemoteQuery: Sendable, Hashable {
     self.unseenSince = unseenSince
   }
 
+  /// Whether the query asks for this remote; `limit` plays no part.
   public func matches(_ remote: RemoteRecord) -> Bool {
     if let after, remote.id.text <= after.text { return false }
     if let principal, remote.principal != principal { return false }

@@ -49,6 +49,7 @@ public protocol RequestKeeping: Sendable {
   func noteUploadFailure(_ failure: UploadFailure) async throws
 }
 
+/// What a person takes out of the queue or the archive.
 public enum RequestRemoval: Sendable, Hashable {
   /// Deletion in whole mode: all that is refused, blocked or displaced goes. What was queued since stays, unless it cannot
   /// stand without what went. Names the entry that a person asked for; nil: none in particular.
@@ -59,6 +60,7 @@ public enum RequestRemoval: Sendable, Hashable {
   case withdraw(RequestID)
   /// One entry that a recovery kept.
   case kept(RequestID)
+  /// Every entry that a recovery kept.
   case allKept
 }
 
@@ -72,14 +74,19 @@ public struct RemovalReport: Sendable, Hashable {
   public var returned: [RequestID] = []
   /// Requests that stay, and that cannot stand any more (semantics 2).
   public var displaced: [RequestID] = []
+  /// Nothing goes yet.
   public init() {}
 }
 
+/// A request that a removal takes out.
 public struct RemovedRequest: Sendable, Hashable {
+  /// The ID of the request, which no other ever gets.
   public var id: RequestID
   /// With the values that go, and the state that the request was in.
   public var changes: [QueuedRequest]
+  /// Why this one goes.
   public var cause: RemovalCause
+  /// A request with all of its changes, and why it goes.
   public init(id: RequestID, changes: [QueuedRequest], cause: RemovalCause) {
     self.id = id
     self.changes = changes
@@ -89,9 +96,11 @@ public struct RemovedRequest: Sendable, Hashable {
 
 /// Why a request goes.
 public enum RemovalCause: Sendable, Hashable, CustomStringConvertible {
+  /// A person named it, or asked for all of its kind.
   case askedFor
   /// It is in the archive, which is emptied.
   case archived
+  /// This other one goes, and it depends on that.
   case dependsOn(RequestID)
   /// What it changes or references is not there without this one.
   case cannotStand(without: RequestID)
@@ -106,6 +115,7 @@ public enum RemovalCause: Sendable, Hashable, CustomStringConvertible {
     }
   }
 
+  /// The request on whose account this one goes. Nil: it goes on its own account.
   public var request: RequestID? {
     switch self {
     case .askedFor, .archived: nil
@@ -113,12 +123,17 @@ public enum RemovalCause: Sendable, Hashable, CustomStringConvertible {
     }
   }
 
+  /// For people: the name, and the request where there is one.
   public var description: String { request.map { "\(name) \($0)" } ?? name }
 }
 
+/// A row whose values follow again from its base and the requests that remain.
 public struct RemadeRow: Sendable, Hashable {
+  /// The name of the row's table.
   public var table: String
+  /// The row's primary key.
   public var key: Key
+  /// A row by its table and key.
   public init(table: String, key: Key) {
     self.table = table
     self.key = key
@@ -127,11 +142,15 @@ public struct RemadeRow: Sendable, Hashable {
 
 /// What became of each request that was sent again, or that went into one, in the order of the queue.
 public struct RetryReport: Sendable, Hashable {
+  /// Each by the ID that it had before.
   public var requests: [RetriedRequest] = []
+  /// By default nothing was sent again.
   public init(requests: [RetriedRequest] = []) { self.requests = requests }
 }
 
+/// What became of one request that was to be sent again.
 public struct RetriedRequest: Sendable, Hashable {
+  /// Where a request is after a retry.
   public enum Outcome: Sendable, Hashable {
     /// It is in the queue, as this request.
     case queued(RequestID)
@@ -144,7 +163,9 @@ public struct RetriedRequest: Sendable, Hashable {
   }
   /// As it was.
   public var id: RequestID
+  /// Where it is now.
   public var outcome: Outcome
+  /// A request by its old ID, and what became of it.
   public init(id: RequestID, outcome: Outcome) {
     self.id = id
     self.outcome = outcome
@@ -178,6 +199,7 @@ extension SalvorError {
       "The request \(id) belongs to an upload whose outcome is not known: the server may have taken it in. Sync first.",
       context: ["request": "\(id)", "sequence": "\(sequence)"])
   }
+  /// `usage`: results are for an upload that this database has not begun, or has ended.
   public static var noSuchUpload: SalvorError {
     SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")
   }

@@ -21,12 +21,15 @@ public protocol RequestValidator: Sendable {
 }
 
 extension RequestValidator {
+  /// Does nothing: for validators that hold nothing.
   public func close() async {}
 }
 
 /// Requests of one upload. A request is always whole, with all of its changes, of other tables, too.
 public struct ValidationBatch: Sendable, Hashable {
+  /// The device whose upload it is.
   public var remote: RemoteID
+  /// Whoever uploads, with the values that each parameter may take.
   public var principal: Principal
   /// Names the upload: the same content where it comes again.
   public var sequence: SequenceID
@@ -35,6 +38,7 @@ public struct ValidationBatch: Sendable, Hashable {
   /// At least one.
   public var requests: [UploadedRequest]
 
+  /// A batch of whole requests, in the device's order.
   public init(
     remote: RemoteID, principal: Principal, sequence: SequenceID, number: Int, requests: [UploadedRequest]
   ) {
@@ -46,6 +50,7 @@ public struct ValidationBatch: Sendable, Hashable {
   }
 }
 
+/// A validator's no to one request of a batch.
 public struct ValidationRefusal: Sendable, Hashable {
   /// One of the batch.
   public var id: RequestID
@@ -54,6 +59,7 @@ public struct ValidationRefusal: Sendable, Hashable {
   /// In HTTP's terms, 400 to 599; nil: 422.
   public var status: Int?
 
+  /// By default with the status 422.
   public init(id: RequestID, message: String, status: Int? = nil) {
     self.id = id
     self.message = message

@@ -18,16 +18,21 @@ public protocol RestorableServerStore: ServerStore {
 }
 
 extension RestorableServerStore {
+  /// Throws `usage`: for stores that keep their ID.
   public func adoptNewID() async throws -> ServerRenaming {
     throw SalvorError(.usage, "This server's storage module cannot take another server ID. Use the storage \"sqlite\".")
   }
 }
 
+/// What `adoptNewID` has done.
 public struct ServerRenaming: Sendable, Hashable {
+  /// The ID that the database had until now, which the original keeps.
   public var before: ServerID
+  /// The ID that was drawn for it.
   public var now: ServerID
   /// Where the database stands.
   public var database: String
+  /// Both IDs, and where the database is.
   public init(before: ServerID, now: ServerID, database: String) {
     self.before = before
     self.now = now
@@ -35,7 +40,9 @@ public struct ServerRenaming: Sendable, Hashable {
   }
 }
 
+/// What `restore(from:)` has done.
 public struct ServerRestoration: Sendable, Hashable {
+  /// The server ID in the copy.
   public var server: ServerID
   /// The newest commit of the copy.
   public var head: Commit
@@ -45,6 +52,7 @@ public struct ServerRestoration: Sendable, Hashable {
   public var before: String?
   /// The number of the newest commit that the database's surroundings remember; nil: they remember none of this server.
   public var remembered: Int64?
+  /// What was restored, and what it has taken the place of.
   public init(server: ServerID, head: Commit, database: String, before: String?, remembered: Int64?) {
     self.server = server
     self.head = head

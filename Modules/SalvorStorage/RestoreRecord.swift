@@ -6,7 +6,9 @@ import SalvorWire
 public struct RestoreRecord: Sendable, Hashable {
   /// What became of one remote's offers in one table: counts of offers.
   public struct Count: Sendable, Hashable {
+    /// The table whose rows were offered.
     public var table: String
+    /// The remote that offered them.
     public var remote: RemoteID
     /// Brought something back.
     public var healed: Int64
@@ -18,6 +20,7 @@ public struct RestoreRecord: Sendable, Hashable {
     public var refused: Int64
     /// Refused, since the row is purged.
     public var purged: Int64
+    /// By default all counts are 0.
     public init(
       table: String, remote: RemoteID, healed: Int64 = 0, superseded: Int64 = 0, conflicts: Int64 = 0,
       refused: Int64 = 0, purged: Int64 = 0
@@ -34,9 +37,11 @@ public struct RestoreRecord: Sendable, Hashable {
 
   /// A remote that the database knows, or knew, and that has not come since.
   public struct Absent: Sendable, Hashable {
+    /// The remote that has not come since the restore.
     public var remote: RemoteID
     /// How many lost commits it made; nil: not known, since nobody could ask the database that was lost.
     public var commits: Int64?
+    /// A remote, and how many lost commits it made.
     public init(remote: RemoteID, commits: Int64?) {
       self.remote = remote
       self.commits = commits
@@ -58,9 +63,11 @@ public struct RestoreRecord: Sendable, Hashable {
   public var lostLast: Int64
   /// The lost commits were read from the database that was replaced: who made them is known.
   public var isExact: Bool
+  /// By table and remote, in the order of both; those of whom nothing was offered are not in it.
   public var counts: [Count]
   /// Remotes that have begun a synchronization since, and were in step.
   public var seen: [RemoteID]
+  /// Remotes that have not come since: what they wrote may come back with them.
   public var absent: [Absent]
   /// Lost commits that nobody has offered anything of, from and to. A newer commit of the same rows may have come back.
   public var commitsNotOffered: [ClosedRange<Int64>]
@@ -69,6 +76,7 @@ public struct RestoreRecord: Sendable, Hashable {
   /// Offers that the server holds.
   public var waiting: [WaitingCount] = []
 
+  /// By default nothing has come back, and nobody has come; `waiting` is empty.
   public init(
     id: Int64, time: Int64, parting: Commit, lostIncarnation: IncarnationID, lostLast: Int64, isExact: Bool,
     counts: [Count] = [], seen: [RemoteID] = [], absent: [Absent] = [], commitsNotOffered: [ClosedRange<Int64>] = [],
@@ -87,14 +95,22 @@ public struct RestoreRecord: Sendable, Hashable {
     self.commitsOfPrograms = commitsOfPrograms
   }
 
+  /// Offers that brought something back, of all tables and remotes.
   public var healed: Int64 { counts.reduce(0) { $0 + $1.healed } }
+  /// Offers that found all of it there, or newer, of all tables and remotes.
   public var superseded: Int64 { counts.reduce(0) { $0 + $1.superseded } }
+  /// Offers that left a conflict version, of all tables and remotes.
   public var conflicts: Int64 { counts.reduce(0) { $0 + $1.conflicts } }
+  /// Offers that were refused like any other change, of all tables and remotes.
   public var refused: Int64 { counts.reduce(0) { $0 + $1.refused } }
+  /// Offers of purged rows, of all tables and remotes.
   public var purged: Int64 { counts.reduce(0) { $0 + $1.purged } }
+  /// How many offers the server holds.
   public var waitingOffers: Int64 { waiting.reduce(0) { $0 + $1.count } }
+  /// How many commits are known to be lost; 0: none.
   public var lostCommits: Int64 { max(0, lostLast - parting.number) }
 
+  /// As the administration and `salvor server restores --json` answer.
   public var json: JSONValue {
     [
       "id": .integer(id), "time": .integer(time), "parting": parting.json,

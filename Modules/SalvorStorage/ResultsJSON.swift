@@ -20,6 +20,8 @@ extension UploadResults {
     return .object(members)
   }
 
+  /// Reads what `json` has written, also by earlier versions. Throws `malformed` where a member is missing, or
+  /// `waiting` is not in ascending order.
   public init(_ json: JSONValue) throws(SalvorError) {
     var commit: Commit?
     if let value = json["commit"], !value.isNull { commit = try Commit(value) }
@@ -40,6 +42,7 @@ extension UploadResults {
 }
 
 extension GroupState {
+  /// As it stands in a begin and in an answer; without subscriptions where there are none.
   public var json: JSONValue {
     var members: [JSONValue.Member] = [
       .init("name", .string(name)),
@@ -50,6 +53,7 @@ extension GroupState {
     return .object(members)
   }
 
+  /// Throws `malformed` where the name is missing, or another member is not what it should be.
   public init(_ json: JSONValue) throws(SalvorError) {
     var cursor: Commit?
     if let value = json["cursor"], !value.isNull { cursor = try Commit(value) }

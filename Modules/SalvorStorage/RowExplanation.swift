@@ -7,19 +7,25 @@ public struct RowExplanation: Sendable, Hashable {
   public struct Reason: Sendable, Hashable {
     /// `out-of-scope`, `deleted` …: for programs. The text is for people.
     public var code: String
+    /// A sentence for people, which names what to look at.
     public var text: String
+    /// A word for programs, and a sentence for people.
     public init(_ code: String, _ text: String) {
       self.code = code
       self.text = text
     }
   }
 
+  /// Whose database it is about.
   public enum Side: String, Sendable {
     case device, server
   }
 
+  /// Whose database it is about.
   public var side: Side
+  /// The row's table.
   public var table: String
+  /// The row's primary key: all that is said of its values.
   public var key: Key
   /// In the table, as an application reads it.
   public var isThere: Bool
@@ -28,6 +34,7 @@ public struct RowExplanation: Sendable, Hashable {
   /// More for programs, by name.
   public var facts: [JSONValue.Member] = []
 
+  /// An explanation without reasons and facts; add them.
   public init(side: Side, table: String, key: Key, isThere: Bool) {
     self.side = side
     self.table = table
@@ -35,8 +42,10 @@ public struct RowExplanation: Sendable, Hashable {
     self.isThere = isThere
   }
 
+  /// Puts a reason behind those that are there.
   public mutating func add(_ code: String, _ text: String) { reasons.append(Reason(code, text)) }
 
+  /// As `salvor explain --json` says it: the facts stand beside the other members.
   public var json: JSONValue {
     .object(
       [
@@ -100,6 +109,7 @@ public struct DeviceRowFacts: Sendable, Hashable {
   public var isUnproven = false
   /// Those that change it, in order, in whatever state.
   public var requests: [QueuedRequest] = []
+  /// Of a row of which nothing is known: it is not there.
   public init() {}
 }
 
@@ -117,6 +127,7 @@ public protocol ExplainingServerStore: ServerStore {
 public struct ServerRowFacts: Sendable, Hashable {
   /// One entry of the change log.
   public struct Change: Sendable, Hashable {
+    /// What was done to the row.
     public var operation: Operation
     /// Nil: not numbered yet.
     public var commit: Int64?
@@ -124,7 +135,9 @@ public struct ServerRowFacts: Sendable, Hashable {
     public var time: Int64?
     /// Whose upload it was, and of which principal; nil: another program's of the server.
     public var remote: RemoteID?
+    /// The name of the principal whose upload it was; nil: another program's of the server.
     public var principal: String?
+    /// By default nothing is known but the operation.
     public init(
       operation: Operation, commit: Int64? = nil, time: Int64? = nil, remote: RemoteID? = nil, principal: String? = nil
     ) {
@@ -136,6 +149,7 @@ public struct ServerRowFacts: Sendable, Hashable {
     }
   }
 
+  /// In the server's table.
   public var isThere = false
   /// For each scope asked about, in order; empty where there is no row.
   public var findings: [ScopeFinding] = []
@@ -145,5 +159,6 @@ public struct ServerRowFacts: Sendable, Hashable {
   public var trimmed: Int64 = 0
   /// Its conflict versions, the newest first; a hundred at most.
   public var conflicts: [ConflictVersion] = []
+  /// Of a row of which nothing is known: it is not there.
   public init() {}
 }

@@ -8,6 +8,7 @@ public struct ScopeAlternative: Sendable, Hashable {
   /// Rows of other tables that must be in scope with it.
   public var joins: [ScopeJoin]
 
+  /// By default it asks for nothing: every row is in scope by it.
   public init(conditions: [ScopeColumn] = [], joins: [ScopeJoin] = []) {
     self.conditions = conditions
     self.joins = joins
@@ -38,13 +39,17 @@ public struct ScopeAlternative: Sendable, Hashable {
 /// The rows of `table` that have in `target` what the row has in `column`, and are in scope by `scope`. By a reference it
 /// is the parent, and there is one; else there may be many, and any of them will do.
 public struct ScopeJoin: Sendable, Hashable {
+  /// The column of the row itself.
   public var column: String
+  /// The table whose rows are joined.
   public var table: String
+  /// The column of `table` that is compared with `column`.
   public var target: String
   /// Nil: many rows may be joined.
   public var reference: Reference?
   /// Which of the alternatives of `table` (`Schema.scopeAlternatives`) is `scope`.
   public var place: Int
+  /// What a joined row must fulfil.
   public var scope: ScopeAlternative
 }
 

@@ -17,6 +17,11 @@ public struct ScopeSearch<Failure: Error> {
   /// The rows that a join finds by the value of its column. More than have it in scope may be given, never fewer.
   let rows: (ScopeJoin, Value) throws(Failure) -> [Row]
 
+  /// - Parameters:
+  ///   - reader: whose scope is asked about.
+  ///   - value: what a row of a table has in a column; `Value.null` where there is no such column.
+  ///   - rows: the rows that a join finds by the value of its column, in scope or not; by a reference the parent, or
+  ///     none.
   public init(
     by reader: ScopeReader,
     value: @escaping (_ column: String, _ row: Row, _ table: String) -> Value,

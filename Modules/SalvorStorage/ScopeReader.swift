@@ -2,9 +2,12 @@ import SalvorModel
 
 /// A reader's scope in the terms of a schema: what it asks of rows, by each of the ways by which they may be in scope.
 public struct ScopeReader: Sendable {
+  /// The schema whose tables are read.
   public let schema: Schema
+  /// What the reader may see and has subscribed to.
   public let scope: ReadScope
 
+  /// A reader of these tables with this scope.
   public init(_ schema: Schema, _ scope: ReadScope) {
     self.schema = schema
     self.scope = scope
@@ -56,7 +59,9 @@ public struct ScopeChoice: Sendable, Hashable {
   public struct Term: Sendable, Hashable {
     /// Of the condition among the alternative's own (`ScopeAlternative.conditions`).
     public var place: Int
+    /// What the subscription gives the condition's parameter.
     public var value: Value
+    /// The condition at `place`, and the value that it asks for.
     public init(place: Int, value: Value) {
       self.place = place
       self.value = value
@@ -65,5 +70,6 @@ public struct ScopeChoice: Sendable, Hashable {
 
   /// In a fixed order; equal choices are equal.
   public var options: [[Term]]
+  /// Give the options in a fixed order, or equal choices may differ.
   public init(options: [[Term]]) { self.options = options }
 }

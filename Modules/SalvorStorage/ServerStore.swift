@@ -23,8 +23,9 @@ public protocol ServerStore: ServerBlobs {
   /// Everything that the checks of a begin ask about, in one step. Numbers what other programs have committed first.
   func admit(_ query: AdmissionQuery) async throws -> Admission
 
-  /// Makes the remote known with its principal. Throws `remote-of-another-principal` where it has another one, and `quota`
-  /// where the principal has `principalRemotesMax` already.
+  /// Makes the remote known with its principal; one that was deleted is known again. Throws `remote-blocked` where an
+  /// administrator keeps it out, `remote-of-another-principal` where it has another principal, and `quota` where the
+  /// principal has `principalRemotesMax` already.
   func register(_ remote: RemoteID, principal: String) async throws
 
   /// Puts one chunk of an upload into staging, as the text it came as. The same chunk again replaces itself; a chunk
@@ -45,6 +46,8 @@ public protocol ServerStore: ServerBlobs {
   /// Moves staging into the real tables in one transaction and records the results with the sequence ID: previous S
   /// becomes an older one, S := `sequence`. Staging is emptied. An upload that was processed before (S is `sequence`)
   /// changes nothing and gives the recorded results again.
+  ///
+  /// Throws `not-found` where the remote is not registered, and `chunk-missing` where the upload is not staged whole.
   ///
   /// Throws `blob-missing`, and changes nothing, where it refers to a blob that is neither staged nor in a row that the
   /// principal may read. What was staged for it is emptied. A change with a blob above `blobBytesMax` is refused, and its
@@ -74,6 +77,8 @@ public protocol ServerStore: ServerBlobs {
   /// whoever asked synchronizes then.
   func changedGroups(since cursors: [Commit]) async throws -> GroupChanges
 
+  /// Every remote ID that this server knows, deleted and blocked ones too, in the order of their IDs. There may be
+  /// very many: ask for pages.
   func remotes() async throws -> [RemoteRecord]
 
   /// A page of them, in the order of their IDs.
@@ -116,6 +121,7 @@ public protocol ServerStore: ServerBlobs {
   /// system where the store can.
   func forgetStaged(before milliseconds: Int64) async throws
 
+  /// Counts for operators and metrics. What other programs have committed is not numbered for them.
   func stats() async throws -> ServerStats
 
   /// Every row of a table in key order, for tests and comparisons.
@@ -126,11 +132,15 @@ public protocol ServerStore: ServerBlobs {
 }
 
 extension ServerStore {
+  /// Does nothing: for stores whose work is never long.
   public func interrupt() {}
+  /// Asks for `stats`, which reads the database.
   public func answers() async throws { _ = try await stats() }
 }
 
+/// What a server's store is opened with.
 public struct ServerSetup: Sendable {
+  /// What the server synchronizes: the tables, groups and parameters.
   public var schema: Schema
   /// How conflicts are settled, by table.
   public var conflictPolicies: [String: any ConflictPolicy]
@@ -139,6 +149,8 @@ public struct ServerSetup: Sendable {
   /// Every offer waits for the operator's consent (`server.recovery.heal: "review"`), not only those that say so and those of tables
   /// that do.
   public var reviewsOffers: Bool
+  /// By default without conflict policies, which is enough where no table names one; refusals say what the database
+  /// says, and offers wait only where they or their tables ask for it.
   public init(
     schema: Schema, conflictPolicies: [String: any ConflictPolicy] = [:], withholdsMessages: Bool = false,
     reviewsOffers: Bool = false
@@ -161,32 +173,46 @@ public struct ServerSetup: Sendable {
   }
 }
 
+/// What opening a server's database found and did.
 public struct ServerOpening: Sendable, Hashable {
+  /// Drawn when the database was made or adopted, and kept until `adoptNewID` draws another one.
   public var serverID: ServerID
+  /// Drawn by this opening.
   public var incarnation: IncarnationID
+  /// The tables that were made, by name.
   public var createdTables: [String] = []
+  /// The columns that were added, as `table.column`.
   public var addedColumns: [String] = []
+  /// How many rows were there before Salvor in tables that it had not known.
   public var adoptedRows: Int64 = 0
   /// The side file remembers a later commit or another incarnation: this database came from a backup.
   public var isRestored = false
+  /// By default nothing was made, added or adopted, and the database was not restored.
   public init(serverID: ServerID, incarnation: IncarnationID) {
     self.serverID = serverID
     self.incarnation = incarnation
   }
 }
 
+/// What the checks of a begin ask the store about.
 public struct AdmissionQuery: Sendable {
+  /// The device that begins.
   public var remote: RemoteID
+  /// P, the sequence ID of the last upload that the device knows to be committed; nil: there is none.
   public var previous: SequenceID?
+  /// C, the sequence ID of the upload that the device has under way; nil: there is none.
   public var current: SequenceID?
+  /// Of the groups that the device has synchronized.
   public var cursors: [Commit]
   /// What the client sent because the server asked (`history-needed`); empty otherwise.
   public var olderSequences: [SequenceID]
+  /// The commits that the device has seen, with its cursors; empty where it was not asked.
   public var commits: [Commit]
   /// The incarnations that the client knows; empty where it was not asked.
   public var incarnations: [Incarnation]
   /// The newest of them, which every begin names.
   public var incarnation: IncarnationID?
+  /// By default the device was not asked for its history.
   public init(
     remote: RemoteID, previous: SequenceID?, current: SequenceID?, cursors: [Commit],
     olderSequences: [SequenceID] = [], commits: [Commit] = [], incarnations: [Incarnation] = [],
@@ -205,6 +231,7 @@ public struct AdmissionQuery: Sendable {
 
 /// Facts; the engine decides.
 public struct Admission: Sendable {
+  /// Nil: this remote ID never registered. A deleted one is still here.
   public var remote: RemoteRecord?
   /// `previous` is one of this remote's older sequence IDs.
   public var previousIsOlder: Bool
@@ -213,6 +240,7 @@ public struct Admission: Sendable {
   /// The newest commit that both have made: the one before the histories part, where the query's `incarnations` tell
   /// (`Timeline.lastShared`), else the newest of its `commits` that this server has made too.
   public var lastShared: Commit?
+  /// The server's newest commit.
   public var head: Commit
   /// What the client does not know of this database's incarnations (`Timeline.untold`).
   public var incarnations: [Incarnation]
@@ -220,6 +248,7 @@ public struct Admission: Sendable {
   public var waitingOffers: Int64 = 0
   /// `HealTerms.settlings`.
   public var settlings: Int64 = 0
+  /// By default the device knows every incarnation; no offers wait.
   public init(
     remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit,
     incarnations: [Incarnation] = []
@@ -233,16 +262,23 @@ public struct Admission: Sendable {
   }
 }
 
+/// What a server knows of a device's cursor.
 public enum CursorFinding: Sendable, Hashable {
+  /// This server made the commit, and the feed can go on from it.
   case known
   /// Known, but older than the tombstones kept.
   case trimmed
+  /// This server did not make the commit.
   case unknown
 }
 
+/// One remote database, as the server knows it.
 public struct RemoteRecord: Sendable, Hashable {
+  /// The ID that the device drew for its database.
   public var id: RemoteID
+  /// The name of the principal that it registered with; it stays with that one.
   public var principal: String
+  /// An administrator keeps it out: it cannot register again.
   public var isBlocked: Bool
   /// An administrator deleted it; its old IDs are kept.
   public var isDeleted: Bool
@@ -250,10 +286,13 @@ public struct RemoteRecord: Sendable, Hashable {
   public var sequence: SequenceID?
   /// Milliseconds since 1970.
   public var registered: Int64
+  /// When its last upload was processed, in milliseconds since 1970; nil: it has uploaded nothing.
   public var lastUpload: Int64?
   /// The operator's demand that it recovers, by its number; nil: there is none.
   public var resetDemand: Int64?
+  /// An operator demands that it recovers, and it has not done so yet.
   public var isResetDemanded: Bool { resetDemand != nil }
+  /// By default no reset is demanded.
   public init(
     id: RemoteID, principal: String, isBlocked: Bool, isDeleted: Bool, sequence: SequenceID?, registered: Int64,
     lastUpload: Int64?, resetDemand: Int64? = nil
@@ -269,12 +308,17 @@ public struct RemoteRecord: Sendable, Hashable {
   }
 }
 
+/// How far an upload in staging goes.
 public struct StagedUpload: Sendable, Hashable {
+  /// How many chunks there are; the next one has this index.
   public var chunks: Int
+  /// The counter of the last change staged; 0: none.
   public var lastCounter: Int64
+  /// The bytes of its chunks, blobs aside.
   public var bytes: Int64
   /// From its first chunk to its last.
   public var isWhole: Bool
+  /// By default nothing is staged.
   public init(chunks: Int = 0, lastCounter: Int64 = 0, bytes: Int64 = 0, isWhole: Bool = false) {
     self.chunks = chunks
     self.lastCounter = lastCounter
@@ -283,9 +327,16 @@ public struct StagedUpload: Sendable, Hashable {
   }
 }
 
+/// An upload that is to be processed.
 public struct ProcessRequest: Sendable {
+  /// The device whose upload it is.
   public var remote: RemoteID
+  /// The upload's sequence ID: S once it is processed.
   public var sequence: SequenceID
+  /// P of the begin that the upload came with. Where S is another one by now, and not `sequence`, the upload has come late: the
+  /// store throws `session-unknown`, and nothing of it is applied. Nil: a first upload, for which S is not compared.
+  public var previous: SequenceID?
+  /// Whoever uploads. Requests outside its scope are refused.
   public var principal: Principal
   /// A small upload that came with its begin and was never staged: its chunks, in order. Staging is not read then.
   public var chunks: [UploadChunk]?
@@ -294,12 +345,14 @@ public struct ProcessRequest: Sendable {
   /// Subscriptions narrow what the sender is fed: rows that it makes and that are there just so are told to it, too, since
   /// they may be outside.
   public var isNarrowed: Bool
+  /// By default the upload is in staging, nothing was refused before, and the sender is fed all that it may see.
   public init(
-    remote: RemoteID, sequence: SequenceID, principal: Principal, chunks: [UploadChunk]? = nil,
-    refused: [Refusal] = [], isNarrowed: Bool = false
+    remote: RemoteID, sequence: SequenceID, previous: SequenceID? = nil, principal: Principal,
+    chunks: [UploadChunk]? = nil, refused: [Refusal] = [], isNarrowed: Bool = false
   ) {
     self.remote = remote
     self.sequence = sequence
+    self.previous = previous
     self.principal = principal
     self.chunks = chunks
     self.refused = refused
@@ -307,8 +360,21 @@ public struct ProcessRequest: Sendable {
   }
 }
 
+extension SalvorError {
+  /// An upload that waited while later ones of its device were processed (semantics 5).
+  public static func lateUpload(_ remote: RemoteID) -> SalvorError {
+    SalvorError(
+      .sessionUnknown,
+      "A later upload of this remote ID was processed before this one, which was not applied. Begin again; nothing is lost.",
+      context: ["remote": remote.text])
+  }
+}
+
+/// Which page of a download is asked for.
 public struct PageRequest: Sendable {
+  /// The device that downloads. The feed leaves out what it knows from its own uploads.
   public var remote: RemoteID
+  /// Whoever reads, with the values that each parameter may take.
   public var principal: Principal
   /// What the device subscribes to now; nil: each group goes on with the subscriptions that its cursor was made with.
   public var subscriptions: ResolvedSubscriptions?
@@ -317,12 +383,14 @@ public struct PageRequest: Sendable {
   public var groups: [GroupState]
   /// Where to go on; nil at the start of a download.
   public var position: String?
+  /// The page ends at about so many bytes. It has at least one row where one is left, however large that is.
   public var bytesTarget: Int
   /// Used where `position` is nil, too.
   public var compared: ComparedTables?
   /// Of rows that the device has (in scope at the cursor, and only updated since) the page may have the changed columns
   /// alone: never of tables that are scanned or compared, nor while subscriptions change. False: every row comes whole.
   public var takesParts: Bool
+  /// By default no table was compared, and every row comes whole.
   public init(
     remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions? = nil, groups: [GroupState],
     position: String?, bytesTarget: Int, compared: ComparedTables? = nil, takesParts: Bool = false
@@ -359,6 +427,7 @@ public struct ComparedTables: Sendable, Hashable {
   /// Of this remote's own uploads those up to this commit are left out; nil: all up to the download's beginning. What was
   /// read before an upload does not have it.
   public var ownUpTo: Int64?
+  /// By default no table is fed from `head`, and all of the remote's own uploads are left out.
   public init(head: Commit, fed: Set<String> = [], whole: Set<String> = [], ownUpTo: Int64? = nil) {
     self.head = head
     self.fed = fed
@@ -367,6 +436,7 @@ public struct ComparedTables: Sendable, Hashable {
   }
 }
 
+/// One page of a download.
 public struct FeedPage: Sendable {
   /// Payload of `DownloadChunkWriter`; empty where there is nothing.
   public var bytes: [UInt8]
@@ -378,6 +448,7 @@ public struct FeedPage: Sendable {
   public var rows = 0
   /// How much of what the download feeds from the log has come with this page, 0 to 1; nil: it is not told.
   public var share: Double?
+  /// By default it has no rows, and its share is not told.
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
     self.bytes = bytes
     self.position = position
@@ -385,14 +456,21 @@ public struct FeedPage: Sendable {
   }
 }
 
+/// Counts of a server's database, for operators and metrics.
 public struct ServerStats: Sendable, Hashable {
+  /// The database's server ID.
   public var serverID: ServerID
+  /// The newest commit.
   public var head: Commit
+  /// Remote IDs that are known, deleted ones aside.
   public var remotes: Int64
+  /// Entries of the change log that are kept.
   public var logEntries: Int64
+  /// Bytes in staging: chunks of uploads, and blobs that no upload has used yet.
   public var stagedBytes: Int64
   /// Conflict versions that nobody has resolved.
   public var openConflicts: Int64
+  /// All counts given.
   public init(
     serverID: ServerID, head: Commit, remotes: Int64, logEntries: Int64, stagedBytes: Int64, openConflicts: Int64
   ) {

@@ -11,6 +11,7 @@ public struct SnapshotCoding: Sendable {
   /// The bytes that come of those that are given.
   public var code: @Sendable (_ pieces: @escaping BytePieces) throws -> BytePieces
 
+  /// A coding by its token, and what it does with bytes.
   public init(token: String, code: @escaping @Sendable (_ pieces: @escaping BytePieces) throws -> BytePieces) {
     self.token = token
     self.code = code
@@ -21,14 +22,19 @@ public struct SnapshotCoding: Sendable {
 public struct Snapshot: Sendable, Hashable {
   /// The SHA-256 of the file as it is sent, as 64 hexadecimal digits.
   public var id: String
+  /// The server that made it.
   public var server: ServerID
+  /// The incarnation that made it.
   public var incarnation: IncarnationID
+  /// The rows are as of this commit: the group's cursor of whoever takes the file over.
   public var commit: Commit
   /// Of the tables (`SyncConfig.digest`).
   public var schemaDigest: String
+  /// The name of the group.
   public var group: String
   /// Whoever has this scope digest in the group sees these rows, and no others.
   public var scope: String
+  /// Count and digest of the rows of each table.
   public var tables: [TableDigest]
   /// Of the file as it is sent.
   public var bytes: Int64
@@ -43,8 +49,10 @@ public struct Snapshot: Sendable, Hashable {
   /// Of the database in the file (`SnapshotFormat`); 1 where nothing is said.
   public var format: Int64
 
+  /// How many rows it has in all tables.
   public var rows: Int64 { tables.reduce(0) { $0 + $1.count } }
 
+  /// By default the database in the file has the format 1.
   public init(
     id: String, server: ServerID, incarnation: IncarnationID, commit: Commit, schemaDigest: String, group: String,
     scope: String, tables: [TableDigest], bytes: Int64, size: Int64, coding: String, made: Int64, milliseconds: Int64,
@@ -66,6 +74,7 @@ public struct Snapshot: Sendable, Hashable {
     self.milliseconds = milliseconds
   }
 
+  /// As it stands beside the file, and as the administration lists it.
   public var json: JSONValue {
     [
       "id": .string(id), "server": .string(server.text), "incarnation": .string(incarnation.text),
@@ -76,6 +85,7 @@ public struct Snapshot: Sendable, Hashable {
     ]
   }
 
+  /// Reads what `json` has written. Throws `malformed` where a member is missing or cannot be.
   public init(_ json: JSONValue) throws(SalvorError) {
     id = try json.name("id")
     server = try json.identifier("server")
@@ -97,18 +107,26 @@ public struct Snapshot: Sendable, Hashable {
 
 /// What a snapshot is to be made of.
 public struct SnapshotOrder: Sendable {
+  /// The server's schema; the file has the group's tables of it.
   public var schema: Schema
+  /// The server that makes it.
   public var server: ServerID
+  /// The incarnation that makes it.
   public var incarnation: IncarnationID
+  /// The name of the group.
   public var group: String
   /// Whose rows.
   public var scope: ReadScope
+  /// How the file is encoded, once: it is sent as it lies.
   public var coding: SnapshotCoding
   /// Of the file as it is sent; a larger one is given up.
   public var bytesMax: Int64
+  /// For the time that is written down, and for the pauses between turns of work.
   public var clock: any Clock
+  /// For the name of the unfinished file, and the remote ID with which pages are asked for.
   public var random: any RandomSource
 
+  /// Everything that a file depends on, beside the rows.
   public init(
     schema: Schema, server: ServerID, incarnation: IncarnationID, group: String, scope: ReadScope,
     coding: SnapshotCoding, bytesMax: Int64, clock: any Clock, random: any RandomSource
@@ -133,16 +151,18 @@ public protocol SnapshotServerStore: RecoveringServerStore {
 
   /// The folder of this database's snapshots; made where it is not there.
   ///
-  /// - Parameter path: nil: beside the database.
+  /// - Parameter path: nil: beside the database; throws `configuration` where that is no file.
   func snapshotFolder(at path: String?) throws -> any SnapshotFolder
 }
 
 /// A snapshot's file that is being read.
 public struct OpenSnapshot: Sendable {
+  /// The bytes in order, from the offset that was asked for; nil at the end.
   public var pieces: BytePieces
   /// The open file, for a system that sends it by itself; it stays open as long as `pieces` is held. Nil: there is none.
   public var descriptor: Int32?
 
+  /// By default there is no descriptor: whoever sends it reads the pieces.
   public init(pieces: @escaping BytePieces, descriptor: Int32? = nil) {
     self.pieces = pieces
     self.descriptor = descriptor

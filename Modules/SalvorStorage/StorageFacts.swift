@@ -13,12 +13,14 @@ public protocol SchemaExamining: Sendable {
 
 /// What a storage module refuses of a schema.
 public struct SchemaProblem: Sendable, Hashable {
+  /// The table that cannot be made as the schema has it.
   public var table: String
   /// The place in `Table.check` of the condition that is meant; nil: the table as a whole.
   public var check: Int?
   /// A sentence without its subject, which is the condition or the table: `cannot be …`.
   public var message: String
 
+  /// By default the problem is the table as a whole.
   public init(table: String, check: Int? = nil, message: String) {
     self.table = table
     self.check = check

@@ -4,8 +4,12 @@ import SalvorWire
 /// What is synchronized and how, as data: rows that the server delivers and the remote database keeps in
 /// `salvor_sync_config` (semantics 4). A new table needs no new client.
 public struct SyncConfig: Sendable, Hashable {
+  /// The version of the server's schema. Where an application's own is higher, its additions are taken over
+  /// (`schema(own:)`).
   public var schemaVersion: Int64
+  /// The groups that tables are synchronized in.
   public var groups: [Schema.Group]
+  /// The parameters that scopes name, with their types.
   public var parameters: [Schema.Parameter]
   /// The synchronized tables, in the order in which rows are inserted (parents first); rows are deleted in the reverse
   /// order.
@@ -13,11 +17,15 @@ public struct SyncConfig: Sendable, Hashable {
   /// Tables that are gone on purpose (`Schema.dropped`).
   public var dropped: [String]
 
+  /// One synchronized table, and how its rows travel.
   public struct Entry: Sendable, Hashable {
+    /// The table as the schema has it.
     public var table: Table
     /// The payload's path of the download and of the upload (nil: never uploaded).
     public var fetchPath: String
+    /// Nil: the table is never uploaded.
     public var uploadPath: String?
+    /// The table's name in the payload; nil where the server gave none.
     public var parameterName: String?
     /// The rows with changes that are not settled, as one JSON array of objects (a blob in hexadecimal). Salvor uploads what
     /// was captured; this is for whoever wants to see it by any SQLite library. Nil: the table is never uploaded.
@@ -26,10 +34,16 @@ public struct SyncConfig: Sendable, Hashable {
     public var keyQuery: String
     /// One statement each with the travelling columns, or the key, as parameters ?1 …; it may touch only its own table.
     public var upsertStatement: String
+    /// Deletes the row with the key ?1 …
     public var deleteStatement: String
+    /// The table's place in a download, from 0: parents before children. The four places are for whoever reads
+    /// `salvor_sync_config`; Salvor itself goes by the order of `entries`, and sends requests in the device's order.
     public var fetchOrder: Int64
+    /// The table's place in an upload, from 0: parents before children.
     public var uploadOrder: Int64
+    /// The table's place where rows are written, from 0: parents before children.
     public var upsertOrder: Int64
+    /// The table's place where rows are deleted, from 0: children before parents.
     public var deleteOrder: Int64
   }
 
@@ -102,6 +116,7 @@ public struct SyncConfig: Sendable, Hashable {
     return SalvorStorage.digest(JSONValue.array(parts).bytes)
   }
 
+  /// As the server sends it in an answer; `init(_ json:)` reads it back.
   public var json: JSONValue {
     [
       "schemaVersion": .integer(schemaVersion),
@@ -128,6 +143,8 @@ public struct SyncConfig: Sendable, Hashable {
     ]
   }
 
+  /// Reads what a server sent. Throws `malformed` where a member is missing or cannot be. `dirtyQuery` and `keyQuery`
+  /// are made from the table, whatever the server says of them.
   public init(_ json: JSONValue) throws(SalvorError) {
     schemaVersion = try json.integer("schemaVersion")
     groups = []

@@ -4,6 +4,7 @@ import SalvorWire
 /// A table of the schema as JSON, for the SyncConfig and the schema check. Defaults are left out, keys stand in a fixed
 /// order: equal tables give equal text.
 public enum TableDefinition {
+  /// The definition; `table(_:)` reads it back.
   public static func json(_ table: Table) -> JSONValue {
     var members: [JSONValue.Member] = [
       .init("name", .string(table.name)),
@@ -87,6 +88,8 @@ public enum TableDefinition {
     return out
   }
 
+  /// The table that a definition describes. Throws `malformed` where a member is missing or has a value that is not
+  /// known; members that are not known are passed over.
   public static func table(_ json: JSONValue) throws(SalvorError) -> Table {
     var columns: [Column] = []
     for column in try json.array("columns") {

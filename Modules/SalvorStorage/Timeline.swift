@@ -3,6 +3,7 @@ import SalvorModel
 /// The incarnations of a consolidated database that have made commits, oldest first: each grew from the one before it, at the
 /// commit before its own first one (semantics 6).
 public struct Timeline: Sendable, Hashable {
+  /// In the order of their first commits.
   public var incarnations: [Incarnation]
 
   /// A device is told of so many, the newest ones.

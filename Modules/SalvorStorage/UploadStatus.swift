@@ -8,6 +8,7 @@ public struct UploadFailure: Sendable, Hashable {
   public var time: Int64
   /// When the next session is going to begin, where somebody has said so; milliseconds since 1970.
   public var nextAttempt: Int64?
+  /// By default nobody has said when the next session begins.
   public init(error: String, time: Int64, nextAttempt: Int64? = nil) {
     self.error = error
     self.time = time
@@ -25,9 +26,12 @@ public struct UploadStatus: Sendable, Hashable {
     case unknownForLong = "unknown-for-long"
   }
 
+  /// Sessions that may fail before an upload counts as stalled.
   public static let failuresMax = 3
+  /// How long an upload's outcome may be unknown before it counts as stalled: an hour.
   public static let ageMaxMilliseconds: Int64 = 3_600_000
 
+  /// The upload's sequence ID: C.
   public var sequence: SequenceID
   /// Milliseconds since 1970.
   public var since: Int64
@@ -36,6 +40,7 @@ public struct UploadStatus: Sendable, Hashable {
   /// Of the last such session.
   public var lastFailure: UploadFailure?
 
+  /// By default no session has failed.
   public init(sequence: SequenceID, since: Int64, failures: Int = 0, lastFailure: UploadFailure? = nil) {
     self.sequence = sequence
     self.since = since

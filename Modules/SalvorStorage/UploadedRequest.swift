@@ -3,34 +3,42 @@ import SalvorWire
 
 /// One request of an upload, as the device sent it.
 public struct UploadedRequest: Sendable, Hashable {
+  /// The stamp of the session after which the device captured it.
   public var stamp: RequestStamp
+  /// The tag that the application gave it; nil: none.
   public var tag: String?
   /// At least one, in the device's order.
   public var changes: [UploadedChange]
 
+  /// A request by its stamp, with all of its changes.
   public init(stamp: RequestStamp, tag: String?, changes: [UploadedChange]) {
     self.stamp = stamp
     self.tag = tag
     self.changes = changes
   }
 
+  /// The request's ID: its stamp with the counter of its first change.
   public var id: RequestID { RequestID(stamp: stamp, counter: changes[0].counter) }
 }
 
 /// One change of a request of an upload.
 public struct UploadedChange: Sendable, Hashable {
+  /// The device's capture counter: it grows from change to change.
   public var counter: Int64
   /// The number of the commit that the device's rows stood at when the change was made.
   public var made: Int64
+  /// The table's name as the device knows it.
   public var table: String
   /// In the order of the schema; empty for an insert into a table that the schema does not have.
   public var key: Key
+  /// What the change does to the row.
   public var operation: Operation
   /// An insert's: all travelling columns; an update's: those that changed; a delete's: none.
   public var columns: [UploadedColumn]
   /// Not nil: it brings back what the server has lost (semantics 10).
   public var offer: Offer?
 
+  /// By default an ordinary change, no offer.
   public init(
     counter: Int64, made: Int64, table: String, key: Key, operation: Operation, columns: [UploadedColumn],
     offer: Offer? = nil
@@ -45,12 +53,16 @@ public struct UploadedChange: Sendable, Hashable {
   }
 }
 
+/// One column of an uploaded change.
 public struct UploadedColumn: Sendable, Hashable {
+  /// The column's name as the device knows it.
   public var name: String
   /// Of an update: what the device saw.
   public var old: Value?
+  /// The value that the change gives.
   public var new: Value
 
+  /// By default without the value that the device saw, as in an insert.
   public init(_ name: String, old: Value? = nil, new: Value) {
     self.name = name
     self.old = old

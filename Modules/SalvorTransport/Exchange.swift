@@ -8,6 +8,7 @@ public struct ByteStream: Sendable {
   /// Called once when the reader is done with it, whether or not the end was reached.
   public let close: @Sendable () async -> Void
 
+  /// - Parameter close: does nothing where it is left out.
   public init(
     next: @escaping @Sendable () async throws -> [UInt8]?, close: @escaping @Sendable () async -> Void = {}
   ) {
@@ -15,8 +16,10 @@ public struct ByteStream: Sendable {
     self.close = close
   }
 
+  /// A body of no bytes.
   public static let empty = ByteStream(next: { nil })
 
+  /// A body that is in memory: one piece, whatever its length. It can be read once.
   public static func bytes(_ bytes: [UInt8]) -> ByteStream {
     let box = OneShot(bytes.isEmpty ? nil : bytes)
     return ByteStream(next: { await box.take() })
@@ -52,10 +55,13 @@ private actor OneShot {
 
 /// A request as both ends of a transport see it: HTTP's terms, whatever carries it. Header names are lower-case.
 public struct TransportRequest: Sendable {
+  /// In capitals: `GET`, `POST`.
   public var method: String
   /// With its query, starting with `/`.
   public var path: String
+  /// By lower-case name; a name stands once.
   public var headers: [String: String]
+  /// Streams: whoever handles the request reads it, as far as it wants.
   public var body: ByteStream
   /// The body's length where it is known beforehand.
   public var contentLength: Int?
@@ -64,6 +70,7 @@ public struct TransportRequest: Sendable {
   /// The caller's network address, for the log; nil where the transport has none.
   public var peer: String?
 
+  /// No headers, an empty body of unknown length and a local caller, where nothing else is given.
   public init(
     method: String, path: String, headers: [String: String] = [:], body: ByteStream = .empty,
     contentLength: Int? = nil, peerIsLocal: Bool = true, peer: String? = nil
@@ -78,15 +85,20 @@ public struct TransportRequest: Sendable {
   }
 }
 
+/// The answer of a server, as both ends of a transport see it. Header names are lower-case.
 public struct TransportResponse: Sendable {
+  /// HTTP's status code, also for errors: a problem is a response like any other.
   public var status: Int
+  /// By lower-case name; a name stands once.
   public var headers: [String: String]
+  /// Streams. Whoever reads it closes it when done, read to its end or not: the exchange is over then.
   public var body: ByteStream
   /// The body's length where it is known beforehand.
   public var contentLength: Int?
   /// The same bytes as `body`, as a part of an open file, for a transport that has the system send them.
   public var file: FileBody?
 
+  /// No headers, an empty body of unknown length and no file, where nothing else is given.
   public init(status: Int, headers: [String: String] = [:], body: ByteStream = .empty, contentLength: Int? = nil) {
     self.status = status
     self.headers = headers
@@ -99,7 +111,9 @@ public struct TransportResponse: Sendable {
 public final class FileBody: Sendable {
   /// Open as long as this is held.
   public let descriptor: Int32
+  /// In bytes from the file's beginning.
   public let offset: Int64
+  /// In bytes.
   public let count: Int64
   /// A transport calls it when it takes the file in the place of the body.
   public let isTaken: @Sendable () -> Void
@@ -128,9 +142,20 @@ public typealias TransportHandler = @Sendable (TransportRequest) async -> Transp
 /// `cancelled`. Errors: `unreachable`, `timeout`, `cancelled`, `tooLarge`. It does not retry: the engine does, where
 /// it is safe.
 public protocol ClientTransport: Sendable {
+  /// Sends a request, and returns when the response's head is there. May be called many times at once. Throws what
+  /// the type lists.
   func send(_ request: TransportRequest) async throws -> TransportResponse
   /// Ends what is in flight and gives everything back. Safe twice.
   func close() async
+}
+
+/// A device's transport that fetches files from other addresses than the server's, as from a cache or an object store. A device
+/// whose transport does not gets every file from the server itself.
+public protocol FileFetchingTransport: ClientTransport {
+  /// `GET` of an absolute URL, perhaps with a query, that is not of the server: nothing goes there but these headers, and no
+  /// redirect is followed. Any status is an answer. Errors: those of `send`, `usage` where the address is none or a header is a
+  /// credential, and `configuration` where the transport would not send its own server's rows in that way.
+  func fetch(_ address: String, headers: [String: String]) async throws -> TransportResponse
 }
 
 /// The server's end of a transport. Contract: `ServerTransportContract`.
@@ -146,7 +171,9 @@ public protocol ServerTransport: Sendable {
 public protocol Compression: Sendable {
   /// The token of `Content-Encoding`, e.g. `gzip`.
   var token: String { get }
+  /// A coder for one stream. Throws where the system gives no memory for it.
   func makeCompressor() throws -> any StreamCoder
+  /// A decoder for one stream. Throws where the system gives no memory for it.
   func makeDecompressor() throws -> any StreamCoder
 }
 
@@ -161,6 +188,7 @@ public protocol StreamCoder: AnyObject, Sendable {
   func flush(output: ([UInt8]) throws -> Void) throws
 }
 
+/// The most bytes in a piece that a coder gives: 64 KiB. Other streams may have longer pieces.
 public let pieceBytesMax = 64 << 10
 
 /// Finds out who sends a request. Contract: `AuthenticationContract`.
@@ -188,8 +216,10 @@ public enum UnlimitedPrincipals: Sendable, Hashable {
 }
 
 extension Authentication {
+  /// False where a module does not say otherwise: it checks what a caller shows.
   public var isForLocalCallersOnly: Bool { false }
   /// What does not say that it has lists counts as without.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { .everybody }
+  /// Nil where a module does not say otherwise: principals are known by their credentials alone.
   public func principal(named name: String) -> Principal? { nil }
 }

@@ -9,6 +9,7 @@ public protocol ListeningAddress: Sendable {
 }
 
 extension ListeningAddress {
+  /// Nil where a transport does not say otherwise.
   public var clearTextReach: String? { nil }
 }
 

@@ -1,5 +1,6 @@
 import SalvorModel
 
+/// Limits of the messages about blobs (docs/reference/protocol.md, *Blobs*).
 public enum BlobLimits {
   /// Blobs that one question for missing ones names.
   public static let missingMax = 1000
@@ -15,5 +16,6 @@ extension BlobReference {
     guard size >= 0 else { throw SalvorError(.malformed, "A blob's \"size\" must not be negative.") }
   }
 
+  /// The entry as a message has it: `{"ref":SHA256,"size":BYTES}`.
   public var json: JSONValue { ["ref": .string(hash.text), "size": .integer(size)] }
 }

@@ -16,15 +16,18 @@ public struct BlobHash: Sendable, Hashable, CustomStringConvertible {
   /// - Parameter digest: the 32 bytes.
   public init(digest: some Sequence<UInt8>) { text = hexadecimal(digest) }
 
+  /// The 64 digits, as `text` has them.
   public var description: String { text }
 }
 
 /// A blob as a payload names it when its bytes travel outside.
 public struct BlobReference: Sendable, Hashable {
+  /// The SHA-256 of the blob's bytes.
   public var hash: BlobHash
   /// Bytes.
   public var size: Int64
 
+  /// Takes both members as they are. The size is not checked.
   public init(hash: BlobHash, size: Int64) {
     self.hash = hash
     self.size = size
@@ -33,9 +36,12 @@ public struct BlobReference: Sendable, Hashable {
 
 /// A blob that an upload refers to, and the change of which it is an old or a new value.
 public struct OutgoingBlob: Sendable, Hashable {
+  /// The hash and the size of the blob.
   public var reference: BlobReference
+  /// The counter of the change that has the blob as an old or a new value.
   public var counter: Int64
 
+  /// Takes both members as they are.
   public init(reference: BlobReference, counter: Int64) {
     self.reference = reference
     self.counter = counter
@@ -44,10 +50,14 @@ public struct OutgoingBlob: Sendable, Hashable {
 
 /// A column of a row that holds, or held, a blob.
 public struct BlobPlace: Sendable, Hashable {
+  /// The name of the table.
   public var table: String
+  /// The values of the row's key columns. `placedBlobs` leaves out a key column that it does not know.
   public var key: Key
+  /// The name of the column.
   public var column: String
 
+  /// Takes the members as they are.
   public init(table: String, key: Key, column: String) {
     self.table = table
     self.key = key
@@ -62,6 +72,7 @@ public struct BlobSink: Sendable {
   /// SHA-256. A store may take note of the bytes; they are there for the call only.
   public var hash: @Sendable (UnsafeRawBufferPointer) -> BlobHash
 
+  /// Takes both members as they are. `bytesMin` is the limit `blobReferenceBytesMin`, in bytes.
   public init(bytesMin: Int, hash: @escaping @Sendable (UnsafeRawBufferPointer) -> BlobHash) {
     self.bytesMin = bytesMin
     self.hash = hash
@@ -79,10 +90,13 @@ public protocol BlobResolver {
 
 /// Takes note of what a payload refers to; the values are empty blobs.
 public final class BlobCollector: BlobResolver {
+  /// Every reference that the payload's reader has met, in order. A reference that the payload has twice is here twice.
   public private(set) var references: [BlobReference] = []
 
+  /// Makes a collector without references.
   public init() {}
 
+  /// Appends the reference, and calls `body` with no bytes. Nothing is thrown.
   public func withContent(of reference: BlobReference, _ body: (UnsafeRawBufferPointer) -> Void) {
     references.append(reference)
     body(UnsafeRawBufferPointer(start: nil, count: 0))
@@ -91,12 +105,16 @@ public final class BlobCollector: BlobResolver {
 
 /// Blobs in memory.
 public struct BlobContents: BlobResolver, Sendable {
+  /// The bytes of each blob, by their hash. Nothing compares the bytes with the hash.
   public var contents: [BlobHash: [UInt8]] = [:]
   /// A larger one is empty: what it belongs to is refused anyway.
   public var sizeMax: Int64
 
+  /// Makes an empty store. `sizeMax` is in bytes.
   public init(sizeMax: Int64 = .max) { self.sizeMax = sizeMax }
 
+  /// Calls `body` with the content, or with no bytes where the reference's size is above `sizeMax`. Throws
+  /// `blob-missing` where the hash is not in `contents`, or its content has another size than the reference says.
   public func withContent(
     of reference: BlobReference, _ body: (UnsafeRawBufferPointer) -> Void
   ) throws(SalvorError) {
@@ -109,6 +127,7 @@ public struct BlobContents: BlobResolver, Sendable {
 }
 
 extension SalvorError {
+  /// The error `blob-missing`; `context["blob"]` is the hash.
   public static func blobMissing(_ reference: BlobReference) -> SalvorError {
     SalvorError(
       .blobMissing,
@@ -116,6 +135,7 @@ extension SalvorError {
       context: ["blob": reference.hash.text])
   }
 
+  /// The error `blob-mismatch`: the bytes that came are not those of the hash, which `context["blob"]` names.
   public static func blobMismatch(_ reference: BlobReference) -> SalvorError {
     SalvorError(
       .blobMismatch,

@@ -31,13 +31,16 @@ public struct DownloadChunkWriter: Sendable {
     case departed(Departure)
   }
 
+  /// What was written so far. A line may still be open: `finish()` closes it.
   public private(set) var payload: PayloadWriter
   private var table: String?
   private var columns: [String] = []
   private var line: Line?
   private var version: Int64?
   private var lineStart = 0
+  /// The number of rows and parts of rows that were begun.
   public private(set) var upserts = 0
+  /// The number of keys that were begun, of every kind of departure.
   public private(set) var deletes = 0
 
   /// - Parameter blobs: makes references of large blobs; nil: each stands in the chunk.
@@ -45,10 +48,12 @@ public struct DownloadChunkWriter: Sendable {
     payload = PayloadWriter(capacity: capacity, blobs: blobs)
   }
 
+  /// The number of bytes that were written so far, without the blobs that the chunk refers to.
   public var byteCount: Int { payload.count }
   /// Bytes of the blobs that the chunk refers to.
   public var referredBytes: Int64 { payload.referredBytes }
 
+  /// Says that these tables come whole: a row of them that does not come is not there.
   public mutating func full(_ tables: [String]) {
     endLine()
     payload.raw("{\"full\":")
@@ -90,11 +95,13 @@ public struct DownloadChunkWriter: Sendable {
   /// - Parameter isKey: it is a part of the row's key.
   public mutating func value(_ value: Value, isKey: Bool = false) { self.value { $0.value(value, isKey: isKey) } }
 
+  /// Appends a value through the payload writer itself, after the comma. The closure must write exactly one value.
   public mutating func value(_ write: (inout PayloadWriter) throws -> Void) rethrows {
     if payload.count != lineStart { payload.comma() }
     try write(&payload)
   }
 
+  /// Ends the row, the part or the key that was begun last.
   public mutating func endRow() { payload.raw("]") }
 
   private mutating func begin(_ line: Line, _ version: Int64?) {
@@ -137,6 +144,7 @@ public struct DownloadChunkWriter: Sendable {
     payload.raw("]")
   }
 
+  /// Ends the last line and gives the chunk's bytes. Call it once, after the last `endRow()`.
   public mutating func finish() -> [UInt8] {
     endLine()
     return payload.bytes
@@ -145,6 +153,7 @@ public struct DownloadChunkWriter: Sendable {
 
 /// Reads a download chunk as a sequence of events, values in place.
 public struct DownloadChunkReader: ~Copyable {
+  /// What `next()` finds in a chunk.
   public enum Event {
     case full([String])
     case table(String, columns: [String])
@@ -172,11 +181,14 @@ public struct DownloadChunkReader: ~Copyable {
   /// As of `PayloadReader`.
   public var lastReference: BlobReference? { reader.lastReference }
 
+  /// The error `malformed`, with the number of bytes that were read so far. `what` says what is wrong there.
   public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
 
   /// Bytes read so far: after `.row`, those up to the row's opening bracket and with it.
   public var offset: Int { reader.offset }
 
+  /// The next event; nil at the end of the chunk. Values of a row that were not read are skipped. Throws `malformed`
+  /// where the text is not of the protocol.
   public mutating func next() throws(SalvorError) -> Event? {
     while inRow {
       inRow = try reader.nextElement(&isFirstItem)

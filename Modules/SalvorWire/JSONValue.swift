@@ -10,9 +10,13 @@ public indirect enum JSONValue: Sendable, Hashable {
   case array([JSONValue])
   case object([Member])
 
+  /// One member of an object: a key and its value.
   public struct Member: Sendable, Hashable {
+    /// The key, without quotation marks and escapes.
     public var key: String
+    /// The value under the key.
     public var value: JSONValue
+    /// Takes both as they are.
     public init(_ key: String, _ value: JSONValue) {
       self.key = key
       self.value = value
@@ -45,6 +49,9 @@ public indirect enum JSONValue: Sendable, Hashable {
     self = try result.get()
   }
 
+  /// Reads the value that comes next, and leaves the reader after it. Throws `malformed`, also where arrays and objects
+  /// are nested deeper than `depth`, and where a key has more than `Limits.nameBytesMax` bytes. The number of values
+  /// has no limit.
   public init(reading reader: inout PayloadReader, depth: Int = Limits().depthMax) throws(SalvorError) {
     var left = Int.max
     try self.init(reading: &reader, depth: depth, left: &left)
@@ -86,14 +93,18 @@ public indirect enum JSONValue: Sendable, Hashable {
     }
   }
 
+  /// The value as JSON text in UTF-8, without spaces. An object's members keep their order.
   public var bytes: [UInt8] {
     var writer = PayloadWriter()
     write(to: &writer)
     return writer.bytes
   }
 
+  /// `bytes` as a string.
   public var text: String { String(decoding: bytes, as: UTF8.self) }
 
+  /// Appends the value's JSON text to a payload. An integer is a bare number at every size; an infinity or a NaN is
+  /// written as `PayloadWriter.real` writes it.
   public func write(to writer: inout PayloadWriter) {
     switch self {
     case .null: writer.null()
@@ -138,22 +149,33 @@ public indirect enum JSONValue: Sendable, Hashable {
 
   // Reading a message: each throws `malformed` and names the key.
 
+  /// The value of the first member with this key; nil where there is none, or where this is no object.
   public subscript(key: String) -> JSONValue? {
     if case .object(let members) = self { members.first { $0.key == key }?.value } else { nil }
   }
 
+  /// The text of a string; nil of every other value.
   public var string: String? { if case .string(let x) = self { x } else { nil } }
+  /// The number of an integer; nil of every other value, also of a real.
   public var integer: Int64? { if case .integer(let x) = self { x } else { nil } }
+  /// The value of `true` or `false`; nil of every other value.
   public var bool: Bool? { if case .bool(let x) = self { x } else { nil } }
+  /// The items of an array; nil of every other value.
   public var array: [JSONValue]? { if case .array(let x) = self { x } else { nil } }
+  /// The members of an object, in the order in which they stand; nil of every other value.
   public var members: [Member]? { if case .object(let x) = self { x } else { nil } }
+  /// Whether this is JSON's `null`.
   public var isNull: Bool { self == .null }
 
+  /// The string under the key. Throws `malformed` where the key is missing, or has another kind.
   public func string(_ key: String) throws(SalvorError) -> String { try need(key, self[key]?.string, "a string") }
+  /// The integer under the key. Throws `malformed` where the key is missing, or has another kind, such as a real.
   public func integer(_ key: String) throws(SalvorError) -> Int64 {
     try need(key, self[key]?.integer, "a whole number")
   }
+  /// The items of the array under the key. Throws `malformed` where the key is missing, or has another kind.
   public func array(_ key: String) throws(SalvorError) -> [JSONValue] { try need(key, self[key]?.array, "a list") }
+  /// The `true` or `false` under the key. Throws `malformed` where the key is missing, or has another kind.
   public func bool(_ key: String) throws(SalvorError) -> Bool { try need(key, self[key]?.bool, "true or false") }
 
   /// A string that names something: of at most `Limits.nameBytesMax` bytes.
@@ -169,11 +191,13 @@ public indirect enum JSONValue: Sendable, Hashable {
     return try need(key, value.string, "a string")
   }
 
+  /// Nil where the key is missing or null; throws `malformed` where it is something else than an integer.
   public func optionalInteger(_ key: String) throws(SalvorError) -> Int64? {
     guard let value = self[key], !value.isNull else { return nil }
     return try need(key, value.integer, "a whole number")
   }
 
+  /// Nil where the key is missing or null; throws `malformed` where it is something else than an array.
   public func optionalArray(_ key: String) throws(SalvorError) -> [JSONValue]? {
     guard let value = self[key], !value.isNull else { return nil }
     return try need(key, value.array, "a list")
@@ -184,6 +208,7 @@ public indirect enum JSONValue: Sendable, Hashable {
     try need(key, ID(try string(key)), "32 hexadecimal digits")
   }
 
+  /// Nil where the key is missing or null; throws `malformed` where it is something else than 32 hexadecimal digits.
   public func optionalIdentifier<ID: RandomIdentifier>(
     _ key: String, as type: ID.Type = ID.self
   ) throws(SalvorError) -> ID? {
@@ -200,11 +225,17 @@ public indirect enum JSONValue: Sendable, Hashable {
 extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
   ExpressibleByArrayLiteral, ExpressibleByNilLiteral, ExpressibleByDictionaryLiteral
 {
+  /// A string, written in Swift as `"text"`.
   public init(stringLiteral value: String) { self = .string(value) }
+  /// An integer, written in Swift as `1`.
   public init(integerLiteral value: Int64) { self = .integer(value) }
+  /// A Boolean, written in Swift as `true` or `false`.
   public init(booleanLiteral value: Bool) { self = .bool(value) }
+  /// An array, written in Swift as `[a, b]`.
   public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+  /// JSON's `null`, written in Swift as `nil`.
   public init(nilLiteral: ()) { self = .null }
+  /// An object, written in Swift as `["key": value]`. The members keep their order; a key may stand twice.
   public init(dictionaryLiteral elements: (String, JSONValue)...) {
     self = .object(elements.map { Member($0.0, $0.1) })
   }

@@ -5,6 +5,7 @@ public let protocolVersion: Int64 = 1
 
 /// What a device says first (semantics 4, begin). docs/reference/protocol.md has every member.
 public struct BeginMessage: Sendable, Hashable {
+  /// Whether the begin has an upload, and how its payload comes.
   public enum Upload: String, Sendable {
     case none
     /// The upload's payload follows in this body.
@@ -13,12 +14,17 @@ public struct BeginMessage: Sendable, Hashable {
     case staged
   }
 
+  /// A group that the device synchronizes.
   public struct Group: Sendable, Hashable {
+    /// The name of the group, of at most `Limits.nameBytesMax` bytes.
     public var name: String
+    /// The commit that the last *end* gave; nil: a first sync of the group, or one from a snapshot.
     public var cursor: Commit?
+    /// The digest of the scope that the last *end* gave; nil: none is known.
     public var scope: String?
     /// What the cursor was made with.
     public var subscriptions: ResolvedSubscriptions
+    /// Takes the members as they are.
     public init(
       name: String, cursor: Commit?, scope: String?, subscriptions: ResolvedSubscriptions = ResolvedSubscriptions()
     ) {
@@ -31,10 +37,15 @@ public struct BeginMessage: Sendable, Hashable {
 
   /// Sent only when the server asked for it (`history-needed`).
   public struct History: Sendable, Hashable {
+    /// Older sequence IDs of this remote. The protocol allows at most 10,000.
     public var sequences: [SequenceID]
+    /// The incarnations of the server that the device knows. The protocol allows at most 10,000.
     public var incarnations: [Incarnation]
+    /// A sparse list of the commits that the device remembers. The protocol allows at most 10,000.
     public var commits: [Commit]
+    /// The definitions of the device's tables, as a JSON tree.
     public var tables: JSONValue
+    /// Takes the members as they are.
     public init(sequences: [SequenceID], incarnations: [Incarnation], commits: [Commit], tables: JSONValue) {
       self.sequences = sequences
       self.incarnations = incarnations
@@ -46,21 +57,31 @@ public struct BeginMessage: Sendable, Hashable {
   /// What `history-needed` says (`need`) where the device must take the server's SyncConfig before it uploads.
   public static let needsAdoption = "adoption"
 
+  /// The version of the protocol. `init` sets `protocolVersion`; another one that is read throws.
   public var version: Int64
+  /// The remote ID of the device's database.
   public var remote: RemoteID
+  /// The server that the device knows; nil: the device knows none yet.
   public var server: ServerID?
   /// The newest incarnation of the server that the device knows.
   public var incarnation: IncarnationID?
+  /// The sequence ID of the last upload that the device knows to be committed; nil: the device knows none.
   public var previous: SequenceID?
+  /// The sequence ID of this upload. It may be nil only where `upload` is `none`.
   public var current: SequenceID?
+  /// The version of the device's tables.
   public var schemaVersion: Int64
+  /// The digest of the SyncConfig that the device has.
   public var schemaDigest: String
+  /// The groups to synchronize, at most 1000.
   public var groups: [Group]
   /// What the device subscribes to now; nil: its groups go on with what their cursors were made with.
   public var subscriptions: ResolvedSubscriptions?
+  /// Whether an upload follows here, comes in chunks, or is none.
   public var upload: Upload
   /// Where a cut download goes on.
   public var position: String?
+  /// What the device remembers; nil unless the server asked for it, or the begin is one of a recovery.
   public var history: History?
   /// Tables whose bases are to be compared before the download.
   public var compare: [TableDigest]
@@ -71,6 +92,7 @@ public struct BeginMessage: Sendable, Hashable {
   /// Of rows that the device has it takes the changed columns alone.
   public var takesParts = false
 
+  /// Makes a begin of this release's protocol. Nothing is checked. Members that have no parameter are nil, or false.
   public init(
     remote: RemoteID, server: ServerID?, previous: SequenceID?, current: SequenceID?, schemaVersion: Int64,
     schemaDigest: String, groups: [Group], upload: Upload, position: String?, history: History?,
@@ -91,6 +113,8 @@ public struct BeginMessage: Sendable, Hashable {
     self.history = history
   }
 
+  /// The line that the device sends, with `begin` around it. Members that are nil, empty or false are left out,
+  /// `groups` aside.
   public var json: JSONValue {
     var members: [JSONValue.Member] = [
       .init("version", .integer(version)),
@@ -113,6 +137,9 @@ public struct BeginMessage: Sendable, Hashable {
     return ["begin": .object(members)]
   }
 
+  /// Reads the line, with `begin` around it. Throws `protocol-version` where the version is another one, `too-large`
+  /// beyond 1000 groups or 1000 tables to compare, and `malformed` for what else is wrong, such as an upload without
+  /// `current`. The limits of `history` are not checked here.
   public init(_ line: JSONValue) throws(SalvorError) {
     guard let json = line["begin"] else { throw SalvorError(.malformed, "The first line must be a \"begin\".") }
     version = try json.integer("version")
@@ -152,6 +179,7 @@ public struct BeginMessage: Sendable, Hashable {
 }
 
 extension BeginMessage.Group {
+  /// The entry of a begin's `groups`. Members that are nil or empty are left out.
   public var json: JSONValue {
     var members: [JSONValue.Member] = [.init("name", .string(name))]
     if let cursor { members.append(.init("cursor", cursor.json)) }
@@ -160,6 +188,8 @@ extension BeginMessage.Group {
     return .object(members)
   }
 
+  /// Reads an entry of `groups`. Throws `malformed` where a member has another shape, and `too-large` for too many
+  /// subscriptions.
   public init(_ json: JSONValue) throws(SalvorError) {
     name = try json.name("name")
     cursor = try json["cursor"].map { cursor throws(SalvorError) in try Commit(cursor) }
@@ -171,6 +201,7 @@ extension BeginMessage.Group {
 }
 
 extension BeginMessage.History {
+  /// The member `history` of a begin.
   public var json: JSONValue {
     [
       "sequences": .array(sequences.map { .string($0.text) }),
@@ -180,6 +211,8 @@ extension BeginMessage.History {
     ]
   }
 
+  /// Reads the member `history`. Throws `malformed` where a list is missing, or an entry has another shape. Missing
+  /// `tables` are read as `null`, and the content of `tables` is not checked.
   public init(_ json: JSONValue) throws(SalvorError) {
     sequences = []
     for text in try json.array("sequences") {
@@ -197,8 +230,10 @@ extension BeginMessage.History {
 }
 
 extension Commit {
+  /// The commit as a message has it: `[NUMBER,ID]`.
   public var json: JSONValue { .array([.integer(number), .string(id.text)]) }
 
+  /// Reads `[NUMBER,ID]`. Throws `malformed` where it is something else, or the number is negative.
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let pair = json.array, pair.count == 2, let number = pair[0].integer, number >= 0,
       let id = pair[1].string.flatMap({ CommitID($0) })
@@ -208,8 +243,10 @@ extension Commit {
 }
 
 extension Incarnation {
+  /// The incarnation as a message has it: `[ID,FIRST COMMIT]`.
   public var json: JSONValue { .array([.string(id.text), .integer(firstCommit)]) }
 
+  /// Reads `[ID,FIRST COMMIT]`. Throws `malformed` where it is something else.
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let pair = json.array, pair.count == 2, let first = pair[1].integer,
       let id = pair[0].string.flatMap({ IncarnationID($0) })
@@ -220,8 +257,11 @@ extension Incarnation {
 
 /// An error as RFC 9457 has it.
 public enum Problem {
+  /// The media type of a problem.
   public static let contentType = "application/problem+json"
 
+  /// The problem that tells of an error. The facts of the error's context stand beside the standard members, in the
+  /// order of their names; a delay stands there as `retryAfterMilliseconds`.
   public static func json(_ error: SalvorError) -> JSONValue {
     var members: [JSONValue.Member] = [
       .init("type", .string("about:blank")),
@@ -298,6 +338,8 @@ public struct LineSplitter: Sendable {
   private var pending: [UInt8] = []
   private let lineBytesMax: Int
 
+  /// Makes a splitter. At most `lineBytesMax` bytes may wait for their line feed after a piece. A line that ends in the
+  /// same piece is not measured.
   public init(lineBytesMax: Int) { self.lineBytesMax = lineBytesMax }
 
   /// Gives each whole line, without its line feed. A line over the limit throws `too-large`.

@@ -14,6 +14,7 @@ public struct PayloadReader: ~Copyable {
     case text(UnsafeBufferPointer<UInt8>)
     case blob(UnsafeBufferPointer<UInt8>)
 
+    /// The value, with a copy of its bytes: the copy stays valid after the next read.
     public var value: Value {
       switch self {
       case .null: .null
@@ -27,6 +28,7 @@ public struct PayloadReader: ~Copyable {
 
   private let base: UnsafePointer<UInt8>
   private let end: Int
+  /// The number of bytes that were read so far.
   public private(set) var offset = 0
   private var scratch: UnsafeMutablePointer<UInt8>
   private var scratchCapacity: Int
@@ -46,6 +48,7 @@ public struct PayloadReader: ~Copyable {
 
   deinit { scratch.deallocate() }
 
+  /// The error `malformed`, which names the current offset. `what` says what is wrong there.
   public func malformed(_ what: String) -> SalvorError {
     SalvorError(.malformed, "The payload is malformed at byte \(offset): \(what). Send it again as the protocol says.")
   }
@@ -56,6 +59,7 @@ public struct PayloadReader: ~Copyable {
     }
   }
 
+  /// Whether nothing but white space follows. The white space is skipped.
   public mutating func atEnd() -> Bool {
     skipSpace()
     return offset >= end
@@ -70,6 +74,7 @@ public struct PayloadReader: ~Copyable {
   /// The first byte of what comes next.
   public mutating func peekByte() throws(SalvorError) -> UInt8 { try peek() }
 
+  /// Skips white space and consumes `byte`. Throws `malformed` where another byte, or nothing, is next.
   public mutating func expect(_ byte: UInt8) throws(SalvorError) {
     guard try peek() == byte else { throw malformed("expected \(Character(UnicodeScalar(byte)))") }
     offset += 1
@@ -82,7 +87,9 @@ public struct PayloadReader: ~Copyable {
     return true
   }
 
+  /// Consumes the opening bracket of an array. Throws `malformed` where something else is next.
   public mutating func beginArray() throws(SalvorError) { try expect(0x5B) }
+  /// Consumes the opening brace of an object. Throws `malformed` where something else is next.
   public mutating func beginObject() throws(SalvorError) { try expect(0x7B) }
 
   /// Whether another element follows: call it before each one. Consumes the comma, or the closing bracket.
@@ -131,6 +138,7 @@ public struct PayloadReader: ~Copyable {
     String(decoding: try string(), as: UTF8.self)
   }
 
+  /// Consumes `true` or `false`. Throws `malformed` where something else is next.
   public mutating func boolean() throws(SalvorError) -> Bool {
     if try peek() == 0x74 {
       try literal("true")
@@ -140,6 +148,8 @@ public struct PayloadReader: ~Copyable {
     return false
   }
 
+  /// Consumes `null` where it is next; false where something else is. Throws `malformed` at the end of the
+  /// payload, and where a literal that is not `null` begins with `n`.
   public mutating func takeNull() throws(SalvorError) -> Bool {
     guard try peek() == 0x6E else { return false }
     try literal("null")

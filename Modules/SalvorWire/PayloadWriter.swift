@@ -7,6 +7,7 @@ import SalvorModel
 /// `{"real":"inf"}`; text as a string, text whose bytes are not UTF-8 `{"text":"BASE64"}`; a blob `{"blob":"BASE64"}`, or,
 /// where there is a sink for large ones, `{"ref":"SHA256","size":N}`.
 public struct PayloadWriter: Sendable {
+  /// The JSON text that was written so far, in UTF-8.
   public var bytes: [UInt8] = []
   /// Makes references of large blobs; nil: each stands in the text.
   public let blobs: BlobSink?
@@ -15,23 +16,30 @@ public struct PayloadWriter: Sendable {
   /// Their bytes in all.
   public private(set) var referredBytes: Int64 = 0
 
+  /// Makes an empty writer. `capacity` is the number of bytes for which the writer reserves room at first.
   public init(capacity: Int = 0, blobs: BlobSink? = nil) {
     self.blobs = blobs
     bytes.reserveCapacity(capacity)
   }
 
+  /// The number of bytes that were written so far, without the blobs that went into references.
   public var count: Int { bytes.count }
 
+  /// Appends text as it is: punctuation, keys, whole literals. Nothing is escaped.
   public mutating func raw(_ text: StaticString) {
     bytes.append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
   }
 
+  /// Appends one byte as it is.
   public mutating func raw(byte: UInt8) { bytes.append(byte) }
 
+  /// Appends bytes as they are, such as JSON text that was written before.
   public mutating func raw(bytes more: [UInt8]) { bytes.append(contentsOf: more) }
 
+  /// Appends the comma between two items or members.
   public mutating func comma() { bytes.append(0x2C) }
 
+  /// Appends a NULL.
   public mutating func null() { raw("null") }
 
   /// A bare number, for what is no row's value: counters, numbers of commits.
@@ -53,6 +61,7 @@ public struct PayloadWriter: Sendable {
     }
   }
 
+  /// Appends a row's integer: a number where its magnitude is at most 2^53, else `{"integer":"…"}`.
   public mutating func integer(_ value: Int64) {
     if value.magnitude <= 1 << 53 {
       number(value)
@@ -63,6 +72,8 @@ public struct PayloadWriter: Sendable {
     }
   }
 
+  /// Appends a row's real, with a point or an exponent. An infinity is `{"real":"inf"}` or `{"real":"-inf"}`; a NaN is
+  /// `null`.
   public mutating func real(_ value: Double) {
     if value.isFinite {
       bytes.append(contentsOf: value.description.utf8)
@@ -73,11 +84,13 @@ public struct PayloadWriter: Sendable {
     }
   }
 
+  /// Appends a string, with quotation marks and escapes.
   public mutating func text(_ string: String) {
     var string = string
     string.withUTF8 { text($0) }
   }
 
+  /// Appends a row's text: a string, or `{"text":"BASE64"}` where the bytes are not UTF-8.
   public mutating func text(_ text: UnsafeBufferPointer<UInt8>) {
     guard isValidUTF8(text) else {
       raw("{\"text\":\"")

@@ -6,10 +6,13 @@ import SalvorModel
 ///
 /// It finds differences; it does not protect from someone who looks for two rows with one digest.
 public struct RowDigest: Sendable, Hashable {
+  /// The digest of what was added so far. Without a value it is `cbf29ce484222325`, in hexadecimal digits.
   public private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
+  /// A digest to which no value was added yet.
   public init() {}
 
+  /// The digest of a row. The values must come in the order of the columns that both sides compare.
   public init(_ row: some Sequence<Value>) {
     for value in row { add(value) }
   }
@@ -17,11 +20,13 @@ public struct RowDigest: Sendable, Hashable {
   /// As it is written: 16 hexadecimal digits.
   public var text: String { Self.text(value) }
 
+  /// A digest, or a sum of digests, as a message has it: 16 hexadecimal digits in small letters, with leading zeros.
   public static func text(_ value: UInt64) -> String {
     let digits = String(value, radix: 16)
     return String(repeating: "0", count: 16 - digits.count) + digits
   }
 
+  /// Adds the next value of the row, by its storage class. The integer 1 and the real 1.0 give different digests.
   public mutating func add(_ value: Value) {
     switch value {
     case .null: addNull()
@@ -32,23 +37,28 @@ public struct RowDigest: Sendable, Hashable {
     }
   }
 
+  /// Adds a NULL: the word 0.
   public mutating func addNull() { mix(0) }
 
+  /// Adds an integer: the word 1, then the integer.
   public mutating func add(_ value: Int64) {
     mix(1)
     mix(UInt64(bitPattern: value))
   }
 
+  /// Adds a real: the word 2, then the 64 bits of the number as IEEE 754 has them.
   public mutating func add(_ value: Double) {
     mix(2)
     mix(value.bitPattern)
   }
 
+  /// Adds a text by its bytes: the word 3, the bytes in words of 8, a word of those left, and the number of bytes.
   public mutating func addText(_ bytes: UnsafeRawBufferPointer) {
     mix(3)
     add(bytes)
   }
 
+  /// Adds a blob by its bytes: the word 4, the bytes in words of 8, a word of those left, and the number of bytes.
   public mutating func addBlob(_ bytes: UnsafeRawBufferPointer) {
     mix(4)
     add(bytes)

@@ -7,6 +7,7 @@ public enum ServerEvent: Sendable, Hashable {
   /// These groups have changed, by the newest commit at the latest.
   case changed(groups: [String], commit: Commit)
 
+  /// The media type of the answer to `GET /v1/events`.
   public static let contentType = "text/event-stream"
 
   /// What is sent where nothing has changed. Long enough that what measures a connection's speed sees a byte a second.
@@ -48,6 +49,8 @@ public struct ServerEventReader: Sendable {
 
   private static let lineBytesMax = 1 << 20
 
+  /// Makes a reader for one stream, from its beginning. More than 1 MiB without a line feed makes `read` throw
+  /// `too-large`.
   public init() {}
 
   /// The events that are whole with this piece. Throws `malformed` where an event of ours has no such content.

@@ -5,11 +5,14 @@ import SalvorModel
 public struct SnapshotTaking: Sendable, Hashable {
   /// A group's snapshot that the device holds: the download brings what has changed since.
   public struct Held: Sendable, Hashable {
+    /// The name of the group.
     public var group: String
+    /// The commit that the file's rows are as of.
     public var commit: Commit
     /// The scope digest that the file was made for.
     public var scope: String
 
+    /// Takes the members as they are.
     public init(group: String, commit: Commit, scope: String) {
       self.group = group
       self.commit = commit
@@ -19,13 +22,16 @@ public struct SnapshotTaking: Sendable, Hashable {
 
   /// Tokens of content codings; empty: the device takes none.
   public var takes: [String]
+  /// The snapshots that the device holds. The device sends no cursor for their groups.
   public var held: [Held]
 
+  /// Takes both members as they are.
   public init(takes: [String] = [], held: [Held] = []) {
     self.takes = takes
     self.held = held
   }
 
+  /// The member `snapshot` of a begin: `{"take":[…],"have":[…]}`. An empty list is left out.
   public var json: JSONValue {
     var members: [JSONValue.Member] = []
     if !takes.isEmpty { members.append(.init("take", .array(takes.map(JSONValue.string)))) }
@@ -39,6 +45,8 @@ public struct SnapshotTaking: Sendable, Hashable {
     return .object(members)
   }
 
+  /// Reads the member `snapshot`. Throws `malformed` where an entry has another shape, and `too-large` beyond 100
+  /// codings or 1000 snapshots.
   public init(_ json: JSONValue) throws(SalvorError) {
     takes = []
     held = []
@@ -63,8 +71,11 @@ public struct SnapshotTaking: Sendable, Hashable {
 public struct SnapshotOffer: Sendable, Hashable {
   /// The SHA-256 of the file as it is sent, as 64 hexadecimal digits.
   public var id: String
+  /// The name of the group.
   public var group: String
+  /// The commit that the file's rows are as of. The download that follows brings what has changed since.
   public var commit: Commit
+  /// The scope digest that the file was made for. The next begin gives it back.
   public var scope: String
   /// The token of the file's content coding.
   public var coding: String
@@ -74,12 +85,19 @@ public struct SnapshotOffer: Sendable, Hashable {
   public var size: Int64
   /// Count and digest of each table.
   public var tables: [TableDigest]
-  /// A path on this server, or a whole address.
+  /// A path on this server, with its query.
   public var link: String
+  /// An absolute URL of the same file at another address (`server.snapshots.url`); nil: there is none.
+  public var url: String?
 
+  /// The member of a `snapshot-unusable` error's context that has the ID of a file which is the very one that was named: its
+  /// SHA-256 is right.
+  public static let itselfUnusable = "snapshot"
+
+  /// Takes the members as they are. Nothing is checked.
   public init(
     id: String, group: String, commit: Commit, scope: String, coding: String, bytes: Int64, size: Int64,
-    tables: [TableDigest], link: String
+    tables: [TableDigest], link: String, url: String? = nil
   ) {
     self.id = id
     self.group = group
@@ -90,19 +108,26 @@ public struct SnapshotOffer: Sendable, Hashable {
     self.size = size
     self.tables = tables
     self.link = link
+    self.url = url
   }
 
   /// Of all tables.
   public var rows: Int64 { tables.reduce(0) { $0 + $1.count } }
 
+  /// An entry of the answer's `snapshots`. Its `rows` is the sum of the tables' counts.
   public var json: JSONValue {
-    [
-      "id": .string(id), "group": .string(group), "commit": commit.json, "scope": .string(scope),
-      "coding": .string(coding), "bytes": .integer(bytes), "size": .integer(size), "rows": .integer(rows),
-      "tables": .array(tables.map(\.json)), "link": .string(link),
+    var members: [JSONValue.Member] = [
+      .init("id", .string(id)), .init("group", .string(group)), .init("commit", commit.json),
+      .init("scope", .string(scope)), .init("coding", .string(coding)), .init("bytes", .integer(bytes)),
+      .init("size", .integer(size)), .init("rows", .integer(rows)), .init("tables", .array(tables.map(\.json))),
+      .init("link", .string(link)),
     ]
+    if let url { members.append(.init("url", .string(url))) }
+    return .object(members)
   }
 
+  /// Reads an entry of `snapshots`. Throws `malformed` where a member is missing, the ID is not `isID`, `bytes` or
+  /// `size` is negative, there are more than 1000 tables, or `link` or `url` has more than 4096 bytes.
   public init(_ json: JSONValue) throws(SalvorError) {
     id = try json.name("id")
     group = try json.name("group")
@@ -112,9 +137,12 @@ public struct SnapshotOffer: Sendable, Hashable {
     bytes = try json.integer("bytes")
     size = try json.integer("size")
     link = try json.string("link")
+    url = try json.optionalString("url")
     tables = []
     for entry in try json.array("tables") { tables.append(try TableDigest(entry)) }
-    guard Self.isID(id), bytes >= 0, size >= 0, tables.count <= 1000, link.utf8.count <= 4096 else {
+    guard Self.isID(id), bytes >= 0, size >= 0, tables.count <= 1000, link.utf8.count <= 4096,
+      url?.utf8.count ?? 0 <= 4096
+    else {
       throw SalvorError(
         .malformed, "The server offers a snapshot that is not of the protocol. Update the older of the two.")
     }

@@ -5,6 +5,8 @@ extension ResolvedSubscriptions {
   /// Over all targets of a device.
   public static let countMax = 10_000
 
+  /// As a message has them. Targets and parameters come in the order of their names, alternatives in the order of their
+  /// text.
   public var json: JSONValue {
     .object(
       targets.sorted { $0.key < $1.key }.map { target, alternatives in
@@ -15,6 +17,8 @@ extension ResolvedSubscriptions {
       })
   }
 
+  /// Reads subscriptions. Throws `malformed` where the shape is another one, and `too-large` where targets and
+  /// alternatives together are more than `countMax`.
   public init(_ json: JSONValue) throws(SalvorError) {
     self.init()
     guard let members = json.members else { throw Self.malformed }

@@ -5,9 +5,14 @@ import SalvorModel
 /// A row array is `[shape, …]` and then, for an insert the values of `columns` (all travelling columns); for an update
 /// the key, then old and new value of each of `columns` (the changed ones); for a delete the key.
 public struct UploadShape: Sendable, Hashable {
+  /// The name of the table.
   public var table: String
+  /// Whether the changes insert, update or delete.
   public var operation: Operation
+  /// Names of columns: of an insert, all that travel; of an update, those that changed. A delete's row array has
+  /// the key alone.
   public var columns: [String]
+  /// Takes the members as they are.
   public init(table: String, operation: Operation, columns: [String]) {
     self.table = table
     self.operation = operation
@@ -29,14 +34,18 @@ public struct UploadShape: Sendable, Hashable {
 /// newest commit that both sides had when they parted; `written` names columns that are no offer, `review` and `version` are as of
 /// `Offer`. Without `order` the lost incarnations stand in the order in which they lived.
 public struct UploadChunkWriter: Sendable {
+  /// What was written so far. A line may still be open: `finish()` closes it.
   public private(set) var payload: PayloadWriter
   private var shapes: [UploadShape: Int] = [:]
   private var stamp: RequestStamp?
   private var nextCounter: Int64 = 0
   private var made: Int64 = 0
   private var lineIsOpen = false
+  /// The counter of the chunk's first change; 0: the chunk has none.
   public private(set) var firstCounter: Int64 = 0
+  /// The counter of the change that was begun last; 0: the chunk has none.
   public private(set) var lastCounter: Int64 = 0
+  /// The number of changes that were begun.
   public private(set) var changeCount = 0
   /// Their places on the `lost` line.
   private var lost: [IncarnationID: Int] = [:]
@@ -193,6 +202,7 @@ public struct UploadChunkWriter: Sendable {
     }
   }
 
+  /// Ends the row array that `beginChange` began.
   public mutating func endChange() { payload.raw("]") }
 
   private mutating func endLine() {
@@ -210,6 +220,8 @@ public struct UploadChunkWriter: Sendable {
 
 /// Reads an upload chunk as a sequence of events, values in place.
 public struct UploadChunkReader: ~Copyable {
+  /// What `next()` finds in a chunk. A `stamp` line is no event: the stamp comes with each change. A `context`
+  /// line is passed over.
   public enum Event {
     /// A new shape; its number is its place among `shapes`.
     case shape(Int)
@@ -228,6 +240,7 @@ public struct UploadChunkReader: ~Copyable {
   public static let lostOrderMax = 8 * lostMax
 
   private var reader: PayloadReader
+  /// The shapes that were read so far. A shape's number is its place here.
   public private(set) var shapes: [UploadShape] = []
   private var stamp: RequestStamp?
   private var lost: [IncarnationID] = []
@@ -245,8 +258,11 @@ public struct UploadChunkReader: ~Copyable {
   /// As of `PayloadReader`.
   public var lastReference: BlobReference? { reader.lastReference }
 
+  /// The error `malformed`, with the number of bytes that were read so far. `what` says what is wrong there.
   public func malformed(_ what: String) -> SalvorError { reader.malformed(what) }
 
+  /// The next event; nil at the end of the chunk. Values of a row that were not read are skipped. Throws `malformed`
+  /// where the text is not of the protocol.
   public mutating func next() throws(SalvorError) -> Event? {
     while inRow { try skipItem() }
     while true {

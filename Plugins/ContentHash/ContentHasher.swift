@@ -11,8 +11,11 @@ public final class ContentHasher {
   #if canImport(CommonCrypto)
     private var context = CC_SHA256_CTX()
 
+    /// A hash of no bytes yet.
     public init() { CC_SHA256_Init(&context) }
 
+    /// Adds bytes, of any count. Many calls give the same hash as one call with all bytes. Not after `digest` or
+    /// `hash`.
     public func update(_ bytes: UnsafeRawBufferPointer) {
       var rest = bytes
       while !rest.isEmpty {
@@ -32,6 +35,7 @@ public final class ContentHasher {
   #else
     private let context: OpaquePointer
 
+    /// A hash of no bytes yet.
     public init() {
       context = EVP_MD_CTX_new()
       EVP_DigestInit_ex(context, EVP_sha256(), nil)
@@ -39,6 +43,8 @@ public final class ContentHasher {
 
     deinit { EVP_MD_CTX_free(context) }
 
+    /// Adds bytes, of any count. Many calls give the same hash as one call with all bytes. Not after `digest` or
+    /// `hash`.
     public func update(_ bytes: UnsafeRawBufferPointer) { EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) }
 
     /// The 32 bytes. Nothing can be added afterwards.
@@ -50,6 +56,7 @@ public final class ContentHasher {
     }
   #endif
 
+  /// The digest as the name of a blob. As with `digest`, nothing can be added afterwards.
   public func hash() -> BlobHash { BlobHash(digest: digest()) }
 }
 
@@ -64,6 +71,7 @@ extension BlobHash {
   /// Of a blob with this content.
   public init(of content: UnsafeRawBufferPointer) { self.init(digest: sha256(content)) }
 
+  /// Of a blob with this content.
   public init(of content: [UInt8]) { self = content.withUnsafeBytes { BlobHash(of: $0) } }
 }
 

@@ -5,14 +5,18 @@ import SalvorTransport
 
 /// The content coding `gzip` (RFC 1952) of zlib.
 public struct GzipCompression: Compression {
+  /// zlib's level, 1 (least work) to 9 (fewest bytes).
   public let level: Int
+  /// `gzip`, as `Content-Encoding` names the coding.
   public var token: String { "gzip" }
 
   /// - Parameter level: 1 (fast) to 9 (small).
   public init(level: Int = GzipCompression.defaultLevel) { self.level = min(9, max(1, level)) }
 
+  /// The level where none is given: 3.
   public static let defaultLevel = 3
 
+  /// The module `gzip` of the kind compression, with the option `level`.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .compression, name: "gzip", summary: "Content coding gzip, by zlib",
@@ -30,7 +34,9 @@ public struct GzipCompression: Compression {
     return { GzipCompression(level: Int(level)) }
   }
 
+  /// Errors: `failed` where zlib gets no memory for the stream.
   public func makeCompressor() throws -> any StreamCoder { try GzipCompressor(level: Int32(level)) }
+  /// Reads several members as one stream. Errors: `failed` where zlib gets no memory for the stream.
   public func makeDecompressor() throws -> any StreamCoder { try GzipDecompressor() }
 }
 

@@ -178,7 +178,7 @@
 
     private func end(_ handle: UnsafeMutableRawPointer?, _ code: CURLcode) {
       guard let handle, let transfer = transfers[handle] else { return }
-      transfer.finish(code, label: options.url.label)
+      transfer.finish(code, label: transfer.server.label)
       remove(transfer)
     }
 
@@ -196,7 +196,7 @@
 
     private func configure(_ handle: UnsafeMutableRawPointer, _ transfer: CurlTransfer) {
       _ = ccurl_set_string(handle, CURLOPT_URL, transfer.url)
-      _ = ccurl_set_string(handle, CURLOPT_PROTOCOLS_STR, options.url.isSecure ? "https" : "http")
+      _ = ccurl_set_string(handle, CURLOPT_PROTOCOLS_STR, transfer.server.isSecure ? "https" : "http")
       _ = ccurl_set_long(handle, CURLOPT_PATH_AS_IS, 1)
       _ = ccurl_set_long(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
       _ = ccurl_set_long(handle, CURLOPT_NOSIGNAL, 1)
@@ -206,7 +206,7 @@
       _ = ccurl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1)
       _ = ccurl_set_long(handle, CURLOPT_LOW_SPEED_TIME, options.idleTimeoutSeconds)
       // A proxy of the environment gets TLS, never clear text.
-      if options.url.isLoopback || !options.url.isSecure { _ = ccurl_set_string(handle, CURLOPT_PROXY, "") }
+      if transfer.server.isLoopback || !transfer.server.isSecure { _ = ccurl_set_string(handle, CURLOPT_PROXY, "") }
       _ = ccurl_set_long(handle, CURLOPT_SSLVERSION, ccurl_tls_min)
       if let caFile = options.caFile { _ = ccurl_set_string(handle, CURLOPT_CAINFO, caFile) }
       ccurl_set_callbacks(

@@ -19,6 +19,7 @@
     }
 
     let method: String
+    let server: HTTPServerURL
     let url: String
     let headers: [String: String]
     let body: UploadBody
@@ -45,7 +46,9 @@
     private var ownError: (any Error)?
     var isTouched = false
 
-    init(_ driver: CurlDriver, request: TransportRequest, url: String, body: UploadBody) {
+    /// - Parameter url: the whole address, on `server`.
+    init(_ driver: CurlDriver, request: TransportRequest, to server: HTTPServerURL, _ url: String, body: UploadBody) {
+      self.server = server
       self.driver = driver
       self.method = request.method
       self.headers = request.headers

@@ -11,16 +11,20 @@
 
   /// The options of `transport: { module: "http" }`.
   public struct HTTPClientOptions: Sendable, Hashable {
+    /// The server: http or https, a host, perhaps a port and a path, to which the paths of requests are added.
     public var url: HTTPServerURL
     /// The content coding that the engine uses; carried here because it is written beside the URL.
     public var compression = "gzip"
+    /// For the look-up of the name, the connection and the TLS handshake together.
     public var connectTimeoutMilliseconds: Int64 = 10_000
+    /// An exchange in which no byte goes in either direction for this long ends.
     public var idleTimeoutSeconds = 60
     /// A PEM file of the authorities to trust instead of the system's.
     public var caFile: String?
     /// Tokens and rows may travel to another machine in clear text.
     public var insecure = false
 
+    /// gzip, 10 seconds to connect, 60 seconds of idle time and the system's authorities, where nothing else is set.
     public init(url: HTTPServerURL) { self.url = url }
 
     /// Why this URL must not be used; nil: it may.
@@ -33,65 +37,39 @@
 
     /// Errors: `configuration` where a credential would travel in clear text.
     func check(_ request: TransportRequest) throws {
-      let isCredential = request.headers.keys.contains { $0 == "authorization" || $0.hasPrefix("salvor-") }
-      guard isCredential, let clearTextRisk else { return }
+      guard Self.hasCredential(request.headers), let clearTextRisk else { return }
       throw SalvorError(.configuration, "The server's URL \(clearTextRisk).", context: ["server": url.label])
     }
-  }
 
-  /// Where the server is: `http` or `https`, a host, perhaps a port and a path that all requests begin with.
-  public struct HTTPServerURL: Sendable, Hashable {
-    public let isSecure: Bool
-    /// As in the URL, with the brackets of an IPv6 address.
-    public let host: String
-    public let port: UInt16
-    /// Empty, or begins with `/` and does not end with it.
-    public let basePath: String
-
-    /// What messages call the server: never credentials, never a path.
-    public var label: String { "\(host):\(port)" }
-
-    var text: String { "\(isSecure ? "https" : "http")://\(host):\(port)\(basePath)" }
-
-    /// Errors: `configuration`, with what to write instead.
-    public init(_ text: String) throws {
-      func refuse(_ why: String) -> SalvorError { SalvorError(.configuration, why) }
-      guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-        throw refuse("must be a URL without spaces and other characters that URLs encode")
+    private static func hasCredential(_ headers: [String: String]) -> Bool {
+      headers.keys.contains { name in
+        let name = name.lowercased()
+        return ["authorization", "proxy-authorization", "cookie"].contains(name) || name.hasPrefix("salvor-")
       }
-      let isSecure = text.hasPrefix("https://")
-      guard isSecure || text.hasPrefix("http://") else { throw refuse("must begin with http:// or https://") }
-      guard !text.contains("?"), !text.contains("#") else { throw refuse("must have no query and no fragment") }
-      let rest = text.dropFirst(isSecure ? 8 : 7)
-      let authority = rest.prefix { $0 != "/" }
-      guard !authority.contains("@") else {
-        throw refuse("must hold no user and no password; credentials stand under client.credentials")
-      }
-      let bracket = authority.lastIndex(of: "]").map { authority.index(after: $0) } ?? authority.startIndex
-      let colon = authority[bracket...].firstIndex(of: ":")
-      let host = authority[..<(colon ?? authority.endIndex)]
-      var port: UInt16 = isSecure ? 443 : 80
-      if let colon {
-        guard let number = UInt16(authority[authority.index(after: colon)...]), number > 0 else {
-          throw refuse("has a port that is not a number from 1 to 65535")
-        }
-        port = number
-      }
-      guard !host.isEmpty, host.hasPrefix("[") == host.hasSuffix("]") else { throw refuse("names no host") }
-      var path = rest.dropFirst(authority.count)
-      while path.hasSuffix("/") { path = path.dropLast() }
-      self.isSecure = isSecure
-      self.host = String(host)
-      self.port = port
-      self.basePath = String(path)
     }
 
-    var isLoopback: Bool {
-      host == "localhost" || host == "[::1]" || (host.hasPrefix("127.") && host.split(separator: ".").count == 4)
+    /// Where a file at another address is. Errors: `usage` where a credential would go there, or the address is none;
+    /// `configuration` where its rows would travel in clear text to another machine.
+    func server(of address: String, _ headers: [String: String]) throws -> HTTPServerURL {
+      guard !Self.hasCredential(headers) else {
+        throw SalvorError(.usage, "A request to another address than the server's carries no credential.")
+      }
+      let parts = address.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+      guard address.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }), !address.contains("#"),
+        let server = parts.first.flatMap({ try? HTTPServerURL(String($0)) })
+      else { throw SalvorError(.usage, "The address of a file is no http or https URL.") }
+      guard server.isSecure || insecure || (server.isLoopback && url.isLoopback) else {
+        throw SalvorError(
+          .configuration,
+          "The file at \(server.label) would travel in clear text: its address must begin with https://.",
+          context: ["server": server.label])
+      }
+      return server
     }
   }
 
   extension HTTPClientTransport {
+    /// The module `http` of the kind client transport. `salvor modules` lists its options.
     public static let factory = ModuleFactory(
       ModuleDescriptor(
         kind: .clientTransport, name: "http", summary: "HTTP/1.1 and HTTPS client",
@@ -128,7 +106,7 @@
       }
       let insecure = reader.boolean("insecure", default: false)
       guard let text else { return nil }
-      do {
+      do throws(SalvorError) {
         var options = HTTPClientOptions(url: try HTTPServerURL(text))
         options.insecure = insecure
         if let risk = options.clearTextRisk { reader.report("url", risk) }
@@ -138,7 +116,7 @@
         options.caFile = caFile
         return { [options] in try HTTPClientTransport(options, limits: limits) }
       } catch {
-        reader.report("url", (error as? SalvorError)?.message ?? "is not a URL")
+        reader.report("url", error.message)
         return nil
       }
     }

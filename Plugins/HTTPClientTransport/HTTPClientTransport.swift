@@ -7,10 +7,11 @@
   let httpLibrary = ["libcurl": String(cString: ccurl_version())]
 
   /// HTTP/1.1 by libcurl: one thread drives every transfer, and keeps connections to use them again.
-  public final class HTTPClientTransport: ClientTransport, CompressionPreference {
+  public final class HTTPClientTransport: FileFetchingTransport, CompressionPreference {
     private let options: HTTPClientOptions
     private let driver: CurlDriver
 
+    /// The option `compression`. The transport itself neither codes nor decodes.
     public var preferredCompression: String { options.compression }
 
     /// Opens nothing yet. Errors: `failed` where libcurl cannot be set up.
@@ -21,10 +22,12 @@
 
     deinit { driver.requestClose() }
 
+    /// Ends every transfer. Safe twice.
     public func close() async { await driver.close() }
 
+    /// Errors: those of `ClientTransport`; `configuration` where a header is a credential that would travel to another
+    /// machine in clear text.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-      let transfer: CurlTransfer
       do {
         try checkHead(request)
         try options.check(request)
@@ -32,9 +35,24 @@
         await request.body.close()
         throw error
       }
+      return try await send(request, to: options.url, options.url.text + request.path)
+    }
+
+    /// Errors: those of `send`; `usage` where a header is a credential, or `address` is no http or https URL;
+    /// `configuration` where the file would travel in clear text.
+    public func fetch(_ address: String, headers: [String: String]) async throws -> TransportResponse {
+      let request = TransportRequest(method: "GET", path: "/", headers: headers, contentLength: 0)
+      try checkHead(request)
+      return try await send(request, to: options.server(of: address, headers), address)
+    }
+
+    private func send(
+      _ request: TransportRequest, to server: HTTPServerURL, _ address: String
+    ) async throws -> TransportResponse {
+      let transfer: CurlTransfer
       do {
         let body = try await UploadBody(request)
-        transfer = CurlTransfer(driver, request: request, url: options.url.text + request.path, body: body)
+        transfer = CurlTransfer(driver, request: request, to: server, address, body: body)
       } catch {
         throw Task.isCancelled ? SalvorError(.cancelled, "The exchange was cancelled.") : error
       }

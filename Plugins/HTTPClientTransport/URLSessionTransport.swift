@@ -13,7 +13,7 @@
   ///
   /// A response streams with back-pressure (the task is suspended while its piece is not taken). A request's body goes
   /// through a bound stream pair of one piece.
-  public final class HTTPClientTransport: ClientTransport, CompressionPreference {
+  public final class HTTPClientTransport: FileFetchingTransport, CompressionPreference {
     private let options: HTTPClientOptions
     private let responseBytesMax: Int
     private let session: URLSession
@@ -24,6 +24,7 @@
     /// An event stream, a synchronization and its large values go on beside each other; the system's limit is four to six.
     private static let connectionsMax = 32
 
+    /// The option `compression`. The transport itself neither codes nor decodes.
     public var preferredCompression: String { options.compression }
 
     /// Opens nothing yet. Errors: `configuration` where `caFile` is named: add the authority to the key chain.
@@ -47,6 +48,7 @@
 
     deinit { session.invalidateAndCancel() }
 
+    /// Ends every transfer. Safe twice.
     public func close() async {
       guard
         isClosed.withLock({ isClosed in
@@ -58,6 +60,8 @@
       session.invalidateAndCancel()
     }
 
+    /// Errors: those of `ClientTransport`; `configuration` where a header is a credential that would travel to another
+    /// machine in clear text.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
       do {
         try options.check(request)
@@ -65,7 +69,21 @@
         await request.body.close()
         throw error
       }
-      guard let url = URL(string: options.url.text + request.path) else {
+      return try await send(request, to: options.url, options.url.text + request.path)
+    }
+
+    /// Errors: those of `send`; `usage` where a header is a credential, or `address` is no http or https URL;
+    /// `configuration` where the file would travel in clear text.
+    public func fetch(_ address: String, headers: [String: String]) async throws -> TransportResponse {
+      try await send(
+        TransportRequest(method: "GET", path: "/", headers: headers, contentLength: 0),
+        to: options.server(of: address, headers), address)
+    }
+
+    private func send(
+      _ request: TransportRequest, to server: HTTPServerURL, _ address: String
+    ) async throws -> TransportResponse {
+      guard let url = URL(string: address) else {
         await request.body.close()
         throw SalvorError(.usage, "A request's path must be an encoded absolute path.")
       }
@@ -95,7 +113,7 @@
         if isClosed { return nil }
         let task = session.dataTask(with: head)
         let exchange = SessionExchange(
-          task, upload: source, label: options.url.label, responseBytesMax: responseBytesMax)
+          task, upload: source, label: server.label, responseBytesMax: responseBytesMax)
         router.add(exchange, for: task)
         return exchange
       }

@@ -8,6 +8,8 @@
   #endif
 
   extension HTTPServerTransport: CertifiedTransport {
+    /// In milliseconds since 1970. Nil: the server has no TLS, or the certificate's end cannot be told on this
+    /// system. Errors: `configuration` where the files of `tls` cannot be used.
     public func certificateEnd() throws -> Int64? {
       guard let tls = options.tls else { return nil }
       let files = try TLSFiles(tls)

@@ -13,29 +13,37 @@
 
   /// The options of `listen: { module: "http" }`.
   public struct HTTPServerOptions: Sendable, Hashable {
+    /// The files that TLS needs, and the oldest version that is spoken.
     public struct TLS: Sendable, Hashable {
       /// PEM files.
       public var certificate: String
+      /// A PEM file of the certificate's private key.
       public var key: String
       /// The oldest version that is spoken: `1.2` or `1.3`. The newest that both ends know is used.
       public var versionMin = "1.2"
+      /// The paths of two PEM files. No file is read before `start`.
       public init(certificate: String, key: String) {
         self.certificate = certificate
         self.key = key
       }
     }
 
+    /// The address to listen on, or a name of it.
     public var address = "127.0.0.1"
     /// 0: any free port; `start` returns which.
     public var port: UInt16 = 8484
+    /// Threads that read and write connections; the module's option takes 1 to 64. Handlers do not run on them.
     public var threads = 2
+    /// A connection on which no byte goes in either direction for this long ends.
     public var idleTimeoutSeconds = 60
+    /// Nil: the server speaks clear text.
     public var tls: TLS?
     /// Others than this machine may be served in clear text.
     public var insecure = false
     /// The addresses of proxies whose `X-Forwarded-For` says for whom they ask.
     public var forwardedFor: [String] = []
 
+    /// Clear text on 127.0.0.1, port 8484, with two threads and 60 seconds of idle time.
     public init() {}
   }
 
@@ -54,6 +62,9 @@
     private let log: Log
     private let phase = Mutex(Phase.idle)
 
+    /// Opens nothing yet: `start` does.
+    ///
+    /// - Parameter limits: bounds bodies, the time for a request's head and the number of connections.
     public init(
       _ options: HTTPServerOptions = HTTPServerOptions(), limits: Limits = Limits(),
       log: Log = .none
@@ -70,8 +81,10 @@
       }
     }
 
+    /// True where the configured address is one that only this machine reaches.
     public var isLoopback: Bool { isLoopbackHost(options.address) }
 
+    /// Nil on a loopback address, with TLS, with `insecure`, or where proxies are named (`forwardedFor`).
     public var clearTextReach: String? {
       if isLoopback || options.tls != nil || options.insecure || !options.forwardedFor.isEmpty { return nil }
       return
@@ -111,6 +124,8 @@
       try await onDispatchThread { try service.reload() }
     }
 
+    /// Takes no new connection, and ends exchanges that go on after `graceMilliseconds`. A second call waits for the
+    /// first one; a call without a running server does nothing.
     public func stop(graceMilliseconds: Int64) async {
       let stopping = phase.withLock { phase -> Task<Void, Never>? in
         switch phase {
@@ -137,6 +152,7 @@
   }
 
   extension HTTPServerTransport {
+    /// The module `http` of the kind server transport. `salvor modules` lists its options.
     public static let factory = ModuleFactory(
       ModuleDescriptor(
         kind: .serverTransport, name: "http", summary: "HTTP/1.1 server, with TLS where files are named",

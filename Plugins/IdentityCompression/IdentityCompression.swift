@@ -3,9 +3,12 @@ import SalvorTransport
 
 /// The content coding `identity`: the bytes as they are.
 public struct IdentityCompression: Compression {
+  /// `identity`, as `Content-Encoding` names the coding.
   public var token: String { "identity" }
+  /// The coding has no options.
   public init() {}
 
+  /// The module `identity` of the kind compression. It takes no options.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .compression, name: "identity", summary: "No content coding: bytes as they are",
@@ -13,7 +16,9 @@ public struct IdentityCompression: Compression {
     product: (any Compression).self
   ) { _, _ in { IdentityCompression() } }
 
+  /// A coder that hands on the bytes that it gets. Never throws.
   public func makeCompressor() throws -> any StreamCoder { IdentityCoder() }
+  /// A decoder that hands on the bytes that it gets. Never throws.
   public func makeDecompressor() throws -> any StreamCoder { IdentityCoder() }
 }
 

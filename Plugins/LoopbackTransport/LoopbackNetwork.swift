@@ -5,6 +5,7 @@ import SalvorModel
 public final class LoopbackNetwork: Sendable {
   private let servers = Mutex<[String: LoopbackServerTransport]>([:])
 
+  /// A network of no servers. Networks do not share names.
   public init() {}
 
   /// False where the name is taken.

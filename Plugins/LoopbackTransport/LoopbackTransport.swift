@@ -14,12 +14,16 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
   private let limits: Limits
   private let state = Mutex(State())
 
+  /// Takes no name in the network yet: `start` does.
+  ///
+  /// - Parameter limits: `bodyBytesMax` bounds the body of a request.
   public init(_ network: LoopbackNetwork, name: String = "default", limits: Limits = Limits()) {
     self.network = network
     self.name = name
     self.limits = limits
   }
 
+  /// True: only clients in this process reach the server.
   public var isLoopback: Bool { true }
 
   /// Errors: `configuration` where another server has the name; `usage` where it runs already.
@@ -39,6 +43,8 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
     return "loopback:\(name)"
   }
 
+  /// Gives the name back, so that another server can take it. An exchange that goes on after `graceMilliseconds` ends
+  /// with `unreachable` for the client; its handler has 2 seconds more to notice the cancellation. Never throws.
   public func stop(graceMilliseconds: Int64) async {
     network.remove(self, name: name)
     state.withLock { $0.handler = nil }
@@ -113,10 +119,15 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
   private struct Weak { weak var exchange: LoopbackExchange? }
   private let state = Mutex(State())
 
+  /// The content coding that `init` was given: `identity` where nothing else is.
   public let preferredCompression: String
 
   private let limits: Limits
 
+  /// - Parameters:
+  ///   - name: the server's name in the network. The server need not run yet.
+  ///   - compression: the content coding that the client sends and asks for.
+  ///   - limits: `downloadBytesMax` bounds the body of a response.
   public init(
     _ network: LoopbackNetwork, name: String = "default", compression: String = "identity", limits: Limits = Limits()
   ) {
@@ -126,6 +137,8 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
     self.preferredCompression = compression
   }
 
+  /// Hands the request to the server of that name, in this process. Errors: those of `ClientTransport`; `unreachable`
+  /// where no server has the name, `cancelled` after `close`.
   public func send(_ request: TransportRequest) async throws -> TransportResponse {
     guard !state.withLock({ $0.isClosed }) else {
       await request.body.close()
@@ -143,6 +156,7 @@ public final class LoopbackClientTransport: ClientTransport, CompressionPreferen
     }
   }
 
+  /// Ends what is in flight with `cancelled`. Later requests throw `cancelled`. Safe twice.
   public func close() async {
     let left = state.withLock { state in
       state.isClosed = true

@@ -3,6 +3,8 @@ import SalvorModuleKit
 import SalvorStorage
 
 extension MemoryClientStore {
+  /// The module `memory` of the kind client storage. It takes no options; each store that it makes begins with an empty
+  /// database of its own.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .clientStorage, name: "memory", summary: "A remote database in memory, for tests and demonstrations",
@@ -15,6 +17,8 @@ extension MemoryClientStore {
 }
 
 extension MemoryServerStore {
+  /// The module `memory` of the kind server storage. It takes no options; each store that it makes begins with an empty
+  /// database of its own.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .serverStorage, name: "memory", summary: "A consolidated database in memory, for tests and demonstrations",

@@ -20,6 +20,7 @@ public final class ModuleProgram: Sendable {
     var restsUntil: ContinuousClock.Instant?
   }
 
+  /// The program's file, as it was given to `init`.
   public let path: String
   private let arguments: [String]
   private let timeout: Duration

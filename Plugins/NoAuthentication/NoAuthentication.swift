@@ -10,10 +10,13 @@ public struct NoAuthentication: Authentication {
 
   private let administrators: Set<String>
 
+  /// - Parameter administrators: the names of the principals that may call `/admin/v1`.
   public init(administrators: [String] = ["admin"]) { self.administrators = Set(administrators) }
 
+  /// True: the host refuses to listen on an address that other machines can reach.
   public var isForLocalCallersOnly: Bool { true }
 
+  /// The module `none` of the kind authentication, with the option `administrators`.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .authentication, name: "none",
@@ -32,6 +35,9 @@ public struct NoAuthentication: Authentication {
   /// Whoever is let in may see what everyone may.
   public func principal(named name: String) -> Principal? { Self.isName(name) ? Principal(name: name) : nil }
 
+  /// The principal that the header `salvor-principal` names: 1 to 256 bytes without control characters and without a
+  /// space at either end. Errors: `unauthenticated` where the header is missing or unusable, or the caller is on
+  /// another machine.
   public func authenticate(_ request: TransportRequest) async throws -> Principal {
     guard request.peerIsLocal, let name = request.headers[Self.header], Self.isName(name) else {
       throw SalvorError(
@@ -42,6 +48,8 @@ public struct NoAuthentication: Authentication {
     return Principal(name: name, isAdministrator: administrators.contains(name))
   }
 
+  /// The header `salvor-principal` with the credential `principal`. Errors: `configuration` where that credential is
+  /// missing or cannot be a header's value.
   public func headers(credentials: [String: String]) throws -> [String: String] {
     guard let name = credentials["principal"], Self.isName(name) else {
       throw SalvorError(

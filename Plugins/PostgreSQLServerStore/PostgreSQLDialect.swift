@@ -44,6 +44,9 @@
 
     func unlogged(_ value: Value, _ type: String) -> Value { PostgreSQLType.value(value, type) }
     func parameter(_ slot: String, _ type: String) -> String { "CAST(\(slot) AS \(type.isEmpty ? "text" : type))" }
+    func untyped(_ value: Value) -> Value {
+      if case .blob(let bytes) = value { .text(hexadecimal(bytes)) } else { value }
+    }
     func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { PostgreSQLType.excludes(value, type) }
     func insertingFree(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 

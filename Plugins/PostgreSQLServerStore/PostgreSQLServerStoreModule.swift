@@ -5,6 +5,7 @@
   import SalvorStorage
 
   extension PostgreSQLServerStore {
+    /// What `salvor modules` shows of the module `postgresql`: its options with their defaults, and what it guarantees.
     public static let descriptor = ModuleDescriptor(
       kind: .serverStorage, name: "postgresql", summary: "The consolidated database in PostgreSQL.",
       options: [
@@ -24,6 +25,10 @@
         ModuleOption(
           "captureReplicas", type: "boolean", default: "false",
           "What a logical subscriber writes is captured, too."),
+        ModuleOption(
+          "stateDirectory", type: "string", default: "none",
+          "A folder of this process's own, which remembers the last commit and the purged rows: a start on a restored database says so."
+        ),
       ],
       guarantees: [
         "An upload is one transaction; what it acknowledges is as durable as the database's commits.",
@@ -35,6 +40,7 @@
         return ["libpq": "\(version / 10_000).\(version % 10_000)"]
       }())
 
+    /// The module `postgresql` of the kind server storage. `url` must be given.
     public static let factory = ModuleFactory(descriptor, product: (any ServerStore).self) { reader, context in
       let url = reader.string("url")
       let schema = reader.optionalString("schema") ?? "salvor"
@@ -44,6 +50,11 @@
       let hasTimeout = reader.has("statementTimeoutMilliseconds")
       let timeout = reader.integer("statementTimeoutMilliseconds", in: 0...86_400_000, default: 0)
       let capturesReplicas = reader.boolean("captureReplicas", default: false)
+      let folder = reader.optionalString("stateDirectory")
+      if let folder, folder.isEmpty || folder.unicodeScalars.contains("\0") {
+        reader.report("stateDirectory", "is no folder's path; name a folder, or leave it out")
+        return nil
+      }
       if schema == tablesIn {
         reader.report("schema", "is tablesIn, too; Salvor's own tables have a schema of their own")
       }
@@ -51,7 +62,9 @@
       let options = Options(
         url: url, schema: schema, tablesIn: tablesIn, connections: Int(connections),
         lockTimeoutMilliseconds: lockTimeout, statementTimeoutMilliseconds: hasTimeout ? timeout : nil,
-        capturesReplicas: capturesReplicas, limits: context.limits, random: context.random, clock: context.clock,
+        capturesReplicas: capturesReplicas, stateDirectory: folder.map(context.resolve), limits: context.limits,
+        random: context.random,
+        clock: context.clock,
         log: context.log)
       do {
         _ = try options.settings.parameters()

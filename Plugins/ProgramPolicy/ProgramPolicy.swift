@@ -12,11 +12,16 @@ public struct ProgramPolicy: ConflictPolicy {
   private let program: ModuleProgram
   private let answers: Set<Answer>
 
+  /// Starts no program yet: the first conflict does.
+  ///
+  /// - Parameter answers: what the program may answer; another answer throws `failed`, which refuses the request.
   public init(_ program: ModuleProgram, answers: Set<Answer> = Set(Answer.allCases)) {
     self.program = program
     self.answers = answers
   }
 
+  /// Asks the program and waits for its answer. Errors: `failed` where the answer is not understood or not allowed, and
+  /// whatever `ModuleProgram.ask` throws.
   public func settle(_ conflict: Conflict) throws -> ConflictSettlement {
     let answer = try program.ask(Self.question(conflict))
     let text = try answer.string("settle")
@@ -61,6 +66,8 @@ public struct ProgramPolicy: ConflictPolicy {
 
   private static let timeout: Int64 = 5
 
+  /// The module `program` of the kind conflict policy. Its options name the program and what the program may answer.
+  /// The default timeout of an answer is 5 seconds.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .conflictPolicy, name: "program", summary: "A program of the operator's settles, by lines of JSON.",

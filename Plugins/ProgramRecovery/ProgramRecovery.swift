@@ -8,17 +8,28 @@ import SalvorWire
 /// A strategy in any language (README.md). What it is declared to guarantee is looked for in each of its plans: one that breaks it
 /// is not carried out.
 public struct ProgramRecovery: RecoveryStrategy {
+  /// `program`.
   public let name = "program"
+  /// The strategy that follows where the program cannot, or its steps fail twice; nil: `manual`.
   public let fallBack: String?
+  /// What was declared. A plan of the program that breaks it is not carried out.
   public let guarantees: RecoveryGuarantees
   private let program: ModuleProgram
 
+  /// Starts no program yet: the first incident does.
+  ///
+  /// - Parameters:
+  ///   - guarantees: what each plan of the program must keep to.
+  ///   - fallBack: the name of the strategy that follows where the program cannot; nil: `manual`.
   public init(_ program: ModuleProgram, guarantees: RecoveryGuarantees, fallBack: String? = nil) {
     self.program = program
     self.guarantees = guarantees
     self.fallBack = fallBack
   }
 
+  /// The program's answer. The program is not asked where `guarantees` exclude the incident: the server has
+  /// `clientRecoveryEnabled` off, or the schema has changed destructively. It cannot where the program fails, answers
+  /// too late or breaks `guarantees`.
   public func plan(for incident: Incident) -> RecoveryDecision {
     if guarantees.needsServersConsent, !incident.facts.clientRecoveryEnabled {
       return .cannot("the server's operator has switched client recovery off (clientRecoveryEnabled).")
@@ -136,6 +147,8 @@ public struct ProgramRecovery: RecoveryStrategy {
 extension ProgramRecovery {
   private static let timeout: Int64 = 30
 
+  /// The module `program` of the kind recovery strategy. Its options name the program, what the program guarantees and
+  /// the strategy that follows. The default timeout of an answer is 30 seconds.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .recoveryStrategy, name: "program", summary: "A program of the operator's plans, by lines of JSON.",

@@ -4,6 +4,8 @@ import SalvorModuleKit
 import SalvorStorage
 
 extension SQLiteClientStore {
+  /// What `salvor modules` shows of the module: its options with their defaults, what it guarantees, and the SQLite
+  /// that is linked.
   public static let descriptor = ModuleDescriptor(
     kind: .clientStorage, name: "sqlite",
     summary: "The remote database is a SQLite file that any SQLite library reads and writes",
@@ -42,8 +44,11 @@ extension SQLiteClientStore {
 }
 
 extension SQLiteClientStore: SchemaExamining, FileDatabase {
+  /// Nil: the database is in memory.
   public nonisolated var databaseFile: String? { isFile ? path : nil }
 
+  /// Of all tables, the client's own too: what SQLite refuses, and conditions that would not hold alike in every SQLite.
+  /// The store need not be open.
   public nonisolated func problems(in schema: Schema) -> [SchemaProblem] {
     TableTrial.problems(in: schema, ddl: Opening.ddl)
   }

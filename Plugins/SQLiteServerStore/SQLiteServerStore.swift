@@ -19,18 +19,27 @@ public final class SQLiteServerStore: ServerStore {
     case normal
   }
 
+  /// Where the database is, how many connections read it, and how durable a commit is.
   public struct Options: Sendable {
+    /// The database's file; made where it is missing. `:memory:`, an empty text and a `file:` URI give one connection
+    /// and no file beside the database.
     public var path: String
     /// Connections that serve pages, besides the one that writes.
     public var readers: Int
+    /// What a power cut may take.
     public var durability: Durability
     /// How long another program's write lock is waited for before `storage-busy`.
     public var busyTimeoutMilliseconds: Int64
+    /// Bounds uploads, blobs and remotes.
     public var limits: Limits
+    /// Makes IDs: of the server, of its incarnations and of commits, among others.
     public var random: any RandomSource
+    /// Gives the time of commits, uploads and staged parts.
     public var clock: any Clock
+    /// Takes notices about the database, from its opening on.
     public var log: Log
 
+    /// Two readers, full durability and five seconds to wait for a lock, where nothing else is given.
     public init(
       path: String, readers: Int = 2, durability: Durability = .full, busyTimeoutMilliseconds: Int64 = 5000,
       limits: Limits = Limits(), random: any RandomSource = SystemRandom(), clock: any Clock = SystemClock(),
@@ -69,14 +78,17 @@ public final class SQLiteServerStore: ServerStore {
   private let interruption = Interruption()
   private let state = Mutex(State())
 
+  /// Opens no file yet: `open` does.
   public init(_ options: Options) {
     self.options = options
     atWork = BlobsAtWork(options.limits)
     writer = ServerWriter(options, atWork, interruption)
   }
 
+  /// With the defaults of `Options`.
   public convenience init(path: String) { self.init(Options(path: path)) }
 
+  /// Makes a missing file and Salvor's tables, takes over rows that are there, and ends an `interrupt`.
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     interruption.end()
     let opened = try await writer.open(setup)
@@ -105,6 +117,7 @@ public final class SQLiteServerStore: ServerStore {
 
   public func interrupt() { interruption.interrupt() }
 
+  /// Closes every connection, after what each of them is doing.
   public func close() async {
     await replaceReaders(nil)
     await writer.close()
@@ -151,6 +164,7 @@ public final class SQLiteServerStore: ServerStore {
     try await removeLeftOver(remote)
   }
 
+  /// One transaction, and others after it for offers that waited for what came.
   public func process(_ upload: ProcessRequest) async throws -> UploadResults {
     let results = try await writer.process(upload)
     // It is done whatever becomes of this: the next time that somebody looks removes what is left.
@@ -165,6 +179,7 @@ public final class SQLiteServerStore: ServerStore {
     while try await writer.removeLeftOver(remote, besides: sequence) {}
   }
 
+  /// In several transactions; gives the space that is free then back to the system.
   public func forgetStaged(before milliseconds: Int64) async throws {
     try await writer.forgetStaged(before: milliseconds)
     var last = ""
@@ -230,8 +245,10 @@ public final class SQLiteServerStore: ServerStore {
     }
   }
 
+  /// Numbers what other programs have committed, and returns the newest commit.
   public func sweep() async throws -> Commit { try await writer.sweep() }
 
+  /// Numbers first what other programs have committed.
   public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
     if let front, let changes = try await front.changedGroupsOfSealed(since: cursors) { return changes }
     try await renew()
@@ -256,6 +273,7 @@ public final class SQLiteServerStore: ServerStore {
     return try await writer.book { try $0.remote(id) }
   }
 
+  /// Removes what the remote has staged, too, in several transactions.
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     let isDeleted = try await writer.deleteRemote(remote, block: block)
     try await removeLeftOver(remote)
@@ -279,6 +297,7 @@ public final class SQLiteServerStore: ServerStore {
     try await writer.resolveConflict(id, keep: keep, by: by)
   }
 
+  /// In several transactions: others write in between.
   public func trim(before milliseconds: Int64) async throws {
     try await giveUpWaiting(before: milliseconds)
     try await writer.trim(before: milliseconds)
@@ -294,6 +313,7 @@ public final class SQLiteServerStore: ServerStore {
     return try await writer.stats()
   }
 
+  /// Throws where the database cannot be read.
   public func answers() async throws {
     if let front { return try await front.answers() }
     _ = try await writer.stats()
@@ -304,6 +324,8 @@ public final class SQLiteServerStore: ServerStore {
 }
 
 extension SQLiteServerStore {
+  /// What `salvor modules` shows of the module `sqlite`: its options with their defaults, what it guarantees, and the
+  /// SQLite that is linked.
   public static let descriptor = ModuleDescriptor(
     kind: .serverStorage, name: "sqlite", summary: "The consolidated database in one SQLite file.",
     options: [
@@ -323,6 +345,7 @@ extension SQLiteServerStore {
       "A database put back from a backup is noticed at start.",
     ], libraries: sqliteLibrary)
 
+  /// The module `sqlite` of the kind server storage. `path` must be given.
   public static let factory = ModuleFactory(descriptor, product: (any ServerStore).self) { reader, context in
     let path = reader.path("path")
     let readers = reader.integer("readers", in: 1...16, default: 2)
@@ -337,8 +360,11 @@ extension SQLiteServerStore {
 }
 
 extension SQLiteServerStore: SchemaExamining, FileDatabase {
+  /// Nil: the database is in memory, or named by a URI.
   public var databaseFile: String? { options.isFile ? options.path : nil }
 
+  /// Of the synchronized tables: what SQLite refuses, and conditions that would not hold alike in every SQLite. The store
+  /// need not be open.
   public func problems(in schema: Schema) -> [SchemaProblem] {
     TableTrial.problems(in: schema.synchronizedPart, ddl: Installation.ddl)
   }

@@ -77,13 +77,14 @@ actor ServerWriter {
     var installation = Installation(connection, setup, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     for notice in installation.notices { options.log(notice) }
-    let side = options.isFile ? SideFile(options.path + sideSuffix) : nil
+    let beside = options.path + sideSuffix
+    let side = options.isFile ? SideFile(beside, mode: PrivateFile.mode(at: beside)) : nil
     var opening = before ?? installation.opening
     if before == nil, let content = side?.read(), content.server == opening.serverID {
-      opening.isRestored = try !knows(content, connection)
+      opening.isRestored = try !content.isKnown(connection)
       if opening.isRestored {
         let now = options.clock.now()
-        try connection.transaction(.immediate) { try RestoreOpening(connection: connection).begin(content, now: now) }
+        try connection.transaction(.immediate) { try RestoreBook(connection: connection).begin(content, now: now) }
         options.log(
           "The server's database is older than \(options.path)\(sideSuffix): it came from a backup (commit \(content.commit.number) is not in it)."
         )
@@ -91,9 +92,12 @@ actor ServerWriter {
     }
     if before == nil, options.isFile {
       let replay = PurgeReplay(
-        connection: connection, catalog: catalog, server: opening.serverID,
-        ledger: PurgeLedger(path: options.path + purgeLedgerSuffix), isRestored: opening.isRestored)
-      for notice in try Purge.overwriting(connection, replay.run) { options.log(notice) }
+        connection, catalog, opening.serverID, purgeLedger, isRestored: opening.isRestored
+      ) { Purge(connection, catalog) }
+      let notices = try Purge.overwriting(connection) {
+        try replay.run { body in try connection.transaction(.immediate) { try body() } }
+      }
+      for notice in notices { options.log(notice) }
     }
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock
@@ -121,14 +125,6 @@ actor ServerWriter {
     before.connection.close()
     self.open = open
     return open.view
-  }
-
-  private func knows(_ content: SideFile.Content, _ connection: SQLiteConnection) throws -> Bool {
-    let id = try connection.scalar(
-      "SELECT id FROM salvor_commit WHERE number = ?1", .integer(content.commit.number))?.string
-    if let id { return id == content.commit.id.text }
-    // Trimmed commits are gone, too; a later one of a backup is not.
-    return content.commit.number <= (try FeedPageMaker.trimmed(connection))
   }
 
   func close() {
@@ -361,6 +357,7 @@ actor ServerWriter {
       try BlobStaging(connection: open.connection).forget(before: milliseconds)
       try conflictBook(open).trim(before: milliseconds)
     }
+    try endPurges(before: milliseconds)
   }
 
   func trimSettledConflicts(before milliseconds: Int64) throws {

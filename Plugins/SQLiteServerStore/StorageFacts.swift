@@ -9,6 +9,8 @@ import SalvorStorage
 #endif
 
 extension SQLiteServerStore: ObservableServerStore {
+  /// Sizes in bytes, of the database file, its log and the free space of the disk; none for a database in memory. Never
+  /// throws: what cannot be read is nil.
   public func observation() async -> StorageObservation {
     var facts = StorageObservation()
     if options.isFile {

@@ -7,15 +7,18 @@ import SalvorModel
 /// is ever inside a transaction. Result codes are extended ones. The connection is closed when the last reference to it
 /// is gone, or by `close`.
 public final class SQLiteConnection {
+  /// What a connection may do with the file, and whether it makes a missing one.
   public struct Mode: Sendable, Hashable {
     var flags: Int32
     /// Reads and writes; the file is created where it is missing.
     public static let create = Mode(flags: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)
     /// Reads and writes; a missing file is an error.
     public static let readWrite = Mode(flags: SQLITE_OPEN_READWRITE)
+    /// Reads alone; a missing file is an error.
     public static let readOnly = Mode(flags: SQLITE_OPEN_READONLY)
   }
 
+  /// As it was given to `init`: a path, `:memory:` or a `file:` URI.
   public let path: String
   let database: OpaquePointer
   private var isOpen = true
@@ -25,6 +28,7 @@ public final class SQLiteConnection {
   var authorizer: AuthorizerBox?
   /// What the file is encrypted with; copies of it are made with the same one.
   public internal(set) var key: SQLiteKey?
+  /// True where the connection was opened with a key.
   public var isEncrypted: Bool { key != nil }
 
   /// - Parameters:
@@ -120,6 +124,8 @@ public final class SQLiteConnection {
   /// Runs one statement to its end, with `values` bound from parameter 1 on.
   public func run(_ sql: String, _ values: Value...) throws { try run(sql, values) }
 
+  /// Runs one statement to its end, with `values` bound from parameter 1 on. Rows are thrown away. The statement is
+  /// kept in the cache.
   public func run(_ sql: String, _ values: [Value]) throws {
     let statement = try cached(sql)
     try statement.bind(values)
@@ -140,6 +146,7 @@ public final class SQLiteConnection {
   /// All rows of a query. For small results.
   public func rows(_ sql: String, _ values: Value...) throws -> [[Value]] { try rows(sql, values) }
 
+  /// All rows of a query, each with its columns in the query's order. For small results.
   public func rows(_ sql: String, _ values: [Value]) throws -> [[Value]] {
     var rows: [[Value]] = []
     try query(sql, values) {
@@ -159,8 +166,12 @@ public final class SQLiteConnection {
     return result
   }
 
+  /// The first column of the first row as an integer, converted as SQLite does; nil where there is no row, or NULL in
+  /// it.
   public func integer(_ sql: String, _ values: Value...) throws -> Int64? { try integer(sql, values) }
 
+  /// The first column of the first row as an integer, converted as SQLite does; nil where there is no row, or NULL in
+  /// it.
   public func integer(_ sql: String, _ values: [Value]) throws -> Int64? {
     var result: Int64?
     try query(sql, values) {
@@ -176,7 +187,9 @@ public final class SQLiteConnection {
   public var changes: Int { Int(sqlite3_changes(database)) }
   /// Rows changed since the connection was opened, with those of triggers and foreign key actions.
   public var totalChanges: Int { Int(sqlite3_total_changes(database)) }
+  /// The rowid of this connection's last successful INSERT into a rowid table; 0 before the first one.
   public var lastInsertRowID: Int64 { sqlite3_last_insert_rowid(database) }
+  /// False also after an error at which SQLite rolled the transaction back by itself.
   public var isInTransaction: Bool { sqlite3_get_autocommit(database) == 0 }
 
   /// Sets a PRAGMA, e.g. `pragma("journal_mode", "WAL")`, and answers the value it gives back, if any.
@@ -223,6 +236,8 @@ public final class SQLiteConnection {
   /// Stops what the connection is doing, from any thread; the running call throws `cancelled`.
   public var interrupter: SQLiteInterrupter { interruption }
 
+  /// How far a checkpoint goes, as in `sqlite3_wal_checkpoint_v2`. `passive` waits for nobody; `full` waits for
+  /// writers; `restart` waits for readers as well; `truncate` empties the log file besides.
   public enum Checkpoint: Sendable {
     case passive, full, restart, truncate
     var code: Int32 {

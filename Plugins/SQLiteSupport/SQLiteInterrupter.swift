@@ -13,6 +13,7 @@ public final class SQLiteInterrupter: Sendable {
 
   func forget() { handle.withLock { $0.database = nil } }
 
+  /// The call that the connection is in throws `cancelled`. Nothing happens where the connection is idle or closed.
   public func interrupt() {
     handle.withLock { if let database = $0.database { sqlite3_interrupt(database) } }
   }

@@ -16,8 +16,11 @@ public struct SQLiteKey: Sendable, Hashable, CustomStringConvertible, CustomDebu
     self.text = text
   }
 
+  /// Always `***`.
   public var description: String { "***" }
+  /// Always `***`.
   public var debugDescription: String { "***" }
+  /// A mirror without children, so that `dump` shows nothing of the key.
   public var customMirror: Mirror { Mirror(self, children: []) }
 
   fileprivate var literal: String { quotedText(text) }

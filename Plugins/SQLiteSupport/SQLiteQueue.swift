@@ -22,6 +22,9 @@ public final class SQLiteQueue: SerialExecutor {
   private let queue: DispatchQueue
   private let lane: (any Lane)?
 
+  /// Where `makeLane` is set, the queue runs its jobs on a lane of it; else on a serial dispatch queue of its own.
+  ///
+  /// - Parameter label: the dispatch queue is named `salvor.` and this.
   public init(_ label: String) {
     queue = DispatchQueue(label: "salvor." + label)
     lane = Self.makeLane?()
@@ -29,8 +32,10 @@ public final class SQLiteQueue: SerialExecutor {
 
   #if canImport(Darwin)
     // `ExecutorJob` needs macOS 14 and iOS 17.
+    /// Returns at once. Jobs run one at a time.
     public func enqueue(_ job: UnownedJob) { add(job) }
   #else
+    /// Returns at once. Jobs run one at a time.
     public func enqueue(_ job: consuming ExecutorJob) { add(UnownedJob(job)) }
   #endif
 
@@ -39,10 +44,12 @@ public final class SQLiteQueue: SerialExecutor {
     queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
   }
 
+  /// For an actor's `unownedExecutor`. The actor must hold the queue: the answer does not.
   public func asUnownedSerialExecutor() -> UnownedSerialExecutor {
     UnownedSerialExecutor(ordinary: self)
   }
 
+  /// Stops the process where the caller does not run on this queue. On a lane nothing is checked.
   public func checkIsolated() {
     // A lane's jobs run on one thread, whichever of them is asked.
     guard lane == nil else { return }

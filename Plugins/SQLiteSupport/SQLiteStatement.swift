@@ -8,8 +8,11 @@ import SalvorModel
 /// `String` or an array unless its name says so, so that a row costs no allocation.
 public final class SQLiteStatement {
   @usableFromInline let handle: OpaquePointer
+  /// As it was given. Errors carry it.
   public let sql: String
+  /// 0: the statement gives no rows. Counted when the statement was prepared.
   public let columnCount: Int
+  /// The largest number of a parameter, which is how many there are where none is left out.
   public let parameterCount: Int
 
   init(_ handle: OpaquePointer, sql: String) {
@@ -26,10 +29,12 @@ public final class SQLiteStatement {
   /// Whether the statement leaves the database as it is.
   public var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
 
+  /// The column's name, or its alias where it has one; empty where there is no such column.
   public func columnName(_ column: Int) -> String {
     sqlite3_column_name(handle, Int32(column)).map { String(cString: $0) } ?? ""
   }
 
+  /// The names of all columns, in their order. Makes an array.
   public var columnNames: [String] { (0..<columnCount).map(columnName) }
 
   // MARK: Running
@@ -85,16 +90,19 @@ public final class SQLiteStatement {
     if code != SQLITE_OK { throw failure(code) }
   }
 
+  /// Binds an integer. Throws where there is no such parameter, or the statement runs.
   @inlinable
   public func bind(_ parameter: Int, _ value: Int64) throws {
     try check(sqlite3_bind_int64(handle, Int32(truncatingIfNeeded: parameter), value))
   }
 
+  /// Binds a number. SQLite binds NULL for a NaN. Throws as with an integer.
   @inlinable
   public func bind(_ parameter: Int, _ value: Double) throws {
     try check(sqlite3_bind_double(handle, Int32(truncatingIfNeeded: parameter), value))
   }
 
+  /// Binds NULL. Throws as `bind` does.
   @inlinable
   public func bindNull(_ parameter: Int) throws {
     try check(sqlite3_bind_null(handle, Int32(truncatingIfNeeded: parameter)))
@@ -128,11 +136,13 @@ public final class SQLiteStatement {
         handle, index, base, UInt64(bytes.count), copying ? csqlite_transient() : csqlite_static()))
   }
 
+  /// Binds a copy of the text's UTF-8. Throws as with an integer.
   public func bind(_ parameter: Int, _ text: String) throws {
     var text = text
     try text.withUTF8 { try bindText(parameter, UnsafeRawBufferPointer($0)) }
   }
 
+  /// Binds any value, with a copy of a text's or a blob's bytes. Throws as with an integer.
   public func bind(_ parameter: Int, _ value: Value) throws {
     switch value {
     case .null: try bindNull(parameter)
@@ -167,12 +177,15 @@ public final class SQLiteStatement {
   @inlinable
   public func type(_ column: Int) -> Int32 { sqlite3_column_type(handle, Int32(truncatingIfNeeded: column)) }
 
+  /// True also where there is no such column.
   @inlinable
   public func isNull(_ column: Int) -> Bool { type(column) == SQLITE_NULL }
 
+  /// The column as an integer, converted as SQLite does: 0 for NULL.
   @inlinable
   public func int64(_ column: Int) -> Int64 { sqlite3_column_int64(handle, Int32(truncatingIfNeeded: column)) }
 
+  /// The column as a number, converted as SQLite does: 0 for NULL.
   @inlinable
   public func double(_ column: Int) -> Double { sqlite3_column_double(handle, Int32(truncatingIfNeeded: column)) }
 
@@ -192,6 +205,7 @@ public final class SQLiteStatement {
     return try body(UnsafeRawBufferPointer(start: base, count: Int(sqlite3_column_bytes(handle, index))))
   }
 
+  /// A copy of the column, of the type that it has.
   public func value(_ column: Int) -> Value {
     switch type(column) {
     case SQLITE_INTEGER: .integer(int64(column))
@@ -211,5 +225,6 @@ public final class SQLiteStatement {
   /// Text as a string (invalid UTF-8 repaired); an empty string for NULL.
   public func string(_ column: Int) -> String { withText(column) { String(decoding: $0, as: UTF8.self) } }
 
+  /// Text as a string, as `string` makes it; nil for NULL.
   public func optionalString(_ column: Int) -> String? { isNull(column) ? nil : string(column) }
 }

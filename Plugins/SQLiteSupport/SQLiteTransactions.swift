@@ -2,6 +2,7 @@ import SalvorModel
 import SalvorStorage
 
 extension SQLiteConnection {
+  /// When a transaction takes SQLite's locks. In WAL mode, `exclusive` is the same as `immediate`.
   public enum TransactionKind: String, Sendable {
     /// Takes the write lock at its first write; a reader's view starts with its first read.
     case deferred = "DEFERRED"

@@ -10,6 +10,7 @@ public struct SchemaComparison: Sendable, Hashable {
 
   /// What cannot: it is refused by name.
   public struct Refusal: Sendable, Hashable {
+    /// The table's name in the schema.
     public var table: String
     /// Nil: the whole table.
     public var column: String?
@@ -20,6 +21,7 @@ public struct SchemaComparison: Sendable, Hashable {
     /// A column that the schema does not name and that rows can do without: it may be the application's own.
     public var isUnnamed = false
 
+    /// A refusal of the whole table where `column` is nil.
     public init(table: String, column: String? = nil, what: String, isConstraint: Bool = false) {
       self.table = table
       self.column = column
@@ -28,7 +30,9 @@ public struct SchemaComparison: Sendable, Hashable {
     }
   }
 
+  /// In the schema's order. `apply` carries them out where there is no refusal.
   public var additions: [Addition] = []
+  /// Empty: the schema can be applied.
   public var refusals: [Refusal] = []
 
   /// Compares every table of the schema. Tables that the schema does not name are the application's own.

@@ -6,18 +6,24 @@ import SalvorStorage
 /// What decides is the database: a table is renamed where its new name is not there and a former one is. Whoever has
 /// renamed it by hand has done the same.
 public struct SchemaRenames: Sendable, Hashable {
+  /// One `ALTER TABLE … RENAME`.
   public struct Step: Sendable, Hashable {
     /// The table's new name.
     public var table: String
     /// Nil: the table itself is renamed.
     public var column: String?
+    /// The name in the database: of the column, or of the table where `column` is nil.
     public var old: String
   }
 
+  /// In the schema's order; a table before its columns.
   public private(set) var steps: [Step] = []
 
+  /// True where nothing of the database has a former name.
   public var isEmpty: Bool { steps.isEmpty }
 
+  /// Reads the shapes of the tables that have former names, and changes nothing. Where several former names are there,
+  /// the one that `renamedFrom` names last counts. Throws SQLite's errors.
   public init(_ schema: Schema, in connection: SQLiteConnection) throws {
     for table in schema.tables
     where !table.renamedFrom.isEmpty || table.columns.contains(where: { !$0.renamedFrom.isEmpty }) {

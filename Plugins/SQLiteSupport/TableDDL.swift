@@ -7,6 +7,7 @@ public struct TableDDL: Sendable {
   /// scope.
   public var softForeignKeys: Bool
 
+  /// - Parameter softForeignKeys: true on the server, false on a device.
   public init(softForeignKeys: Bool) { self.softForeignKeys = softForeignKeys }
 
   /// `CREATE TABLE`. A single integer key is the rowid (`INTEGER NOT NULL PRIMARY KEY`); other keys make an ordinary

@@ -11,6 +11,9 @@ public struct TableRebuild {
   private let ddl: TableDDL
   private static let name = "salvor_rebuilt"
 
+  /// Changes nothing yet: `run` does, once for each table.
+  ///
+  /// - Parameter ddl: makes the new table's statement.
   public init(_ connection: SQLiteConnection, _ ddl: TableDDL) {
     self.connection = connection
     self.ddl = ddl

@@ -3,9 +3,13 @@ import SalvorStorage
 
 /// A table as the database has it.
 public struct TableShape: Sendable, Hashable {
+  /// An ordinary column, as `PRAGMA table_xinfo` describes it.
   public struct Column: Sendable, Hashable {
+    /// As the database writes it; SQLite compares names without case.
     public var name: String
+    /// As it was written; empty where none was.
     public var declaredType: String
+    /// The column is declared NOT NULL.
     public var notNull: Bool
     /// The DEFAULT clause as SQL; nil without one.
     public var defaultSQL: String?
@@ -13,10 +17,14 @@ public struct TableShape: Sendable, Hashable {
     public var keyPosition: Int
     /// The column is ANY in a STRICT table: it keeps each value as it is.
     public var isAny = false
+    /// What SQLite converts values to that are stored in the column.
     public var affinity: Affinity { isAny ? .blob : Affinity(declaredType) }
   }
 
+  /// A unique index, whether a constraint or `CREATE UNIQUE INDEX` made it. The key of a rowid table that is the rowid
+  /// has none.
   public struct UniqueIndex: Sendable, Hashable {
+    /// `sqlite_autoindex_…` where a constraint made it.
     public var name: String
     /// Columns and the collation that the index compares them with; a nil name is an expression.
     public var columns: [IndexedColumn]
@@ -26,27 +34,39 @@ public struct TableShape: Sendable, Hashable {
     public var isPrimaryKey: Bool
   }
 
+  /// One column of an index.
   public struct IndexedColumn: Sendable, Hashable {
+    /// Nil: an expression.
     public var name: String?
+    /// `BINARY`, `NOCASE`, `RTRIM`, or one of the application's.
     public var collation: String
   }
 
+  /// A reference to another table.
   public struct ForeignKey: Sendable, Hashable {
+    /// The columns that refer, in the order of the key.
     public var columns: [String]
+    /// The name of the table that is referred to. The database need not have it.
     public var parent: String
     /// Empty: the parent's primary key.
     public var parentColumns: [String]
     /// As SQLite writes it: `NO ACTION`, `CASCADE`, …
     public var onDelete: String
+    /// As `onDelete`.
     public var onUpdate: String
   }
 
+  /// As the database writes it, whatever case was asked for.
   public var name: String
   /// Ordinary columns in the table's order. Generated columns are in `generated`.
   public var columns: [Column]
+  /// The names of the generated columns, virtual and stored.
   public var generated: [String]
+  /// Those of the primary key and of UNIQUE constraints too.
   public var uniqueIndexes: [UniqueIndex]
+  /// In the order of the table's statement.
   public var foreignKeys: [ForeignKey]
+  /// The table is declared WITHOUT ROWID.
   public var withoutRowid: Bool
 
   /// The primary key's columns, in the key's order; empty without a primary key.
@@ -57,6 +77,7 @@ public struct TableShape: Sendable, Hashable {
   /// Whether the primary key is the rowid.
   public var hasRowidKey: Bool { !withoutRowid && !primaryKey.isEmpty && !uniqueIndexes.contains { $0.isPrimaryKey } }
 
+  /// The ordinary column of this name: with the same case where there is one, else without case. Nil: there is none.
   public func column(_ name: String) -> Column? {
     columns.first { $0.name == name } ?? columns.first { $0.name.lowercased() == name.lowercased() }
   }
@@ -66,6 +87,7 @@ public struct TableShape: Sendable, Hashable {
 public enum Affinity: String, Sendable, Hashable {
   case text, numeric, integer, real, blob
 
+  /// A type of no name gives `blob`; a type that fits no rule gives `numeric`.
   public init(_ declaredType: String) {
     let type = declaredType.uppercased()
     if type.contains("INT") {

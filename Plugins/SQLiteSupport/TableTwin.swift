@@ -8,7 +8,9 @@ import SalvorStorage
 /// that number, and those of the indexes, are exchanged (`PRAGMA writable_schema`). Names, triggers, indexes, views and references of
 /// the original stay as they are.
 public struct TableTwin: Sendable, Hashable {
+  /// The name of the table whose content the twin replaces.
   public let original: String
+  /// The twin's own name.
   public let name: String
 
   /// Its statements as they must be, the table's first, then those of the indexes; nil: the original cannot have one.

@@ -24,6 +24,8 @@ package protocol Dialect: Sendable {
   func unlogged(_ value: Value, _ type: String) -> Value
   /// A parameter whose type the statement does not tell by itself.
   func parameter(_ slot: String, _ type: String) -> String
+  /// A value as `salvor_server` holds it, whose column has no type where the database has such.
+  func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
   func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
   /// An `INSERT` that does nothing where a unique value is another row's already, if the database can say so.
@@ -56,6 +58,7 @@ extension Dialect {
   package func unlogged(_ expression: String, _ type: String) -> String { expression }
   package func unlogged(_ value: Value, _ type: String) -> Value { value }
   package func parameter(_ slot: String, _ type: String) -> String { slot }
+  package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
   package func insertingFree(_ insert: String) -> String { insert }
 }

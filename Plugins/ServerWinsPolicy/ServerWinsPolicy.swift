@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// A request in conflict is refused (semantics 7). See README.md.
 public enum ServerWinsPolicy {
+  /// The module `server-wins` of the kind conflict policy. It takes no options.
   public static let factory = ModuleFactory.conflictPolicy(
     "server-wins", UniformConflictPolicy(.server), "A request that changes a row which the server changed is refused.",
     guarantees: [

@@ -6,6 +6,7 @@ import SalvorWire
 
 /// A snapshot's database on a device, examined and not taken over yet.
 public struct OpenedSnapshot: Sendable {
+  /// What the snapshot is. Of a file that came with the application: what the file says of itself.
   public let offer: SnapshotOffer
   /// Parents first, as the device's SyncConfig has them.
   public let tables: [Table]
@@ -56,6 +57,8 @@ public struct ReceivedSnapshots: Sendable {
     return received
   }
 
+  /// Writes a piece at `offset`, in bytes, and cuts off what was beyond it before. Errors: `snapshot-unusable` where
+  /// the piece would end after the offer's length; what has come of the file is gone then.
   public func keep(_ piece: [UInt8], of offer: SnapshotOffer, at offset: Int64) throws {
     guard offset + Int64(piece.count) <= offer.bytes else {
       try FileSystem.remove(part(offer.id))
@@ -77,12 +80,14 @@ public struct ReceivedSnapshots: Sendable {
     }
   }
 
-  /// Throws `snapshot-unusable`, and removes the file, where anything is not as it should be.
+  /// Throws `snapshot-unusable`, and removes the file, where anything is not as it should be. The error's context has the ID
+  /// (`SnapshotOffer.itselfUnusable`) where these are the very bytes that the server named: the same from elsewhere is of no use.
   public func open(
     _ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64, _ config: SyncConfig
   ) async throws -> OpenedSnapshot {
+    let hash = PieceHash()
     do {
-      try await unpack(offer, decoding, bytesMax)
+      try await unpack(offer, decoding, bytesMax, hash)
       return OpenedSnapshot(
         offer: offer, tables: try Self.examine(plain(offer.id), offer, config), path: plain(offer.id))
     } catch let error as SalvorError where error.code == .storageFull || error.code == .cancelled {
@@ -90,8 +95,10 @@ public struct ReceivedSnapshots: Sendable {
       throw error
     } catch {
       for path in [part(offer.id), plain(offer.id)] { try? FileSystem.remove(path) }
-      if let error = error as? SalvorError, error.code == .snapshotUnusable { throw error }
-      throw SnapshotFormat.unusable((error as? SalvorError)?.message ?? "it cannot be read")
+      var unusable = SnapshotFormat.unusable((error as? SalvorError)?.message ?? "it cannot be read")
+      if let error = error as? SalvorError, error.code == .snapshotUnusable { unusable = error }
+      if hash.text == offer.id { unusable.context[SnapshotOffer.itselfUnusable] = offer.id }
+      throw unusable
     }
   }
 
@@ -117,7 +124,10 @@ public struct ReceivedSnapshots: Sendable {
     }
   }
 
-  private func unpack(_ offer: SnapshotOffer, _ decoding: SnapshotCoding, _ bytesMax: Int64) async throws {
+  /// - Parameter hash: of all that is in the file, also where it cannot be decoded.
+  private func unpack(
+    _ offer: SnapshotOffer, _ decoding: SnapshotCoding, _ bytesMax: Int64, _ hash: PieceHash
+  ) async throws {
     guard offer.size <= bytesMax else {
       throw SnapshotFormat.unusable("it is larger than \(bytesMax) bytes (client.limits.downloadBytesMax)")
     }
@@ -126,19 +136,24 @@ public struct ReceivedSnapshots: Sendable {
     }
     let target = try OpenFile(writing: plain(offer.id))
     try target.truncate(to: 0)
-    let hash = PieceHash()
     let source = file.pieces()
     let hashed: BytePieces = {
       let piece = try await source()
       if let piece { hash.update(piece) }
       return piece
     }
-    let decoded = try decoding.code(hashed)
     var size: Int64 = 0
-    while let piece = try await decoded() {
-      size += Int64(piece.count)
-      guard size <= offer.size else { throw SnapshotFormat.unusable("it becomes larger than the server has said") }
-      try target.write(piece)
+    do {
+      let decoded = try decoding.code(hashed)
+      while let piece = try await decoded() {
+        size += Int64(piece.count)
+        guard size <= offer.size else { throw SnapshotFormat.unusable("it becomes larger than the server has said") }
+        try target.write(piece)
+      }
+    } catch {
+      let code = (error as? SalvorError)?.code
+      if code != .storageFull, code != .cancelled { while try await hashed() != nil {} }
+      throw error
     }
     while try await hashed() != nil {}
     guard hash.text == offer.id else { throw SnapshotFormat.unusable("its SHA-256 is another one") }
@@ -251,5 +266,6 @@ public struct ReceivedSnapshots: Sendable {
 private final class PieceHash: @unchecked Sendable {
   private let hasher = ContentHasher()
   func update(_ piece: [UInt8]) { piece.withUnsafeBytes { hasher.update($0) } }
-  var text: String { hasher.hash().text }
+  /// Nothing comes after it.
+  private(set) lazy var text = hasher.hash().text
 }

@@ -8,6 +8,7 @@ import SalvorWire
 public enum SnapshotFormat {
   /// Raised where an older device could not read what is written.
   public static let version: Int64 = 2
+  /// The table with a snapshot's facts: one row for each key, with a text value.
   public static let factsTable = "salvor_snapshot"
   static let factsStatement =
     "CREATE TABLE salvor_snapshot (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"

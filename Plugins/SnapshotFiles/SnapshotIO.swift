@@ -156,10 +156,15 @@ enum FileSystem {
   /// Written aside and renamed into place: a reader sees the old one or the new one.
   static func write(_ bytes: [UInt8], to path: String) throws {
     let aside = path + ".new"
-    let file = try OpenFile(writing: aside)
-    try file.truncate(to: 0)
-    try file.write(bytes)
-    try file.sync()
-    try move(aside, to: path)
+    do {
+      let file = try OpenFile(writing: aside)
+      try file.truncate(to: 0)
+      try file.write(bytes)
+      try file.sync()
+      try move(aside, to: path)
+    } catch {
+      try? remove(aside)
+      throw error
+    }
   }
 }

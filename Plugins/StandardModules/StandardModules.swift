@@ -23,5 +23,6 @@ public enum StandardModules {
     }
   }
 
+  /// With a loopback network of its own: the transports that two calls give do not find each other.
   public static var all: [ModuleFactory] { all(network: LoopbackNetwork()) }
 }

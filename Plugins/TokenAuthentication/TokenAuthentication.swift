@@ -13,6 +13,7 @@ public struct TokenAuthentication: Authentication {
     file = try TokenFile(path, log: log)
   }
 
+  /// The module `tokens` of the kind authentication, with the option `file`.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .authentication, name: "tokens", summary: "Bearer tokens, kept as hashes in a file",
@@ -29,6 +30,8 @@ public struct TokenAuthentication: Authentication {
     return { try TokenAuthentication(file: path, log: context.log) }
   }
 
+  /// The principal of the token in the header `authorization`. Looks for changes of the token file first. Errors:
+  /// `unauthenticated` where no token comes, or the file does not have its hash.
   public func authenticate(_ request: TransportRequest) async throws -> Principal {
     let entries = file.entries()
     let token = request.headers["authorization"].flatMap(Self.bearerToken)
@@ -42,6 +45,8 @@ public struct TokenAuthentication: Authentication {
     return found
   }
 
+  /// The header `authorization` with the credential `token`. Errors: `configuration` where that credential is missing,
+  /// or is not 1 to 4096 characters of `token68` (RFC 9110, 11.2).
   public func headers(credentials: [String: String]) throws -> [String: String] {
     guard let token = credentials["token"], Self.isToken(token) else {
       throw SalvorError(
@@ -50,6 +55,7 @@ public struct TokenAuthentication: Authentication {
     return ["authorization": "Bearer \(token)"]
   }
 
+  /// The names of the principals of which an entry has no list for this parameter, each once, in the order of the file.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals {
     var seen: Set<String> = []
     let names = file.entries().filter { $0.principal.parameters[parameter] == nil }.map(\.principal.name)

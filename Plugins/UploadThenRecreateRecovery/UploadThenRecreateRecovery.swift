@@ -12,18 +12,26 @@ public struct UploadThenRecreateRecovery: RecoveryStrategy {
     case copyAndResubscribe = "copy-and-resubscribe"
   }
 
+  /// `upload-then-recreate`.
   public let name = "upload-then-recreate"
+  /// Nil: `manual` follows where the strategy cannot, or the steps fail twice.
   public let fallBack: String? = nil
   private let then: Then
 
+  /// - Parameter then: what follows the upload: a new database, or new synchronized tables only.
   public init(then: Then = .recreate) { self.then = then }
 
+  /// Unsynced changes are uploaded before. Client-only tables and settings are lost after `recreate`, and stay after
+  /// `copy-and-resubscribe`. The schemas must not differ destructively.
   public var guarantees: RecoveryGuarantees {
     RecoveryGuarantees(
       unsyncedChanges: .uploaded, clientOnlyTables: then == .recreate ? .lost : .kept,
       settings: then == .recreate ? .lost : .kept, needsServersConsent: false, survivesSchemaChange: false)
   }
 
+  /// A copy, a wait until the server has forgotten the remote ID, an upload, a fetch of all rows, and what `then`
+  /// names. It cannot where the schema has changed destructively, the database was set back (`clientRewound`) or the
+  /// database file is damaged.
   public func plan(for incident: Incident) -> RecoveryDecision {
     guard incident.facts.differences.isEmpty else {
       return .cannot(
@@ -41,6 +49,7 @@ public struct UploadThenRecreateRecovery: RecoveryStrategy {
     ])
   }
 
+  /// The module `upload-then-recreate` of the kind recovery strategy, with the option `then`.
   public static let factory = ModuleFactory(
     ModuleDescriptor(
       kind: .recoveryStrategy, name: "upload-then-recreate",

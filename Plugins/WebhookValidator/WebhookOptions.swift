@@ -4,6 +4,7 @@ import SalvorStorage
 import SalvorTransport
 
 extension WebhookValidator {
+  /// What `salvor modules` shows of the module `webhook`: its options with their defaults, and what it guarantees.
   public static let descriptor = ModuleDescriptor(
     kind: .validator, name: "webhook", summary: "Asks a service of the application over HTTP",
     options: [
@@ -22,6 +23,8 @@ extension WebhookValidator {
       "a try ends after its time", "no value of a user in a message of its own",
     ])
 
+  /// The module `webhook` of the kind validator. It sends by the client transport `http`, which must be among the
+  /// context's modules.
   public static let factory = ModuleFactory(descriptor, product: (any RequestValidator).self) { reader, context in
     let url = reader.value("url")
     let text = reader.string("url")

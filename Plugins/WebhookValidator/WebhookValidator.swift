@@ -8,6 +8,7 @@ import SalvorWire
 /// Asks a service of the application over HTTP (module `webhook`, kind `validator`). The exchange is written down in this
 /// folder's README. Contract: `ValidatorContract`.
 public final class WebhookValidator: RequestValidator {
+  /// Where the service is, and how long and how often it is asked.
   public struct Options: Sendable {
     /// Path and query of the service, as they go into the request.
     public var path: String
@@ -17,8 +18,10 @@ public final class WebhookValidator: RequestValidator {
     public var timeoutMilliseconds: Int64 = 10_000
     /// More tries after the first one.
     public var retries = 2
+    /// The longest answer, in bytes; a longer one throws `too-large`.
     public var responseBytesMax = 1 << 20
 
+    /// 10 seconds for a try, two more tries and answers of at most 1 MiB, where nothing else is set.
     public init(path: String, secret: [UInt8]? = nil) {
       self.path = path
       self.secret = secret
@@ -41,6 +44,7 @@ public final class WebhookValidator: RequestValidator {
     self.random = random
   }
 
+  /// Closes the transport. No batch can be validated afterwards.
   public func close() async { await transport.close() }
 
   /// Errors: `unreachable`, `timeout`, `failed` (the service answered with a status that is no answer), `malformed`,

@@ -6,16 +6,20 @@
 
   /// The content coding `zstd` (RFC 8878) of libzstd.
   public struct ZstdCompression: Compression {
+    /// libzstd's level, 1 (least work) to 19 (fewest bytes).
     public let level: Int
+    /// `zstd`, as `Content-Encoding` names the coding.
     public var token: String { "zstd" }
 
     /// - Parameter level: 1 (fast) to 19 (small).
     public init(level: Int = ZstdCompression.defaultLevel) { self.level = min(19, max(1, level)) }
 
+    /// The level where none is given: 3.
     public static let defaultLevel = 3
     /// What every decoder of the coding must take (RFC 9659): 8 MiB.
     static let windowLogMax: Int32 = 23
 
+    /// The module `zstd` of the kind compression, with the option `level`.
     public static let factory = ModuleFactory(
       ModuleDescriptor(
         kind: .compression, name: "zstd", summary: "Content coding zstd, by libzstd",
@@ -32,7 +36,10 @@
       return { ZstdCompression(level: Int(level)) }
     }
 
+    /// Errors: `failed` where libzstd gets no memory for the stream.
     public func makeCompressor() throws -> any StreamCoder { try ZstdCompressor(level: Int32(level)) }
+    /// Reads several frames as one stream, each with a window of at most 8 MiB. Errors: `failed` where libzstd gets no
+    /// memory for the stream.
     public func makeDecompressor() throws -> any StreamCoder { try ZstdDecompressor() }
   }
 

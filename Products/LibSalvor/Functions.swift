@@ -6,10 +6,12 @@ import SalvorWire
 
 // The functions of include/salvor.h, which says what each does.
 
+/// `const char *`: UTF-8, or null where the caller has none to give.
 public typealias Text = UnsafePointer<CChar>?
 
 // MARK: Opening and closing
 
+/// `salvor_open` of include/salvor.h.
 @_cdecl("salvor_open")
 public func salvorOpen(_ options: Text, _ number: UnsafeMutablePointer<UInt64>?, _ result: Result_) -> Int32 {
   number?.pointee = 0
@@ -70,6 +72,7 @@ private func open(_ made: OpenClient) async -> Reply {
   }
 }
 
+/// `salvor_close` of include/salvor.h.
 @_cdecl("salvor_close")
 public func salvorClose(_ number: UInt64, _ result: Result_) -> Int32 {
   answer(result) {
@@ -85,6 +88,7 @@ public func salvorClose(_ number: UInt64, _ result: Result_) -> Int32 {
   }
 }
 
+/// `salvor_set_token` of include/salvor.h.
 @_cdecl("salvor_set_token")
 public func salvorSetToken(_ number: UInt64, _ token: Text, _ result: Result_) -> Int32 {
   answer(result) {
@@ -94,6 +98,7 @@ public func salvorSetToken(_ number: UInt64, _ token: Text, _ result: Result_) -
   }
 }
 
+/// `salvor_switch` of include/salvor.h.
 @_cdecl("salvor_switch")
 public func salvorSwitch(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -114,6 +119,7 @@ public func salvorSwitch(_ number: UInt64, _ options: Text, _ result: Result_) -
 
 // MARK: Synchronizing
 
+/// `salvor_register` of include/salvor.h.
 @_cdecl("salvor_register")
 public func salvorRegister(_ number: UInt64, _ result: Result_) -> Int32 {
   call(number, nil, result) { open, _ -> Reply in
@@ -123,6 +129,7 @@ public func salvorRegister(_ number: UInt64, _ result: Result_) -> Int32 {
   }
 }
 
+/// `salvor_synchronize` of include/salvor.h.
 @_cdecl("salvor_synchronize")
 public func salvorSynchronize(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(number, options, knows: ["groups", "withinMilliseconds"], result) { open, options -> Reply in
@@ -135,6 +142,7 @@ public func salvorSynchronize(_ number: UInt64, _ options: Text, _ result: Resul
   }
 }
 
+/// `salvor_cancel` of include/salvor.h.
 @_cdecl("salvor_cancel")
 public func salvorCancel(_ number: UInt64, _ result: Result_) -> Int32 {
   answer(result) {
@@ -143,6 +151,7 @@ public func salvorCancel(_ number: UInt64, _ result: Result_) -> Int32 {
   }
 }
 
+/// `salvor_subscribe` of include/salvor.h.
 @_cdecl("salvor_subscribe")
 public func salvorSubscribe(
   _ number: UInt64, _ callback: Callback?, _ context: UnsafeMutableRawPointer?,
@@ -157,6 +166,7 @@ public func salvorSubscribe(
   }
 }
 
+/// `salvor_unsubscribe` of include/salvor.h.
 @_cdecl("salvor_unsubscribe")
 public func salvorUnsubscribe(_ number: UInt64, _ subscription: UInt64, _ result: Result_) -> Int32 {
   answer(result) {
@@ -167,6 +177,7 @@ public func salvorUnsubscribe(_ number: UInt64, _ subscription: UInt64, _ result
   }
 }
 
+/// `salvor_watch` of include/salvor.h.
 @_cdecl("salvor_watch")
 public func salvorWatch(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   answer(result) {
@@ -176,6 +187,7 @@ public func salvorWatch(_ number: UInt64, _ options: Text, _ result: Result_) ->
   }
 }
 
+/// `salvor_unwatch` of include/salvor.h.
 @_cdecl("salvor_unwatch")
 public func salvorUnwatch(_ number: UInt64, _ result: Result_) -> Int32 {
   answer(result) {
@@ -187,11 +199,13 @@ public func salvorUnwatch(_ number: UInt64, _ result: Result_) -> Int32 {
 
 // MARK: Where things stand
 
+/// `salvor_state` of include/salvor.h.
 @_cdecl("salvor_state")
 public func salvorState(_ number: UInt64, _ result: Result_) -> Int32 {
   answer(result) { try Clients.find(number).client.state.json }
 }
 
+/// `salvor_status` of include/salvor.h.
 @_cdecl("salvor_status")
 public func salvorStatus(_ number: UInt64, _ result: Result_) -> Int32 {
   call(
@@ -205,11 +219,13 @@ public func salvorStatus(_ number: UInt64, _ result: Result_) -> Int32 {
 
 // MARK: The queue and the error archive
 
+/// `salvor_queue` of include/salvor.h.
 @_cdecl("salvor_queue")
 public func salvorQueue(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   list(number, options, result) { try await $0.queue(after: $1, limit: $2) }
 }
 
+/// `salvor_errors` of include/salvor.h.
 @_cdecl("salvor_errors")
 public func salvorErrors(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   list(number, options, result) { try await $0.errorArchive(after: $1, limit: $2) }
@@ -232,6 +248,7 @@ private func list(
     })
 }
 
+/// `salvor_request` of include/salvor.h.
 @_cdecl("salvor_request")
 public func salvorRequest(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -244,6 +261,7 @@ public func salvorRequest(_ number: UInt64, _ options: Text, _ result: Result_) 
     })
 }
 
+/// `salvor_withdraw` of include/salvor.h.
 @_cdecl("salvor_withdraw")
 public func salvorWithdraw(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -253,6 +271,7 @@ public func salvorWithdraw(_ number: UInt64, _ options: Text, _ result: Result_)
     })
 }
 
+/// `salvor_errors_delete` of include/salvor.h.
 @_cdecl("salvor_errors_delete")
 public func salvorErrorsDelete(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -273,6 +292,7 @@ private func remove(_ removal: RequestRemoval, _ open: OpenClient, _ isPlan: Boo
   return report.json(isPlan: isPlan)
 }
 
+/// `salvor_errors_retry` of include/salvor.h.
 @_cdecl("salvor_errors_retry")
 public func salvorErrorsRetry(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -287,6 +307,7 @@ public func salvorErrorsRetry(_ number: UInt64, _ options: Text, _ result: Resul
     })
 }
 
+/// `salvor_errors_reapply` of include/salvor.h.
 @_cdecl("salvor_errors_reapply")
 public func salvorErrorsReapply(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -304,6 +325,7 @@ private func need(_ id: RequestID?) throws -> RequestID {
 
 // MARK: Recovery
 
+/// `salvor_recovery_plan` of include/salvor.h.
 @_cdecl("salvor_recovery_plan")
 public func salvorRecoveryPlan(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -313,6 +335,7 @@ public func salvorRecoveryPlan(_ number: UInt64, _ options: Text, _ result: Resu
     })
 }
 
+/// `salvor_recover` of include/salvor.h.
 @_cdecl("salvor_recover")
 public func salvorRecover(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(number, options, knows: ["strategy", "token"], result) { open, options -> Reply in
@@ -321,6 +344,7 @@ public func salvorRecover(_ number: UInt64, _ options: Text, _ result: Result_) 
   }
 }
 
+/// `salvor_recoveries` of include/salvor.h.
 @_cdecl("salvor_recoveries")
 public func salvorRecoveries(_ number: UInt64, _ options: Text, _ result: Result_) -> Int32 {
   call(
@@ -339,11 +363,13 @@ public func salvorRecoveries(_ number: UInt64, _ options: Text, _ result: Result
 
 // MARK: Migrations
 
+/// `salvor_capture_pause` of include/salvor.h.
 @_cdecl("salvor_capture_pause")
 public func salvorCapturePause(_ number: UInt64, _ result: Result_) -> Int32 {
   call(number, nil, result, json: { open, _ in ["since": .integer(try await open.client.pauseCapture())] })
 }
 
+/// `salvor_capture_resume` of include/salvor.h.
 @_cdecl("salvor_capture_resume")
 public func salvorCaptureResume(_ number: UInt64, _ result: Result_) -> Int32 {
   call(

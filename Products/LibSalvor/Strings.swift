@@ -73,6 +73,7 @@ enum Process {
   }
 }
 
+/// `salvor_string_free` of include/salvor.h.
 @_cdecl("salvor_string_free")
 public func salvorStringFree(_ text: UnsafeMutablePointer<CChar>?) { Strings.takeBack(text) }
 

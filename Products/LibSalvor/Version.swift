@@ -7,9 +7,11 @@ import SalvorWire
 /// The number of the header's functions and their meaning: it is raised where a program made for the former one would fail.
 let abiVersion: Int32 = 1
 
+/// `salvor_abi_version` of include/salvor.h.
 @_cdecl("salvor_abi_version")
 public func salvorABIVersion() -> Int32 { abiVersion }
 
+/// `salvor_version` of include/salvor.h.
 @_cdecl("salvor_version")
 public func salvorVersionJSON(_ result: Result_) -> Int32 {
   answer(result) {

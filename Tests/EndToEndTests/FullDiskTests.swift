@@ -57,6 +57,109 @@ import Testing
     #expect(try place.server.sqlite().integer("SELECT count(*) FROM site") == 1)
   }
 
+  @Test("The device's disk is full while a snapshot comes: a named error, and the file is taken when there is room")
+  func deviceDiskFullForSnapshots() async throws {
+    let place = try Workspace(serverOptions: "snapshots: { minRows: 1 },")
+    let url = try await place.server.start()
+    try fillServer(place)
+    for group in ["reference", "visits"] {
+      #expect(try await place.server.salvor("server", "snapshots", "make", group).code == 0)
+    }
+    let device = try place.device("anna", url: url, limits: "{ attemptsMax: 1 }")
+    let disk = try await FullDisk(device.directory)
+    // The database is made, with nothing in it.
+    #expect(try await device.salvor("status").code == 0)
+    disk.fill()
+    let output = try await device.salvor("sync", "--json", environment: disk.environment)
+    #expect(output.code == 1, "\(output.out) \(output.err)")
+    #expect(try output.json["error"]["name"] == "storage-full")
+    #expect(try device.sqlite().integer("SELECT count(*) FROM site") == 0)
+    #expect(try damage(device.database) == [])
+    disk.makeRoom()
+    #expect(try await device.sync(environment: disk.environment)["snapshots"] == 2)
+    #expect(try contents(device.database) == contents(place.server.database))
+  }
+
+  @Test(
+    "The server's disk is full while it makes a snapshot: devices get rows, nothing is left, and it is made when there is room"
+  )
+  func serverDiskFullForSnapshots() async throws {
+    let place = try Workspace(serverOptions: "snapshots: { minRows: 1, path: \"files\" },")
+    let folder = place.directory.appendingPathComponent("files")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    let disk = try await FullDisk(folder)
+    let url = try await place.server.start(environment: disk.environment)
+    // What signs the links is there already.
+    let before = try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted()
+    disk.fill()
+    try place.server.sqlite().execute(
+      "INSERT INTO severity VALUES (1, 'minor'); INSERT INTO site VALUES ('s', 'Harbour', 4)")
+    let refused = try await salvor(
+      ["server", "snapshots", "make", "visits"], in: place.directory, environment: disk.environment)
+    #expect(refused.code != 0)
+    #expect(refused.err.contains("full"), "\(refused.err)")
+    let first = try place.device("first", url: url)
+    #expect(try await first.sync()["snapshots"] == 0)
+    #expect(try contents(first.database) == contents(place.server.database))
+    // The server tries by itself, and gives up.
+    let front = try RawHTTP(url)
+    for _ in 0..<1200 {
+      if try await front.request("GET", "/metrics").text.contains("\nsalvor_snapshot_failures_total 2") { break }
+      try await Task.sleep(for: .milliseconds(50))
+    }
+    #expect(try await front.request("GET", "/metrics").text.contains("\nsalvor_snapshot_failures_total 2"))
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == before)
+    disk.makeRoom()
+    for group in ["reference", "visits"] {
+      let made = try await place.server.salvor("server", "snapshots", "make", group)
+      #expect(made.code == 0, "\(made.err)")
+    }
+    let second = try place.device("second", url: url)
+    #expect(try await second.sync()["snapshots"] == 2)
+    #expect(try contents(second.database) == contents(place.server.database))
+  }
+
+  @Test(
+    "The server's disk is full at one step of a snapshot's making: an error that says it, nothing is left, devices get rows",
+    arguments: [".db", ".coded", ".json.new"])
+  func serverDiskFullForSnapshots(at step: String) async throws {
+    let place = try Workspace(serverOptions: "snapshots: { minRows: 1, path: \"files\" },")
+    let folder = place.directory.appendingPathComponent("files")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    let disk = try await FullDisk(folder)
+    let url = try await place.server.start(environment: disk.environment)
+    try fillServer(place)
+    let before = try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted()
+    disk.fill(step)
+    let refused = try await salvor(
+      ["server", "snapshots", "make", "visits"], in: place.directory, environment: disk.environment)
+    #expect(refused.code != 0)
+    #expect(refused.err.contains("full") || refused.err.contains("No space left"), "\(refused.err)")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == before)
+    let first = try place.device("first", url: url)
+    #expect(try await first.sync()["snapshots"] == 0)
+    #expect(try contents(first.database) == contents(place.server.database))
+    disk.makeRoom()
+    for group in ["reference", "visits"] {
+      let made = try await place.server.salvor("server", "snapshots", "make", group)
+      #expect(made.code == 0, "\(made.err)")
+    }
+    // What is there already needs no room.
+    disk.fill()
+    let second = try place.device("second", url: url)
+    #expect(try await second.sync()["snapshots"] == 2)
+    #expect(try contents(second.database) == contents(place.server.database))
+  }
+
+  private func fillServer(_ place: Workspace) throws {
+    try place.server.sqlite().execute(
+      """
+      INSERT INTO severity VALUES (1, 'minor');
+      WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+      INSERT INTO site SELECT printf('s%06d', i), hex(randomblob(60)), i FROM n;
+      """)
+  }
+
   @Test(
     "The server's disk is full while it stages or processes: storage-full, the queue stays, whole after room is made",
     arguments: [400, 3])

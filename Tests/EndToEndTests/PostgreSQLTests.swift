@@ -52,6 +52,18 @@
       return out
     }
 
+    @Test("salvor doctor asks the database what is in the way, and says which one it is where nothing is")
+    func doctor() async throws {
+      try psql("CREATE TABLE site (id integer, name text)")
+      let bad = try await place.server.salvor("doctor", "--json")
+      #expect(bad.code == 2)
+      #expect(bad.out.contains("site: its primary key is none, and id in the schema."), "\(bad.out)")
+      try psql("DROP TABLE site")
+      let good = try await place.server.salvor("doctor")
+      #expect(good.out.contains("server's database: PostgreSQL "), "\(good.out)\(good.err)")
+      #expect(try rows("SELECT 1 FROM pg_namespace WHERE nspname = 'salvor'") == [])
+    }
+
     @Test("Rows travel up and down, and what psql writes comes to every device")
     func rowsTravel() async throws {
       let check = try await place.server.salvor("check")
@@ -212,6 +224,7 @@
               active: "boolean", extra: "json?", tags: "text?" } },
             orders: { primaryKey: "id", columns: { id: "integer", customer_id: "text", amount: "real", placed: "text?" },
               references: { customer_id: "customer" } },
+            visit: { primaryKey: "id", columns: { id: "text", customer_id: "text", note: "text?" }, references: { customer_id: "customer" } },
           },
         }
         """
@@ -257,6 +270,14 @@
         ])
       #expect(try test.rows("SELECT internal FROM public.customer") == [["ours"]])
       #expect(try test.rows("SELECT id FROM public.orders ORDER BY id") == [[1], [2]])
+      // A table that Salvor made takes the type of the key that it references.
+      try anna.sqlite().execute(
+        "INSERT INTO visit VALUES ('v1', '11111111-2222-3333-4444-555555555555', 'well')")
+      _ = try await anna.salvor("sync")
+      #expect(
+        try test.rows("SELECT id, customer_id::text, note FROM public.visit") == [
+          ["v1", "11111111-2222-3333-4444-555555555555", "well"]
+        ])
     }
   }
 #endif

@@ -59,7 +59,7 @@ struct FileCircles {
   private static let left: [String: [Int]] = [
     "Modules/SalvorConfiguration": [4, 2, 2], "Modules/SalvorContracts": [4, 2, 2], "Modules/SalvorModuleKit": [2, 2],
     "Modules/SalvorSimulation": [4, 3, 2], "Modules/SalvorStorage": [3, 2], "Modules/SalvorWire": [5],
-    "Plugins/LoopbackTransport": [2], "Plugins/MemoryStore": [7, 3], "Plugins/SQLiteServerStore": [10, 2],
+    "Plugins/LoopbackTransport": [2], "Plugins/MemoryStore": [7, 3], "Plugins/SQLiteServerStore": [7, 2],
     "Plugins/SQLiteSupport": [3], "Plugins/ServerStoreSupport": [5, 3, 3, 2],
   ]
 

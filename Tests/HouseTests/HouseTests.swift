@@ -236,6 +236,33 @@ import Testing
     #expect(long == [])
   }
 
+  /// The modules that applications, hosts and authors of modules import, the wire format and the simulator: every
+  /// module under `Modules/`.
+  private static let documented = [
+    "SalvorModel", "SalvorStorage", "SalvorModuleKit", "SalvorRecovery", "SalvorTransport", "SalvorConfiguration",
+    "SalvorClientEngine", "SalvorClientHost", "SalvorServerEngine", "SalvorServerHost", "SalvorHost",
+    "SalvorContracts", "SalvorSimulation", "SalvorWire",
+  ]
+
+  @Test("Every public declaration of a module that others import says what it gives", arguments: documented)
+  func publicDeclarationsAreDocumented(module: String) throws {
+    let declaration =
+      /^\s*public ((static|final|mutating|convenience|nonisolated|indirect|(private|internal|package)\(set\)) )*(func|var|let|init|struct|enum|class|actor|protocol|typealias|subscript)\b/
+    var missing: [String] = []
+    for file in try tree.files(under: "Modules/\(module)", extensions: ["swift"]) {
+      var above = ""
+      for (number, line) in file.lines.enumerated() {
+        let text = line.drop { $0 == " " }
+        if !above.hasPrefix("///"), line.firstMatch(of: declaration) != nil {
+          missing.append("\(file.path):\(number + 1): \(text)")
+        }
+        // An attribute stands between a comment and what it is about.
+        if !text.hasPrefix("@"), !text.hasPrefix("#") { above = String(text) }
+      }
+    }
+    #expect(missing == [])
+  }
+
   @Test("Modules/ and Plugins/ never crash on purpose")
   func noCrashOnPurpose() throws {
     var found: [String] = []

@@ -9,8 +9,27 @@
 
   @testable import PostgreSQLServerStore
 
-  /// A database of its own each time.
-  let postgreSQLServer = StoreSubject<any ServerStore> {
+  /// The folder of one process, which remembers over restarts; gone with whoever has it.
+  final class StateFolder: Sendable {
+    let path: String
+    init() throws {
+      let place = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-state-\(UUID().uuidString)")
+      try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+      path = place.path
+    }
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+  }
+
+  /// A database of its own each time. It is copied and put back as a whole, while nobody has it open; the process's folder stays.
+  let postgreSQLServer = StoreSubject<any ServerStore>(makeRestorable: {
+    let cluster = try PrivateCluster.shared ?? PrivateCluster.another()
+    let (settings, folder) = (try cluster.database(), try StateFolder())
+    return RestorableDatabase(
+      open: {
+        PostgreSQLServerStore(.init(url: settings.url, connections: 4, stateDirectory: folder.path))
+      }, copy: { try cluster.copy(settings, to: "copy\($0)") },
+      putBack: { try cluster.putBack(settings, from: "copy\($0)") })
+  }) {
     let settings = try (PrivateCluster.shared ?? PrivateCluster.another()).database()
     return { PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4)) }
   }
@@ -32,13 +51,7 @@
         "every value keeps its storage class and bytes", "values are kept to the byte",
         "recovery: keys, values and names of every kind are answered as they are",
         "recovery: ranges are in the binary order of the keys", "composite keys, odd names, and values of every kind",
-      ],
-      "the store does not purge": [
-        "a purged row is gone, its devices are told, and its key is refused as purged",
-        "a purge outlives a restart; a released key may be used again", "a restore does not bring a purged row back",
-        "a row that others need is not purged before them; what depends on a purged row is blocked",
-        "an unknown table cannot be purged",
-      ],
+      ]
     ]
 
     private func run(_ name: String, _ body: () async throws -> Void) async throws {
@@ -104,5 +117,24 @@
 
     @Test("random histories with references in circles end as the specification says (semantics 7)", arguments: seeds)
     func ordersAsTheSpecification(_ seed: UInt64) async throws { try await compare(seed, about: .circles) }
+
+    private func compareRecovering(_ seed: UInt64, about subject: RecoveryComparison.Theme) async throws {
+      try await RecoveryComparison(
+        subject: StorePairSubject(client: memoryClient, server: postgreSQLServer),
+        specification: StorePairSubject(client: memoryClient, server: memoryServer), about: subject
+      ).run(seed: seed) { step in
+        if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+      }
+    }
+
+    @Test(
+      "random histories of a database that is put back and trimmed end as the specification says (semantics 5, 6)",
+      arguments: seeds)
+    func recoversAsTheSpecification(_ seed: UInt64) async throws {
+      try await compareRecovering(seed, about: .everything)
+    }
+
+    @Test("random histories of what a restore has lost end as the specification says (semantics 10)", arguments: seeds)
+    func healsAsTheSpecification(_ seed: UInt64) async throws { try await compareRecovering(seed, about: .healing) }
   }
 #endif

@@ -1,4 +1,5 @@
 #if PostgreSQL
+  import Foundation
   import SalvorModel
   import SalvorStorage
   import ServerStoreSupport
@@ -50,6 +51,51 @@
       #expect(try check.problems().contains { $0.contains("GRANT CREATE ON DATABASE") })
       try connection.execute("RESET ROLE; CREATE SCHEMA salvor; SET ROLE \(role)")
       #expect(try check.problems().contains { $0.contains("GRANT CREATE, USAGE ON SCHEMA") })
+    }
+
+    @Test("An examination names all that is in the way at once, as a start does, and changes nothing")
+    func examination() async throws {
+      let settings = try #require(PrivateCluster.shared).database()
+      let connection = try PostgreSQLConnection(settings)
+      let role = "r\(UInt32.random(in: .min ... .max))"
+      let database = try #require(try connection.scalar("SELECT current_database()::text")?.string)
+      try connection.execute(
+        """
+        CREATE SCHEMA shop; CREATE TABLE shop.note (id text PRIMARY KEY, at point); CREATE ROLE \(role) LOGIN;
+        GRANT USAGE ON SCHEMA shop TO \(role); GRANT CREATE ON DATABASE \(quoted(database)) TO \(role)
+        """)
+      let schema = Schema(tables: [
+        Table(
+          "note", primaryKey: ["id"],
+          columns: [Column("id", .text), Column("at", .integer, nullable: true), Column("more", .text, nullable: true)]),
+        table("made"),
+      ])
+      let store = PostgreSQLServerStore(
+        PostgreSQLServerStore.Options(
+          url: settings.url.replacing("user=postgres", with: "user=\(role)"), tablesIn: "shop", connections: 4))
+      let found = try await store.examine(ServerSetup(schema: schema))
+      #expect(found.description.hasPrefix("PostgreSQL ") && found.description.hasSuffix("role \(role)"))
+      for words in [
+        "note: the role has no right to SELECT, INSERT, UPDATE, DELETE, TRIGGER", "note.at", "note.more: is missing",
+        "made: is not there, and the role may not make tables",
+      ] { #expect(found.problems.contains { $0.hasPrefix(words) }, "\(words): \(found.problems)") }
+      // A start refuses the same, and leaves nothing.
+      do {
+        _ = try await store.open(ServerSetup(schema: schema))
+        Issue.record("it opened")
+      } catch let error as SalvorError {
+        for problem in found.problems { #expect(error.message.contains(problem), "\(problem): \(error.message)") }
+      }
+      await store.close()
+      #expect(try !connection.isThere("SELECT 1 FROM pg_namespace WHERE nspname = 'salvor'"))
+      try connection.execute(
+        """
+        ALTER TABLE shop.note DROP COLUMN at; ALTER SCHEMA shop OWNER TO \(role); ALTER TABLE shop.note OWNER TO \(role)
+        """)
+      let again = try await store.examine(ServerSetup(schema: schema))
+      #expect(again.problems == [])
+      #expect(try !connection.isThere("SELECT 1 FROM pg_namespace WHERE nspname = 'salvor'"))
+      connection.close()
     }
 
     @Test("Triggers that somebody dropped or disabled are found, and made anew by installing")

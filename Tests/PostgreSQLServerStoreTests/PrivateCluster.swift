@@ -74,7 +74,7 @@
         "pg_ctl",
         [
           "-s", "-w", "-t", "120", "-D", "\(folder)/data", "-l", "\(folder)/log", "-o",
-          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=100 -c max_prepared_transactions=10",
+          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=500 -c max_prepared_transactions=10",
           "start",
         ])
     }
@@ -126,6 +126,24 @@
       let postgres = try PostgreSQLConnection(settings("postgres"))
       try postgres.execute("CREATE DATABASE \(name)")
       return settings(name)
+    }
+
+    /// As `pg_dump` would, of a database that nobody has open.
+    func copy(_ database: ConnectionSettings, to slot: String) throws {
+      let (postgres, name) = (try PostgreSQLConnection(settings("postgres")), Self.name(database))
+      try postgres.execute("DROP DATABASE IF EXISTS \(name)_\(slot)")
+      try postgres.execute("CREATE DATABASE \(name)_\(slot) TEMPLATE \(name)")
+    }
+
+    /// The copy of a slot, in the database's place.
+    func putBack(_ database: ConnectionSettings, from slot: String) throws {
+      let (postgres, name) = (try PostgreSQLConnection(settings("postgres")), Self.name(database))
+      try postgres.execute("DROP DATABASE \(name) WITH (FORCE)")
+      try postgres.execute("CREATE DATABASE \(name) TEMPLATE \(name)_\(slot)")
+    }
+
+    static func name(_ database: ConnectionSettings) -> String {
+      database.url.split(separator: "=").last.map(String.init) ?? ""
     }
 
     func settings(_ database: String) -> ConnectionSettings {

@@ -45,6 +45,20 @@
         ProcessRequest(remote: remote, sequence: sequence, principal: Principal(name: "anna"), chunks: [chunk]))
     }
 
+    private func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
+      for _ in 0..<6000 where try await !condition() { try await Task.sleep(for: .milliseconds(10)) }
+      #expect(try await condition(), "\(what)")
+    }
+
+    /// Until nothing is told any more: from then on nothing was.
+    private func silence(_ heard: borrowing Mutex<Int>) async throws {
+      while heard.withLock({ count in
+        defer { count = 0 }; return count
+      }) > 0 {
+        try await Task.sleep(for: .milliseconds(100))
+      }
+    }
+
     @Test("Two processes share one incarnation, and a resent upload is applied once, whichever of them gets it")
     func twoProcesses() async throws {
       let (one, opening) = try await store()
@@ -67,6 +81,41 @@
       #expect(later.serverID == opening.serverID)
       #expect(later.incarnation != opening.incarnation)
       await again.close()
+    }
+
+    @Test(
+      "A commit of one process is told to the others at once, and again after the connection that listens was ended")
+    func commitsAreTold() async throws {
+      let (one, _) = try await store()
+      let (other, _) = try await store()
+      let remote = RemoteID(from: SystemRandom())
+      try await one.register(remote, principal: "anna")
+      let heard = Mutex(0)
+      let stream = try #require(other.writes())
+      let listening = Task { for await _ in stream { heard.withLock { $0 += 1 } } }
+      let desk = try PostgreSQLConnection(settings)
+      let listeners = "pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+      for row in 0..<3 {
+        // A connection that begins to listen tells of what it may have missed.
+        try await eventually("it listens") { try desk.isThere("SELECT \(listeners)") && heard.withLock { $0 } > 0 }
+        try await silence(heard)
+        let results = try await upload(
+          one, remote, SequenceID(from: SystemRandom()),
+          chunk([("r\(row)", [0x78])], RequestStamp(from: SystemRandom())))
+        #expect(results.acceptedRequests == 1)
+        try await eventually("the commit is told") { heard.withLock { $0 } > 0 }
+        // What another program writes is told once somebody has looked.
+        try await silence(heard)
+        try desk.execute("UPDATE item SET body = body || 'y'")
+        _ = try await one.sweep()
+        try await eventually("another program's commit is told") { heard.withLock { $0 } > 0 }
+        try await silence(heard)
+        try desk.execute("SELECT pg_terminate_backend(pid) FROM (SELECT \(listeners)) AS l")
+      }
+      listening.cancel()
+      desk.close()
+      await one.close()
+      await other.close()
     }
 
     @Test(

@@ -107,6 +107,54 @@ import Testing
     #expect(try await device.download() == [])
   }
 
+  @Test("offers leave their version with their own entries of the log, whatever triggers write beside them")
+  func offersBesideTriggers() async throws {
+    let desk = try await ServerDesk(
+      Self.tree,
+      before: """
+        CREATE TABLE node (id INTEGER NOT NULL PRIMARY KEY, up INTEGER REFERENCES node (id), label TEXT, seats INTEGER NOT NULL
+          DEFAULT 1, UNIQUE (label), CHECK (seats < 100));
+        CREATE TABLE audit (what);
+        CREATE TRIGGER own_audit AFTER UPDATE ON node WHEN NEW.id % 3 = 0 BEGIN INSERT INTO audit VALUES (NEW.id); END;
+        CREATE TRIGGER own_count AFTER UPDATE OF label ON node WHEN NEW.id = 5 BEGIN
+          UPDATE node SET seats = seats + 1 WHERE id = 1; END;
+        """)
+    let lost = IncarnationID(unchecked: String(repeating: "a", count: 32))
+    let filler = String(repeating: "x", count: 200)
+    let count = 500
+    for id in 1...count { try desk.other().execute("INSERT INTO node VALUES (\(id), NULL, 'l\(id)', 1)") }
+    let parting = try await desk.store.sweep().number
+    func offer(_ id: Int, _ label: String) -> HandChange {
+      .update("node", [.integer(Int64(id))], [("up", .null, .null), ("label", .text("l\(id)"), .text(label))])
+    }
+    // Every seventh is so already: its statement writes a row, and maybe an audit, and no entry.
+    func label(_ id: Int) -> String { id % 7 == 0 ? "l\(id)" : "\(id)\(filler)" }
+    let version = LostVersion(incarnation: lost, number: parting + 5, parting: parting)
+    let offers = (1...count).map { offer($0, label($0)) }
+    let device = try await desk.device()
+    let results = try await desk.uploaded(device, offers, made: parting, version: version)
+    #expect(results.healed == Int64(count - count / 7))
+    #expect(results.superseded == Int64(count / 7))
+    let entries = try desk.other().rows(
+      """
+      SELECT c.v0 FROM salvor_change c JOIN salvor_healed_entry r ON c.seq BETWEEN r.first AND r.last
+      WHERE r.number = ?1 ORDER BY c.v0
+      """, .integer(parting + 5))
+    let written = (1...count).filter { $0 % 7 != 0 }.map { [Value.integer(Int64($0))] }
+    #expect(entries == written, "each written row's one entry, and none of the trigger's")
+    let lines = try desk.other().integer("SELECT count(*) FROM salvor_healed")
+    #expect(lines == Int64(count / 7))
+    // An older version changes none of them; the trigger's change of a seat was nobody's offer, and stands.
+    let older = LostVersion(incarnation: lost, number: parting + 3, parting: parting)
+    let again = (1...count).map { offer($0, "old \($0)") } + [.update("node", [1], [("seats", 1, 9)])]
+    let bert = try await desk.device("bert")
+    let second = try await desk.uploaded(bert, again, made: parting, version: older)
+    #expect(second.healed == 0)
+    #expect(second.superseded == Int64(count))
+    #expect(second.conflicts == 1)
+    #expect(try desk.other().integer("SELECT seats FROM node WHERE id = 1") == 2)
+  }
+
   @Test("keep-versions: the client's and the server's row are kept for a person (semantics 7)")
   func conflictVersions() async throws {
     let desk = try await ServerDesk(Self.tree, policies: ["node": UniformConflictPolicy(.both)])

@@ -122,4 +122,152 @@ import Testing
     #expect(try lines(ledger)[0].contains(desk.opening.serverID.text))
     await desk.store.close()
   }
+
+  // MARK: Its end
+
+  private static let day: Int64 = 86_400_000
+
+  /// Shows the time that was set.
+  private final class DayClock: SalvorModel.Clock, @unchecked Sendable {
+    private let lock = NSLock()
+    private var time: Int64 = 100 * PurgeLedgerTests.day
+    func now() -> Int64 { lock.withLock { time } }
+    func set(day: Int64) { lock.withLock { time = day * PurgeLedgerTests.day } }
+    func sleep(milliseconds: Int64) async throws {}
+  }
+
+  /// Day 100: rows a, b, c and a copy. Day 101: a and b are purged. Day 103: c is.
+  private func aged() async throws -> (ServerDesk, DayClock, copy: String, ledger: String) {
+    let clock = DayClock()
+    let desk = try await ServerDesk(RecoveryQueryTests.schema, clock: clock)
+    try desk.other().execute("INSERT INTO site VALUES ('a', 'anna', NULL), ('b', 'anna', NULL), ('c', 'anna', NULL)")
+    _ = try await desk.store.sweep()
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    clock.set(day: 101)
+    _ = try await desk.store.purge([["a"], ["b"]], of: "site")
+    clock.set(day: 103)
+    _ = try await desk.store.purge([["c"]], of: "site")
+    clock.set(day: 200)
+    return (desk, clock, copy, desk.path + ".salvor-purged")
+  }
+
+  /// How many acts the database and the file have.
+  private func acts(_ desk: ServerDesk, _ ledger: String) throws -> [Int64?] {
+    [try desk.other().integer("SELECT count(*) FROM salvor_purge"), Int64(try lines(ledger).count - 2)]
+  }
+
+  private func forget(_ desk: ServerDesk) async throws {
+    for backup in try await desk.store.recordedBackups() where !backup.isForgotten {
+      #expect(try await desk.store.forgetBackup(backup.id))
+    }
+  }
+
+  @Test(
+    "An act of the ledger ends when it is older than the retention and than every listed copy, in the database and in the file"
+  )
+  func ends() async throws {
+    let (desk, _, _, ledger) = try await aged()
+    // The copy has the rows.
+    try await desk.store.trim(before: 150 * Self.day)
+    #expect(try acts(desk, ledger) == [3, 3])
+    try await forget(desk)
+    // Devices may still send what is within the retention.
+    try await desk.store.trim(before: 101 * Self.day)
+    #expect(try acts(desk, ledger) == [3, 3])
+    try await desk.store.trim(before: 102 * Self.day)
+    #expect(try acts(desk, ledger) == [1, 1])
+    #expect(try await desk.store.releasePurged([["a"]], of: "site") == 0)
+    // What is left holds, and what comes is added behind it.
+    try await desk.restart()
+    #expect(try await desk.store.releasePurged([["c"]], of: "site") == 1)
+    #expect(try acts(desk, ledger) == [2, 2])
+    try await desk.store.trim(before: .max)
+    #expect(try acts(desk, ledger) == [0, 0])
+    _ = try await desk.store.purge([["d"]], of: "site")
+    try await desk.restart()
+    #expect(try acts(desk, ledger) == [1, 1])
+    #expect(try await desk.store.releasePurged([["d"]], of: "site") == 1)
+    await desk.store.close()
+  }
+
+  @Test("A copy that was made long after a purge does not keep its act")
+  func laterCopy() async throws {
+    let (desk, clock, copy, ledger) = try await aged()
+    try await forget(desk)
+    // Within a day the row may have been erased while the copy was made.
+    clock.set(day: 102)
+    try await desk.store.backup(to: copy + "2")
+    try await desk.store.trim(before: 150 * Self.day)
+    #expect(try acts(desk, ledger) == [3, 3])
+    try await forget(desk)
+    clock.set(day: 103)
+    try await desk.store.backup(to: copy + "3")
+    try await desk.store.trim(before: 150 * Self.day)
+    #expect(try acts(desk, ledger) == [1, 1])
+    await desk.store.close()
+  }
+
+  @Test("A purge that is asked for again lasts as long as a new one")
+  func renewed() async throws {
+    let (desk, _, _, ledger) = try await aged()
+    try await forget(desk)
+    #expect(try await desk.store.purge([["a"]], of: "site") == PurgeReport())
+    try await desk.store.trim(before: 150 * Self.day)
+    #expect(try acts(desk, ledger) == [1, 1])
+    #expect(try await desk.store.releasePurged([["a"], ["b"]], of: "site") == 1)
+    await desk.store.close()
+  }
+
+  @Test("A forgotten copy that is put back has erased what did not end, and says that more had been purged")
+  func forgottenCopy() async throws {
+    let (desk, _, copy, ledger) = try await aged()
+    try await forget(desk)
+    try await desk.store.trim(before: 102 * Self.day)
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    #expect(try sites(desk) == ["a", "b"])
+    #expect(desk.log.all.contains { $0.contains("older than 2 purges that ended") })
+    #expect(try acts(desk, ledger) == [1, 1])
+    // It is said once.
+    let said = desk.log.all.count { $0.contains("purges that ended") }
+    try await desk.restart()
+    #expect(desk.log.all.count { $0.contains("purges that ended") } == said)
+    _ = try await desk.store.purge([["a"]], of: "site")
+    try await desk.restart()
+    #expect(try sites(desk) == ["b"])
+    await desk.store.close()
+  }
+
+  @Test(
+    "A database that knows acts which ended in the file follows it, and one that knows of more that ended is followed")
+  func apart() async throws {
+    let (desk, _, copy, ledger) = try await aged()
+    let before = try String(contentsOfFile: ledger, encoding: .utf8)
+    // With all three acts; then both are ended, and this database comes back as a crash before the commit would leave it.
+    try await desk.store.backup(to: copy + "2")
+    try await forget(desk)
+    try await desk.store.trim(before: 102 * Self.day)
+    let after = try String(contentsOfFile: ledger, encoding: .utf8)
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy + "2")
+    try await desk.restart()
+    #expect(try acts(desk, ledger) == [1, 1])
+    #expect(try String(contentsOfFile: ledger, encoding: .utf8) == after)
+    #expect(!desk.log.all.contains { $0.contains("purges that ended") || $0.contains("gone again") })
+    // The file of before.
+    try before.write(toFile: ledger, atomically: false, encoding: .utf8)
+    try await desk.restart()
+    #expect(try await desk.store.purge([["d"]], of: "site").keys == 1)
+    try await desk.restart()
+    #expect(try acts(desk, ledger) == [2, 4])
+    try await desk.store.trim(before: 150 * Self.day)
+    #expect(try acts(desk, ledger) == [1, 1])
+    try await desk.restart()
+    // Acts that are missing show, also behind some that ended.
+    await desk.store.close()
+    try after.write(toFile: ledger, atomically: false, encoding: .utf8)
+    #expect(try await refusal(desk).code == .storageCorrupt)
+  }
 }

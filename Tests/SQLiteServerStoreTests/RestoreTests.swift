@@ -59,6 +59,12 @@ import Testing
     _ = try await desk.store.restore(from: second)
     #expect(try await desk.store.recordedBackups().map(\.isForgotten) == [false, true])
     await desk.store.close()
+    // The first copy was made before the database had a list of copies.
+    _ = try await desk.store.restore(from: copy)
+    let listed = try await desk.store.recordedBackups()
+    #expect(listed.map(\.commit.number) == [first + 1, first])
+    #expect(listed.map(\.isForgotten) == [false, true])
+    await desk.store.close()
   }
 
   @Test("a restore is written down once, by the command or by the start that finds it, and says who is missing")

@@ -13,6 +13,7 @@ final class ServerDesk {
   var store: SQLiteServerStore
   var opening: ServerOpening
   private(set) var log = LogLines()
+  private let clock: any SalvorModel.Clock
 
   final class LogLines: @unchecked Sendable {
     private let lock = NSLock()
@@ -24,17 +25,18 @@ final class ServerDesk {
   /// - Parameter before: another program's statements, before Salvor ever saw the file.
   init(
     _ schema: Schema, policies: [String: any ConflictPolicy] = [:], before: String? = nil,
-    busyTimeoutMilliseconds: Int64 = 5000
+    busyTimeoutMilliseconds: Int64 = 5000, clock: any SalvorModel.Clock = SystemClock()
   ) async throws {
     path = try freshDatabase()
     self.policies = policies
+    self.clock = clock
     self.schema = schema
     if let before { try SQLiteConnection(path).execute(before) }
     let log = log
     store = SQLiteServerStore(
       SQLiteServerStore.Options(
         path: path, durability: .normal, busyTimeoutMilliseconds: busyTimeoutMilliseconds,
-        log: Log.lines { log.add($0) }))
+        clock: clock, log: Log.lines { log.add($0) }))
     opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 
@@ -42,7 +44,7 @@ final class ServerDesk {
     await store.close()
     let log = log
     store = SQLiteServerStore(
-      SQLiteServerStore.Options(path: path, durability: .normal, log: Log.lines { log.add($0) }))
+      SQLiteServerStore.Options(path: path, durability: .normal, clock: clock, log: Log.lines { log.add($0) }))
     opening = try await store.open(ServerSetup(schema: schema, conflictPolicies: policies))
   }
 
@@ -55,14 +57,23 @@ final class ServerDesk {
     return device
   }
 
-  func uploaded(_ device: Handset, _ sent: [HandChange], made: Int64? = nil, perChunk: Int = 1000) async throws
-    -> UploadResults
-  {
+  /// - Parameters:
+  ///   - version: it is offered as this version.
+  ///   - offers: so many of its changes are, from the first on; nil: all.
+  func uploaded(
+    _ device: Handset, _ sent: [HandChange], made: Int64? = nil, perChunk: Int = 1000, version: LostVersion? = nil,
+    offers: Int? = nil
+  ) async throws -> UploadResults {
     var chunks: [UploadChunk] = []
     let stamp = RequestStamp(from: SystemRandom())
     var index = 0
     while index < sent.count {
       var writer = UploadChunkWriter()
+      let count = min(perChunk, (offers ?? sent.count) - index)
+      if let version, count > 0 {
+        writer.lost([version.incarnation])
+        writer.offer(first: device.counter + 1, last: device.counter + Int64(count), Offer(version))
+      }
       for change in sent[index..<min(index + perChunk, sent.count)] {
         device.counter += 1
         change.write(device.counter, stamp, made ?? device.groups.compactMap(\.cursor?.number).min() ?? 0, &writer)

@@ -1,4 +1,5 @@
 import ContentHash
+import Foundation
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
@@ -142,6 +143,20 @@ struct SnapshotFileTests {
     #expect(try folder.list() == [])
   }
 
+  @Test("removing everything removes what a killed process left, too: it has the same rows")
+  func removedLeftOver() throws {
+    let place = try Directory()
+    defer { place.remove(); removeTree(place.path + "/files") }
+    let folder = try SnapshotDirectory(place.path + "/files")
+    let id = String(repeating: "a", count: 64)
+    for name in ["making-0011.db", "making-0011.coded", id + ".zstd", id + ".json.new", "README"] {
+      try writeFile(place.path + "/files/" + name, [1, 2, 3])
+    }
+    try folder.removeAll()
+    let left = try FileManager.default.contentsOfDirectory(atPath: place.path + "/files")
+    #expect(Set(left) == ["README", "key", "discarded"])
+  }
+
   /// What somebody who means harm makes of a file.
   static let harms: [String] = [
     "CREATE TRIGGER t AFTER INSERT ON note BEGIN DELETE FROM note; END",
@@ -164,6 +179,10 @@ struct SnapshotFileTests {
     "DELETE FROM note; INSERT INTO salvor_apart VALUES ('note', '[\"a\"]', '{\"table\":\"other\",\"columns\":[\"id\"]}' || char(10) || '{\"rows\":[[\"a\"]]}' || char(10))",
     "DELETE FROM note; INSERT INTO salvor_apart VALUES ('note', '[\"a\"]', 'no lines')",
     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE note (id TEXT, title TEXT, size INTEGER)' WHERE name = 'note'",
+    // Functions that an open connection would call, at a write or at a read.
+    "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (', 'CHECK (load_extension(title) IS NULL AND ') WHERE name = 'note'",
+    "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, ' TEXT,', ' TEXT DEFAULT (load_extension(''x'')),') WHERE name = 'note'",
+    "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', 't', 'note', 0, 'CREATE TRIGGER t AFTER INSERT ON note BEGIN SELECT load_extension(''x''); END')",
     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'note'",
   ]
 
@@ -182,8 +201,9 @@ struct SnapshotFileTests {
     connection.close()
     let bytes = try readFile(path)
     // The server itself has named it: length and hash hold.
-    try await expectUnusable(
-      place, snapshot, bytes, offer(snapshot, id: BlobHash(of: bytes).text, bytes: Int64(bytes.count)))
+    let named = offer(snapshot, id: BlobHash(of: bytes).text, bytes: Int64(bytes.count))
+    let error = try await expectUnusable(place, snapshot, bytes, named)
+    #expect(error?.context[SnapshotOffer.itselfUnusable] == named.id)
   }
 
   @Test("a file of another length or hash, and one with a damaged page, is not used")
@@ -196,7 +216,8 @@ struct SnapshotFileTests {
     let bytes = try await content(folder, snapshot)
     var other = bytes
     other[bytes.count / 2] ^= 1
-    try await expectUnusable(place, snapshot, other, offer(snapshot))
+    let error = try await expectUnusable(place, snapshot, other, offer(snapshot))
+    #expect(error?.context[SnapshotOffer.itselfUnusable] == nil)
     var broken = bytes
     for offset in 5 * 4096..<5 * 4096 + 200 { broken[offset] = 0xFF }
     try await expectUnusable(place, snapshot, broken, offer(snapshot, id: BlobHash(of: broken).text))
@@ -219,9 +240,10 @@ struct SnapshotFileTests {
     #expect(try received.received([offer(snapshot)]) == [snapshot.id: 0])
   }
 
+  @discardableResult
   private func expectUnusable(
     _ place: Directory, _ snapshot: Snapshot, _ bytes: [UInt8], _ offer: SnapshotOffer
-  ) async throws {
+  ) async throws -> SalvorError? {
     let received = ReceivedSnapshots(database: place.path + "/device.db")
     try received.keep(bytes, of: offer, at: 0)
     let error = await #expect(throws: SalvorError.self) {
@@ -230,5 +252,6 @@ struct SnapshotFileTests {
     #expect(error?.code == .snapshotUnusable, "\(error?.message ?? "")")
     // Nothing of it is left.
     #expect(try received.received([offer]) == [offer.id: 0])
+    return error
   }
 }

@@ -192,6 +192,31 @@ struct HostConfigurationTests {
     #expect(told.contains("errorArchive, queue, log, seed; did you mean"), "\(told)")
   }
 
+  @Test("the address of snapshots is a URL that links can be put behind; the wrong ones are named with what is wrong")
+  func snapshotAddress() throws {
+    func made(_ url: String) throws -> ConfigurationResult {
+      try load("{\(schema), \(server.dropLast()), snapshots: { url: '\(url)' } }}")
+    }
+    let good = try made("https://files.example.org/salvor//")
+    #expect(directory.report(good.diagnostics) == "")
+    #expect(try good.get().server?.snapshots?.url == "https://files.example.org/salvor")
+    #expect(try load("{\(schema), \(server.dropLast()), snapshots: {} }}").get().server?.snapshots?.url == nil)
+    for (url, why) in [
+      ("files.example.org", "must begin with http:// or https://"), ("ftp://a", "must begin with http:// or https://"),
+      ("https://a/b?c=d", "must have no query and no fragment"), ("https://a#b", "must have no query and no fragment"),
+      ("https://anna:secret@a", "must hold no user and no password"), ("https://", "names no host"),
+      ("https://a b", "must be a URL without spaces"), ("https://a:x", "has a port that is not a number"),
+      ("https://a/" + String(repeating: "b", count: 2048), "must not be longer than 2048 bytes"),
+    ] {
+      let told = directory.report(try made(url).diagnostics)
+      #expect(told.contains("snapshots.url") && told.contains(why) && !told.contains("secret"), "\(told)")
+    }
+    let clear = try made("http://files.example.org")
+    #expect(clear.diagnostics.errors.isEmpty)
+    #expect(directory.report(clear.diagnostics).contains("client.transport.insecure"))
+    #expect(try made("http://127.0.0.1:8080").diagnostics.isEmpty)
+  }
+
   @Test("loading opens nothing but the two files, and makes nothing")
   func touchesNothing() throws {
     let before = try directory.contents() + ["salvor.json5"]

@@ -143,4 +143,84 @@ struct ConversationTests {
     }
     #expect(try await first.counts == (2, 1))
   }
+
+  private var validations: ValidationTable {
+    ValidationTable(shared, idleMilliseconds: 30_000, clock: SystemClock(), random: SystemRandom())
+  }
+
+  private struct Gone: Error {}
+
+  /// A validator that counts how often it is asked, and waits where somebody has closed the gate.
+  private final class Judge: Sendable {
+    private let asked = Mutex(0)
+    private let gate = AsyncStream.makeStream(of: Void.self)
+    var count: Int { asked.withLock { $0 } }
+    func open() { gate.continuation.yield() }
+
+    @Sendable func ask() -> [Refusal] {
+      asked.withLock { $0 += 1 }
+      return []
+    }
+
+    @Sendable func askAndWait() async -> [Refusal] {
+      asked.withLock { $0 += 1 }
+      for await _ in gate.stream { break }
+      return []
+    }
+  }
+
+  @Test(
+    "an upload is judged by one process at a time, nobody stages meanwhile, and an answer counts until somebody has staged"
+  )
+  func judging() async throws {
+    let first = validations, second = validations
+    let upload = JudgedUpload(
+      remote: remote, principal: anna, sequence: SequenceID(unchecked: String(repeating: "5", count: 32)))
+    let validator = Judge()
+    let judging = Task { try await first.judged(upload, judge: validator.askAndWait) { _ in } }
+    while validator.count == 0 { await Task.yield() }
+    var refused = await #expect(throws: SalvorError.self) {
+      try await second.judged(upload, judge: validator.ask) { _ in }
+    }
+    #expect(refused?.code == .sessionInUse)
+    for table in [first, second] {
+      refused = await #expect(throws: SalvorError.self) { try await table.staging(remote) {} }
+      #expect(refused?.code == .sessionInUse)
+    }
+    validator.open()
+    try await judging.value
+    try await second.staging(remote) {}
+    #expect(validator.count == 1)
+    // The device hangs up before it is processed, and comes back.
+    for _ in 0..<2 {
+      await #expect(throws: Gone.self) { try await first.judged(upload, judge: validator.ask) { _ in throw Gone() } }
+      #expect(validator.count == 2, "what came of it is kept")
+    }
+    try await second.staging(remote) {}
+    await #expect(throws: Gone.self) { try await first.judged(upload, judge: validator.ask) { _ in throw Gone() } }
+    #expect(validator.count == 3, "another process has staged since")
+    try await second.judged(upload, judge: validator.ask) { _ in }
+    #expect(validator.count == 4)
+    try await second.staging(remote) {
+      let refused = await #expect(throws: SalvorError.self) {
+        try await first.judged(upload, judge: validator.ask) { _ in }
+      }
+      #expect(refused?.code == .sessionInUse)
+    }
+    // A process that was killed is not waited for.
+    let now = SystemClock().now()
+    for (kind, token) in [(Conversation.Kind.judging, "killed"), (.staging, "killed, too")] {
+      try await shared.conversing(nil) { [remote] desk in
+        try desk.put(
+          Conversation(
+            kind: kind, token: token, remote: remote, principal: "", subject: StoredSubject(bytes: Array("inUse".utf8)),
+            lastSeen: now - 30_000))
+      }
+    }
+    try await first.judged(upload, judge: validator.ask) { _ in }
+    try await second.staging(remote) {}
+    for kind in [Conversation.Kind.judging, .staging] {
+      #expect(try await shared.conversing(nil) { try $0.count(kind, principal: nil) } == 0)
+    }
+  }
 }

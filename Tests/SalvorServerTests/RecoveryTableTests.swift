@@ -9,7 +9,7 @@ struct RecoveryTableTests {
   final class TestClock: Clock {
     nonisolated(unsafe) var time: Int64 = 1_000_000
     func now() -> Int64 { time }
-    func sleep(milliseconds: Int64) async throws {}
+    func sleep(milliseconds: Int64) async throws { try await Task.sleep(for: .milliseconds(1)) }
   }
 
   private let clock = TestClock()

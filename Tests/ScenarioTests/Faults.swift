@@ -17,6 +17,8 @@ final class Faults: Sendable {
     case problem(status: Int, json: String)
     /// The network is sound; something else happens just before the request reaches the server.
     case meanwhile(@Sendable () throws -> Void)
+    /// Likewise, once the device has had this many bytes of the answer.
+    case meanwhileAnswer(after: Int, @Sendable () throws -> Void)
   }
 
   private let next = Mutex<[Fault]>([])
@@ -83,6 +85,24 @@ private struct FaultyTransport: ClientTransport {
       let response = try await base.send(request)
       _ = try await response.body.collect(upTo: Int.max)
       throw lost
+    case .meanwhileAnswer(let count, let happen):
+      var response = try await base.send(request)
+      let body = response.body
+      let (before, rest) = (Remaining(count), Rest())
+      response.body = ByteStream(
+        next: {
+          if let piece = try await rest.take() { return piece }
+          guard let piece = try await body.next() else { return nil }
+          let first = await before.take(piece.count)
+          guard first < piece.count, await rest.begins() else { return piece }
+          if first == 0 {
+            try happen()
+            return piece
+          }
+          await rest.keep(Array(piece.dropFirst(first)), happen)
+          return Array(piece.prefix(first))
+        }, close: body.close)
+      return response
     case .cutAnswer(let limit):
       var response = try await base.send(request)
       let body = response.body
@@ -108,6 +128,31 @@ private actor Remaining {
     let allowed = min(count, wanted)
     count -= allowed
     return allowed
+  }
+}
+
+/// What comes after a place of an answer.
+private actor Rest {
+  private var isBegun = false
+  private var piece: [UInt8]?
+  private var happen: (@Sendable () throws -> Void)?
+
+  /// True once.
+  func begins() -> Bool {
+    defer { isBegun = true }
+    return !isBegun
+  }
+
+  func keep(_ piece: [UInt8], _ happen: @escaping @Sendable () throws -> Void) {
+    self.piece = piece
+    self.happen = happen
+  }
+
+  func take() throws -> [UInt8]? {
+    guard let piece else { return nil }
+    self.piece = nil
+    try happen?()
+    return piece
   }
 }
 

@@ -1,3 +1,4 @@
+import Foundation
 import SalvorClientEngine
 import SalvorModel
 import SalvorStorage
@@ -239,5 +240,42 @@ struct HealingTests {
     try await synchronize([b, a])
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test(
+    "a strategy that makes tables anew gives rows, values and deletes back; a row whose unique value is taken goes apart",
+    arguments: ["recreate", "copy-and-resubscribe"])
+  func tablesMadeAnew(strategy: String) async throws {
+    let unique = Fleet.visits.replacingOccurrences(
+      of: "seats: \"integer = 0\" } }", with: "seats: \"integer = 0\" }, unique: [[\"name\"]] }")
+    #expect(unique != Fleet.visits)
+    let fleet = try Fleet(schema: unique)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name) VALUES ('s3', 'three'), ('s4', 'four'), ('s5', 'five')")
+    let a = try fleet.device("a", recovery: "strategy: \"\(strategy)\"")
+    try await a.write("INSERT INTO site (id, name) VALUES ('a', 'of a')")
+    try await synchronize([a])
+    try await fleet.backup("night")
+    try await a.write(
+      "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 49) INSERT INTO site (id, name, city) SELECT 'n' || i, 'name ' || i, 'Hull' FROM n",
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "DELETE FROM site WHERE id = 's4'",
+      "INSERT INTO visit VALUES ('v1', 'n1', 'a note', NULL)")
+    try await synchronize([a])
+    let sites = try fleet.serverRows("site")
+    let visits = try fleet.serverRows("visit")
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('x', 'name 7')")
+    let first = try await a.sync()
+    #expect(first.error == nil, "\(String(describing: first.error))")
+    // 50 inserts, one of them with a value that is taken, an update, a delete, a visit.
+    #expect(first.recovery?.report?.counts.offered == 53)
+    #expect(first.healed == 52)
+    try await synchronize([a])
+    #expect(try fleet.serverRows("site").filter { $0[0] != "x" } == sites.filter { $0[0] != "n7" })
+    #expect(try fleet.serverRows("visit") == visits)
+    #expect(try a.connection().rows("SELECT id FROM site WHERE name = 'name 7'") == [["x"]])
+    let status = try await a.open().status()
+    #expect([status.queued, status.inError, status.displaced] == [0, 0, 1])
   }
 }

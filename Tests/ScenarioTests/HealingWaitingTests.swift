@@ -86,6 +86,14 @@ struct HealingWaitingTests {
     // The other device, which had only read of it, has one entry in its archive.
     #expect(try await b.open().errorArchive().count { $0.reason == "lost-on-server" } == 30)
     #expect(try b.connection().integer("SELECT count(DISTINCT first) FROM salvor_archive") == 1)
+    // Nobody has decided yet, and the server goes back once more: they wait again, and again.
+    for _ in 1...2 {
+      try await fleet.restore("night")
+      try await synchronize([a, b])
+      #expect(try count(fleet, "site") == 33)
+      #expect(try count(fleet, "salvor_heal_waiting") == 30)
+      try fleet.expectEqual(tables, [a, b])
+    }
     let engine = try #require(fleet.server?.engine)
     #expect(try await engine.acceptOffers(WaitingQuery()) == 30)
     try await synchronize([a, b])
@@ -140,5 +148,38 @@ struct HealingWaitingTests {
     #expect(try await a.open().errorArchive().map(\.reason) == ["rejected"])
     try await synchronize([b])
     #expect(try count(fleet, "site WHERE id = 'new'") == 0)
+  }
+
+  @Test(
+    "a child whose parent waits for a person waits with it, over a restart and one more restore, and comes behind it")
+  func childWaits() async throws {
+    let reviewed = Fleet.visits.replacing(
+      "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, heal: \"review\" },")
+    let (fleet, a, b) = try await fleet(schema: reviewed)
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('new', 'of a')", "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)",
+      "INSERT INTO visit VALUES ('v2', 's10', 'another', NULL)")
+    try await synchronize([a, b])
+    for _ in 1...2 {
+      try await fleet.restore("night")
+      let report = try await a.sync()
+      #expect(report.error == nil)
+      // A server that drops the child says that two of three are settled.
+      #expect(report.waiting == 2)
+      #expect(report.healed == 1)
+      #expect(try count(fleet, "salvor_heal_waiting WHERE reason = 'parent' AND \"table\" = 'visit'") == 1)
+      #expect(try fleet.serverRows("visit").map { $0[0] } == ["v2"])
+    }
+    try await fleet.restart()
+    try await synchronize([a, b])
+    #expect(try a.rows("visit").map { $0[0] } == ["v1", "v2"])
+    let engine = try #require(fleet.server?.engine)
+    #expect(try await engine.acceptOffers(WaitingQuery(table: "site")) == 1)
+    // The child goes on by itself.
+    #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1", "v2"])
+    #expect(try count(fleet, "salvor_heal_waiting") == 0)
+    try await synchronize([a, b])
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
   }
 }

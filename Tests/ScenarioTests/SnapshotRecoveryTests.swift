@@ -85,6 +85,35 @@ struct SnapshotRecoveryTests {
     try fleet.expectEqual(Self.tables, [device])
   }
 
+  @Test(
+    "a plan says which groups will come by files, and has none made; in place nothing does",
+    arguments: ["recreate", "copy-and-resubscribe", "recover-unsynced-changes"])
+  func plan(strategy: String) async throws {
+    let (fleet, device) = try await badDay("heal: \"off\", strategy: \"\(strategy)\"")
+    let plan = try await device.open().recoveryPlan()
+    #expect(plan.strategy == strategy)
+    let isAnew = strategy != "recover-unsynced-changes"
+    #expect(plan.files.map(\.group) == (isAnew ? ["stock", "work"] : []))
+    #expect(plan.files.map(\.rows) == (isAnew ? [200, 100] : []))
+    let sizes = try fleet.snapshots.map {
+      Int64(try Data(contentsOf: URL(fileURLWithPath: try fleet.snapshotFile($0))).count)
+    }
+    if isAnew { #expect(Set(plan.files.map(\.bytes)) == Set(sizes)) }
+    #expect(plan.json["files"]?.array?.count == plan.files.count)
+    #expect(plan.json["files"]?.array?.first?["rows"] == (isAnew ? .integer(200) : nil))
+    // A plan offers nothing, sends nothing and orders nothing.
+    #expect(fleet.server?.engine.metrics.snapshotsOffered.value == 0)
+    let id = try #require(fleet.snapshots.first)
+    removeFile(fleet.snapshotFolder + "/\(id).json")
+    let rest = try await device.open().recoveryPlan()
+    #expect(rest.files.count == (isAnew ? 1 : 0))
+    let report = try await device.sync()
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(report.snapshots == Int64(rest.files.count))
+    #expect(fleet.server?.engine.metrics.snapshotsMade.value ?? 0 <= (isAnew ? 1 : 0))
+    try fleet.expectEqual(Self.tables, isAnew ? [device] : [])
+  }
+
   @Test("a cut in the middle of a recovery's file is gone on with, by a new process; nothing was touched meanwhile")
   func cut() async throws {
     let (fleet, device) = try await badDay("heal: \"off\", strategy: \"recreate\"", attemptsMax: 1)

@@ -154,6 +154,47 @@
       #expect(error?.message.contains("secret") == false)
     }
 
+    @Test("a file at another address: what was asked for goes there and nothing else, and no redirection is followed")
+    func otherAddress() async throws {
+      let heads = Seen()
+      let server = try RawServer { socket in
+        guard let head = await socket.receive(until: "\r\n\r\n") else { return }
+        heads.add(head)
+        socket.send("HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+      }
+      // Nobody listens where the transport's own server is.
+      let client = try client(1)
+      let address = "http://127.0.0.1:\(server.port)/files/a?expires=1&signature=b"
+      let response = try await client.fetch(address, headers: ["range": "bytes=5-"])
+      #expect(response.status == 302)
+      #expect(try await response.body.collect(upTo: 10) == Array("ok".utf8))
+      let lines = heads.all.map { $0.components(separatedBy: "\r\n\r\n")[0].components(separatedBy: "\r\n") }
+      #expect(lines.count == 1)
+      #expect(lines[0][0] == "GET /files/a?expires=1&signature=b HTTP/1.1")
+      #expect(Set(lines[0].dropFirst()) == ["Host: 127.0.0.1:\(server.port)", "range: bytes=5-"])
+      for (address, headers) in [
+        (address, ["authorization": "Bearer secret"]), (address, ["Salvor-Principal": "anna"]),
+        (address, ["cookie": "a"]),
+        ("/v1/snapshots/a", [:]), ("ftp://127.0.0.1/a", [:]), ("http://anna:secret@127.0.0.1/a", [:]),
+        ("http://127.0.0.1/a#b", [:]), ("http://127.0.0.1/a\r\nx: y", [:]),
+      ] {
+        let error = await #expect(throws: SalvorError.self, "\(address)") {
+          _ = try await client.fetch(address, headers: headers)
+        }
+        #expect(error?.code == .usage, "\(address)")
+        #expect(error?.message.contains("secret") == false)
+      }
+      // In clear text to another machine, or to this one where the server is another: not even looked up.
+      let own = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL("https://sync.example.org")))
+      for (client, address) in [(client, "http://files.example.org/a"), (own, "http://127.0.0.1:\(server.port)/a")] {
+        let error = await #expect(throws: SalvorError.self) { _ = try await client.fetch(address, headers: [:]) }
+        #expect(error?.code == .configuration, "\(address)")
+      }
+      #expect(heads.all.count == 1)
+      await client.close()
+      await own.close()
+    }
+
     @Test func everyOptionIsRead() throws {
       let (made, diagnostics) = try prepare(
         """

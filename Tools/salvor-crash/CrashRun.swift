@@ -7,6 +7,8 @@ struct CrashRun {
   struct Figures {
     var kills = 0
     var serverKills = 0
+    /// Of what serves the database, where that is a process of its own.
+    var databaseKills = 0
     /// The process had ended before it was killed.
     var missed = 0
     var restores = 0
@@ -31,30 +33,26 @@ struct CrashRun {
   }
 
   mutating func run(_ kills: Int, progress: (String) -> Void) throws -> JSONValue {
-    try place.startServer()
+    try place.startServers()
     for device in place.strategies.indices { _ = try place.settle(device) }
-    let server = try SQLiteConnection(place.serverDatabase, busyTimeoutMilliseconds: 60_000)
-    try server.execute(
-      "INSERT INTO site WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < \(Place.rowsAtFirst - 1)) SELECT 's' || i, 'at first' FROM n"
-    )
-    server.close()
+    try place.server.fill(Place.rowsAtFirst)
     var usual = try measure()
     try place.backup()
     // Killed before they did anything, and killed in the middle: what ends by itself does not count.
-    while figures.kills + figures.serverKills < kills, lost.isEmpty {
+    while count < kills, lost.isEmpty {
       let missed = figures.missed
       try strike(usual)
       // Moments follow how fast this machine is now.
       usual *= figures.missed > missed ? 0.85 : 1.1
-      let count = figures.kills + figures.serverKills
       if count % Self.killsPerCheck == 0 || count == kills { try check() }
       progress("\(count) of \(kills) kills, \(figures.restores) restores, \(lost.count) lost")
     }
     if lost.isEmpty { try check() }
-    try place.stopServer()
+    try place.stopServers()
     return report
   }
 
+  private var count: Int { figures.kills + figures.serverKills + figures.databaseKills }
   var hasLost: Bool { !lost.isEmpty }
 
   /// How long a sync takes here, in seconds.
@@ -80,24 +78,29 @@ struct CrashRun {
     let dice = Int.random(in: 0..<12, using: &random)
     if dice == 0 { try place.backup() }
     if dice >= 9, let backup = place.backups.suffix(3).randomElement(using: &random) {
-      try place.restore(backup)
+      try place.restore(backup, stops: Bool.random(using: &random))
       figures.restores += 1
     }
     let child = try place.start(device, "sync", "--quiet")
     let moment = Double.random(in: 0..<usual * 1.2, using: &random)
-    let killsServer = Int.random(in: 0..<5, using: &random) == 0
+    let target = Int.random(in: 0..<5, using: &random)
     if child.hasEnded(within: moment) {
       figures.missed += 1
       return
     }
-    guard killsServer else {
+    if target == 1, try place.server.kill(&random) {
+      figures.databaseKills += 1
+      _ = try child.wait()
+      return
+    }
+    guard target == 0 else {
       if child.kill() { figures.kills += 1 } else { figures.missed += 1 }
       return
     }
-    place.killServer()
+    let killed = place.killServer(&random)
     figures.serverKills += 1
     _ = try child.wait()
-    try place.startServer()
+    try place.startServer(killed)
   }
 
   /// All devices sync until nothing is left to do; then every change that was ever made is looked for.
@@ -116,6 +119,7 @@ struct CrashRun {
     [
       "tried": [
         "kills": .integer(Int64(figures.kills)), "serverKills": .integer(Int64(figures.serverKills)),
+        "databaseKills": .integer(Int64(figures.databaseKills)),
         "missed": .integer(Int64(figures.missed)), "restores": .integer(Int64(figures.restores)),
         "recoveries": .integer(figures.recoveries), "decisions": .integer(Int64(figures.decisions)),
         "renewals": .integer(Int64(figures.renewals)), "snapshots": .integer(place.snapshots),

@@ -3,7 +3,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
-/// A directory with a server and devices of every strategy, driven by the salvor tool.
+/// A directory with servers of one database and devices of every strategy, driven by the salvor tool.
 final class Place {
   /// Of each device.
   let strategies: [String]
@@ -14,15 +14,22 @@ final class Place {
   /// Files that were taken over, as far as the devices could say.
   private(set) var snapshots: Int64 = 0
   static let rowsAtFirst = 200
+  static let tables = ["site", "visit"]
 
   let directory: String
   private let salvor: String
-  private var server: Child?
+  let server: any ServerDatabase
+  /// One after the other gets a device's synchronizations.
+  private var servers: [Child?]
+  private var urls: [String]
+  private var turn = 0
   private(set) var backups: [String] = []
   private var backupsMade = 0
 
-  init(salvor: String, heals: Bool, takesSnapshots: Bool) throws {
+  init(salvor: String, heals: Bool, takesSnapshots: Bool, storage: String, servers count: Int) throws {
     self.salvor = salvor
+    servers = Array(repeating: nil, count: count)
+    urls = Array(repeating: "", count: count)
     self.takesSnapshots = takesSnapshots
     self.heals = heals
     // The others give up what waits.
@@ -34,6 +41,9 @@ final class Place {
         "upload-then-recreate",
       ]
     directory = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-crash-\(UUID().uuidString)").path
+    server =
+      storage == "sqlite"
+      ? SQLiteServerDatabase(in: directory + "/server-0") : try PostgreSQLServerDatabase(in: directory + "/pg")
     try write(
       """
       { version: 1, tables: {
@@ -41,49 +51,69 @@ final class Place {
           visit: { maintained: "dual", primaryKey: "id", columns: { id: "text", site_id: "text", body: "text" },
                    references: { site_id: { table: "site", onDelete: "cascade" } } } } }
       """, "schema.json5")
-    try write(
-      """
-      { schema: "schema.json5",
-        server: { storage: { module: "sqlite", path: "consolidated.db" },
-                  listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
-                  \(takesSnapshots ? "snapshots: { minRows: 1 }," : "")
-                  authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
-      """, "salvor.json5")
+    for number in servers.indices {
+      // The files of first synchronizations are one folder of all.
+      try write(
+        """
+        { schema: "../schema.json5",
+          server: { storage: \(server.configuration(ofServer: number)),
+                    listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
+                    \(takesSnapshots ? "snapshots: { minRows: 1, path: \"../files\" }," : "")
+                    authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
+        """, "server-\(number)/salvor.json5")
+    }
     for device in strategies.indices {
       try FileManager.default.createDirectory(atPath: folder(device), withIntermediateDirectories: true)
     }
   }
 
   private func write(_ text: String, _ name: String) throws {
-    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-    try text.write(toFile: directory + "/" + name, atomically: true, encoding: .utf8)
+    let path = directory + "/" + name
+    try FileManager.default.createDirectory(
+      atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true)
+    try text.write(toFile: path, atomically: true, encoding: .utf8)
   }
 
   func remove() { try? FileManager.default.removeItem(atPath: directory) }
 
-  // MARK: - The server
+  // MARK: - The servers
 
-  var serverDatabase: String { directory + "/consolidated.db" }
+  func startServers() throws {
+    for number in servers.indices { try startServer(number) }
+  }
 
-  func startServer() throws {
-    let child = try Child(salvor, ["serve"], in: directory, output: "server.out")
-    server = child
+  func startServer(_ number: Int) throws {
+    let child = try Child(salvor, ["serve"], in: directory + "/server-\(number)", output: "out")
+    servers[number] = child
     for _ in 0..<6000 where !child.hasEnded(within: 0.01) {
       let mark = "listening on "
       guard let line = child.out.split(separator: "\n").first(where: { $0.hasPrefix(mark) }) else { continue }
-      for device in strategies.indices { try configure(device, url: String(line.dropFirst(mark.count))) }
+      urls[number] = String(line.dropFirst(mark.count))
       return
     }
     throw Failure("the server does not start: \(child.out)")
   }
 
-  func killServer() { server?.kill() }
+  /// Answers with which one it was.
+  func killServer(_ random: inout some RandomNumberGenerator) -> Int {
+    let number = Int.random(in: servers.indices, using: &random)
+    servers[number]?.kill()
+    return number
+  }
 
-  func stopServer() throws { try server?.terminate() }
+  /// Nothing of the run goes on.
+  func end() {
+    for child in servers { child?.kill() }
+    server.end()
+  }
+
+  func stopServers() throws {
+    for child in servers { try child?.terminate() }
+  }
 
   func backup() throws {
     let name = "backup-\(backupsMade)"
-    try operate("server", "backup", name)
+    try server.backup(name, operate)
     backupsMade += 1
     backups.append(name)
   }
@@ -94,18 +124,16 @@ final class Place {
     try backup()
   }
 
-  /// Puts an older state of the server's database back.
-  func restore(_ backup: String) throws {
-    try stopServer()
-    try operate("server", "restore", backup)
-    for file in try FileManager.default.contentsOfDirectory(atPath: directory) where file.contains(".before-restore-") {
-      try FileManager.default.removeItem(atPath: directory + "/" + file)
-    }
-    try startServer()
+  /// Puts an older state of the servers' database back, under them or not.
+  func restore(_ backup: String, stops: Bool) throws {
+    let stops = stops || !server.isRestoredUnderServers
+    if stops { try stopServers() }
+    try server.restore(backup, operate)
+    if stops { try startServers() }
   }
 
-  private func operate(_ arguments: String...) throws {
-    let ended = try Child(salvor, arguments, in: directory, output: "operator.out").wait()
+  private func operate(_ arguments: [String]) throws {
+    let ended = try Child(salvor, arguments, in: directory + "/server-0", output: "operator.out").wait()
     guard ended.code == 0 else { throw Failure("salvor \(arguments.joined(separator: " ")): \(ended.out)") }
   }
 
@@ -125,7 +153,9 @@ final class Place {
   }
 
   func start(_ device: Int, _ arguments: String...) throws -> Child {
-    try Child(salvor, arguments, in: folder(device), output: "out")
+    turn = (turn + 1) % servers.count
+    try configure(device, url: urls[turn])
+    return try Child(salvor, arguments, in: folder(device), output: "out")
   }
 
   /// A device that has nothing unsent and nothing in its archive loses its database. False: it has.
@@ -162,6 +192,8 @@ final class Place {
         try decide(device)
       // The session of a killed process still counts as under way for a while.
       case 1 where error == "session-in-use", 3 where error == "overloaded": usleep(300_000)
+      // Its servers open another database in the place of theirs.
+      case 1 where error == "storage-busy" && server.isRestoredUnderServers: usleep(300_000)
       default: throw Failure("device \(device): salvor sync ends with \(ended.code ?? -1): \(ended.out)")
       }
     }

@@ -11,6 +11,8 @@ struct Options {
   var minutes: Double?
   var swarm = "all"
   var steps = 45
+  /// The numbers of the steps that are kept of a replayed history; nil: all.
+  var only: Set<Int>?
   var isJSON = false
   var mutants = Mutant.all
   /// How many histories run at one time; nil: as many as there are cores.
@@ -21,7 +23,8 @@ struct Options {
     never be. The same seed is the same history, to the byte.
 
       Tools/simulate [--seeds A-B] [--minutes N] [--swarm NAME] [--steps N] [--jobs N] [--json]
-      Tools/simulate --replay SEED    shows a history step by step, with the digest of its trace
+      Tools/simulate --replay SEED [--only N,N,...]
+                                      shows a history step by step, with the digest of its trace; of these steps alone
       Tools/simulate --shrink SEED    the shortest script that still goes wrong
       Tools/simulate --mutants        faults put into the product on purpose, and the seeds it takes to find each;
                                       one of them alone: --mutant NAME
@@ -67,6 +70,12 @@ struct Options {
       case "--steps": steps = try number(option, try value(option), from: 1)
       case "--jobs": jobs = try number(option, try value(option), from: 1)
       case "--replay": task = .replay(try number(option, try value(option), from: 0))
+      case "--only":
+        let numbers = try value(option).split(separator: ",").map { Int($0) }
+        guard !numbers.isEmpty, !numbers.contains(nil) else {
+          throw Wrong(description: "--only wants numbers of steps: 3,8,12")
+        }
+        only = Set(numbers.compactMap { $0 })
       case "--shrink": task = .shrink(try number(option, try value(option), from: 0))
       case "--mutants": task = .mutants
       case "--mutant":

@@ -70,7 +70,8 @@ enum SimulateCommand {
 
   private static func replay(_ seed: UInt64, _ options: Options) -> Int32 {
     let simulation = self.simulation(options)
-    let history = simulation.history(seed)
+    var history = simulation.history(seed)
+    if let only = options.only { history = history.keeping(history.steps.filter { only.contains($0.id) }) }
     if !options.isJSON { say(history.schema.text) }
     let show: @Sendable (String) -> Void = { line in say(line) }
     let result = simulation.run(history, tell: options.isJSON ? nil : show)
@@ -102,6 +103,7 @@ enum SimulateCommand {
     }
     say(short.script)
     for violation in simulation.run(short).violations { say("# \(violation)") }
+    say("# --replay \(seed) --only \(short.steps.map { String($0.id) }.joined(separator: ","))")
     return 1
   }
 

@@ -5,11 +5,15 @@ import SalvorWire
 
 /// What `SalvorClient.verify` found.
 public struct VerificationReport: Sendable {
+  /// What was found of one table.
   public struct Table: Sendable, Hashable {
+    /// The table's name.
     public var name: String
+    /// The group that it is synchronized with.
     public var group: String
     /// The rows that this device has from the server.
     public var rows: Int64
+    /// The rows that the server has for this device.
     public var serverRows: Int64
     /// Rows with requests that wait or are in error.
     public var dirty: Int64
@@ -21,6 +25,7 @@ public struct VerificationReport: Sendable {
 
   /// In the order of the schema.
   public var tables: [Table] = []
+  /// Rows that differ, one by one.
   public var differences: [RowDifference] = []
   /// What was repaired; nil: nothing was asked to be, or nothing had to be.
   public var repair: RecoveryReport?

@@ -36,6 +36,7 @@ extension SalvorClient {
     return try await migratingStore().pauseCapture()
   }
 
+  /// Ends a migration: the triggers are back, and what it did to rows is captured.
   public func resumeCapture() async throws -> CaptureResumption { try await migratingStore().resumeCapture() }
 
   /// What `detach` would remove and lose. Writes nothing.

@@ -3,16 +3,19 @@ import SalvorWire
 
 /// The rows of one table that a synchronization wrote or removed: what an application shows anew.
 public struct TableChange: Sendable, Hashable {
+  /// The table's name.
   public var table: String
   /// Nil: the whole table. There were more than `changedKeysMax` keys, or they are not known one by one (a recovery, a
   /// download that an earlier synchronization began).
   public var keys: [Key]?
 
+  /// - Parameter keys: nil: the whole table.
   public init(table: String, keys: [Key]?) {
     self.table = table
     self.keys = keys
   }
 
+  /// As `sync --json` prints it.
   public var json: JSONValue {
     ["table": .string(table), "keys": keys.map { .array($0.map { .array($0.map(JSONValue.init)) }) } ?? .null]
   }

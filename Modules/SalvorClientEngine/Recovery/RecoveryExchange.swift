@@ -9,6 +9,8 @@ struct RecoveryExchange {
   let configuration: ClientConfiguration
   var report: SyncReport
   let progress: @Sendable (SyncProgress) -> Void
+  /// The facts say which groups the server has as files: for a plan.
+  var asksForFiles = false
 
   init(
     _ configuration: ClientConfiguration, _ report: SyncReport,
@@ -31,6 +33,9 @@ struct RecoveryExchange {
         sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
         tables: .array(history.tables.map(TableDefinition.json))))
     message.subscriptions = try await configuration.resolvedSubscriptions().subscriptions
+    if asksForFiles {
+      message.snapshot = await SnapshotTransfer(configuration: configuration, progress: progress).taking
+    }
     var reader = ResponseReader(
       try await configuration.request("POST", "/v1/recovery", message.json.bytes + [0x0A], counting: &report),
       configuration)

@@ -35,12 +35,17 @@ struct RecoveryFetch {
     switch what {
     case .differences: return try await differences(reason, sink)
     case .everything:
-      let names = config?.groups.map(\.name) ?? status.state.groups.map(\.name)
-      let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
-      // A group that was never synchronized stays so; one that is new with the server's schema comes with the next sync.
-      let wanted = synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
-      return ([], try await everything(wanted.map { GroupState(name: $0) }, config, sink))
+      let wanted = Self.everyGroup(status, config).map { GroupState(name: $0) }
+      return ([], try await everything(wanted, config, sink))
     }
+  }
+
+  /// The names of the groups that a recovery fetches which fetches everything. A group that was never synchronized stays so; one
+  /// that is new with the server's schema comes with the next sync.
+  static func everyGroup(_ status: ClientStatus, _ config: SyncConfig?) -> [String] {
+    let names = config?.groups.map(\.name) ?? status.state.groups.map(\.name)
+    let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
+    return synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
   }
 
   /// By files where the server has them and the device takes them, and what has changed since by rows.

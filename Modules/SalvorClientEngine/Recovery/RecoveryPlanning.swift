@@ -63,6 +63,7 @@ struct RecoveryPlanning {
   func plan(_ strategy: String?, _ journal: RecoveryJournal) async throws -> RecoveryPlan {
     var run = RecoveryRun(configuration, store, journal, SyncReport()) { _ in }
     var exchange = run.exchange
+    exchange.asksForFiles = true
     let (incident, config) = try await run.incident(.operatorRequested, "", &exchange)
     do {
       let plan = try await plan(strategy, &run, incident, config, &exchange)
@@ -84,7 +85,7 @@ struct RecoveryPlanning {
       : run.journal.reason
     var plan = RecoveryPlan(
       reason: found, strategy: "", fellBackFrom: [], notes: [], steps: [], counts: RecoveryCounts(), sent: 0,
-      rowsToFetch: 0, bytes: nil)
+      rowsToFetch: 0, bytes: nil, files: [])
     if found == nil, strategy == nil { return plan }
     var incident = asked
     incident.reason = found ?? .operatorRequested
@@ -110,6 +111,8 @@ struct RecoveryPlanning {
     if rebuild != .nothing {
       plan.rowsToFetch = incident.facts.rows
       plan.bytes = nil
+      let wanted = RecoveryFetch.everyGroup(incident.status, config)
+      plan.files = (incident.facts.files ?? []).filter { wanted.contains($0.group) }
       let all = incident.status.queued + incident.status.inError + incident.status.displaced
       var counts = RecoveryCounts()
       counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all

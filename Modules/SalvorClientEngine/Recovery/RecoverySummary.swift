@@ -4,6 +4,7 @@ import SalvorWire
 
 /// What a synchronization says of the recovery in it (`sync --json`, `recovery`).
 public struct RecoverySummary: Sendable, Hashable {
+  /// Why the device was recovered, or must be.
   public var reason: RecoveryReason
   /// The strategy that ran, or that waits.
   public var strategy: String
@@ -13,10 +14,12 @@ public struct RecoverySummary: Sendable, Hashable {
   public var report: RecoveryReport?
   /// Where a person has to decide: what `recover` wants.
   public var token: String?
+  /// The copy of the database as it was before; nil: there is none.
   public var backup: String?
   /// What the server took of the offers in this synchronization.
   public var healed: Int64 = 0
 
+  /// As `sync --json` prints it.
   public var json: JSONValue {
     let counts = report?.counts ?? RecoveryCounts()
     return [
@@ -44,19 +47,26 @@ public struct RecoverySummary: Sendable, Hashable {
 public struct RecoveryPlan: Sendable, Hashable {
   /// Nil: there is nothing to recover from.
   public var reason: RecoveryReason?
+  /// The strategy that would run.
   public var strategy: String
+  /// The strategies that could not, in order.
   public var fellBackFrom: [String]
   /// Why those could not.
   public var notes: [String]
   /// The steps by name, in order.
   public var steps: [String]
+  /// What would become of requests and rows.
   public var counts: RecoveryCounts
   /// Requests that would be uploaded before anything is replaced.
   public var sent: Int64
   /// Rows that would come, and the bytes of the payload before compression; nil: not known before they come.
   public var rowsToFetch: Int64
+  /// Bytes of the payload before compression; nil: not known before it comes.
   public var bytes: Int64?
+  /// The groups that would come as files, in the place of their rows; empty: all rows come one by one, or what differs does.
+  public var files: [RecoveryFacts.File]
 
+  /// As `recover --plan --json` prints it.
   public var json: JSONValue {
     [
       "reason": reason.map { .string($0.rawValue) } ?? .null,
@@ -73,6 +83,7 @@ public struct RecoveryPlan: Sendable, Hashable {
         "offer": .integer(counts.offered),
       ],
       "bytes": bytes.map(JSONValue.integer) ?? .null,
+      "files": .array(files.map(\.json)),
     ]
   }
 }

@@ -3,14 +3,19 @@ import SalvorStorage
 import SalvorTransport
 import SalvorWire
 
-/// How much of a large upload goes in one chunk: four times as much as before as long as chunks arrive quickly, so that a large upload
-/// takes few round trips, and less where the network is slow, so that a cut costs little.
+/// How much of a large upload goes in one chunk: as much as takes a second at the pace of the chunk before it, and four times that one
+/// where it arrived within a second, so that a large upload takes few round trips, and a cut costs little where the network is slow
+/// (decision 146).
 struct ChunkSize {
   private let smallest: Int
   private var largest: Int
   private(set) var target: Int
+  /// A chunk has arrived: the pace is known.
+  private(set) var isKnown = false
+  /// The server may take larger ones than `smallest`.
+  private var isGrowing: Bool
 
-  private static let quickMilliseconds: Int64 = 1000
+  private static let wantedMilliseconds: Int64 = 1000
   private static let slowMilliseconds: Int64 = 5000
 
   init(_ limits: Limits) {
@@ -18,23 +23,22 @@ struct ChunkSize {
     // Who wants them smaller than usual gets them so.
     largest = smallest < Limits().chunkBytesTarget ? smallest : max(smallest, limits.chunkBytesMax)
     target = smallest
+    isGrowing = largest > smallest
   }
 
-  /// Of the chunk after the one that is sent now.
-  mutating func next() -> Int {
-    target = min(4 * target, largest)
-    return target
-  }
-
-  mutating func sent(inMilliseconds milliseconds: Int64) {
+  mutating func sent(_ chunk: UploadChunk, inMilliseconds milliseconds: Int64) {
     if milliseconds > Self.slowMilliseconds { largest = smallest }
-    if milliseconds > Self.quickMilliseconds { target = max(smallest, target / 4) }
+    let size = Int64(chunk.bytes.count)
+    let pace = size * Self.wantedMilliseconds / max(1, milliseconds)
+    let wanted = milliseconds <= Self.wantedMilliseconds ? max(pace, 4 * size) : pace
+    target = min(largest, max(smallest, Int(clamping: wanted)))
+    isKnown = true
   }
 
   /// Whether a chunk is larger than every server takes.
-  func isGrown(_ chunk: UploadChunk) -> Bool { target > smallest && chunk.bytes.count > smallest }
+  func isGrown(_ chunk: UploadChunk) -> Bool { isGrowing && chunk.bytes.count > smallest }
 
-  mutating func stop() { (largest, target) = (smallest, smallest) }
+  mutating func stop() { (largest, target, isGrowing) = (smallest, smallest, false) }
 }
 
 /// An upload in chunks (semantics 4, step 2), and the blobs of any upload.
@@ -93,8 +97,8 @@ extension SyncSession {
     return try await post(path, [])
   }
 
-  /// Sends the chunks that the server does not have yet; the next one is encoded while one is on its way. False: the upload
-  /// was taken back.
+  /// Sends the chunks that the server does not have yet. The next one is encoded while one is on its way, but for the second, whose
+  /// size depends on how long the first took. False: the upload was taken back.
   private mutating func sendChunks(
     _ staging: Staging, first: UploadChunk?, _ noRoom: inout SalvorError?
   ) async throws -> Bool {
@@ -115,8 +119,9 @@ extension SyncSession {
         noRoom = error
       }
       let began = configuration.clock.now()
-      let target = size.next()
-      async let following = chunk.isLast ? nil : store.uploadChunk(after: chunk.lastCounter, bytesTarget: target)
+      let target = size.target
+      let isAhead = size.isKnown && !chunk.isLast
+      async let following = isAhead ? store.uploadChunk(after: chunk.lastCounter, bytesTarget: target) : nil
       let path =
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
         + (chunk.isLast ? "&final=true" : "")
@@ -129,13 +134,16 @@ extension SyncSession {
         next = try await store.uploadChunk(after: chunk.firstCounter - 1, bytesTarget: size.target)
         continue
       }
-      size.sent(inMilliseconds: configuration.clock.now() - began)
+      size.sent(chunk, inMilliseconds: configuration.clock.now() - began)
       index += 1
       hasMadeProgress = true
       changes += Int64(chunk.changeCount)
       let share = staging.end > start ? Double(chunk.lastCounter - start) / Double(staging.end - start) : nil
       progress(.uploading(changes: changes, share: share.map { min(1, max(0, $0)) }))
       next = try await following
+      if !isAhead, !chunk.isLast {
+        next = try await store.uploadChunk(after: chunk.lastCounter, bytesTarget: size.target)
+      }
     }
     return true
   }

@@ -350,6 +350,7 @@ struct SyncSession {
     var newRows: Int64 = 0
     var rowsOfAll: Int64?
     let schema = configuration.schema
+    var pages = PageQueue(store)
     do {
       while let event = try await reader.next() {
         switch event {
@@ -364,6 +365,7 @@ struct SyncSession {
               context: ["limit": "\(pageBytesMax)"])
           }
         case .control(let line):
+          if line["position"] == nil { try await pages.finish() }
           if let session = line["session"] {
             rowsOfAll = session["rows"]?.integer
             try await meet(session)
@@ -376,10 +378,12 @@ struct SyncSession {
             position = next
             newRows += line["rows"]?.integer ?? 0
             rows? += line["rows"]?.integer ?? 0
-            try await store.stage(StagedChunk(download: download, bytes: page, position: position, rows: rows))
+            let chunk = StagedChunk(download: download, bytes: page, position: position, rows: rows)
+            page = []
+            page.reserveCapacity(chunk.bytes.count)
+            try await pages.add(chunk)
             stagedPieces += 1
             hasMadeProgress = true
-            page.removeAll(keepingCapacity: true)
             if let rows, let all = rowsOfAll, all > 0 {
               progress(.fetching(rows: min(rows, all), of: all))
             } else {
@@ -405,7 +409,9 @@ struct SyncSession {
           }
         }
       }
+      try await pages.finish()
     } catch {
+      await pages.end()
       await reader.close()
       report.bytesReceived += reader.bytesReceived
       throw error
@@ -447,10 +453,9 @@ struct SyncSession {
 
   /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.
   private func isWhereItWas(_ end: DownloadEnd, _ state: ClientState) -> Bool {
-    end.groups.allSatisfy { group in
-      state.groups.contains {
-        $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest
-      }
+    let groups = Dictionary(state.groups.map { ($0.name, $0) }) { first, _ in first }
+    return end.groups.allSatisfy { group in
+      groups[group.name].map { $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest } ?? false
     }
   }
 

@@ -4,6 +4,7 @@ import SalvorStorage
 
 /// A subscription, and whether its rows are on the device.
 public struct SubscriptionStatus: Sendable, Hashable {
+  /// What is subscribed to.
   public var subscription: Subscription
   /// The last synchronization of its group was made with it, and with the values that its personalization keys have now.
   public var isSynchronized: Bool

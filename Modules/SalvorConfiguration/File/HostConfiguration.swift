@@ -10,6 +10,7 @@ public struct HostConfiguration: Sendable {
   public var file: String
   /// Relative paths of the file are relative to this directory.
   public var directory: String
+  /// The schema of the file, which it names or holds itself.
   public var schema: Schema
   /// How conflicts are settled, by table; of a file with a server.
   public var conflictPolicies: [String: PreparedModule<any ConflictPolicy>]
@@ -67,22 +68,29 @@ public struct ConfigurationResult: Sendable {
 
 /// `server:`.
 public struct ServerSection: Sendable {
+  /// The store of the consolidated database.
   public var storage: PreparedModule<any ServerStore>
   /// The line of the file that names it.
   package let storageLine: Int
+  /// Where devices are answered, and how.
   public var listen: PreparedModule<any ServerTransport>
   package let listenLine: Int
   /// Offered, best first; `identity` always works and need not be named.
   public var compressions: [PreparedModule<any Compression>]
+  /// Says who a request comes from.
   public var authentication: PreparedModule<any Authentication>
   package let authenticationLine: Int
   /// In the order in which they are asked.
   public var validators: [ValidatorSettings]
+  /// False: strategies that recover unsynced changes fall through.
   public var clientRecoveryEnabled: Bool
+  /// A device that recovers may delete its own remote ID.
   public var selfServiceRemoteDeletion: Bool
   /// `recovery.heal: "review"`: offers of lost rows wait for the operator's consent.
   public var reviewsOffers: Bool
+  /// False: a begin is checked by its sequence IDs and the server ID alone.
   public var historyCheck: Bool
+  /// How long deleted rows are remembered; the groups of older cursors are compared by digest.
   public var tombstoneRetentionMilliseconds: Int64
   /// How long conflicts that a policy settled are listed.
   public var conflictRetentionMilliseconds: Int64
@@ -97,6 +105,7 @@ public struct ServerSection: Sendable {
   /// An address of their own for `/metrics` and `/readyz`; nil: they are answered where devices are.
   public var monitoring: PreparedModule<any ServerTransport>?
   let monitoringLine: Int
+  /// What the server writes to its log.
   public var log: LogSettings
   /// The way to the collector of traces; nil: none are exported.
   public var traces: PreparedModule<any ClientTransport>?
@@ -104,16 +113,19 @@ public struct ServerSection: Sendable {
   public var backups: BackupSettings?
   /// Which groups are offered as files; nil: none.
   public var snapshots: SnapshotOptions?
+  /// The defaults, with what `limits` of the section says.
   public var limits: Limits
 }
 
 /// `client:`.
 public struct ClientSection: Sendable {
+  /// The store of the device's database.
   public var storage: PreparedModule<any ClientStore>
   /// Makes the same storage with another `path`: the database of another user.
   public var storageAt: @Sendable (_ path: String) throws -> any ClientStore
   /// The line of the file that names it.
   package let storageLine: Int
+  /// The way to the server.
   public var transport: PreparedModule<any ClientTransport>
   /// The compression module that `transport.compression` names; nil: none is named.
   public var compression: PreparedModule<any Compression>?
@@ -121,7 +133,9 @@ public struct ClientSection: Sendable {
   public var seed: String?
   /// The codings that snapshots may come in: those of this host.
   public var snapshotCompressions: [PreparedModule<any Compression>]
+  /// What the device shows the server: `token`, `principal`, or the keys of another authentication module.
   public var credentials: [String: String]
+  /// What the device does when its history and the server's part.
   public var recovery: RecoverySettings
   /// Error archive: one entry and what depends on it, instead of all (semantics 8).
   public var individualDeletion: Bool
@@ -129,6 +143,7 @@ public struct ClientSection: Sendable {
   public var optimisesQueue: Bool
   /// Nil: the library says nothing.
   public var log: LogSettings?
+  /// The defaults, with what `limits` of the section says.
   public var limits: Limits
 }
 

@@ -5,11 +5,14 @@ import SalvorModuleKit
 public struct LimitSetting: Sendable {
   /// The field of `Limits`, with its unit.
   public let name: String
+  /// The values that a configuration may give; others are mistakes.
   public let range: ClosedRange<Int64>
+  /// What is limited, as the reference has it.
   public let summary: String
   let read: @Sendable (Limits) -> Int64
   let write: @Sendable (inout Limits, Int64) -> Void
 
+  /// What holds where the configuration says nothing.
   public var defaultValue: Int64 { read(Limits()) }
 
   /// Every limit, in the order of the reference. A test compares the names with the fields of `Limits`.

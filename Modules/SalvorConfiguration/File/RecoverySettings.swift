@@ -4,6 +4,7 @@ import SalvorRecovery
 
 /// `client.recovery`: what a device does when its history and the server's part (semantics 9).
 public struct RecoverySettings: Sendable {
+  /// The name of the strategy for reasons that `reasons` does not name.
   public var strategy = "recover-unsynced-changes"
   /// A strategy for one reason.
   public var reasons: [RecoveryReason: String] = [:]
@@ -11,15 +12,18 @@ public struct RecoverySettings: Sendable {
   public var strategies: [PreparedModule<any RecoveryStrategy>] = []
   /// Paths of programs, relative to the working directory like every other path here.
   public var beforeReset: String?
+  /// A program that runs when a recovery is done; nil: none.
   public var afterReset: String?
   /// A hook that runs longer is ended and counts as failed.
   public var hookTimeoutSeconds: Int64 = 300
   /// The copies that recoveries keep; older ones are removed.
   public var backupsKept = 3
+  /// Which rows are offered to a server that has lost them.
   public var heal = HealMode.own
   /// How long what is kept for a server that goes back is kept at least.
   public var retentionMilliseconds = HostConfiguration.tombstoneRetentionDefault
 
+  /// The defaults of the file, without any strategy.
   public init() {}
 
   static func decode(

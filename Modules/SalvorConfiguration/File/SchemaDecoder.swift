@@ -8,6 +8,7 @@ public struct SchemaResult: Sendable {
   public var schema: Schema?
   /// How conflicts are settled, by table, where the decoder has a registry.
   public var conflictPolicies: [String: PreparedModule<any ConflictPolicy>] = [:]
+  /// Everything found, in the order of the file.
   public var diagnostics: [Diagnostic]
   /// Where things stand, for what is found later; nil where there is no schema.
   var places: SourcePlaces?
@@ -18,12 +19,14 @@ public struct SchemaResult: Sendable {
 public struct SchemaDecoder: Sendable {
   /// As named in diagnostics.
   public var file: String
+  /// What a schema may have at most, such as `columnsMax`.
   public var limits: Limits
   /// Where the conflict policies are looked for. Nil on a device, which needs to know none: then any name will do.
   public var registry: ModuleRegistry?
   /// What the policies are made with.
   public var context: ModuleContext
 
+  /// By default any name of a conflict policy will do, and the limits are the defaults.
   public init(
     file: String = "schema.json5", limits: Limits = Limits(), registry: ModuleRegistry? = nil,
     context: ModuleContext = ModuleContext()

@@ -7,8 +7,10 @@ import SalvorTransport
 public struct SnapshotOptions: Sendable {
   /// The path resolved against the configuration's folder.
   public var rules: SnapshotRules
+  /// How the files are encoded, once each.
   public var compression: PreparedModule<any Compression>
 
+  /// Each of the rules by its own name.
   public subscript<T>(dynamicMember path: KeyPath<SnapshotRules, T>) -> T { rules[keyPath: path] }
 
   /// The best coding for files that are made once and sent often, first.
@@ -28,6 +30,7 @@ public struct SnapshotOptions: Sendable {
     rules.maxBehindPercent = reader.integer("maxBehind", in: 0...100, default: rules.maxBehindPercent)
     rules.personal = reader.boolean("personal", default: rules.personal)
     rules.linkMilliseconds = TimeSpan.decode(&reader, "linkExpires", default: rules.linkMilliseconds)
+    rules.url = url(&reader)
     rules.bytesPerSecond = reader.integer("bytesPerSecond", in: 0...Int64(1) << 40, default: rules.bytesPerSecond)
     rules.bytesPerSecondTotal = reader.integer(
       "bytesPerSecondTotal", in: 0...Int64(1) << 40, default: rules.bytesPerSecondTotal)
@@ -39,6 +42,22 @@ public struct SnapshotOptions: Sendable {
     section.finish(child: reader)
     guard let compression else { return nil }
     return SnapshotOptions(rules: rules, compression: compression)
+  }
+
+  /// Where a cache or an object store has the files, without a `/` at its end.
+  private static func url(_ reader: inout OptionReader) -> String? {
+    guard let text = reader.optionalString("url") else { return nil }
+    do throws(SalvorError) {
+      let url = try HTTPServerURL(text)
+      if !url.isSecure, !url.isLoopback {
+        reader.warn("url", "begins with http://: devices take nothing from it but with client.transport.insecure")
+      }
+      guard text.utf8.count <= 2048 else { throw SalvorError(.configuration, "must not be longer than 2048 bytes") }
+    } catch {
+      reader.report("url", error.message)
+      return nil
+    }
+    return String(text.reversed().drop { $0 == "/" }.reversed())
   }
 
   /// Every coding that this host can decode, the best first.

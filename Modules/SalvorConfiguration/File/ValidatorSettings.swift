@@ -4,10 +4,13 @@ import SalvorStorage
 
 /// One element of `server.validators`: `{ module: "webhook", tables: ["visit"], onFailure: "retry-later", … }`.
 public struct ValidatorSettings: Sendable {
+  /// The validator that is asked, with its own options.
   public var module: PreparedModule<any RequestValidator>
   /// Nil: every table that devices write.
   public var tables: [String]?
+  /// What becomes of an upload that the validator cannot judge.
   public var onFailure = ConfiguredValidator.OnFailure.retryLater
+  /// How many requests it is asked about at a time, 1 to 10,000.
   public var batchRequestsMax = ConfiguredValidator.batchRequestsDefault
   /// Where each name of `tables` stands.
   private var places: [(path: String, line: Int)] = []

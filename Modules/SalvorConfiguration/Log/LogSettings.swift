@@ -3,6 +3,7 @@ import SalvorModuleKit
 
 /// `server.log` and `client.log`.
 public struct LogSettings: Sendable, Hashable {
+  /// What is below it is not written.
   public var level: LogLevel
   /// Nil: journald's where standard error leads there, else `logfmt`.
   public var format: LogFormat?
@@ -11,6 +12,7 @@ public struct LogSettings: Sendable, Hashable {
   /// What takes longer is a warning.
   public var slowMilliseconds: Int64
 
+  /// By default `info` and above, a line for each request, and a warning for what takes longer than a second.
   public init(
     level: LogLevel = .info, format: LogFormat? = nil, access: Bool = true, slowMilliseconds: Int64 = 1000
   ) {

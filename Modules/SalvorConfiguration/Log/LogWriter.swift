@@ -13,6 +13,7 @@ import SalvorModel
 public final class LogWriter: Sendable {
   /// Of one message. Access lines have a limit of their own.
   public static let linesPerSecondMax = 20
+  /// Of lines about requests that were answered (`log.access`).
   public static let accessLinesPerSecondMax = 500
   static let accessMessage = "request"
 
@@ -47,8 +48,10 @@ public final class LogWriter: Sendable {
     self.output = output
   }
 
+  /// A log that writes here; it may be used from every thread.
   public var log: Log { Log { self.write($0) } }
 
+  /// What is below it is not written. It may change while the log is in use.
   public var level: LogLevel {
     get { state.withLock { $0.level } }
     set { state.withLock { $0.level = newValue } }
@@ -72,6 +75,7 @@ public final class LogWriter: Sendable {
     }
   }
 
+  /// Writes a line and its end, whole where standard error takes it; what it does not take is dropped.
   public static func writeToStandardError(_ line: String) {
     var bytes = Array((line + "\n").utf8)[...]
     while !bytes.isEmpty {

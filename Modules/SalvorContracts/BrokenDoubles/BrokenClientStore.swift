@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// A client's store with one deliberate fault, round any store without one. The suites must catch every one of them.
 public actor BrokenClientStore: ClientStore {
+  /// What is wrong with the store: one thing at a time. The raw value is the end of a simulation mutant's name.
   public enum Fault: String, Sendable, CaseIterable {
     case losesRefusals, losesAcceptedWrites, resendsUnderNewID, resendsOtherBytes, reusesStamps, settlesAnything
     case sendsEverything, splitsRequests, forgetsGroups, mergesWrites, hidesNotices, carriesTheNewestCommit
@@ -42,11 +43,13 @@ public actor BrokenClientStore: ClientStore {
   private var newestCommit: Int64 = 0
   private var stagedNames = 0
 
+  /// `base` must keep the contract. It is opened and closed by this store alone.
   public init(_ base: any ClientStore, _ fault: Fault) {
     self.base = base
     self.fault = fault
   }
 
+  /// `takesAnyPrincipal`: returns an empty opening where the base throws `remote-of-another-principal`.
   public func open(_ setup: ClientSetup) async throws -> ClientOpening {
     do {
       return try await base.open(setup)
@@ -55,8 +58,10 @@ public actor BrokenClientStore: ClientStore {
     }
   }
 
+  /// No fault changes it.
   public func close() async { await base.close() }
 
+  /// Five faults change it: what is sent, under which ID, how many sessions there may be, and what a person is told.
   public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
     var session: ClientSession
     do {
@@ -74,8 +79,10 @@ public actor BrokenClientStore: ClientStore {
     return session
   }
 
+  /// `keepsSessionsOpen`: does nothing.
   public func endSession() async { if fault != .keepsSessionsOpen { await base.endSession() } }
 
+  /// Four faults change the chunk's bytes: new request IDs, one stamp for ever, split requests, a wrong commit.
   public func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
     guard let chunk = try await base.uploadChunk(after: counter, bytesTarget: bytesTarget) else { return nil }
     switch fault {
@@ -93,6 +100,7 @@ public actor BrokenClientStore: ClientStore {
     }
   }
 
+  /// `losesRefusals`, `dropsDependents`: the base hears of fewer refusals. Two more delete rows or settle too much.
   public func settle(sequence: SequenceID, results: UploadResults) async throws -> SettleReport {
     var results = results
     if fault == .losesRefusals { results.refused = [] }
@@ -114,6 +122,7 @@ public actor BrokenClientStore: ClientStore {
     return report
   }
 
+  /// Seven faults falsify the chunk or lose it. `appliesOneByOne`: applies each chunk at once.
   public func stage(_ chunk: StagedChunk) async throws {
     var chunk = chunk
     switch fault {
@@ -131,8 +140,10 @@ public actor BrokenClientStore: ClientStore {
     if fault == .appliesOneByOne { _ = try await base.apply(DownloadEnd(groups: [])) }
   }
 
+  /// `keepsOldStaging`: does nothing.
   public func discardStaged() async throws { if fault != .keepsOldStaging { try await base.discardStaged() } }
 
+  /// `losesCursors` moves no cursor, `forgetsStaging` applies no row. `passesOverLackingRows` hides an error.
   public func apply(_ end: DownloadEnd) async throws -> ApplyReport {
     newestCommit = max(newestCommit, end.groups.compactMap { $0.cursor?.number }.max() ?? 0)
     if fault == .forgetsStaging { try await base.discardStaged() }
@@ -150,14 +161,17 @@ public actor BrokenClientStore: ClientStore {
     return report
   }
 
+  /// `adoptsNothing`: no notice, and the tables stay as they are.
   public func adopt(_ config: SyncConfig) async throws -> [String] {
     fault == .adoptsNothing ? [] : try await base.adopt(config)
   }
 
+  /// No fault changes it.
   public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
     try await base.remember(terms, retention: retention)
   }
 
+  /// `forgetsTheServer`: does nothing. `takesAnyPrincipal`: returns where the base refuses another principal.
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {
     guard fault != .forgetsTheServer else { return }
     do {
@@ -165,12 +179,15 @@ public actor BrokenClientStore: ClientStore {
     } catch let error as SalvorError where error.code == .remoteOfAnother && fault == .takesAnyPrincipal {}
   }
 
+  /// No fault changes it.
   public func history() async throws -> ClientHistory { try await base.history() }
 
+  /// No fault changes it.
   public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) async throws {
     try await base.setRecoveryRequired(reason, message: message)
   }
 
+  /// `hidesArchive`, `hidesDisplaced`: their counts are 0. `keepsCurrent`: the sequence ID of before a recovery.
   public func status() async throws -> ClientStatus {
     var status = try await base.status()
     if fault == .hidesArchive { status.inError = 0 }
@@ -179,6 +196,7 @@ public actor BrokenClientStore: ClientStore {
     return status
   }
 
+  /// `hidesArchive`, `hidesDisplaced`: without those entries. Three more hide history, needs or the server's row.
   public func requests(
     in states: Set<RequestState>, after: RequestID?, limit: Int
   ) async throws -> [QueuedRequest] {
@@ -191,14 +209,18 @@ public actor BrokenClientStore: ClientStore {
     }
   }
 
+  /// No fault changes it.
   public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
 
+  /// No fault changes it.
   public func deviceSettings() async throws -> DeviceSettings { try await base.deviceSettings() }
 
+  /// No fault changes it.
   public func changeDeviceSettings<Answer: Sendable>(
     _ change: @Sendable (inout DeviceSettings) throws -> Answer
   ) async throws -> Answer { try await base.changeDeviceSettings(change) }
 
+  /// `capturesEverything`: the groups of all changes ever captured. `overlooksCaptured`: no group.
   public func captured(after counter: Int64) async throws -> CapturedChanges {
     switch fault {
     case .capturesEverything:
@@ -209,6 +231,7 @@ public actor BrokenClientStore: ClientStore {
     }
   }
 
+  /// `writesHalves`: one transaction for each write. `forgetsGroups`, `mergesWrites`: other requests come of it.
   public func write(_ writes: [ApplicationWrite]) async throws {
     switch fault {
     case .writesHalves: for write in writes { try await base.write([write]) }

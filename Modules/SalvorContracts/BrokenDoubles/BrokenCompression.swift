@@ -3,6 +3,7 @@ import SalvorTransport
 
 /// A coding with one deliberate fault, round one without. The suite must catch every one of them.
 public struct BrokenCompression: Compression {
+  /// What is wrong with the coding: one thing at a time.
   public enum Fault: String, Sendable, CaseIterable {
     /// Says that it is another coding.
     case wrongToken
@@ -25,6 +26,7 @@ public struct BrokenCompression: Compression {
     self.fault = fault
   }
 
+  /// The base's, unless the fault is about the token: `wrongToken` says `br`, `badToken` what no header may hold.
   public var token: String {
     switch fault {
     case .wrongToken: "br"
@@ -33,7 +35,9 @@ public struct BrokenCompression: Compression {
     }
   }
 
+  /// A stream of the base's. `leaks` puts 256 KiB into `leakedStreams`; `hugeWindow` takes 600 MiB of addresses.
   public func makeCompressor() throws -> any StreamCoder { BrokenCoder(try base.makeCompressor(), fault) }
+  /// The same as for a compressor: the faults are about both directions.
   public func makeDecompressor() throws -> any StreamCoder { BrokenCoder(try base.makeDecompressor(), fault) }
 }
 

@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// A conflict policy with one deliberate fault. The suite must catch every one of them.
 public final class BrokenConflictPolicy: ConflictPolicy {
+  /// What is wrong with the policy: one thing at a time.
   public enum Fault: String, Sendable, CaseIterable {
     case throwsOnNull, throwsOnDeletes, throwsOnInserts
     case mergesOtherColumns, mergesTheKey, mergesOtherTypes, mergesNullIntoAll, mergesTwice
@@ -17,8 +18,10 @@ public final class BrokenConflictPolicy: ConflictPolicy {
   /// - Parameter fault: nil: none.
   public init(_ fault: Fault?) { self.fault = fault }
 
+  /// Nil, or, with `saysUniformAndIsNot`, a settlement that `settle` does not give.
   public var uniform: ConflictSettlement? { fault == .saysUniformAndIsNot ? .client : nil }
 
+  /// Without a fault: the client's values, merged without the key's. Throws where the fault is one that throws.
   public func settle(_ conflict: Conflict) throws -> ConflictSettlement {
     let sound = ConflictSettlement.merged(
       conflict.columns.filter { !conflict.table.primaryKey.contains($0.name) }.map { NamedValue($0.name, $0.new) })

@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// The faults of conflict versions.
 extension BrokenServerStore {
+  /// `forgetsConflicts`: none. `forgetsPages` ignores `id`, `forgetsStates` ignores `state`. Others blank out fields.
   public func conflicts(after id: Int64, limit: Int, state: ConflictState?) async throws -> [ConflictVersion] {
     guard fault != .forgetsConflicts else { return [] }
     return try await base.conflicts(
@@ -21,6 +22,7 @@ extension BrokenServerStore {
     return version
   }
 
+  /// `showsTheRowOfThen`: the row as it was when the version was kept, in the place of the row as it is now.
   public func conflict(_ id: Int64) async throws -> [ConflictRow] {
     try await base.conflict(id).map { row in
       var row = row
@@ -30,6 +32,7 @@ extension BrokenServerStore {
     }
   }
 
+  /// `resolvesNothing`: keeps the server's side. `resolvesForTheClientAlways`: the client's. `resolvesTwice`: no error.
   public func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) async throws -> [ConflictVersion] {
     var keep = keep
     if fault == .resolvesNothing { keep = .server }

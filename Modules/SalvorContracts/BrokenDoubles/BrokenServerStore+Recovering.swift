@@ -19,16 +19,20 @@ extension BrokenServerStore: RecoveringServerStore {
     return scope
   }
 
+  /// `forgetsTrimming`: always 0, as if every tombstone were there.
   public func trimmed() async throws -> Int64 { fault == .forgetsTrimming ? 0 : try await recovering.trimmed() }
 
+  /// `answersOutOfScope`: the digests of a principal without parameters.
   public func scopes(of groups: [String], for scope: ReadScope) async throws -> [String: String] {
     try await recovering.scopes(of: groups, for: falsified(scope))
   }
 
+  /// `answersOutOfScope`: counts what a principal without parameters may read.
   public func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64 {
     try await recovering.rowCount(of: groups, for: falsified(scope))
   }
 
+  /// Four faults change it: rows out of scope, rows that are equal, rows that nobody named, and lost keys left out.
   public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
     var query = query
     switch fault {
@@ -51,10 +55,12 @@ extension BrokenServerStore: RecoveringServerStore {
     try await recovering.rows(matching: query, for: scope).lines { !$0.contains("\"lost\":[[") }
   }
 
+  /// `answersOutOfScope`: the digest of what a principal without parameters may read.
   public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
     try await recovering.digest(of: table, for: falsified(scope))
   }
 
+  /// `endsRangesEarly`: the first page says that it is the last. `digestsCounts`: a range's digest is its row count.
   public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
     var page = try await recovering.ranges(question, limit: limit, for: falsified(scope))
     switch fault {
@@ -68,18 +74,22 @@ extension BrokenServerStore: RecoveringServerStore {
     return page
   }
 
+  /// No fault changes it. Throws `usage` where the base does not recover.
   public func settleReset(_ remote: RemoteID, demand: Int64) async throws -> Bool {
     try await recovering.settleReset(remote, demand: demand)
   }
 
+  /// `demandsOfEverybody`: every remote's reset is demanded, whoever was named.
   public func demandResets(of principal: String?) async throws -> Int64 {
     try await recovering.demandResets(of: fault == .demandsOfEverybody ? nil : principal)
   }
 
+  /// `forgetsDemands`: true, and nothing is demanded.
   public func demandReset(_ remote: RemoteID) async throws -> Bool {
     fault == .forgetsDemands ? true : try await recovering.demandReset(remote)
   }
 
+  /// No fault changes it. Throws `usage` where the base does not recover.
   public func backup(to path: String) async throws { try await recovering.backup(to: path) }
 }
 
@@ -91,14 +101,21 @@ extension BrokenServerStore: HealingServerStore {
     return healing
   }
 
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) async throws -> [WaitingOffer] {
     try await healing().waitingOffers(query, after: after, limit: limit)
   }
 
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func waitingOffers() async throws -> [WaitingCount] { try await healing().waitingOffers() }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { try await healing().acceptOffers(query) }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { try await healing().rejectOffers(query) }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func settleWaitingOffers() async throws { try await healing().settleWaitingOffers() }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func healPace() async throws -> HealPace { try await healing().healPace() }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func setHealPace(_ pace: HealPace) async throws { try await healing().setHealPace(pace) }
 }

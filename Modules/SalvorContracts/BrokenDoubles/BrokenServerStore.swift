@@ -4,6 +4,7 @@ import SalvorWire
 
 /// A server's store with one deliberate fault, round any store without one. The suites must catch every one of them.
 public actor BrokenServerStore: ServerStore {
+  /// What is wrong with the store: one thing at a time. The raw value is the end of a simulation mutant's name.
   public enum Fault: String, Sendable, CaseIterable {
     case dropsRefusals, blocksNothing, appliesResendsTwice, forgetsResults, splitsGroups, seesNoConflicts
     case acceptsOutOfScope, showsOutOfScope, leaksKeys
@@ -42,11 +43,13 @@ public actor BrokenServerStore: ServerStore {
   private var schema = Schema(tables: [])
   private var offersSeen: Int64 = 0
 
+  /// `base` must keep the contract. It is opened and closed by this store alone.
   public init(_ base: any ServerStore, _ fault: Fault) {
     self.base = base
     self.fault = fault
   }
 
+  /// `asksNoPolicy`: the client's side wins in every table. `drawsServerIDAgain`: a new server ID each time.
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     schema = setup.schema
     var setup = setup
@@ -58,26 +61,31 @@ public actor BrokenServerStore: ServerStore {
     return opening
   }
 
+  /// No fault changes it.
   public func close() async { await base.close() }
 
+  /// `knowsEveryCursor`: every cursor counts as known.
   public func admit(_ query: AdmissionQuery) async throws -> Admission {
     var admission = try await base.admit(query)
     if fault == .knowsEveryCursor { admission.cursors = admission.cursors.map { _ in .known } }
     return admission
   }
 
+  /// `takesAnyPrincipal`: returns where the base refuses another principal's remote.
   public func register(_ remote: RemoteID, principal: String) async throws {
     do {
       try await base.register(remote, principal: principal)
     } catch let error as SalvorError where error.code == .remoteOfAnother && fault == .takesAnyPrincipal {}
   }
 
+  /// `acceptsChunkGaps`: returns where the base throws `chunk-missing`; the chunk is lost.
   public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) async throws {
     do {
       try await base.stage(chunk, index: index, remote: remote, sequence: sequence)
     } catch let error as SalvorError where error.code == .chunkMissing && fault == .acceptsChunkGaps {}
   }
 
+  /// `keepsOldStaging`, `keepsStagingAfterProcess`: one chunk where the base has none.
   public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
     let staged = try await base.staged(remote, sequence: sequence)
     switch fault {
@@ -88,15 +96,18 @@ public actor BrokenServerStore: ServerStore {
     }
   }
 
+  /// `losesStagedChunks`: always nil.
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) async throws -> [UInt8]? {
     let chunk = try await base.stagedChunk(index, remote: remote, sequence: sequence)
     return fault == .losesStagedChunks ? nil : chunk
   }
 
+  /// `keepsGivenUpUploads`: does nothing.
   public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
     if fault != .keepsGivenUpUploads { try await base.unstage(remote, sequence: sequence) }
   }
 
+  /// Falsifies the chunks given, the principal, the refusals or the results. Staged chunks stay as they are.
   public func process(_ upload: ProcessRequest) async throws -> UploadResults {
     var upload = upload
     switch fault {
@@ -142,17 +153,23 @@ public actor BrokenServerStore: ServerStore {
       results.acceptedRequests += Int64(results.refused.count { $0.reason == .blocked })
       results.refused.removeAll { $0.reason == .blocked }
     }
-    if fault == .dropsWaiting {
+    if fault == .dropsWaiting, !results.waiting.isEmpty {
+      // Gone for good: the device is told that they are settled, and nothing of them is left here.
+      if let healing = base as? any HealingServerStore {
+        _ = try await healing.rejectOffers(WaitingQuery(remote: upload.remote))
+      }
       results.acceptedRequests += results.waiting.reduce(0) { $0 + Int64($1.count) }
       results.waiting = []
     }
     return results
   }
 
+  /// `forgetsResults`: always nil.
   public func results(_ remote: RemoteID, sequence: SequenceID) async throws -> UploadResults? {
     fault == .forgetsResults ? nil : try await base.results(remote, sequence: sequence)
   }
 
+  /// Falsifies the request or the page. `endsDownloadsEarly`: the first page says that the download is whole.
   public func page(_ request: PageRequest) async throws -> FeedPage {
     var request = request
     switch fault {
@@ -208,8 +225,10 @@ public actor BrokenServerStore: ServerStore {
     return writer.finish()
   }
 
+  /// No fault changes it.
   public func sweep() async throws -> Commit { try await base.sweep() }
 
+  /// `overlooksGroups`: the first group alone. `takesUnknownCursors`: no changes where the base knows a cursor no more.
   public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
     var found = try await base.changedGroups(since: cursors)
     switch fault {
@@ -227,28 +246,36 @@ public actor BrokenServerStore: ServerStore {
     return found
   }
 
+  /// No fault changes it.
   public func remotes() async throws -> [RemoteRecord] { try await base.remotes() }
 
+  /// `forgetsDeletingRemotes`: true, and nothing is deleted.
   public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
     fault == .forgetsDeletingRemotes ? true : try await base.deleteRemote(remote, block: block)
   }
 
+  /// `trimsNothing`: does nothing.
   public func trim(before milliseconds: Int64) async throws {
     if fault != .trimsNothing { try await base.trim(before: milliseconds) }
   }
 
+  /// `trimsNothing`: does nothing.
   public func trimSettledConflicts(before milliseconds: Int64) async throws {
     if fault != .trimsNothing { try await base.trimSettledConflicts(before: milliseconds) }
   }
 
+  /// No fault changes it.
   public func forgetStaged(before milliseconds: Int64) async throws {
     try await base.forgetStaged(before: milliseconds)
   }
 
+  /// No fault changes it.
   public func stats() async throws -> ServerStats { try await base.stats() }
 
+  /// No fault changes it.
   public func rows(of table: String) async throws -> [Row] { try await base.rows(of: table) }
 
+  /// `writesHalves`: one transaction for each write, so that a refused write leaves those before it.
   public func write(_ writes: [ApplicationWrite]) async throws {
     guard fault == .writesHalves else { return try await base.write(writes) }
     for write in writes { try await base.write([write]) }

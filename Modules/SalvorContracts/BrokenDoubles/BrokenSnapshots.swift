@@ -13,11 +13,13 @@ extension BrokenServerStore: SnapshotServerStore {
     }
   }
 
+  /// `knowsEveryCommit`: 0 where the base says that it cannot count.
   public func changes(since commit: Commit, limit: Int64) async throws -> Int64? {
     let count = try await snapshots.changes(since: commit, limit: limit)
     return fault == .knowsEveryCommit ? count ?? 0 : count
   }
 
+  /// A folder with the fault. Throws `usage` where the base makes no snapshots.
   nonisolated public func snapshotFolder(at path: String?) throws -> any SnapshotFolder {
     guard let store = base as? any SnapshotServerStore else {
       throw SalvorError(.usage, "The store that is to be broken makes no snapshots. Give one that does.")
@@ -63,19 +65,23 @@ extension BrokenClientStore: SnapshotTakingClientStore {
     }
   }
 
+  /// The base's; false where the base takes no snapshots.
   public var takesSnapshots: Bool {
     get async { await (base as? any SnapshotTakingClientStore)?.takesSnapshots ?? false }
   }
 
+  /// `forgetsFileParts`: nothing is here of any file.
   public func snapshotsReceived(_ offers: [SnapshotOffer]) async throws -> [String: Int64] {
     let received = try await taking.snapshotsReceived(offers)
     return fault == .forgetsFileParts ? received.mapValues { _ in 0 } : received
   }
 
+  /// No fault changes it. Throws `usage` where the base takes no snapshots.
   public func keepSnapshot(_ piece: [UInt8], of offer: SnapshotOffer, at offset: Int64) async throws {
     try await taking.keepSnapshot(piece, of: offer, at: offset)
   }
 
+  /// `takesAnyFile`: returns where the base throws `snapshot-unusable`.
   public func openSnapshot(
     _ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64, as config: SyncConfig?
   ) async throws {
@@ -84,8 +90,10 @@ extension BrokenClientStore: SnapshotTakingClientStore {
     } catch let error as SalvorError where error.code == .snapshotUnusable && fault == .takesAnyFile {}
   }
 
+  /// No fault changes it. Throws `usage` where the base takes no snapshots.
   public func openSeed(_ path: String) async throws -> SnapshotOffer { try await taking.openSeed(path) }
 
+  /// `takesClosedFiles`: does nothing. The same where the base takes no snapshots.
   public func closeSnapshots(removing: Bool) async {
     if fault != .takesClosedFiles { await (base as? any SnapshotTakingClientStore)?.closeSnapshots(removing: removing) }
   }

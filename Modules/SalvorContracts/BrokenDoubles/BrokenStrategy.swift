@@ -3,6 +3,7 @@ import SalvorRecovery
 
 /// A strategy with one deliberate fault, round one without. The suite must catch every one of them.
 public struct BrokenStrategy: RecoveryStrategy {
+  /// What is wrong with the strategy: one thing at a time.
   public enum Fault: String, Sendable, CaseIterable {
     /// Declares that unsynced changes are kept, and discards them.
     case discardsWhatItKeeps
@@ -44,9 +45,12 @@ public struct BrokenStrategy: RecoveryStrategy {
     self.fault = fault
   }
 
+  /// The base's: a fault is not seen in the name.
   public var name: String { base.name }
+  /// The base's, or, with `fallsBackOnNothing`, a name that no host has.
   public var fallBack: String? { fault == .fallsBackOnNothing ? "no-such-strategy" : base.fallBack }
 
+  /// The base's, with a false claim where the fault is one: about schema changes, or about settings.
   public var guarantees: RecoveryGuarantees {
     var guarantees = base.guarantees
     if fault == .claimsToSurviveSchemaChanges { guarantees.survivesSchemaChange = true }
@@ -54,6 +58,7 @@ public struct BrokenStrategy: RecoveryStrategy {
     return guarantees
   }
 
+  /// Hides from the base what the fault does not look at, and falsifies the steps of the base's plan.
   public func plan(for incident: Incident) -> RecoveryDecision {
     var seen = incident
     if fault == .ignoresSchemaChanges { seen.facts.differences = [] }

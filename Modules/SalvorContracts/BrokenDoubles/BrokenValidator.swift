@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// A validator with one deliberate fault, round one without. The suite must catch every one of them.
 public final class BrokenValidator: RequestValidator {
+  /// What is wrong with the validator: one thing at a time.
   public enum Fault: String, Sendable, CaseIterable {
     case acceptsEverything, refusesEverything, refusesWhatItWasNotAsked, refusesTwice, saysNothing, givesStatus200
     /// Looks at the first request of a batch only.
@@ -21,11 +22,13 @@ public final class BrokenValidator: RequestValidator {
   private let calls = Mutex(0)
   private let last = Mutex<[ValidationRefusal]>([])
 
+  /// `base` must be a validator that keeps the contract and refuses something: most faults falsify its refusals.
   public init(_ base: any RequestValidator, _ fault: Fault) {
     self.base = base
     self.fault = fault
   }
 
+  /// Falsifies the base's answer. `chokesOnBlobs` throws `malformed`; `ignoresCancellation` does not return.
   public func validate(_ batch: ValidationBatch) async throws -> [ValidationRefusal] {
     let call = calls.withLock { calls in
       calls += 1
@@ -63,6 +66,7 @@ public final class BrokenValidator: RequestValidator {
     return found
   }
 
+  /// Closes the base. `neverCloses`: does not return.
   public func close() async {
     while fault == .neverCloses { await Task.detached { try? await Task.sleep(for: .milliseconds(20)) }.value }
     await base.close()

@@ -5,6 +5,7 @@ import SalvorTransport
 
 /// A recovery strategy, with the stores of both sides that the suite runs it on.
 public struct RecoverySubject: Sendable {
+  /// The strategy under test. The suite's devices have no other strategy but one that waits.
   public var strategy: any RecoveryStrategy
   /// The client's stores recover (`RecoveringClientStore`). The server's recover, too, and give databases that go back in
   /// time (`StoreSubject.makeRestorable`).
@@ -16,6 +17,7 @@ public struct RecoverySubject: Sendable {
   /// Of the places where a recovery can be struck, one in so many is; 1: all of them are.
   public var placeStride: Int
 
+  /// By default no strategy counts as a fall-back but `manual`, and a recovery is struck at every place.
   public init(
     _ strategy: any RecoveryStrategy, stores: StorePairSubject, known: Set<String> = [], placeStride: Int = 1,
     damage: @escaping @Sendable (any RecoveringClientStore) async throws -> Void

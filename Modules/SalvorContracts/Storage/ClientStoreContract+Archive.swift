@@ -3,6 +3,7 @@ import SalvorStorage
 
 /// What a person takes out of the queue and the error archive (semantics 8).
 extension ClientStoreContract {
+  /// The cases about the queue and the error archive: delete, withdraw, retry, reapply. They are in `cases`, too.
   public static let archiving: [Case] =
     fourRequests + families + chains + underWay + keptEntries + sendingAgain + reapplying + holding + optimising
     + listing

@@ -4,9 +4,12 @@ import SalvorStorage
 /// The rules every `ClientStore` keeps (semantics 2 to 5 and 8, ClientStore.swift). The executable specification is
 /// `MemoryClientStore`.
 public enum ClientStoreContract {
+  /// A way to get fresh databases of a device.
   public typealias Subject = StoreSubject<any ClientStore>
+  /// One rule, for a client's store.
   public typealias Case = ContractCase<Subject>
 
+  /// One rule each. Where `recovers` is false, one case checks that it is, and the others about recovery do nothing.
   public static let cases: [Case] =
     opening + capture + sessions + settling + applying + parts + dropping + displacing + retrying + watching
     + recovering + archiving + circles + flags + blobs + evolving

@@ -10,14 +10,18 @@ import SalvorStorage
 public enum ConversationContract {
   /// The same conversations, as two processes reach them. For a store of one process both are one.
   public struct Subject: Sendable {
+    /// The conversations as the first process reaches them.
     public var here: any ConversationKeeping
+    /// The conversations as the second process reaches them. What `here` has put is seen here at once.
     public var there: any ConversationKeeping
+    /// Both must be empty, and used by no other case: the cases count all that is there.
     public init(here: any ConversationKeeping, there: any ConversationKeeping) {
       self.here = here
       self.there = there
     }
   }
 
+  /// One rule, for two ways to the same conversations.
   public typealias Case = ContractCase<Subject>
 
   private static func remote(_ digit: Character) -> RemoteID {
@@ -38,6 +42,7 @@ public enum ConversationContract {
     try await keeping.conversing(nil) { try $0.all(kind, of: remote("1")).map(\.token) }
   }
 
+  /// One rule each: what is found, counted, touched, trimmed, and that bodies of one name wait for each other.
   public static let cases: [Case] = [
     Case("what one process puts another finds, to the byte", rule: "Conversations.swift, ConversationDesk") { subject in
       let text = #"{"begin":{"remote":"é漢"},"n":9007199254740993}"#

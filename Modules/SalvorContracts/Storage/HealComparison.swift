@@ -7,6 +7,7 @@ public struct HealComparison: Sendable {
   private let subject: StoreSubject<any ServerStore>
   private let specification: StoreSubject<any ServerStore>
 
+  /// `specification` says what is right, e.g. `MemoryServerStore`. Neither needs to be restorable.
   public init(subject: StoreSubject<any ServerStore>, specification: StoreSubject<any ServerStore>) {
     self.subject = subject
     self.specification = specification

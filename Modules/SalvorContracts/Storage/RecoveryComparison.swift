@@ -6,13 +6,16 @@ import SalvorStorage
 ///
 /// The servers must be restorable (`StoreSubject.makeRestorable`), and all stores recover.
 public struct RecoveryComparison: Sendable {
+  /// The stores under test.
   public var subject: StorePairSubject
+  /// The stores that say what is right, e.g. `MemoryClientStore` and `MemoryServerStore`.
   public var specification: StorePairSubject
   /// What the histories are about.
   public var theme: Theme
 
   /// Which schemas a history is drawn from.
   public enum Theme: Sendable {
+    /// The schemas of `StoreComparison` for this theme; no device offers what the server lost.
     case everything
     /// Tables with dirty and deleted columns of the application's own: marks wait, are sent, and are refused.
     case flags
@@ -20,6 +23,7 @@ public struct RecoveryComparison: Sendable {
     case healing
   }
 
+  /// The servers of both pairs must be restorable (`StoreSubject.makeRestorable`).
   public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
     self.subject = subject
     self.specification = specification

@@ -210,7 +210,7 @@ struct Device: Sendable {
   mutating func process(_ chunks: [UploadChunk]?, as sequence: SequenceID) async throws -> UploadResults {
     let results = try await store.process(
       ProcessRequest(
-        remote: remote, sequence: sequence, principal: principal, chunks: chunks,
+        remote: remote, sequence: sequence, previous: self.sequence, principal: principal, chunks: chunks,
         isNarrowed: subscriptions?.isEmpty == false))
     self.sequence = sequence
     stamp = RequestStamp(from: SystemRandom())

@@ -64,6 +64,44 @@ extension ServerStoreContract {
       try await bench.putBack(from: 0)
       try await bench.expectRows("note", [["n1", "a", .null]])
     },
+    on(
+      ContractSchemas.inspections, "rows that come back with a purged row and need it stand without it, or go",
+      rule: "semantics 10"
+    ) {
+      bench in
+      try await bench.write(
+        .insert("severity", ["id": 1, "name": "low"]), .insert("severity", ["id": 2, "name": "high"]),
+        .insert("establishment", ["id": "e1", "name": "e", "region": "EU"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]),
+        .insert("infraction", ["inspection_id": "i1", "line": 1, "severity_id": 1]),
+        .insert("infraction", ["inspection_id": "i1", "line": 2, "severity_id": 2]))
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      try await bench.copy(to: 0)
+      try await bench.write(.delete("infraction", ["i1", 1]))
+      _ = try await purging(bench).purge([[1]], of: "severity")
+      try await bench.putBack(from: 0)
+      try await bench.expectRows("severity", [[2, "high"]])
+      try await bench.expectRows("infraction", [["i1", 1, .null, .null], ["i1", 2, 2, .null]])
+      device = try await bench.device(parameters: ["region": ["EU"]])
+      try device.expectReplica("infraction", [["i1", 1, .null, .null], ["i1", 2, 2, .null]])
+    },
+    on(
+      ContractSchemas.marked, "rows below a purged row that come back with it go where they cannot stand",
+      rule: "semantics 10"
+    ) {
+      bench in
+      try await bench.write(
+        .insert("form", ["id": "f1"]), .insert("form", ["id": "f2"]),
+        .insert("section", ["id": "s1", "form_id": "f1"]), .insert("section", ["id": "s2", "form_id": "f2"]))
+      try await bench.copy(to: 0)
+      try await bench.write(.delete("section", ["s1"]))
+      _ = try await purging(bench).purge([["f1"]], of: "form")
+      try await bench.putBack(from: 0)
+      let forms = try await bench.store.rows(of: "form").map(\.[0]),
+        sections = try await bench.store.rows(of: "section")
+      try expectEqual(forms, ["f2"], "the forms")
+      try expectEqual(sections.map(\.[0]), ["s2"], "the sections")
+    },
     on(ContractSchemas.notes(), "an unknown table cannot be purged", rule: "semantics 11.7") { bench in
       try await expectError(.notFound, "a table that is not there") {
         _ = try await purging(bench).purge([["n1"]], of: "nothing")

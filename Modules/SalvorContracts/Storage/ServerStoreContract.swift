@@ -9,15 +9,18 @@ import SalvorStorage
 /// func keepsTheContract(_ rule: ServerStoreContract.Case) async throws { try await rule.run(subject) }
 /// ```
 public enum ServerStoreContract {
+  /// A way to get fresh databases of a server.
   public typealias Subject = StoreSubject<any ServerStore>
+  /// One rule, for a server's store.
   public typealias Case = ContractCase<Subject>
 
+  /// One rule each. Where `recovers` is false, one case checks that it is, and the others about recovery do nothing.
   public static let cases: [Case] =
     opening + remotes + staging + processing + conflicts + policies + conflictVersions + settling + resolving + refusals
     + refusedBefore
     + dependence + circles + scope + membership + feed + parts + pages + subscribing + subscribingWays + changedGroups
     + recovering
-    + blobs + evolving + purges + healing + healingDeletes + healingBounds + healingInput + healingWaiting
+    + blobs + evolving + purges + healing + healingSets + healingDeletes + healingBounds + healingInput + healingWaiting
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(
@@ -306,6 +309,30 @@ public enum ServerStoreContract {
       try await bench.expectRows("note", [["b", "b", .null]])
       try expectAccepted(try await anna.process(nil, as: sequenceA), 1)
       try await bench.expectRows("note", [["a", "a", .null], ["b", "b", .null]])
+    },
+    on(
+      ContractSchemas.notes(), "an upload that comes after a later one of its remote is not applied",
+      rule: "semantics 5; ServerStore.swift, ProcessRequest.previous"
+    ) { bench in
+      var device = try await bench.device()
+      let first = SequenceID(from: SystemRandom()), second = SequenceID(from: SystemRandom())
+      let chunk = device.chunk([.insert("note", ["id": "n1", "title": "a", "body": .null])])
+      try expectAccepted(try await device.process([chunk], as: first), 1)
+      try await device.upload(.insert("note", ["id": "n2", "title": "b", "body": .null]))
+      let stored = try expectSome(device.sequence, "the last upload")
+      let store = bench.store
+      let (remote, principal) = (device.remote, device.principal)
+      // The same once more, and one that nobody has seen, of a begin of before.
+      let other = device.chunk([.insert("note", ["id": "n3", "title": "c", "body": .null])])
+      for late in [
+        ProcessRequest(remote: remote, sequence: first, principal: principal, chunks: [chunk]),
+        ProcessRequest(remote: remote, sequence: second, previous: first, principal: principal, chunks: [other]),
+      ] {
+        try await expectError(.sessionUnknown, "an upload that comes late") { _ = try await store.process(late) }
+        try expectEqual(try await store.remote(remote)?.sequence, stored, "the remote's last upload")
+      }
+      try await bench.expectRows("note", [["n1", "a", .null], ["n2", "b", .null]])
+      try await device.upload(.insert("note", ["id": "n4", "title": "d", "body": .null]))
     },
     on(ContractSchemas.notes(), "staging outlives a restart", rule: "semantics 4") { bench in
       var device = try await bench.device()

@@ -5,10 +5,12 @@ import SalvorWire
 /// What stores are put through whose groups come as files (Snapshots.swift): a server's that makes them, and a client's that takes
 /// them over.
 public struct SnapshotSubject: Sendable {
+  /// The server's must be `SnapshotServerStore`s and the client's `SnapshotTakingClientStore`s: others fail.
   public var stores: StorePairSubject
   /// The folder of each server's database; nil: beside the database.
   public var folder: @Sendable () throws -> String?
 
+  /// By default the files of a server are beside its database.
   public init(_ stores: StorePairSubject, folder: @escaping @Sendable () throws -> String? = { nil }) {
     self.stores = stores
     self.folder = folder
@@ -22,8 +24,10 @@ public struct SnapshotSubject: Sendable {
 /// func keepsTheContract(_ rule: SnapshotContract.Case) async throws { try await rule.run(SnapshotSubject(stores)) }
 /// ```
 public enum SnapshotContract {
+  /// One rule, for a pair of stores and the folder of the server's files.
   public typealias Case = ContractCase<SnapshotSubject>
 
+  /// One rule each, on one server and two devices whose principals read one region.
   public static let cases: [Case] = rows + reach + folders + taking
 
   private static let group = "inspections"

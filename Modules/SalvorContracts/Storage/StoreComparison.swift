@@ -9,13 +9,16 @@ import SalvorStorage
 /// @Test(arguments: 1...40) func agrees(_ seed: UInt64) async throws { try await comparison.run(seed: seed) }
 /// ```
 public struct StoreComparison: Sendable {
+  /// The stores under test.
   public var subject: StorePairSubject
+  /// The stores that say what is right, e.g. `MemoryClientStore` and `MemoryServerStore`.
   public var specification: StorePairSubject
   /// What the histories are about.
   public var theme: Theme
 
   /// Which schemas a history is drawn from, and what is done between its steps besides writing and synchronizing.
   public enum Theme: Sendable {
+    /// The ordinary schemas: policies, groups, scopes, cascades, references to the own table, constraints.
     case everything
     /// Tables that keep versions or ask their policy, and somebody who resolves conflicts between the steps.
     case conflicts
@@ -30,6 +33,7 @@ public struct StoreComparison: Sendable {
     case circles
   }
 
+  /// Both pairs go through the same histories; `theme` chooses what these are about.
   public init(subject: StorePairSubject, specification: StorePairSubject, about theme: Theme = .everything) {
     self.subject = subject
     self.specification = specification

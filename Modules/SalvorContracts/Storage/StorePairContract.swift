@@ -3,8 +3,10 @@ import SalvorStorage
 
 /// The rules that a client's store and a server's keep together (semantics 2 to 8 and 11), driven without a transport.
 public enum StorePairContract {
+  /// One rule, for a client's stores and a server's.
   public typealias Case = ContractCase<StorePairSubject>
 
+  /// One rule each. A case makes one server and its devices, and closes all of them, also where it fails.
   public static let cases: [Case] = converging + cutting + refusing + scoping + recovering + flags
 
   static func on(

@@ -24,6 +24,7 @@ public struct StoreSubject<Store: Sendable>: Sendable {
   /// Like `makeDatabase`, for histories in which a database goes back in time (`RecoveryComparison`).
   public var makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)?
 
+  /// By default the stores recover, and no database goes back in time: the histories that need one cannot be run.
   public init(
     recovers: Bool = true, makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)? = nil,
     makeDatabase: @escaping @Sendable () async throws -> Database
@@ -79,6 +80,7 @@ public struct RestorableDatabase<Store: Sendable>: Sendable {
   /// Puts the copy of a slot in place of the database. What stands beside the database stays.
   public var putBack: @Sendable (_ slot: Int) async throws -> Void
 
+  /// All three closures are about one database: a fresh database for each `RestorableDatabase`.
   public init(
     open: @escaping StoreSubject<Store>.Database, copy: @escaping @Sendable (_ slot: Int) async throws -> Void,
     putBack: @escaping @Sendable (_ slot: Int) async throws -> Void
@@ -115,8 +117,11 @@ extension RestorableDatabase where Store == any ServerStore {
 
 /// A client's storage and a server's, driven together without a transport.
 public struct StorePairSubject: Sendable {
+  /// Databases of devices. A case takes one for each device.
   public var client: StoreSubject<any ClientStore>
+  /// Databases of servers. A case takes one.
   public var server: StoreSubject<any ServerStore>
+  /// Both sides are independent: any client's store goes with any server's.
   public init(client: StoreSubject<any ClientStore>, server: StoreSubject<any ServerStore>) {
     self.client = client
     self.server = server
@@ -138,7 +143,9 @@ extension ApplicationWrite {
 /// A seeded generator (SplitMix64), so that a random history can be run again.
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
   private var state: UInt64
+  /// The same seed gives the same numbers.
   public init(_ seed: UInt64) { state = seed }
+  /// The next 64 random bits.
   public mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var z = state
@@ -147,7 +154,10 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     return z ^ (z >> 31)
   }
 
+  /// A number from 0 to `bound - 1`, each equally likely. `bound` must be above 0.
   public mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
+  /// One of `items`, each equally likely. `items` must not be empty.
   public mutating func pick<Element>(_ items: [Element]) -> Element { items[below(items.count)] }
+  /// True in `percent` of 100 cases; `percent` is from 0 to 100.
   public mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
 }

@@ -7,6 +7,9 @@ import SalvorWire
 
 /// From a command line's `--config` to what the command works on.
 extension Invocation {
+  /// Reads the configuration file; what is wrong with it is in the result. No database is opened.
+  ///
+  /// - Parameter sections: those that the command uses.
   public func readConfiguration(
     _ sections: Set<HostSection> = Set(HostSection.allCases), log: Log = .none
   ) -> ConfigurationResult {
@@ -28,6 +31,8 @@ extension Invocation {
     return invocation
   }
 
+  /// The device's client; its database is opened by its first use. Throws `configuration` where the file has
+  /// mistakes, or no client.
   public func makeClient() async throws -> SalvorClient {
     let configuration = try readConfiguration([.client]).get()
     let writer = configuration.client?.log?.writer(environment: environment)
@@ -58,6 +63,8 @@ extension Invocation {
     return (configuration, server)
   }
 
+  /// The server's database alone, open, beside a server that may be running. Throws `configuration` where the file
+  /// has mistakes, or no server, and what the store's `open` throws.
   public func openServerStore() async throws -> any ServerStore {
     try await Host.openServerStore(try readConfiguration([.server]).get())
   }

@@ -10,7 +10,9 @@ import SalvorWire
 /// Where the tool writes: a story or a table for people, one JSON object for scripts, errors on standard error, a
 /// progress line on a terminal only.
 public struct Terminal: Sendable {
+  /// One JSON object on standard output, and nothing else there.
   public let isJSON: Bool
+  /// No progress and no story.
   public let isQuiet: Bool
   private let hasColour: Bool
   /// Of the terminal, in characters; nil where standard output is none.
@@ -20,6 +22,9 @@ public struct Terminal: Sendable {
   /// How fast what is under way goes on.
   let pace = Pace()
 
+  /// Looks at the process's standard output and standard error. Colours and progress lines are for terminals.
+  ///
+  /// - Parameter environment: `NO_COLOR`, and `TERM` where it is `dumb`, turn colours off.
   public init(isJSON: Bool, isQuiet: Bool, environment: [String: String]) {
     self.isJSON = isJSON
     self.isQuiet = isQuiet
@@ -52,13 +57,17 @@ public struct Terminal: Sendable {
     write(value.text + "\n", to: 1)
   }
 
+  /// A line on standard error, with `--json` and `--quiet`, too.
   public func error(_ text: String) {
     endProgress()
     write(text + "\n", to: 2)
   }
 
+  /// The text in bold, where colours are shown.
   public func bold(_ text: String) -> String { hasColour ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
+  /// The text in green, where colours are shown.
   public func green(_ text: String) -> String { hasColour ? "\u{1B}[32m\(text)\u{1B}[0m" : text }
+  /// The text in red, where colours are shown.
   public func red(_ text: String) -> String { hasColour ? "\u{1B}[31m\(text)\u{1B}[0m" : text }
 
   /// A table with a heading, columns as wide as their widest cell, on a terminal as `TableLayout` fits it in.
@@ -83,6 +92,7 @@ public struct Terminal: Sendable {
     progress("\(title) \(bar) \(Int(share * 100)) %\(rest.isEmpty ? "" : ", \(rest)")")
   }
 
+  /// Takes the progress line away. What else is written does so itself, but for `json`.
   public func endProgress() {
     if showsProgress, state.end() { write("\r\u{1B}[K", to: 2) }
   }

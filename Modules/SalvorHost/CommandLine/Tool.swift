@@ -12,6 +12,12 @@ import SalvorWire
 ///
 ///     await Tool.run(modules: StandardModules.all + [myFactory])
 public enum Tool {
+  /// Runs the command that the arguments name, and ends the process with its exit code.
+  ///
+  /// - Parameters:
+  ///   - modules: those that configurations may name. Two of one kind and name are refused.
+  ///   - commands: beside Salvor's own.
+  ///   - arguments: without the tool's name.
   public static func run(
     modules: [ModuleFactory], commands more: [Command] = [],
     arguments: [String] = Array(CommandLine.arguments.dropFirst())

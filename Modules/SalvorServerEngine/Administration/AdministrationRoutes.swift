@@ -138,6 +138,7 @@ func isEqualInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
 }
 
 extension RemoteRecord {
+  /// As `GET /admin/v1/remotes` shows a remote; times in milliseconds since 1970.
   public var json: JSONValue {
     [
       "id": .string(id.text), "principal": .string(principal), "blocked": .bool(isBlocked),
@@ -149,6 +150,7 @@ extension RemoteRecord {
 }
 
 extension ServerStats {
+  /// As `GET /admin/v1/stats` shows them.
   public var json: JSONValue {
     [
       "server": .string(serverID.text), "head": head.json, "remotes": .integer(remotes),

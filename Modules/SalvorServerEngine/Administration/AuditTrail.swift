@@ -18,6 +18,7 @@ public struct AuditRecord: Sendable, Hashable {
   /// The trace of the request, as in the log.
   public var trace: String?
 
+  /// Without a trace where none is given: an act of the command line has none.
   public init(
     time: Int64, who: String, from: String, act: String, target: String, result: String, trace: String? = nil
   ) {
@@ -30,6 +31,7 @@ public struct AuditRecord: Sendable, Hashable {
     self.trace = trace
   }
 
+  /// As a line of the audit file and as `GET /admin/v1/audit` shows it. `init(_:)` reads it back.
   public var json: JSONValue {
     [
       "time": .integer(time), "who": .string(who), "from": .string(from), "act": .string(act),

@@ -68,6 +68,7 @@ extension ServerEngine {
 }
 
 extension ConflictVersion {
+  /// As `GET /admin/v1/conflicts` lists it, values of rows included: only for who may read them.
   public var json: JSONValue { .object(members) }
 
   fileprivate var members: [JSONValue.Member] {

@@ -7,10 +7,13 @@ import SalvorWire
 public struct HostFacts: Sendable {
   /// The configuration as decoded, with `***` in the place of secrets.
   public var configuration: JSONValue
+  /// The modules of the host, as `GET /admin/v1/modules` answers.
   public var modules: JSONValue
   /// The log's level; nil where the host has no log that can be set.
   public var level: (@Sendable () -> LogLevel)?
+  /// Changes the log's level from the next line on; nil where the host has no log that can be set.
   public var setLevel: (@Sendable (LogLevel) -> Void)?
+  /// Without a log that can be set where no level is given.
   public init(
     configuration: JSONValue, modules: JSONValue, level: (@Sendable () -> LogLevel)? = nil,
     setLevel: (@Sendable (LogLevel) -> Void)? = nil

@@ -36,7 +36,7 @@ extension ServerEngine {
     return [
       "version": .string(salvorVersion), "protocol": .integer(protocolVersion),
       "server": .string(identity.server.text), "incarnation": .string(identity.incarnation.text),
-      "started": .integer(started), "restored": .bool(isRestored), "storage": stats.json,
+      "started": .integer(started), "restored": .bool(identity.isRestored), "storage": stats.json,
       "sessions": .integer(Int64(try await sessions.count)), "listeners": .integer(Int64(events.count)),
       "recoveries": [
         "underWay": .integer(Int64(recovering.underWay)), "waiting": .integer(Int64(recovering.waiting)),

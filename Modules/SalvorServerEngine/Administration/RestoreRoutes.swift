@@ -142,6 +142,7 @@ extension WaitingQuery {
       remote: try message.optionalString("remote").map { text throws(SalvorError) in try Self.remote(text) })
   }
 
+  /// Reads a remote ID. Throws `malformed`, for a person, where `text` is none.
   public static func remote(_ text: String) throws(SalvorError) -> RemoteID {
     guard let remote = RemoteID(text) else {
       throw SalvorError(.malformed, "\"\(text.prefix(40))\" is no remote ID. salvor remotes lists them.")
@@ -154,6 +155,7 @@ extension HealPace {
   /// Rows a second.
   public static let rateMax: Int64 = 1_000_000
 
+  /// `usage`: a rate is not from 1 to `rateMax`.
   public static let badRate = SalvorError(
     .usage, "A rate is 1 to \(rateMax) rows a second, or null (\"off\") for none.")
 }
@@ -162,6 +164,7 @@ extension RestoreRecord {
   /// So many are listed.
   public static let listedMax = 100
 
+  /// `not-found`, for a person, with the ID in the context.
   public static func notFound(_ id: String) -> SalvorError {
     SalvorError(.notFound, "There is no restore \(id). salvor server restores lists them.", context: ["id": id])
   }

@@ -5,6 +5,7 @@ import SalvorWire
 
 /// For whom a row is explained: a remote, and what is known of it beside its record.
 public struct ExplainedRemote: Sendable {
+  /// What the server's database has of it.
   public var record: RemoteRecord
   /// With the lists of its credential; nil: not known, so that nothing can be said of its scope.
   public var principal: Principal?
@@ -12,6 +13,7 @@ public struct ExplainedRemote: Sendable {
   public var subscriptions: ResolvedSubscriptions?
   /// By group, of its last begin; nil: as above. A group that it never had is not in it.
   public var cursors: [String: Int64]?
+  /// By default without subscriptions and cursors, as beside a database whose server does not run.
   public init(
     _ record: RemoteRecord, principal: Principal?, subscriptions: ResolvedSubscriptions? = nil,
     cursors: [String: Int64]? = nil

@@ -9,13 +9,16 @@ public struct ServerBackup: Sendable, Hashable {
   public var name: String
   /// Milliseconds since 1970.
   public var time: Int64
+  /// Size of the file.
   public var bytes: Int64
+  /// All parts given.
   public init(name: String, time: Int64, bytes: Int64) {
     self.name = name
     self.time = time
     self.bytes = bytes
   }
 
+  /// As `GET /admin/v1/backups` lists it.
   public var json: JSONValue { ["name": .string(name), "time": .integer(time), "bytes": .integer(bytes)] }
 }
 

@@ -55,7 +55,7 @@ extension ServerEngine {
     let chunk = UploadChunk(
       bytes: bytes, firstCounter: first, lastCounter: last, changeCount: 0, isLast: query["final"] == "true")
     try await withinQuota(principal) {
-      try await validations.staging(session.remote) {
+      try await staging(for: session.remote) {
         try await write(for: principal) {
           try await $0.stage(chunk, index: index, remote: session.remote, sequence: sequence)
         }
@@ -89,7 +89,7 @@ extension ServerEngine {
     guard let sequence = session.current else {
       throw SalvorError(.malformed, "There is no upload under way in this session.")
     }
-    try await validations.staging(session.remote) {
+    try await staging(for: session.remote) {
       try await write(for: principal) { try await $0.unstage(session.remote, sequence: sequence) }
     }
     await sessions.close(session)
@@ -121,7 +121,8 @@ extension ServerEngine {
     let began = ContinuousClock.now
     let results = try await processValidated(
       ProcessRequest(
-        remote: session.remote, sequence: sequence, principal: session.principal, chunks: chunks,
+        remote: session.remote, sequence: sequence, previous: session.begin.message.previous,
+        principal: session.principal, chunks: chunks,
         isNarrowed: session.begin.message.isNarrowed))
     observe(results, of: session.remote, tookSince: began)
     await sessions.touch(session)

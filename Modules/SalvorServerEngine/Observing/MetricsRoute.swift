@@ -39,7 +39,8 @@ extension ServerEngine {
     }
     if let shelf { await observe(shelf, &out) }
     out.gauge(
-      "salvor_restored", "1 where this start found the database restored from a copy", isRestored ? Int64(1) : 0)
+      "salvor_restored", "1 where the database was found restored from a copy since this start",
+      identity.isRestored ? Int64(1) : 0)
     await observeRestores(&out)
     if let traces = configuration.traces?.counts {
       out.counter("salvor_trace_spans_exported_total", "Spans that the collector of traces took", traces.exported)

@@ -4,9 +4,12 @@ import SalvorStorage
 /// What `GET /metrics` counts since the server's start. Every number of labels is bounded: routes, codes and reasons are
 /// fixed lists.
 public final class ServerMetrics: Sendable {
+  /// A number that only grows, from 0 at the start. Safe on any thread.
   public final class Counter: Sendable {
     private let count = Mutex<Int64>(0)
+    /// Adds `more`, which is not negative.
     public func add(_ more: Int64) { count.withLock { $0 += more } }
+    /// The sum so far.
     public var value: Int64 { count.withLock { $0 } }
   }
 
@@ -24,26 +27,42 @@ public final class ServerMetrics: Sendable {
       }
     }
 
+    /// The sums so far, by labels; empty where nothing was counted.
     public var values: [String: Int64] { counts.withLock { $0 } }
   }
 
+  /// Requests received, whatever the route and the answer.
   public let requests = Counter()
+  /// Requests that were answered with a problem.
   public let problems = Counter()
+  /// The same by `code`, the name of the error.
   public let problemsByCode = LabelledCounter()
+  /// Requests that were answered with `unauthenticated`, `forbidden`, `remote-blocked` or
+  /// `remote-of-another-principal`.
   public let loginsRefused = Counter()
+  /// Remote IDs that were registered.
   public let registrations = Counter()
+  /// Uploads that were processed; one that is answered again from what was recorded does not count.
   public let uploads = Counter()
+  /// Requests of uploads that were accepted.
   public let accepted = Counter()
+  /// Requests of uploads that were refused.
   public let refused = Counter()
+  /// The same by `reason`, a `RefusalReason`.
   public let refusedByReason = LabelledCounter()
   /// Batches that validators were asked about.
   public let validations = Counter()
+  /// Batches that a validator could not judge, or answered with what cannot be used.
   public let validationFailures = Counter()
+  /// Downloads begun; the answer of a sync that brings nothing counts, too.
   public let downloads = Counter()
+  /// Begins that were refused with a reason for recovery.
   public let resets = Counter()
+  /// The same by `reason`, a `RecoveryReason`.
   public let resetsByReason = LabelledCounter()
   /// Begins that were told to rewind.
   public let rewinds = Counter()
+  /// Recoveries of which the device has said that they came to their end.
   public let recoveriesEnded = Counter()
   /// Its labels come from devices: at most so many different ones, the rest are `other`.
   public let recoveriesByStrategy = LabelledCounter(labelsMax: 64)
@@ -51,13 +70,19 @@ public final class ServerMetrics: Sendable {
   public let slow = Counter()
   /// Snapshots named in answers.
   public let snapshotsOffered = Counter()
+  /// Snapshots that were made.
   public let snapshotsMade = Counter()
+  /// Snapshots that could not be made.
   public let snapshotFailures = Counter()
+  /// How long making them took, all together, in milliseconds.
   public let snapshotMilliseconds = Counter()
   /// Answers that carry a file or a range of it.
   public let snapshotsSent = Counter()
+  /// Bytes of snapshots sent. A file that the system sends counts whole when the transport takes it.
   public let snapshotBytesSent = Counter()
+  /// Acts of operators over HTTP, by `act` and `result` (`done`, `refused`).
   public let administrationActs = LabelledCounter()
+  /// Answers sent or given up, by `route`, `method` and `status`.
   public let answers = LabelledCounter()
   let durations = Histogram(Histogram.seconds)
   let requestBytes = Histogram(Histogram.bytes)
@@ -101,12 +126,17 @@ final class Histogram: Sendable {
 
 /// What the operating system says of this process, for `/metrics`: the host brings it.
 public struct ProcessFacts: Sendable, Hashable {
+  /// Processor time of the process so far, its own and the system's for it, in seconds.
   public var cpuSeconds: Double
+  /// Memory that the process holds, in bytes.
   public var residentBytes: Int64
+  /// Open files and connections.
   public var openFiles: Int64
+  /// How many it may have open (`ulimit -n`).
   public var openFilesMax: Int64
   /// Seconds since 1970.
   public var startedAt: Double
+  /// All parts given.
   public init(cpuSeconds: Double, residentBytes: Int64, openFiles: Int64, openFilesMax: Int64, startedAt: Double) {
     self.cpuSeconds = cpuSeconds
     self.residentBytes = residentBytes

@@ -62,7 +62,8 @@ extension ServerEngine {
     do {
       let admission = try await admission(of: message, principal: principal)
       let finding = try await finding(message, admission)
-      let facts = try await facts(finding, admission, recovery, principal, store)
+      var facts = try await facts(finding, admission, recovery, principal, store)
+      if message.snapshot != nil { facts.files = try await files(for: message, principal) }
       let label = finding.label
       metrics.countRecovery(label)
       operatorEvents.send("recovery", ["remote": message.remote.text, "reason": label])
@@ -146,6 +147,17 @@ extension ServerEngine {
       scopes: scopes, rows: rows, clientRecoveryEnabled: configuration.clientRecoveryEnabled,
       selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences,
       demand: admission.remote?.resetDemand, heals: store is any HealingServerStore)
+  }
+
+  /// What stands ready of all groups for a device that begins anew. For a plan: nothing is made for it.
+  private func files(for message: BeginMessage, _ principal: Principal) async throws -> [RecoveryFacts.File] {
+    let question = SnapshotQuestion(
+      taking: message.snapshot,
+      groups: configuration.schema.groups.map { BeginMessage.Group(name: $0.name, cursor: nil, scope: nil) },
+      subscriptions: message.subscriptions, principal: principal)
+    return try await snapshots(for: question, orders: false).map {
+      RecoveryFacts.File(group: $0.group, rows: $0.rows, bytes: $0.bytes)
+    }
   }
 
   // MARK: Download

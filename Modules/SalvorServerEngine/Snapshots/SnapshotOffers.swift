@@ -32,29 +32,37 @@ extension ServerEngine {
   }
 
   func snapshotOffers(_ question: SnapshotQuestion) async throws -> [SnapshotOffer] {
-    guard let shelf, let taking = question.taking, taking.takes.contains(shelf.settings.compression.token),
-      taking.held.isEmpty
-    else { return [] }
-    var offers: [SnapshotOffer] = []
-    for group in question.groups where group.cursor == nil && offers.count < Self.offersMax {
-      guard shelf.settings.personal || !configuration.schema.isPersonal(group.name) else { continue }
-      let scope = ReadScope(question.principal, question.subscriptions ?? group.subscriptions)
-      let found = try await snapshot(of: group.name, for: scope, on: shelf)
-      guard let found, found.coding == shelf.settings.compression.token else { continue }
-      offers.append(try offer(found, shelf))
-    }
+    guard let shelf else { return [] }
+    let offers = try await snapshots(for: question, orders: true).map { try offer($0, shelf) }
     metrics.snapshotsOffered.add(Int64(offers.count))
     return offers
   }
 
+  /// The files that there are for whoever asks.
+  ///
+  /// - Parameter orders: what is missing or too old is made beside.
+  func snapshots(for question: SnapshotQuestion, orders: Bool) async throws -> [Snapshot] {
+    guard let shelf, let taking = question.taking, taking.takes.contains(shelf.settings.compression.token),
+      taking.held.isEmpty
+    else { return [] }
+    var all: [Snapshot] = []
+    for group in question.groups where group.cursor == nil && all.count < Self.offersMax {
+      guard shelf.settings.personal || !configuration.schema.isPersonal(group.name) else { continue }
+      let scope = ReadScope(question.principal, question.subscriptions ?? group.subscriptions)
+      let found = try await snapshot(of: group.name, for: scope, on: shelf, orders: orders)
+      if let found, found.coding == shelf.settings.compression.token { all.append(found) }
+    }
+    return all
+  }
+
   private func snapshot(
-    of group: String, for scope: ReadScope, on shelf: SnapshotShelf
+    of group: String, for scope: ReadScope, on shelf: SnapshotShelf, orders: Bool
   ) async throws -> Snapshot? {
     guard let store = configuration.store as? any RecoveringServerStore else { return nil }
     guard let digest = try await store.scopes(of: [group], for: scope)[group] else { return nil }
-    return try await shelf.find(SnapshotShelf.Place(group: group, scope: digest), for: scope) {
-      try await store.rowCount(of: [group], for: scope)
-    }
+    let place = SnapshotShelf.Place(group: group, scope: digest)
+    guard orders else { return try await shelf.standing(place) }
+    return try await shelf.find(place, for: scope) { try await store.rowCount(of: [group], for: scope) }
   }
 
   private func offer(_ snapshot: Snapshot, _ shelf: SnapshotShelf) throws -> SnapshotOffer {
@@ -63,12 +71,11 @@ extension ServerEngine {
     let step = max(1, min(3_600_000, life / 8))
     let expires = (configuration.clock.now() + life + step - 1) / step * step
     let signature = try shelf.folder.signature(of: signed(snapshot.id, snapshot.scope, expires))
+    let query = "expires=\(expires)&scope=\(percentEncoded(snapshot.scope))&signature=\(signature)"
     return SnapshotOffer(
       id: snapshot.id, group: snapshot.group, commit: snapshot.commit, scope: snapshot.scope, coding: snapshot.coding,
       bytes: snapshot.bytes, size: snapshot.size, tables: snapshot.tables,
-      link:
-        "/v1/snapshots/\(snapshot.id)?expires=\(expires)&scope=\(percentEncoded(snapshot.scope))&signature=\(signature)"
-    )
+      link: "/v1/snapshots/\(snapshot.id)?\(query)", url: shelf.settings.url.map { "\($0)/\(snapshot.id)?\(query)" })
   }
 
   func signed(_ id: String, _ scope: String, _ expires: Int64) -> String { "\(id)\n\(scope)\n\(expires)" }

@@ -59,25 +59,57 @@ actor SnapshotShelf {
   ///
   /// - Parameter rows: how many there are now.
   func find(_ place: Place, for scope: ReadScope, rows: @Sendable () async throws -> Int64) async throws -> Snapshot? {
-    let now = configuration.clock.now()
-    if let found = try list().first(where: { $0.group == place.group && $0.scope == place.scope }) {
-      // More changes than rows, and the rows alone are fewer.
-      let limit = max(1, found.rows)
-      guard let behind = try await store.changes(since: found.commit, limit: limit) else {
+    if let found = try newest(place) {
+      switch try await age(of: found) {
+      case .fresh: return found
+      case .old:
+        order(place, scope)
+        return found
+      case .useless:
+        order(place, scope)
+        return nil
+      case .unreachable:
         try remove(found.id)
         return try await find(place, for: scope, rows: rows)
       }
-      let isBehind = 100 * Double(behind) > Double(settings.maxBehindPercent) * Double(found.rows)
-      if isBehind || now - found.made > settings.maxAgeMilliseconds {
-        order(place, scope)
-      }
-      return behind < limit ? found : nil
     }
-    if failed[place].map({ $0 > now }) ?? false { return nil }
+    if failed[place].map({ $0 > configuration.clock.now() }) ?? false { return nil }
     if making != place, !waiting.contains(where: { $0.place == place }), try await rows() >= settings.minRows {
       order(place, scope)
     }
     return nil
+  }
+
+  /// What a device would have in the place of these rows now. Nothing is made for the question, and nothing removed.
+  func standing(_ place: Place) async throws -> Snapshot? {
+    guard let found = try newest(place) else { return nil }
+    return switch try await age(of: found) {
+    case .fresh, .old: found
+    case .useless, .unreachable: nil
+    }
+  }
+
+  private func newest(_ place: Place) throws -> Snapshot? {
+    try list().first { $0.group == place.group && $0.scope == place.scope }
+  }
+
+  /// How a file serves now.
+  private enum Age {
+    case fresh
+    /// It serves, and is to be replaced.
+    case old
+    /// More changes than rows: the rows alone are fewer.
+    case useless
+    /// No feed can go on from it.
+    case unreachable
+  }
+
+  private func age(of found: Snapshot) async throws -> Age {
+    let limit = max(1, found.rows)
+    guard let behind = try await store.changes(since: found.commit, limit: limit) else { return .unreachable }
+    if behind >= limit { return .useless }
+    let isBehind = 100 * Double(behind) > Double(settings.maxBehindPercent) * Double(found.rows)
+    return isBehind || configuration.clock.now() - found.made > settings.maxAgeMilliseconds ? .old : .fresh
   }
 
   private func order(_ place: Place, _ scope: ReadScope) {

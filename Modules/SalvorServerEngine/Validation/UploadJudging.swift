@@ -23,6 +23,12 @@ extension ServerEngine {
     }
   }
 
+  /// Runs what changes what is staged of the remote, and never what is being judged.
+  func staging(for remote: RemoteID, _ body: @Sendable () async throws -> Void) async throws {
+    if configuration.validators.isEmpty { return try await body() }
+    try await validations.staging(remote, body: body)
+  }
+
   private func process(_ upload: ProcessRequest) async throws -> UploadResults {
     try await write(for: upload.principal) { try await $0.process(upload) }
   }

@@ -10,8 +10,11 @@ public final class MachineDisk: Sendable {
   public enum Fault: String, Sendable, Hashable, CaseIterable {
     /// The machine loses its power: nothing that it asks for is done any more, and what was not synced may be gone.
     case powerCut = "power-cut"
+    /// There is no room: a write is refused with "disk full".
     case full
+    /// A write, a truncation or a sync fails.
     case writeError = "write-error"
+    /// A read fails.
     case readError = "read-error"
     /// Another process holds a lock.
     case locked
@@ -19,8 +22,11 @@ public final class MachineDisk: Sendable {
 
   /// Strikes at the `call`-th call that it can strike, and at `times - 1` more of them.
   public struct Plan: Sendable, Hashable {
+    /// What goes wrong.
     public var fault: Fault
+    /// Which call is struck first, counted from 1. Calls that the fault cannot strike are not counted.
     public var call: Int
+    /// How many calls in a row are struck.
     public var times: Int
   }
 
@@ -50,6 +56,7 @@ public final class MachineDisk: Sendable {
     var image: [String: [UInt8]] = [:]
   }
 
+  /// Bytes of a sector: a power cut keeps or loses each sector as a whole.
   public static let sector = 512
 
   /// Of the machine's database; all of its files begin with it.

@@ -2,6 +2,7 @@ import SalvorModel
 
 /// A table as a simulation draws it: what its statements are made of, and what the oracle knows of it.
 public struct DrawnTable: Sendable, Hashable {
+  /// The columns of a table's primary key: one `id` of a type, or, for `composite`, a text `id` and an integer `line`.
   public enum KeyKind: String, Sendable, Hashable {
     case text, integer, blob, composite
 
@@ -17,28 +18,47 @@ public struct DrawnTable: Sendable, Hashable {
 
   /// What stands at the end of CREATE TABLE.
   public enum Adoption: String, Sendable, Hashable {
+    /// Values must be of their columns' types.
     case strict = " STRICT"
+    /// The table has no rowid.
     case withoutRowid = " WITHOUT ROWID"
+    /// A table with a rowid, whose columns take values of any type.
     case plain = ""
   }
 
+  /// A foreign key of one column to the `id` of a table.
   public struct Reference: Sendable, Hashable {
+    /// The column that references.
     public var column: String
+    /// The table referenced: an earlier one of the schema, or the table itself.
     public var table: String
+    /// What a delete of the parent does: `no action`, `cascade` or `set null`.
     public var onDelete: String
+    /// Whether the column may be NULL. True wherever `onDelete` is `set null`.
     public var isNullable: Bool
   }
 
+  /// The table's name, as it stands in SQL without quotes.
   public var name: String
+  /// Who has the table: `dual` (both sides), `server` (devices only read it) or `client` (it never leaves the device).
   public var maintained = "dual"
+  /// The group of the table; nil: the schema names none for it.
   public var group: String?
+  /// What the primary key is made of.
   public var keyKind = KeyKind.text
+  /// The table's foreign keys, one column each, and each column once.
   public var references: [Reference] = []
+  /// A column `u` with a UNIQUE constraint, which may be NULL.
   public var hasUnique = false
+  /// A check that `n` is below 90; `n` is not nullable then, and 0 by default.
   public var hasCheck = false
+  /// The column `note` is not nullable, and `-` by default.
   public var hasNotNull = false
+  /// The conflict policy: `client-wins`, `server-wins` or `keep-versions`; nil: the schema names none.
   public var policy: String?
+  /// What becomes of two rows made under one key: `merge` or `refuse`; nil: the schema does not say.
   public var sameKey: String?
+  /// Downloads compare the keys (`download: "key-set"`).
   public var isKeySet = false
   /// The rows of a principal are the principal's own.
   public var hasOwner = false
@@ -54,6 +74,7 @@ public struct DrawnTable: Sendable, Hashable {
   public var hasFlags = false
   /// A blob, which may be large enough to travel beside the payload.
   public var hasPhoto = false
+  /// The application's own triggers do not fire when Salvor writes rows on the device.
   public var applicationTriggersOff = false
   /// The application of a device made the table before Salvor did, so.
   public var adoption: Adoption?
@@ -71,6 +92,7 @@ public struct DrawnTable: Sendable, Hashable {
   /// Only some rows of it reach a device.
   var hasScope: Bool { hasOwner || hasOpen || hasRegion || isJoined }
 
+  /// The names of the key's columns, in the order of the key.
   public var keyColumns: [String] { keyKind == .composite ? ["id", "line"] : ["id"] }
 
   /// Every column with its declaration, in order.
@@ -112,11 +134,15 @@ public struct DrawnTable: Sendable, Hashable {
 
 /// The schema of a history, as `schema.json5` and as the oracle reads it.
 public struct DrawnSchema: Sendable, Hashable {
+  /// Grows by one each time that the server's schema gets a column.
   public var version = 1
+  /// Parents stand before the tables that reference them.
   public var tables: [DrawnTable]
 
+  /// The table of this name; nil: there is none.
   public func table(_ name: String) -> DrawnTable? { tables.first { $0.name == name } }
 
+  /// The tables that both sides have: all but those with `maintained` `client`.
   public var synchronized: [DrawnTable] { tables.filter { $0.maintained != "client" } }
 
   /// The text of `schema.json5`.
@@ -156,6 +182,7 @@ public struct DrawnSchema: Sendable, Hashable {
     return lines.joined(separator: "\n")
   }
 
+  /// Draws two to five tables; `client-tables` adds `draft`, and `join-scopes` may add `member`.
   public static func draw(_ generator: inout SeededGenerator, _ swarm: Swarm) -> DrawnSchema {
     let names = ["area", "site", "visit", "item", "mark"]
     var schema = DrawnSchema(tables: [])

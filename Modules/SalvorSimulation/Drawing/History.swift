@@ -1,25 +1,38 @@
 /// What a seed says: the schema, who takes part, and the steps.
 public struct History: Sendable, Hashable {
+  /// How one device of a history is configured.
   public struct Device: Sendable, Hashable {
+    /// Whom the device synchronizes as: one of `principals`.
     public var principal: String
+    /// The module of `client.recovery.strategy`: one of `strategies`.
     public var strategy: String
     /// For `server-replaced`, which is manual otherwise.
     public var replacedStrategy: String?
+    /// `client.errorArchive.individualDeletion`: entries of the error archive are deleted one by one.
     public var individualDeletion: Bool
+    /// `client.queue.optimise`: changes of one row that wait become one request.
     public var optimises: Bool
+    /// The device's transport prefers gzip; false: `identity`.
     public var gzip: Bool
     /// Nil: as it is by default.
     public var heal: String?
   }
 
+  /// What everything else follows from, and what chooses the order of jobs and the faults while the history runs.
   public var seed: UInt64
+  /// The features that were drawn for this seed.
   public var swarm: Swarm
+  /// The schema of both sides at the beginning.
   public var schema: DrawnSchema
+  /// At least one; a step names a device by its place here.
   public var devices: [Device]
+  /// In the order in which they run. `Step.id` is the place in the whole history, also where steps were left out.
   public var steps: [Step]
 
+  /// The names of those whom devices synchronize as. Without scopes all devices are the first one's.
   public static let principals = ["anna", "bert"]
 
+  /// The recovery strategies to draw from. Without the feature `strategies` every device has the first one.
   public static let strategies = [
     "recover-unsynced-changes", "recover-or-discard-unsynced-changes", "discard-unsynced-changes", "recreate",
     "copy-and-resubscribe", "upload-then-recreate", "manual",

@@ -3,6 +3,7 @@
 public struct Step: Sendable, Hashable {
   /// What is written while a device watches, after so many seconds.
   public struct Turn: Sendable, Hashable {
+    /// Seconds of the simulation's time that pass before this turn's writes.
     public var seconds: Int
     /// The device's application.
     public var statements: [String]
@@ -10,11 +11,13 @@ public struct Step: Sendable, Hashable {
     public var program: [String]
   }
 
+  /// What is done. A device is a place in `History.devices`; a slot is the number of a backup or copy, 0 or 1.
   public enum Action: Sendable, Hashable {
     /// An application's transaction on a device.
     case write(device: Int, statements: [String])
     /// Another program's transaction in the server's tables.
     case program(statements: [String])
+    /// A device synchronizes over a network with these faults; its application runs `meanwhile` in one transaction.
     case sync(device: Int, faults: NetworkFaults, meanwhile: [String])
     /// A device synchronizes whenever either side changes, for as long as the turns take.
     case watch(device: Int, faults: NetworkFaults, turns: [Turn])
@@ -26,30 +29,49 @@ public struct Step: Sendable, Hashable {
     case crash(device: Int, call: Int)
     /// The process ends between two syncs.
     case restartDevice(Int)
+    /// The server's process ends and starts anew on the same files.
     case restartServer
+    /// The server stops, its database is copied to the slot, and it starts.
     case backup(slot: Int)
+    /// The server starts on the copy of the slot; without `sideFile` the side file is removed. No copy: nothing.
     case restore(slot: Int, sideFile: Bool)
+    /// The server starts on a new and empty database.
     case replaceServer
+    /// The server forgets everything that it may forget, as if its retention were 0.
     case trim
+    /// A device's files are copied to the slot.
     case copyDevice(Int, slot: Int)
+    /// A device gets the files of the slot back; without `identity` its identity file is removed. No copy: nothing.
     case putBack(Int, slot: Int, identity: Bool)
     /// One device's files become another's, too.
     case clone(from: Int, to: Int, identity: Bool)
+    /// The application drops all of Salvor's triggers.
     case dropTriggers(Int)
+    /// A person deletes the device's first failed entry, and what goes with it in the device's mode; none: nothing.
     case deleteErrors(Int)
+    /// A person deletes everything that recoveries of the device have kept.
     case deleteKept(Int)
+    /// A person retries the device's failed and displaced requests.
     case retryErrors(Int)
+    /// A person reapplies the first kept entry of the device; none: nothing.
     case reapplyKept(Int)
+    /// A person withdraws the device's newest queued request; none: nothing.
     case withdraw(Int)
+    /// A person has the device recover; nil: by the strategy of its configuration.
     case recover(Int, strategy: String?)
+    /// The operator deletes the device's remote ID on the server.
     case deleteRemote(Int)
+    /// The operator demands a reset of the device.
     case demandReset(Int)
+    /// The operator resolves the first 100 open conflict versions, each for the same side.
     case resolveConflicts(keepServer: Bool)
     /// The server's schema gets a column more.
     case evolveServer(table: Int)
     /// The device's configuration names the server's schema of now.
     case evolveDevice(Int)
+    /// The device's clock is set forward, or back where `hours` is below 0. Time itself stays.
     case clockJump(device: Int, hours: Int)
+    /// The device compares its rows with the server's.
     case verify(Int)
     /// A device synchronizes, and its disk or the server's fails.
     case disk(device: Int, atServer: Bool, plan: MachineDisk.Plan)
@@ -77,6 +99,7 @@ public struct Step: Sendable, Hashable {
 
   /// Its place in the whole history: what it draws while it runs follows from this.
   public var id: Int
+  /// What is done in this step.
   public var action: Action
 }
 

@@ -2,71 +2,130 @@
 /// by name is for looking at one part.
 public enum Feature: String, Sendable, Hashable, CaseIterable {
   // Schemas.
+  /// Tables may have a primary key of two columns.
   case compositeKeys = "composite-keys"
+  /// Tables may have integer keys, so that devices make the same ones.
   case integerKeys = "integer-keys"
+  /// Tables may have blob keys.
   case blobKeys = "blob-keys"
+  /// Tables reference earlier tables.
   case references
+  /// Tables reference themselves.
   case selfReferences = "self-references"
+  /// Foreign keys may have ON DELETE CASCADE.
   case cascades
+  /// Foreign keys may have ON DELETE SET NULL.
   case setNull = "set-null"
+  /// Tables may have a UNIQUE column.
   case unique
+  /// Tables may have a CHECK constraint.
   case checks
+  /// The column `note` may be NOT NULL, with a default.
   case notNull = "not-null"
+  /// Tables are in two groups.
   case groups
+  /// Tables may have `download: "key-set"`.
   case keySet = "key-set"
+  /// Rows may belong to a principal, or reach devices only while they are open.
   case scopes
+  /// Tables have a conflict policy each.
   case policies
+  /// Tables say what becomes of two rows made under one key.
   case sameKey = "same-key"
+  /// The first table may be one that devices only read.
   case serverTables = "server-tables"
+  /// A table `draft` never leaves the device.
   case clientTables = "client-tables"
+  /// Tables may have the application's triggers off while Salvor writes.
   case applicationTriggers = "application-triggers"
   // Statements.
+  /// Statements with ON CONFLICT DO UPDATE.
   case upserts
+  /// Statements with REPLACE, OR IGNORE, OR REPLACE and OR FAIL.
   case replaces
+  /// Updates of key columns.
   case keyChanges = "key-changes"
+  /// Updates and deletes of many rows at once.
   case wholeTable = "whole-table"
+  /// Applications group a transaction's writes into one tagged request.
   case requests
+  /// Transactions and savepoints that are rolled back.
   case rollbacks
+  /// Two rows exchange their unique values.
   case swaps
   // The world.
+  /// Other programs write in the server's tables.
   case programs
+  /// Messages are lost, cut, repeated, late, or answered with 503.
   case messageFaults = "message-faults"
+  /// Two devices synchronize at once.
   case pairs
+  /// Two processes of one device synchronize at once.
   case twoProcesses = "two-processes"
+  /// The application writes while its device synchronizes.
   case writesMeanwhile = "writes-meanwhile"
+  /// The server is copied, and put back to a copy.
   case serverRestore = "server-restore"
+  /// A restore may come without the server's side file.
   case sideFileLost = "side-file-lost"
+  /// The server starts on an empty database.
   case serverReplaced = "server-replaced"
+  /// The server forgets its tombstones.
   case trim
+  /// A device's files are copied, and put back.
   case deviceRestore = "device-restore"
+  /// One device's files become another's, too.
   case clones
+  /// A device's process ends in the middle of a synchronization.
   case crashes
+  /// An application drops Salvor's triggers.
   case missingTriggers = "missing-triggers"
+  /// A person deletes, retries, reapplies and withdraws requests.
   case archiveCommands = "archive-commands"
+  /// A person has a device recover.
   case recoverByHand = "recover-by-hand"
+  /// The operator deletes remote IDs, and demands resets.
   case remotesDeleted = "remotes-deleted"
+  /// The operator resolves conflict versions.
   case conflictsResolved = "conflicts-resolved"
+  /// Tables get a column, first on the server and later on the devices.
   case evolution
+  /// Clocks of devices jump by up to 1,000 hours, forward or back.
   case clockJumps = "clock-jumps"
+  /// Devices have different recovery strategies.
   case strategies
+  /// Some devices compress.
   case gzip
   // Those that came later: what a seed draws of the others does not move with them.
+  /// A machine loses its power while a device synchronizes.
   case powerCuts = "power-cuts"
+  /// A disk is full, fails or is locked while a device synchronizes.
   case diskFaults = "disk-faults"
+  /// The application may have made its tables before Salvor, also STRICT or WITHOUT ROWID.
   case adoptedTables = "adopted-tables"
+  /// The application may have a trigger that writes to the parent of each new row.
   case applicationCode = "application-code"
+  /// The application changes its own tables, with capture paused or not.
   case migrations
+  /// Everything that only shows something is asked between the steps.
   case looks
+  /// The server has a validator that refuses some notes.
   case validators
+  /// Rows may reach those whose credentials list their region.
   case parameterScopes = "parameter-scopes"
+  /// Rows may reach those whom a row of the table `member` names.
   case joinScopes = "join-scopes"
+  /// Devices choose rows by their region, and take the choice back.
   case subscriptions
+  /// Tables may have dirty and deleted columns of the application's own.
   case flags
+  /// Tables may have a blob column; blobs from 1,024 bytes on travel beside the payload.
   case blobs
   /// Devices differ in what they give back, and the oracle looks at what healing promises.
   case heal
   /// Devices that never synchronize again.
   case absences
+  /// An operator purges rows of the server.
   case purges
   /// The operator reviews what devices give back, pauses healing and lets it go on; and tables keep conflict versions.
   case consent
@@ -91,10 +150,14 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
 
 /// Which features a seed's history has, and how large it is.
 public struct Swarm: Sendable, Hashable {
+  /// What the history may have in it.
   public var features: Set<Feature>
+  /// How many steps the history has.
   public var steps: Int
+  /// How many devices take part: 1 to 6.
   public var devices: Int
 
+  /// Whether the history may have this in it.
   public func has(_ feature: Feature) -> Bool { features.contains(feature) }
 
   /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.

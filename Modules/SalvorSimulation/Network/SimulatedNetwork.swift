@@ -10,6 +10,7 @@ public struct NetworkFaults: Sendable, Hashable {
   public var loseAnswer = 0
   /// The request's body breaks off on its way.
   public var cutRequest = 0
+  /// The answer's body breaks off on its way. The server has done its work.
   public var cutAnswer = 0
   /// The server gets the request twice; the device gets the second answer.
   public var repeats = 0
@@ -18,8 +19,10 @@ public struct NetworkFaults: Sendable, Hashable {
   /// It takes seconds.
   public var delay = 0
 
+  /// No faults: every exchange arrives. What the percentages have beyond 100 together is never drawn.
   public init() {}
 
+  /// No exchange has a fault.
   public var isSound: Bool { self == NetworkFaults() }
 }
 
@@ -40,6 +43,7 @@ public final class SimulatedNetwork: Sendable {
   private let clock: any Clock
   private let trace: Trace
 
+  /// No server runs yet, and no device has faults. Delays pass on `clock`; `trace` gets each path and status.
   public init(_ generator: SeededGenerator, clock: any Clock, trace: Trace) {
     state = Mutex(State(generator: generator))
     self.clock = clock

@@ -1,5 +1,6 @@
 /// What a history met: kinds of steps, states, outcomes, error codes.
 public struct Coverage: Sendable, Hashable {
+  /// Short texts without values, e.g. `outcome recovered`, `error unreachable`, `network delayed`.
   public private(set) var met: Set<String> = []
 
   mutating func meet(_ what: String) { met.insert(what) }
@@ -7,12 +8,16 @@ public struct Coverage: Sendable, Hashable {
 
 /// How often things were met over many histories, and which of them met one another.
 public struct CoverageTable: Sendable {
+  /// How many histories were added.
   public private(set) var histories = 0
+  /// In how many histories each text of `Coverage.met` was met, and each feature as `feature NAME`.
   public private(set) var counts: [String: Int] = [:]
   private var pairs: Set<String> = []
 
+  /// No history was added yet.
   public init() {}
 
+  /// Counts one history: what it met, and the features of its swarm.
   public mutating func add(_ coverage: Coverage, _ swarm: Swarm) {
     histories += 1
     let all = (Array(coverage.met) + swarm.features.map { "feature " + $0.rawValue }).sorted()

@@ -87,8 +87,11 @@ struct HealOracle: Sendable {
       var entry = Entry(id: nextID, step: step, name: name, row: now[name])
       if now[name] == nil {
         entry.author = lastDeleteBy[name]
-      } else if let note = note(now[name], name), note != self.note(before[name], name), note.hasPrefix("d") {
-        entry.author = Int(note.dropFirst().prefix { $0 != "." })
+      } else if let note = note(now[name], name), note != self.note(before[name], name), note.hasPrefix("d"),
+        let device = Int(note.dropFirst().prefix { $0 != "." }), lastWriteBy[device]?[name] != nil
+      {
+        // Who gave a row another key wrote its note nowhere: that is of who made the row.
+        entry.author = device
       }
       lineage.append(entry)
     }
@@ -158,7 +161,8 @@ struct HealOracle: Sendable {
   ) -> (findings: [Finding], judged: Int) {
     var newest: [RowName: Entry] = [:]
     for entry in lost {
-      if let known = newest[entry.name], (known.epoch, known.id) > (entry.epoch, entry.id) { continue }
+      // What was made later was made upon the other, or in a timeline that grew after the other was lost.
+      if let known = newest[entry.name], known.id > entry.id { continue }
       newest[entry.name] = entry
     }
     var findings: [Finding] = []

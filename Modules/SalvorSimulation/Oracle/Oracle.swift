@@ -2,9 +2,13 @@ import SalvorModel
 
 /// A row of either side, by its table and its key as SQL shows it.
 public struct RowName: Hashable, Sendable, Comparable, CustomStringConvertible {
+  /// The table's name.
   public var table: String
+  /// The values of the key as SQL literals, in the order of the key, with `, ` between them.
   public var key: String
+  /// The table and the key, with a space between them.
   public var description: String { "\(table) \(key)" }
+  /// By the table's name first, then by the key's text.
   public static func < (a: RowName, b: RowName) -> Bool { (a.table, a.key) < (b.table, b.key) }
 }
 
@@ -71,7 +75,9 @@ struct Oracle {
   private var resolved: Set<String> = []
   var deletes: LostDeletes
   var heal: HealOracle
-  /// Rows that were erased for good, and that no program has made again.
+  /// Rows that an operator has purged.
+  private var erased: Set<RowName> = []
+  /// Of these, the ones that no program has made again.
   private var purged: Set<RowName> = []
 
   init(schema: DrawnSchema, principals: [String], hasValidator: Bool = false) {
@@ -124,7 +130,8 @@ struct Oracle {
       guard let note = note(row, name), self.note(before[name], name) != note else { continue }
       // An edit of a row with an edit that was refused is made on what came with the refusal.
       madeOn[note] = pending[device][name] == nil ? self.note(before[name], name) : nil
-      if purged.contains(name) { continue }
+      // What devices write to it is refused and erased, also where a program has made it again.
+      if erased.contains(name) { continue }
       pending[device][name] = Pending(
         note: note, step: step ?? -1, isUncaptured: withoutTriggers.contains(device))
     }
@@ -151,6 +158,7 @@ struct Oracle {
   /// An operator erased the row: nobody has to account for changes of it, and it never comes back.
   mutating func purge(_ name: RowName) {
     purged.insert(name)
+    erased.insert(name)
     heal.purged(name)
     deleted.insert(name)
     for device in pending.indices { pending[device][name] = nil }
@@ -158,8 +166,14 @@ struct Oracle {
 
   func isPurged(_ name: RowName) -> Bool { purged.contains(name) }
 
+  mutating func backedUp(_ slot: Int) {
+    heal.backedUp(slot)
+    deletes.backedUp(slot)
+  }
+
   /// A backup stands in the server's place.
-  mutating func restored(_ slot: Int, waiting: Set<RowName>) {
+  mutating func restored(_ slot: Int, to now: Contents, waiting: Set<RowName>) {
+    serverWentBack(to: now, slot: slot)
     heal.restored(slot, step: step ?? .max, waiting: waiting)
   }
 
@@ -216,6 +230,7 @@ struct Oracle {
       report(.purgedReturned, "the row \(name), which was erased for good, is on the server again")
     }
     heal.watched(server, now, step: step ?? .max)
+    deletes.watched(server, now)
     server = now
   }
 
@@ -253,9 +268,9 @@ struct Oracle {
   }
 
   /// The server's files were put back or replaced.
-  mutating func serverWentBack(to now: Contents) {
+  mutating func serverWentBack(to now: Contents, slot: Int? = nil) {
     course = [:]
-    deletes.serverWentBack(to: now)
+    deletes.serverWentBack(to: now, slot: slot)
     forgetOrigins()
     server = now
     for (name, row) in now {
@@ -264,7 +279,6 @@ struct Oracle {
   }
 
   func serverHasSeen(_ name: RowName, _ note: String) -> Bool { seen[name]?.contains(note) == true }
-  func wasDeleted(_ name: RowName) -> Bool { deleted.contains(name) }
 
   /// A device has synchronized without an error; `before`: what it showed then.
   ///
@@ -280,7 +294,7 @@ struct Oracle {
         report(.disappeared, "the delete of row \(name), which the server lost, is in no archive of d\(device)")
       }
     }
-    deletes.synchronized(device, after, server) { [deleted] in deleted.contains($0) }
+    deletes.synchronized(device, after, server)
   }
 
   // MARK: The account

@@ -32,11 +32,14 @@ public struct Violation: Error, Sendable, Hashable, CustomStringConvertible {
     case report
   }
 
+  /// The rule that was broken: `shrink` looks for the same one.
   public var rule: Rule
+  /// What was found, with the names of devices and rows, and with notes: a simulation has no values of real users.
   public var message: String
   /// The step after which it was found; nil: at the end.
   public var step: Int?
 
+  /// The rule, the message and the step, in one line.
   public var description: String {
     "\(rule.rawValue): \(message)\(step.map { " (after step \($0))" } ?? " (at the end)")"
   }

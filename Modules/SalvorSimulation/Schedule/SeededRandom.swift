@@ -4,8 +4,10 @@ import SalvorModel
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
   private var state: UInt64
 
+  /// The same seed gives the same numbers.
   public init(seed: UInt64) { state = seed }
 
+  /// The next 64 random bits.
   public mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var z = state
@@ -47,8 +49,10 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
 public final class SeededRandom: RandomSource {
   private let generator: Mutex<SeededGenerator>
 
+  /// Takes a copy: what is drawn here does not move `generator`.
   public init(_ generator: SeededGenerator) { self.generator = Mutex(generator) }
 
+  /// `count` bytes that follow from the seed: no secrets. May be called from any thread.
   public func bytes(_ count: Int) -> [UInt8] {
     generator.withLock { generator in
       var bytes: [UInt8] = []

@@ -20,6 +20,7 @@ public final class SimulationSchedule: @unchecked Sendable {
 
     fileprivate init(_ schedule: SimulationSchedule) { self.schedule = schedule }
 
+    /// Puts a job behind those that wait in the lane. May be called from any thread.
     public func add(_ job: UnownedJob, of executor: UnownedSerialExecutor) {
       schedule.state.withLock { state in
         jobs.append((job, executor))
@@ -90,6 +91,7 @@ public final class SimulationSchedule: @unchecked Sendable {
     case unsupported
   }
 
+  /// The schedule's time, in milliseconds since 1970: the same for every machine.
   public var now: Int64 { state.withLock { $0.now } }
 
   /// Moves the clock on, for everybody.
@@ -97,6 +99,7 @@ public final class SimulationSchedule: @unchecked Sendable {
 
   func add(_ job: UnownedJob) { state.withLock { $0.ready.append(.job(job)) } }
 
+  /// A new lane without jobs. Lanes do not wait for each other.
   public func makeLane() -> Lane { Lane(self) }
 
   /// Runs `body` on this thread, with everything that it starts, until it has ended and nothing is left to run.
@@ -219,10 +222,13 @@ public final class VirtualClock: Clock {
   private let schedule: SimulationSchedule
   private let offset = Mutex<Int64>(0)
 
+  /// A clock that is right until it jumps.
   public init(_ schedule: SimulationSchedule) { self.schedule = schedule }
 
+  /// Milliseconds since 1970, as this machine believes.
   public func now() -> Int64 { schedule.now + offset.withLock { $0 } }
 
+  /// Waits for so much of the schedule's time; a jump does not change it. Throws `CancellationError` when cancelled.
   public func sleep(milliseconds: Int64) async throws { try await schedule.sleep(milliseconds: milliseconds) }
 
   /// The machine's clock is set forward or back.

@@ -19,6 +19,7 @@ public final class Trace: Sendable {
     self.tell = tell
   }
 
+  /// Adds a line: to the digest, to `lines` where they are kept, and tells it. May be called from any thread.
   public func add(_ line: String) {
     state.withLock { state in
       for byte in line.utf8 { state.digest = (state.digest ^ UInt64(byte)) &* 0x100_0000_01B3 }
@@ -28,8 +29,10 @@ public final class Trace: Sendable {
     tell?(line)
   }
 
+  /// Every line so far, in order; empty where lines are not kept.
   public var lines: [String] { state.withLock { $0.lines } }
 
+  /// Of all lines so far: 16 hexadecimal digits (FNV-1a of 64 bits), each line with its line end.
   public var digest: String {
     let text = String(state.withLock { $0.digest }, radix: 16)
     return String(repeating: "0", count: 16 - text.count) + text

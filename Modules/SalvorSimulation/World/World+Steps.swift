@@ -36,7 +36,7 @@ extension World {
       await stopServer()
       try DatabaseFiles.copy(serverPath, to: "\(directory)/backup\(slot).db")
       backups.insert(slot)
-      oracle.heal.backedUp(slot)
+      oracle.backedUp(slot)
       try await startServer()
     case .restore(let slot, let sideFile): try await restore(slot, sideFile: sideFile)
     case .replaceServer:
@@ -287,7 +287,9 @@ extension World {
     guard report.error == nil, let after = try? device.archived() else { return }
     // What is refused may be displaced at once, by what came down with the refusal; it is in the archive all the same.
     let count = after.subtracting(before.archived).count
-    if report.recovery == nil, report.refused > count {
+    // What was refused as erased leaves nothing behind, and a notice says so.
+    let isErased = report.notices.contains { $0.contains("erased for good") }
+    if report.recovery == nil, report.refused > count, !isErased {
       oracle.report(.report, "\(device.name): the report says \(report.refused) refused, the archive has \(count) more")
     }
     guard report.recovery.map({ $0.strategy == "rewind" || $0.strategy.hasPrefix("recover-") }) ?? true else {
@@ -299,16 +301,26 @@ extension World {
       device.number, before.contents, (try? device.contents()) ?? [:],
       recovered: isRemembered && report.recovery?.reason == .serverRestored
     ) { ((try? device.archivedDeletes()) ?? []).union((try? heldDeletes()) ?? []) }
-    oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) { (try? device.archiveText()) ?? "" }
+    oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) {
+      ((try? device.archiveText()) ?? "") + ((try? heldVersions()) ?? "")
+    }
   }
 
-  /// The deletes that devices have offered, and that the server holds until its operator consents: they are its own by then.
+  /// The values of the server's conflict versions: what was offered and could not stand, as a unique value that is taken, is there.
+  private func heldVersions() throws -> String {
+    try serverDatabase().rows("SELECT client FROM salvor_conflict").map(\.[0].description).joined(separator: "\n")
+  }
+
+  /// The deletes that devices have offered, and that the server holds: until its operator consents, or as a conflict version
+  /// beside a row that was written since.
   private func heldDeletes() throws -> Set<RowName> {
-    let held = try serverDatabase().rows(
+    let query = ["salvor_heal_waiting", "salvor_conflict"].map {
       """
       SELECT "table", CASE json_array_length(key) WHEN 1 THEN json_extract(key, '$[0]') ELSE key END
-        FROM salvor_heal_waiting WHERE operation = 'delete'
-      """)
+        FROM \($0) WHERE operation = 'delete'
+      """
+    }
+    let held = try serverDatabase().rows(query.joined(separator: " UNION "))
     return Set(held.map { rowName($0[0].description, $0[1]) })
   }
 
@@ -470,8 +482,7 @@ extension World {
     serverDisk?.forget()
     try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
     try await startServer()
-    oracle.serverWentBack(to: try serverContents())
-    oracle.restored(slot, waiting: waiting)
+    oracle.restored(slot, to: try serverContents(), waiting: waiting)
     let kept = Set(try await openVersions().map(\.request))
     oracle.heal.lost(versions.filter { !kept.contains($0.request) })
     coverage.meet(sideFile ? "restore" : "restore without side file")

@@ -4,6 +4,8 @@ import SalvorStorage
 import SalvorWire
 
 extension MemoryClientStore {
+  /// At most `count` bytes from `offset`; empty at the blob's end. Errors: `usage` where the part is outside the blob
+  /// or `count` is not positive, `not-found` where the upload under way refers to no such blob.
   public func outgoingBlob(_ blob: OutgoingBlob, from offset: Int64, count: Int) throws -> [UInt8] {
     let changes = try read().outgoing.flatMap(\.changes).filter { $0.counter == blob.counter }
     for column in changes.flatMap(\.columns) {
@@ -16,6 +18,7 @@ extension MemoryClientStore {
     throw SalvorError(.notFound, "The upload under way refers to no such blob. Begin a session again.")
   }
 
+  /// In the order of the hashes. Blobs that the device's rows hold already are not among them.
   public func missingBlobs(limit: Int) throws -> [MissingBlob] {
     var state = try read()
     var missing: [BlobHash: MissingBlob] = [:]
@@ -39,6 +42,8 @@ extension MemoryClientStore {
     return Array(missing.values.sorted { $0.reference.hash.text < $1.reference.hash.text }.prefix(limit))
   }
 
+  /// Returns how many bytes of the blob are here. Throws where the whole blob has another hash than the reference says;
+  /// what has come of the blob is gone then.
   @discardableResult
   public func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) throws -> Int64 {
     var state = try read()

@@ -4,6 +4,7 @@ import SalvorStorage
 import SalvorWire
 
 extension MemoryServerStore {
+  /// Each blob once. A blob over `blobBytesMax` is left out: its request is refused when the upload is processed.
   public func missingBlobs(of references: [BlobReference], for principal: Principal) throws -> [BlobNeed] {
     let state = try read()
     atWork.asked(references, principal, now: clock.now())
@@ -19,6 +20,9 @@ extension MemoryServerStore {
     }
   }
 
+  /// Returns how many bytes of the blob are here. Errors: `too-large` over `blobBytesMax`, `malformed` where the part
+  /// is empty or outside the blob. Throws also where the principal's staging has no room (`blobStagingBytesMax`), or
+  /// where the whole blob has another hash than the reference says; what has come of the blob is gone then.
   public func stageBlob(
     _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
   ) throws -> Int64 {
@@ -69,6 +73,8 @@ extension MemoryServerStore {
     guard excess() <= 0 else { throw SalvorError.noRoomForBlob(limits) }
   }
 
+  /// From what the principal has sent, or from a row that the principal may read, wherever `place` points. Nil: neither
+  /// holds the blob.
   public func blobContent(
     of reference: BlobReference, at place: BlobPlace?, for principal: Principal
   ) throws -> [UInt8]? {

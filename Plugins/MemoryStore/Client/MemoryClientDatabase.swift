@@ -159,13 +159,14 @@ struct ClientContent: Sendable {
   /// Newest first.
   var recoveries: [(report: RecoveryReport, items: [RecoveryItem])] = []
 
-  /// A request that the server keeps beside its rows.
+  /// A request that the server keeps beside its rows, or an offered delete that it holds for its operator.
   struct KeptVersion: Sendable {
     var request: Request
     /// As of which commit, by the change's place in the request.
     var versions: [Int64]
     /// Not nil: the server has lost it.
     var lost: [LostVersion?] = []
+    var isHeld = false
 
     var isLost: Bool { lost.contains { $0 != nil } }
 
@@ -177,7 +178,12 @@ struct ClientContent: Sendable {
         guard let version else { return nil }
         var change = change
         change.made = min(change.made, version.parting)
-        change.offer = Offer(version, isVersion: true)
+        if var deleted = change.offer?.version, isHeld {
+          deleted.parting = min(deleted.parting, version.parting)
+          change.offer = Offer(deleted, isForReview: true)
+        } else {
+          change.offer = Offer(version, isVersion: true)
+        }
         return change
       }
       return request

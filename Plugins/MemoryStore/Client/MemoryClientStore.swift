@@ -13,6 +13,11 @@ public actor MemoryClientStore: ClientStore {
   let limits: Limits
   var isOpen = false
 
+  /// Reads nothing: `open` does.
+  ///
+  /// - Parameters:
+  ///   - database: outlives the store; another store on it is the same device started anew.
+  ///   - limits: of these the store looks at `blobReferenceBytesMin`.
   public init(
     _ database: MemoryClientDatabase = MemoryClientDatabase(), random: any RandomSource = SystemRandom(),
     clock: any Clock = SystemClock(), limits: Limits = Limits()
@@ -25,6 +30,9 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: Opening
 
+  /// Makes the database at the first opening, with a remote ID of `setup` or a random one. Errors: `storage-corrupt`
+  /// after `damage`, `remote-of-another` for another principal, `schema-refused` where the schema differs by more than
+  /// additions.
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
     guard !database.isDamaged else {
       throw SalvorError(.storageCorrupt, "The database is damaged: restore it from a copy, or recover.")
@@ -105,6 +113,7 @@ public actor MemoryClientStore: ClientStore {
     return opening
   }
 
+  /// Ends this store's session. The database keeps its content; calls on the content throw `storage` until `open`.
   public func close() {
     endSession()
     isOpen = false
@@ -137,6 +146,7 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: Upload
 
+  /// Errors: `session-in-use` while another store has a session of this database.
   public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
     var state = try read()
     guard database.takeSession(ObjectIdentifier(self)) else {
@@ -176,6 +186,7 @@ public actor MemoryClientStore: ClientStore {
       state: self.state(of: state), upload: upload, notices: notices, joined: joined, takesParts: true)
   }
 
+  /// Does nothing where this store has no session.
   public func endSession() { database.endSession(ObjectIdentifier(self)) }
 
   public func uploadChunk(after counter: Int64, bytesTarget: Int) throws -> UploadChunk? {
@@ -187,6 +198,7 @@ public actor MemoryClientStore: ClientStore {
       of: state.outgoing, after: counter, bytesTarget: bytesTarget)
   }
 
+  /// Throws where `sequence` is not the upload under way.
   public func takeBackUpload(_ sequence: SequenceID) throws {
     var state = try read()
     guard state.current == sequence else { throw SalvorError.noSuchUpload }
@@ -194,6 +206,7 @@ public actor MemoryClientStore: ClientStore {
     writeIdentity(&state)
   }
 
+  /// Throws where `sequence` is not the upload under way.
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     var state = try read()
     guard state.current == sequence else { throw SalvorError.noSuchUpload }
@@ -210,6 +223,7 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: Download
 
+  /// A chunk of another download discards the chunks that are staged.
   public func stage(_ chunk: StagedChunk) throws {
     var state = try read()
     if state.stagedDownload != chunk.download { state.staged = [] }
@@ -225,6 +239,7 @@ public actor MemoryClientStore: ClientStore {
     database.state = state
   }
 
+  /// An empty download with the groups' present cursors changes nothing.
   public func apply(_ end: DownloadEnd) throws -> ApplyReport {
     var state = try read()
     let isSame = end.groups.allSatisfy { group in
@@ -247,6 +262,8 @@ public actor MemoryClientStore: ClientStore {
 
   // MARK: The rest
 
+  /// Errors: `schema-incompatible` where the config differs by more than additions; the store is as before then. Always
+  /// returns an empty list.
   @discardableResult
   public func adopt(_ config: SyncConfig) throws -> [String] {
     var state = try read()
@@ -261,6 +278,7 @@ public actor MemoryClientStore: ClientStore {
     return []
   }
 
+  /// Errors: `remote-of-another` where the database belongs to another principal.
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
     var state = try read()
     try belong(&state, to: principal)
@@ -297,6 +315,7 @@ public actor MemoryClientStore: ClientStore {
       tables: state.config.entries.map(\.table))
   }
 
+  /// Nil for `reason` clears the message as well.
   public func setRecoveryRequired(_ reason: RecoveryReason?, message: String) throws {
     var state = try read()
     state.recoveryRequired = reason
@@ -306,6 +325,7 @@ public actor MemoryClientStore: ClientStore {
 
   public func deviceSettings() throws -> DeviceSettings { try read().settings }
 
+  /// Keeps the settings as `change` leaves them; where `change` throws, the settings stay as they were.
   public func changeDeviceSettings<Answer: Sendable>(
     _ change: @Sendable (inout DeviceSettings) throws -> Answer
   ) throws -> Answer {
@@ -315,6 +335,7 @@ public actor MemoryClientStore: ClientStore {
     return answer
   }
 
+  /// The groups of tables with a change of a greater counter that is in the queue, the archive or an open group.
   public func captured(after counter: Int64) throws -> CapturedChanges {
     let state = try read()
     let changes = state.requests.flatMap(\.changes) + (state.openGroup?.statements.flatMap { $0 } ?? [])
@@ -363,8 +384,10 @@ public actor MemoryClientStore: ClientStore {
     return found
   }
 
+  /// In the order of the primary key, as the application sees them; empty where the schema has no such table.
   public func rows(of table: String) throws -> [Row] { try read().view.sortedRows(of: table) }
 
+  /// Writes as the application, with capture. One transaction: where a write breaks a constraint, none is done.
   public func write(_ writes: [ApplicationWrite]) throws {
     var state = try read()
     var runner = StatementRunner(state.view, constraints: try constraints(state))

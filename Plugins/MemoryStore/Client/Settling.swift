@@ -39,15 +39,19 @@ extension ClientContent {
     upload = nil
     var report = SettleReport()
     var erased: Set<RowName> = []
-    settleVersions(results)
-    for sent in outgoing where !sent.changes.contains(where: { $0.offer?.isVersion == true }) {
+    let again = Set(keptVersions.lazy.filter(\.isLost).map(\.request.id))
+    settleVersions(results, again)
+    for sent in outgoing where !again.contains(sent.id) {
       let place = requests.firstIndex { $0.id == sent.id }
       if results.isWaiting(sent.firstCounter) {
         guard let place else { continue }
         let isOffer = sent.changes.contains { $0.offer != nil }
         if isOffer, sent.changes[0].operation == .delete {
-          // In the server's hands alone until it is accepted: the row is as the server has it.
+          // In the server's hands alone until it is accepted: the row is as the server has it. A server that goes back gets it again.
           requests.remove(at: place)
+          keptVersions.append(
+            KeptVersion(
+              request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }, isHeld: true))
         } else {
           if requests[place].state != .displaced { requests[place].state = .queued }
           requests[place].isWaiting = isOffer
@@ -126,8 +130,8 @@ extension ClientContent {
   }
 
   /// What was offered again is there again, or is not to be.
-  private mutating func settleVersions(_ results: UploadResults) {
-    let sent = Set(outgoing.filter { $0.changes.contains { $0.offer?.isVersion == true } }.map(\.id))
+  private mutating func settleVersions(_ results: UploadResults, _ again: Set<RequestID>) {
+    let sent = Set(outgoing.map(\.id)).intersection(again)
     let refused = Set(results.refused.map(\.id))
     keptVersions.removeAll { sent.contains($0.request.id) && refused.contains($0.request.id) }
     for index in keptVersions.indices where sent.contains(keptVersions[index].request.id) {

@@ -261,8 +261,10 @@ struct ClientRecovery {
     if content.serverID != nil && content.serverID != order.server { content.wholeSince = [:] }
     let compared = Set(order.starts.filter { $0.commit == nil }.map(\.name))
     let rebuilt = order.rebuild == .nothing ? [] : Set(content.schema.groups.map(\.name))
-    content.remember(
-      arrivals, cameWhole: content.groups(of: arrivals.full).union(compared).union(rebuilt), as: order.groups)
+    let whole = content.groups(of: arrivals.full).union(compared).union(rebuilt)
+    content.remember(arrivals, cameWhole: whole, as: order.groups)
+    // A server that goes back further is asked again for what was asked for by its key.
+    content.rememberCompared(arrivals, as: order.groups.filter { !whole.contains($0.name) })
   }
 
   /// What was lost is in the archive, in the order of the schema's tables and of the keys, each as a request of its own.

@@ -4,10 +4,12 @@ import SalvorWire
 
 /// Recovery of a device's database (semantics 9).
 extension MemoryClientStore: RecoveringClientStore {
+  /// Empty: the database has no file.
   public nonisolated var location: String { "" }
 
   // MARK: What differs
 
+  /// Groups that were never synchronized are left out. `commit` is nil where the whole group must be compared.
   public func recoveryStarts(shared: Commit?, trimmed: Int64) throws -> [GroupStart] {
     let state = try read()
     return state.schema.groups.compactMap { group in
@@ -22,6 +24,7 @@ extension MemoryClientStore: RecoveringClientStore {
     }
   }
 
+  /// Nil where no row has changed after `place`.
   public func changedKeys(after starts: [GroupStart], place: Int64, limit: Int) throws -> (
     queries: [RowQuery], place: Int64
   )? {
@@ -45,6 +48,7 @@ extension MemoryClientStore: RecoveringClientStore {
     return queries.isEmpty ? nil : (queries, next)
   }
 
+  /// Tables of these groups that download by key sets, where the group was synchronized before.
   public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
     let state = try read()
     return try state.schema.synchronized.filter { table in
@@ -52,6 +56,8 @@ extension MemoryClientStore: RecoveringClientStore {
     }.map { try digest(of: $0.name) }
   }
 
+  /// Over the bases as the server has them, without what the device has changed. Errors: `usage` where the schema has
+  /// no such table.
   public func digest(of name: String) throws -> TableDigest {
     let state = try read()
     guard let table = state.schema.table(name) else {
@@ -63,6 +69,7 @@ extension MemoryClientStore: RecoveringClientStore {
     return TableDigest(table: name, count: Int64(keys.count), digest: RowDigest.text(sum))
   }
 
+  /// Errors: `inconsistent-download` where the page compares columns that the table does not have here.
   public func differences(from page: RangePage, after: Key?, of table: String) throws -> [RowQuery] {
     let state = try read()
     guard let definition = state.schema.table(table), definition.maintained != .client,
@@ -93,6 +100,7 @@ extension MemoryClientStore: RecoveringClientStore {
 
   // MARK: Recovering
 
+  /// An order that was carried out before returns its report of then, and changes nothing.
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     var state = try read()
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
@@ -115,6 +123,7 @@ extension MemoryClientStore: RecoveringClientStore {
 
   public func forgetRehearsal() { database.besides.rehearsal = [] }
 
+  /// Changes nothing but the payloads kept for the rehearsal, which are gone afterwards.
   public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     var state = try read()
     state.rehearses = true
@@ -124,10 +133,14 @@ extension MemoryClientStore: RecoveringClientStore {
     return report(of: try recovered(state, order, payloads))
   }
 
+  /// Rows of this table with changes that are not settled; each row counts once.
   public func dirtyRows(of table: String) throws -> Int64 {
     Int64(Set(try read().outstanding.flatMap(\.rows)).count { $0.table == table })
   }
 
+  /// Compares what was kept for the rehearsal with the bases; what was kept is gone afterwards. With an order, repairs
+  /// the rows that differ and have no unsettled change. Errors: `inconsistent-download` where a table's scope has
+  /// changed meanwhile.
   public func examine(repairing order: RecoveryOrder?) throws -> Examination {
     var state = try read()
     let arrivals = try state.arrivals(in: database.besides.rehearsal)
@@ -167,6 +180,7 @@ extension MemoryClientStore: RecoveringClientStore {
     return examination
   }
 
+  /// How many rows of synchronized tables have no base: the server does not have them, as far as this device knows.
   public func rowsMadeHere() throws -> Int64 {
     let state = try read()
     return state.schema.synchronized.reduce(0) { sum, table in
@@ -189,10 +203,12 @@ extension MemoryClientStore: RecoveringClientStore {
       counts: recovery.counts, backup: recovery.order.keepsBeforeImages ? recovery.order.id : recovery.order.copy)
   }
 
+  /// Newest first.
   public func recoveries(limit: Int) throws -> [RecoveryReport] {
     try read().recoveries.prefix(limit).map(\.report)
   }
 
+  /// The items after the first `place` of them, at most `limit`. Empty where no recovery has this ID.
   public func recoveryItems(_ id: String, after place: Int64, limit: Int) throws -> [RecoveryItem] {
     guard let items = try read().recoveries.first(where: { $0.report.id == id })?.items else { return [] }
     return Array(items.dropFirst(Int(clamping: place)).prefix(limit))
@@ -200,10 +216,13 @@ extension MemoryClientStore: RecoveringClientStore {
 
   // MARK: Journal and backups
 
+  /// Nil: no recovery is under way.
   public func journal() -> [UInt8]? { database.besides.journal }
 
+  /// Nil: the recovery has ended.
   public func setJournal(_ bytes: [UInt8]?) { database.besides.journal = bytes }
 
+  /// A copy in memory, with `bytes` the sum of the values' lengths. A backup of the same ID is replaced.
   public func makeCopy(id: String, reason: String) throws -> Backup {
     let state = try read()
     var bytes: Int64 = 0
@@ -235,6 +254,7 @@ extension MemoryClientStore: RecoveringClientStore {
     }
   }
 
+  /// Closes the store and leaves an empty database. A damaged database gives a backup that cannot be restored.
   public func setAside(id: String, reason: String) throws -> Backup {
     isOpen = false
     let content = database.state
@@ -246,14 +266,18 @@ extension MemoryClientStore: RecoveringClientStore {
   /// Nobody can read its database any more.
   public nonisolated func damage() { database.damage() }
 
+  /// Newest first.
   public func backups() -> [Backup] { database.besides.backups.map(\.backup) }
 
+  /// False where no backup has this ID.
   public func deleteBackup(_ id: String) -> Bool {
     let isThere = database.besides.backups.contains { $0.backup.id == id }
     database.besides.backups.removeAll { $0.backup.id == id }
     return isThere
   }
 
+  /// Puts the content back; a download that was under way is forgotten. Errors: `not-found` where no backup has this
+  /// ID, `storage-corrupt` where the backup is a damaged database.
   public func restoreBackup(_ id: String) throws {
     _ = try read()
     guard let backup = database.besides.backups.first(where: { $0.backup.id == id }) else {

@@ -5,10 +5,12 @@ import SalvorWire
 
 /// What the consolidated database does for devices that recover (semantics 9).
 extension MemoryServerStore: RecoveringServerStore {
+  /// The number of the oldest commit whose tables are kept.
   public func trimmed() throws -> Int64 {
     try read().trimmed
   }
 
+  /// By group. Groups that the schema does not have are left out.
   public func scopes(of groups: [String], for scope: ReadScope) throws -> [String: String] {
     let check = ScopeCheck(schema: try read().schema, scope: scope)
     let known = groups.filter { group in check.schema.groups.contains { $0.name == group } }
@@ -53,11 +55,15 @@ extension MemoryServerStore: RecoveringServerStore {
     return writer.finish()
   }
 
+  /// Over all rows of the table that the scope shows. Errors: `malformed` where the schema has no such synchronized
+  /// table.
   public func digest(of name: String, for scope: ReadScope) throws -> TableDigest {
     let page = try ranges(RangeQuestion(table: name, rowsPerRange: .max), limit: 1, for: scope)
     return TableDigest(table: name, count: page.ranges[0].count, digest: page.ranges[0].digest)
   }
 
+  /// In the order of the keys, `question.rowsPerRange` rows each. Errors: `malformed` where the schema has no such
+  /// synchronized table.
   public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) throws -> RangePage {
     let state = try numbered()
     let table = try synchronized(question.table, in: state)
@@ -77,10 +83,12 @@ extension MemoryServerStore: RecoveringServerStore {
     return page
   }
 
+  /// False where the remote is not known or deleted.
   public func demandReset(_ remote: RemoteID) throws -> Bool {
     try setDemand(of: remote) { _ in random.positiveNumber() }
   }
 
+  /// Nil: of every principal. Returns how many remotes there are that are not deleted.
   public func demandResets(of principal: String?) throws -> Int64 {
     var state = try read()
     let demand = random.positiveNumber()
@@ -94,6 +102,7 @@ extension MemoryServerStore: RecoveringServerStore {
     return count
   }
 
+  /// A demand that came later stays. False where the remote is not known or deleted.
   public func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
     try setDemand(of: remote) { $0 == demand ? nil : $0 }
   }
@@ -107,6 +116,7 @@ extension MemoryServerStore: RecoveringServerStore {
     return true
   }
 
+  /// Keeps the state in the `MemoryServerDatabase` under this path. No file is written.
   public func backup(to path: String) throws { database.keep(try numbered(), at: path) }
 
   private func numbered() throws -> ServerState {

@@ -23,11 +23,14 @@ extension ServerState {
 }
 
 extension MemoryServerStore {
+  /// Those with an ID greater than `id`; nil for `state`: in whatever state.
   public func conflicts(after id: Int64, limit: Int, state: ConflictState?) throws -> [ConflictVersion] {
     let found = try read().conflictVersions.filter { $0.id > id && (state == nil || $0.state == state) }
     return Array(found.prefix(max(0, limit)))
   }
 
+  /// The versions of all rows of the same conflict; empty where there is none of this ID. `present` is nil where the
+  /// row is gone.
   public func conflict(_ id: Int64) throws -> [ConflictRow] {
     let state = try read()
     return state.conflictVersions(with: id).map { version in
@@ -39,6 +42,8 @@ extension MemoryServerStore {
     }
   }
 
+  /// Resolves every row of the conflict, in one transaction. Throws where there is no such conflict, a policy or a
+  /// person has settled it already, or the client's values would break a constraint.
   public func resolveConflict(_ id: Int64, keep: ConflictSide, by: String) throws -> [ConflictVersion] {
     var state = try read()
     let versions = state.conflictVersions(with: id)

@@ -2,6 +2,7 @@ import SalvorModel
 import SalvorStorage
 
 extension MemoryServerStore: PurgingServerStore {
+  /// Errors: `not-found` where the schema has no such synchronized table. A key that no row has is noted as well.
   public func purge(_ keys: [Key], of table: String) throws -> PurgeReport {
     var state = try swept()
     let names = try rows(keys, of: table, in: state)
@@ -14,6 +15,7 @@ extension MemoryServerStore: PurgingServerStore {
     return report
   }
 
+  /// Returns how many of the keys were purged. Errors: `not-found` where the schema has no such synchronized table.
   public func releasePurged(_ keys: [Key], of table: String) throws -> Int64 {
     var state = try read()
     let names = try rows(keys, of: table, in: state).filter { state.purged.contains($0) }
@@ -45,7 +47,45 @@ extension ServerState {
       if act.isRelease { purged.remove(act.row) } else { purged.insert(act.row) }
     }
     purgeActs = ledger.count
-    for name in purged { _ = try? erase(name) }
+    for name in purged { _ = try? eraseAgain(name) }
+  }
+
+  /// Rows that need the row have come back with it: they lose their reference where it may be empty, and go where it may not.
+  private mutating func eraseAgain(_ name: RowName) throws {
+    if tables[name] != nil {
+      var runner = StatementRunner(tables, constraints: try Constraints(schema, softForeignKeys: true))
+      var seen: Set<RowName> = []
+      let changes = try release(name, &runner, &seen)
+      try runner.commit()
+      unnumbered.formUnion(changes.map(\.name).filter { schema.table($0.table)?.maintained != .client })
+      tables = runner.tables
+    }
+    _ = try erase(name)
+  }
+
+  private func release(_ name: RowName, _ runner: inout StatementRunner, _ seen: inout Set<RowName>) throws
+    -> [RowChange]
+  {
+    guard name.key.count == 1, seen.insert(name).inserted else { return [] }
+    var changes: [RowChange] = []
+    for table in schema.synchronized {
+      for reference in table.references
+      where reference.table == name.table && [.noAction, .restrict].contains(reference.onDelete) {
+        guard let column = table.columnIndex(reference.column) else { continue }
+        let isFree = table.columns[column].nullable && !table.primaryKey.contains(reference.column)
+        for (key, row) in runner.tables.rows(of: table.name) where row[column] == name.key[0] {
+          let below = RowName(table: table.name, key: key)
+          if isFree {
+            changes += try runner.run(
+              .update(table: table.name, key: key, values: [NamedValue(reference.column, .null)]))
+          } else if !seen.contains(below) {
+            changes += try release(below, &runner, &seen)
+            changes += try runner.run(.delete(table: table.name, key: key))
+          }
+        }
+      }
+    }
+    return changes
   }
 
   mutating func erase(_ name: RowName) throws -> PurgeReport {

@@ -17,6 +17,11 @@ public actor MemoryServerStore: ServerStore {
   private var policies: [String: any ConflictPolicy] = [:]
   private var reviewsOffers = false
 
+  /// Reads nothing: `open` does.
+  ///
+  /// - Parameters:
+  ///   - database: outlives the store; another store on it is the same server started anew.
+  ///   - limits: bounds uploads, blobs and remotes.
   public init(
     _ database: MemoryServerDatabase = MemoryServerDatabase(), random: any RandomSource = SystemRandom(),
     clock: any Clock = SystemClock(), limits: Limits = Limits()
@@ -28,6 +33,8 @@ public actor MemoryServerStore: ServerStore {
     self.clock = clock
   }
 
+  /// Makes the database at the first opening, and takes over rows that are there. An open store with the same schema
+  /// returns the opening of before. Errors: `schema-refused` where the schema differs by more than additions.
   public func open(_ setup: ServerSetup) throws -> ServerOpening {
     if let opening, opening.serverID == database.state?.serverID, database.state?.schema == setup.schema {
       return opening
@@ -84,6 +91,7 @@ public actor MemoryServerStore: ServerStore {
       commits: [ServerState.CommitRecord(commit: zero, time: clock.now(), changed: [], tables: tables)])
   }
 
+  /// The database keeps its content. Calls on the content throw `storage` until `open`.
   public func close() { opening = nil }
 
   func read() throws -> ServerState {
@@ -107,6 +115,7 @@ public actor MemoryServerStore: ServerStore {
     return state
   }
 
+  /// Numbers first what other programs have committed.
   public func admit(_ query: AdmissionQuery) throws -> Admission {
     let state = try swept()
     write(state)
@@ -139,6 +148,8 @@ public actor MemoryServerStore: ServerStore {
     return state.commits.indices.contains(place) && state.commits[place].commit == cursor ? .known : .unknown
   }
 
+  /// A remote that was deleted is registered anew. Errors: `remote-blocked`, `remote-of-another`, and the quota's where
+  /// the principal has `principalRemotesMax` remotes.
   public func register(_ remote: RemoteID, principal: String) throws {
     var state = try read()
     if var known = state.remotes[remote] {
@@ -173,6 +184,9 @@ public actor MemoryServerStore: ServerStore {
     return found
   }
 
+  /// A chunk of another sequence discards the chunks that are staged. Errors: `not-found` where the remote is not
+  /// registered, `chunk-missing` where the chunk does not follow those before it, and the quotas' (`uploadChunksMax`,
+  /// `principalStagedBytesMax`).
   public func stage(_ chunk: UploadChunk, index: Int, remote: RemoteID, sequence: SequenceID) throws {
     var state = try read()
     var known = try registered(remote, in: state)
@@ -197,6 +211,7 @@ public actor MemoryServerStore: ServerStore {
     atWork.goesOn(remote, now: clock.now())
   }
 
+  /// Does nothing where another sequence is staged, or none.
   public func unstage(_ remote: RemoteID, sequence: SequenceID) throws {
     var state = try read()
     atWork.ended(remote)
@@ -206,6 +221,7 @@ public actor MemoryServerStore: ServerStore {
     write(state)
   }
 
+  /// All zero where another sequence is staged, or none.
   public func staged(_ remote: RemoteID, sequence: SequenceID) throws -> StagedUpload {
     guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return StagedUpload() }
     return StagedUpload(
@@ -214,15 +230,23 @@ public actor MemoryServerStore: ServerStore {
       isWhole: known.staged[known.staged.count - 1]?.isLast == true)
   }
 
+  /// Nil where no such chunk is staged.
   public func stagedChunk(_ index: Int, remote: RemoteID, sequence: SequenceID) throws -> [UInt8]? {
     guard let known = try read().remotes[remote], known.stagedSequence == sequence else { return nil }
     return known.staged[index]?.bytes
   }
 
+  /// A sequence that was processed last returns its results again. Errors: `not-found` where the remote is not
+  /// registered, `chunk-missing` where the upload is not whole.
   public func process(_ upload: ProcessRequest) throws -> UploadResults {
     var state = try swept()
     var known = try registered(upload.remote, in: state)
     if known.record.sequence == upload.sequence, let results = known.results { return results }
+    if let stored = known.record.sequence,
+      upload.previous.map({ $0 != stored }) ?? false || known.olderSequences[upload.sequence] != nil
+    {
+      throw SalvorError.lateUpload(upload.remote)
+    }
     let chunks = try upload.chunks ?? stagedChunks(known, upload.sequence)
     let blobs = UploadedBlobs(principal: upload.principal, state: state, limits: limits)
     atWork.goesOn(upload.remote, now: clock.now())
@@ -307,11 +331,13 @@ public actor MemoryServerStore: ServerStore {
     return chunks
   }
 
+  /// Nil where `sequence` is not the remote's last one.
   public func results(_ remote: RemoteID, sequence: SequenceID) throws -> UploadResults? {
     guard let known = try read().remotes[remote], known.record.sequence == sequence else { return nil }
     return known.results
   }
 
+  /// Numbers first what other programs have committed.
   public func page(_ request: PageRequest) throws -> FeedPage {
     let state = try swept()
     write(state)
@@ -319,12 +345,14 @@ public actor MemoryServerStore: ServerStore {
     return try feed.page()
   }
 
+  /// Numbers what other programs have committed, and returns the newest commit.
   public func sweep() throws -> Commit {
     let state = try swept()
     write(state)
     return state.head
   }
 
+  /// Numbers first what other programs have committed. `changes` is nil where a cursor is not known or trimmed.
   public func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
     let state = try swept()
     write(state)
@@ -344,10 +372,12 @@ public actor MemoryServerStore: ServerStore {
     return GroupChanges(head: state.head, changes: changes)
   }
 
+  /// In the order of their IDs, with those that are deleted.
   public func remotes() throws -> [RemoteRecord] {
     try read().remotes.values.map(\.record).sorted { $0.id.text < $1.id.text }
   }
 
+  /// False where nothing changes: the remote is not known, or deleted and as blocked as `block` says.
   public func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {
     var state = try read()
     guard var known = state.remotes[remote], !known.record.isDeleted || block != known.record.isBlocked else {
@@ -367,6 +397,9 @@ public actor MemoryServerStore: ServerStore {
     return true
   }
 
+  /// The newest commit always stays.
+  ///
+  /// - Parameter milliseconds: since 1970.
   public func trim(before milliseconds: Int64) throws {
     var state = try swept()
     try settle(state.waiting.filter { $0.time < milliseconds }, .givingUp, in: &state)
@@ -386,12 +419,18 @@ public actor MemoryServerStore: ServerStore {
     write(state)
   }
 
+  /// Removes versions that a policy settled.
+  ///
+  /// - Parameter milliseconds: since 1970, compared with the time of the client's change.
   public func trimSettledConflicts(before milliseconds: Int64) throws {
     var state = try read()
     state.conflictVersions.removeAll { $0.settlement != nil && $0.client.time < milliseconds }
     write(state)
   }
 
+  /// Forgets uploads of which no chunk has come since then.
+  ///
+  /// - Parameter milliseconds: since 1970.
   public func forgetStaged(before milliseconds: Int64) throws {
     var state = try read()
     for (id, remote) in state.remotes where remote.stagedTime < milliseconds {
@@ -401,6 +440,7 @@ public actor MemoryServerStore: ServerStore {
     write(state)
   }
 
+  /// Deleted remotes are not counted. Staged bytes are those of chunks and of blobs.
   public func stats() throws -> ServerStats {
     let state = try read()
     return ServerStats(
@@ -413,8 +453,11 @@ public actor MemoryServerStore: ServerStore {
       openConflicts: Int64(state.conflictVersions.count { $0.state == .open }))
   }
 
+  /// In the order of the primary key; empty where the schema has no such table.
   public func rows(of table: String) throws -> [Row] { try read().tables.sortedRows(of: table) }
 
+  /// Writes as a program beside Salvor: the next look numbers what was written. One transaction: where a write breaks a
+  /// constraint, none is done.
   public func write(_ writes: [ApplicationWrite]) throws {
     var state = try read()
     var runner = StatementRunner(state.tables, constraints: try Constraints(state.schema, softForeignKeys: true))

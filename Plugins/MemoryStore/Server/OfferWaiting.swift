@@ -156,6 +156,7 @@ extension MemoryServerStore {
     }
   }
 
+  /// In the order of their places; at most `limit`, none for a `limit` that is not positive.
   public func waitingOffers(_ query: WaitingQuery, after: Int64, limit: Int) throws -> [WaitingOffer] {
     let state = try read()
     return chosen(query, WaitingReason.allCases, in: state).filter { $0.place > after }.prefix(max(0, limit)).compactMap
@@ -175,6 +176,7 @@ extension MemoryServerStore {
     }
   }
 
+  /// In no order; groups without a waiting offer are left out.
   public func waitingOffers() throws -> [WaitingCount] {
     let groups = Dictionary(grouping: try read().waiting) { offer in
       WaitingCount(
@@ -188,8 +190,10 @@ extension MemoryServerStore {
     }
   }
 
+  /// Of the chosen offers only those that wait for a review. Returns how many were chosen.
   public func acceptOffers(_ query: WaitingQuery) throws -> Int64 { try settle([.review], query, .settling) }
 
+  /// Of the chosen offers those that wait for a review or for a parent row. Returns how many were chosen.
   public func rejectOffers(_ query: WaitingQuery) throws -> Int64 { try settle([.review, .parent], query, .rejecting) }
 
   private func settle(

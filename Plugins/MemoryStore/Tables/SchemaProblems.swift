@@ -14,9 +14,11 @@ func problemsOfChecks(in tables: [Table]) -> [SchemaProblem] {
 }
 
 extension MemoryClientStore: SchemaExamining {
+  /// Of all tables, the client's own too: the CHECK expressions that this store cannot evaluate.
   public nonisolated func problems(in schema: Schema) -> [SchemaProblem] { problemsOfChecks(in: schema.tables) }
 }
 
 extension MemoryServerStore: SchemaExamining {
+  /// Of the synchronized tables: the CHECK expressions that this store cannot evaluate.
   public nonisolated func problems(in schema: Schema) -> [SchemaProblem] { problemsOfChecks(in: schema.synchronized) }
 }

@@ -15,6 +15,8 @@
     var isStandby: Bool
     /// The newest commit.
     var head: Commit?
+    /// Of that commit.
+    var incarnation: IncarnationID?
 
     /// What the facts of now mean to who remembers those of before.
     enum Finding: Sendable, Hashable {
@@ -64,9 +66,10 @@
         "SELECT to_regclass(?1) IS NOT NULL", .text(Array("\(quoted(connection.settings.schema)).salvor_commit".utf8)))
         == 1
       {
-        head = try connection.rows("SELECT number, id FROM salvor_commit ORDER BY number DESC LIMIT 1").first.flatMap {
-          row in
-          row[1].string.flatMap { CommitID($0) }.map { Commit(number: row[0].integer ?? 0, id: $0) }
+        let newest = "SELECT number, id, incarnation FROM salvor_commit ORDER BY number DESC LIMIT 1"
+        if let row = try connection.rows(newest).first, let id = row[1].string.flatMap({ CommitID($0) }) {
+          head = Commit(number: row[0].integer ?? 0, id: id)
+          incarnation = row[2].string.flatMap { IncarnationID($0) }
         }
       }
     }
@@ -75,8 +78,15 @@
     func finding(in connection: PostgreSQLConnection) throws -> (finding: Finding, now: HistoryFacts) {
       let now = try HistoryFacts(connection)
       let finding = try now.finding(since: self) { commit in
-        try connection.isThere(
+        guard now.head != nil else { return false }
+        if try connection.isThere(
           "SELECT 1 FROM salvor_commit WHERE number = \(commit.number) AND id = '\(commit.id.text)'")
+        {
+          return true
+        }
+        // What was trimmed is gone, too.
+        return try !connection.isThere("SELECT 1 FROM salvor_commit WHERE number = \(commit.number)")
+          && commit.number <= FeedPageMaker.trimmed(connection)
       }
       return (finding, now)
     }

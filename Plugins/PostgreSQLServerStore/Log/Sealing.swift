@@ -63,6 +63,12 @@
       if let found { connection.numbered = max(last, found) }
     }
 
+    /// Listeners of every process look once this transaction has committed (`CommitNotices`).
+    func tell() throws {
+      _ = try connection.scalar(
+        "SELECT pg_notify(?1, ?2)::text", .text(CommitNotices.channel), .text(connection.settings.schema))
+    }
+
     private func numbering(_ condition: String) throws -> String {
       """
       taken AS (DELETE FROM salvor_inbox WHERE \(condition) RETURNING *),

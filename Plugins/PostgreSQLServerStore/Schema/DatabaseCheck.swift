@@ -28,6 +28,9 @@
       if try !holds("SELECT to_regnamespace(?1) IS NOT NULL", quoted(settings.tablesIn)) {
         problems.append("The database has no schema \(settings.tablesIn). Make it, or name another one in tablesIn.")
       }
+      if try holds("SELECT NOT has_schema_privilege(to_regnamespace(?1), 'USAGE')", quoted(settings.tablesIn)) {
+        problems.append("The role may not use the schema \(settings.tablesIn): GRANT USAGE ON SCHEMA.")
+      }
       let hasOwn = try holds("SELECT to_regnamespace(?1) IS NOT NULL", quoted(settings.schema))
       if !hasOwn, try !holds("SELECT has_database_privilege(current_database(), 'CREATE')") {
         problems.append(
@@ -36,7 +39,29 @@
       if hasOwn, try !holds("SELECT has_schema_privilege(?1, 'CREATE, USAGE')", settings.schema) {
         problems.append("The role may not make tables in the schema \(settings.schema): GRANT CREATE, USAGE ON SCHEMA.")
       }
+      if try !holds("SELECT has_database_privilege(current_database(), 'TEMPORARY')") {
+        problems.append("The role may not make temporary tables: GRANT TEMPORARY ON DATABASE.")
+      }
       return problems
+    }
+
+    /// Whether the application's schema is there and the role may use it.
+    func canRead() throws -> Bool {
+      try holds(
+        "SELECT coalesce(has_schema_privilege(to_regnamespace(?1), 'USAGE'), FALSE)", quoted(settings.tablesIn))
+    }
+
+    /// Whether the role may make tables beside the application's.
+    func canMakeTables() throws -> Bool {
+      try holds(
+        "SELECT coalesce(has_schema_privilege(to_regnamespace(?1), 'CREATE'), TRUE)", quoted(settings.tablesIn))
+    }
+
+    /// Whether the role may alter the table.
+    func owns(_ table: Table) throws -> Bool {
+      try holds(
+        "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(?1)",
+        "\(quoted(settings.tablesIn)).\(quoted(table.name))")
     }
 
     /// Of a table that is to be synchronized as it is.

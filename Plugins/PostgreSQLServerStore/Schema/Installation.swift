@@ -42,7 +42,8 @@
     mutating func run(beginsIncarnation: Bool) throws -> Catalog {
       try schema.refuseScopeCircles()
       for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
-      for problem in try DatabaseCheck(connection).problems() { throw SalvorError(.configuration, problem) }
+      let problems = try DatabaseCheck(connection).problems()
+      if !problems.isEmpty { throw SalvorError(.configuration, problems.joined(separator: " ")) }
       return try connection.transaction {
         _ = try connection.scalar(
           "SELECT pg_advisory_xact_lock(?1)::text", .integer(PostgreSQLTables.installationLock))
@@ -164,38 +165,28 @@
           "The database does not fit the schema: \(gone.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
           context: ["table": first])
       }
-      let ddl = PostgreSQLTableDDL(schema: schema, settings: settings)
+      var adopted: [String: TableFacts] = [:]
+      for table in schema.tables { adopted[table.name] = try TableFacts(table.name, connection) }
+      let ddl = PostgreSQLTableDDL(schema: schema, settings: settings, adopted: adopted)
       var statements: [String] = []
       var references: [String] = []
       var refusals: [(place: String, what: String)] = []
       var added: Set<String> = []
       for table in schema.parentsFirst(schema.tables) {
-        if let long = ([table.name] + table.columns.map(\.name)).first(where: {
-          $0.utf8.count > DatabaseCheck.nameBytesMax
-        }) {
-          refusals.append((long, "has more than \(DatabaseCheck.nameBytesMax) bytes, and PostgreSQL would cut it"))
-          continue
-        }
-        guard let facts = try TableFacts(table.name, connection) else {
+        guard let facts = adopted[table.name] else {
+          refusals += try refusalsOfNew(table)
           statements.append(ddl.createTable(table))
           references += ddl.foreignKeys(table)
           opening.createdTables.append(table.name)
           added.insert(table.name)
           continue
         }
-        for problem in try DatabaseCheck(connection).problems(of: table) { refusals.append((table.name, problem)) }
-        for column in table.columns where facts.column(column.name) == nil {
-          if table.primaryKey.contains(column.name) || !column.nullable && column.defaultValue == nil {
-            refusals.append(
-              ("\(table.name).\(column.name)", "is missing in the table, and is neither nullable nor has a default"))
-          } else {
-            statements += ddl.addColumn(column, to: table)
-            opening.addedColumns.append("\(table.name).\(column.name)")
-            added.insert("\(table.name).\(column.name)")
-          }
+        refusals += try self.refusals(of: table, facts, known[table.name])
+        for column in table.columns where facts.column(column.name) == nil && isAddable(column, to: table) {
+          statements += ddl.addColumn(column, to: table)
+          opening.addedColumns.append("\(table.name).\(column.name)")
+          added.insert("\(table.name).\(column.name)")
         }
-        refusals += problems(of: table, facts, known[table.name])
-        try refuseNulls(of: table, facts, &refusals)
         for column in facts.columns where table.hasDropped(column.name) {
           if known[table.name]?.columns.contains(column.name) == true {
             notices.append(
@@ -208,7 +199,7 @@
         }
       }
       if let first = refusals.first {
-        let list = refusals.map { $0.what.hasPrefix($0.place) ? $0.what : "\($0.place): \($0.what)" }
+        let list = refusals.map(Self.worded)
         throw SalvorError(
           .schemaRefused,
           "The database does not fit the schema: \(list.joined(separator: "; ")). Change the schema, or migrate the tables.",
@@ -218,6 +209,76 @@
       // In the schema's order.
       opening.createdTables = schema.tables.map(\.name).filter { opening.createdTables.contains($0) }
       return added
+    }
+
+    /// What is in the way of serving the schema, in words; nothing is changed, and no lock is taken that a writer waits for.
+    mutating func examine() throws -> [String] {
+      var found = try DatabaseCheck(connection).problems()
+      guard try DatabaseCheck(connection).canRead() else { return found }
+      var known: [String: Known] = [:]
+      if found.isEmpty, try isThere("salvor_server") {
+        try refuseLaterFormat()
+        known = try knownTables()
+      }
+      for table in schema.tables {
+        let facts = try TableFacts(table.name, connection)
+        if let facts {
+          found += try refusals(of: table, facts, known[table.name]).map(Self.worded)
+        } else {
+          found += try refusalsOfNew(table).map(Self.worded)
+        }
+      }
+      return found
+    }
+
+    private static func worded(_ refusal: (place: String, what: String)) -> String {
+      refusal.what.hasPrefix(refusal.place) ? refusal.what : "\(refusal.place): \(refusal.what)"
+    }
+
+    /// Of a table that is to be made.
+    private func refusalsOfNew(_ table: Table) throws -> [(place: String, what: String)] {
+      var found: [(place: String, what: String)] = []
+      if let long = ([table.name] + table.columns.map(\.name)).first(where: {
+        $0.utf8.count > DatabaseCheck.nameBytesMax
+      }) {
+        found.append((long, "has more than \(DatabaseCheck.nameBytesMax) bytes, and PostgreSQL would cut it"))
+      }
+      if try !DatabaseCheck(connection).canMakeTables() {
+        found.append(
+          (
+            table.name,
+            "is not there, and the role may not make tables in the schema \(settings.tablesIn): GRANT CREATE, USAGE ON SCHEMA, or make the table"
+          ))
+      }
+      return found
+    }
+
+    /// Of a table that is there.
+    private mutating func refusals(of table: Table, _ facts: TableFacts, _ known: Known?) throws -> [(
+      place: String, what: String
+    )] {
+      var found = try DatabaseCheck(connection).problems(of: table).map { (place: table.name, what: $0) }
+      let isReadable = found.isEmpty
+      let isOwn = try DatabaseCheck(connection).owns(table)
+      for column in table.columns where facts.column(column.name) == nil {
+        if !isAddable(column, to: table) {
+          found.append(
+            ("\(table.name).\(column.name)", "is missing in the table, and is neither nullable nor has a default"))
+        } else if !isOwn {
+          found.append(
+            (
+              "\(table.name).\(column.name)",
+              "is missing in the table, and only the table's owner can add it; add it, or give the role the owner's rights"
+            ))
+        }
+      }
+      found += problems(of: table, facts, known)
+      if isReadable { try refuseNulls(of: table, facts, &found) }
+      return found
+    }
+
+    private func isAddable(_ column: Column, to table: Table) -> Bool {
+      !table.primaryKey.contains(column.name) && (column.nullable || column.defaultValue != nil)
     }
 
     private func problems(of table: Table, _ facts: TableFacts, _ known: Known?) -> [(place: String, what: String)] {

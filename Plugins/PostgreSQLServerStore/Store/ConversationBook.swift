@@ -5,6 +5,8 @@
 
   /// Sessions and recoveries under way, in the database: a device may reach another process with each request.
   extension PostgreSQLServerStore: ConversationKeeping {
+    /// With a `name`, `body` is one transaction, and bodies of the same name run one after the other, in whatever
+    /// process. Nil: no transaction and no lock, each statement by itself.
     public func conversing<Answer: Sendable>(
       _ name: String?, _ body: @Sendable (any ConversationDesk) throws -> Answer
     ) async throws -> Answer {

@@ -11,6 +11,8 @@
       return try await ask(ReadScope(principal)) { try BlobLookup(queries: $0).needs(references, limits) }
     }
 
+    /// Returns how many bytes of the blob are here. Throws where the whole blob has another hash than the reference
+    /// says.
     public func stageBlob(
       _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal
     ) async throws -> Int64 {

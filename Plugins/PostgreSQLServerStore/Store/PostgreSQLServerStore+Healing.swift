@@ -16,12 +16,15 @@
       try await reading { connection, _ in try WaitingBook(connection: connection).counts() }
     }
 
+    /// Of the chosen offers only those that wait for a review, in several transactions. Returns how many were chosen.
     public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 {
       let count = try await settle([.review], query, .settling)
       try await settleWaitingOffers()
       return count
     }
 
+    /// Of the chosen offers those that wait for a review or for a parent row, in several transactions. Returns how many
+    /// were chosen.
     public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 {
       let count = try await settle([.review, .parent], query, .rejecting)
       try await settleWaitingOffers()
@@ -72,6 +75,7 @@
       try await reading { connection, _ in try WaitingBook(connection: connection).pace() }
     }
 
+    /// Settles what the new pace lets pass before the call returns.
     public func setHealPace(_ pace: HealPace) async throws {
       try await updating("pace") { try WaitingBook(connection: $0).setPace(pace) }
       healing.withLock { $0.countAgain() }

@@ -19,6 +19,7 @@
       try await ask(scope) { try $0.rows(query) }
     }
 
+    /// Errors: `usage` where `limit` or `question.rowsPerRange` is not positive.
     public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
       guard question.rowsPerRange > 0, limit > 0 else {
         throw SalvorError(.usage, "A range has one row at least, and a page one range.")
@@ -26,6 +27,7 @@
       return try await ask(scope) { try $0.ranges(question, limit: limit) }
     }
 
+    /// Numbers first what was written. A digest is remembered until the next commit.
     public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
       // A row whose scope moves has an entry when the move is numbered.
       let head = try await sweep()
@@ -52,6 +54,7 @@
       try await updating(remote.text) { try RemoteBook(connection: $0).settleReset(remote, demand: demand) }
     }
 
+    /// Always throws `usage`: PostgreSQL makes its own copies.
     public func backup(to path: String) async throws {
       throw SalvorError(
         .usage,
@@ -71,6 +74,7 @@
   }
 
   extension PostgreSQLServerStore: ExplainingServerStore {
+    /// Numbers first what other programs have committed.
     public func facts(of table: String, _ key: Key, in scopes: [ReadScope]) async throws -> ServerRowFacts {
       // What other programs have committed has its number then.
       _ = try await sweep()
@@ -81,6 +85,7 @@
   }
 
   extension PostgreSQLServerStore: ObservableServerStore {
+    /// The size of the database in bytes, and nothing else. Never throws: a size that cannot be read is nil.
     public func observation() async -> StorageObservation {
       var facts = StorageObservation()
       facts.databaseBytes = try? await reading { connection, _ in
@@ -113,6 +118,29 @@
       state.withLock { state in
         if state.head != head || state.digests.count >= Self.entriesMax { (state.head, state.digests) = (head, [:]) }
         state.digests[Name(table: digest.table, scope: scope)] = digest
+      }
+    }
+  }
+
+  extension PostgreSQLServerStore: ReopeningServerStore {
+    /// As the database was opened last; nil while the store is not open.
+    public var opening: ServerOpening? { try? view().opening }
+  }
+
+  extension PostgreSQLServerStore: RestoreReportingServerStore {
+    /// Can be asked while the store is not open. Empty where the database was never restored.
+    public func restores(limit: Int) async throws -> [RestoreRecord] {
+      try await asking { connection in
+        try connection.snapshot {
+          let table = "\(quoted(connection.settings.schema)).salvor_restore"
+          guard try connection.integer("SELECT to_regclass(?1) IS NOT NULL", .text(Array(table.utf8))) == 1 else {
+            return []
+          }
+          var records = try RestoreBook(connection: connection).all(limit: limit)
+          let waiting = try WaitingBook(connection: connection).counts()
+          for index in records.indices { records[index].waiting = waiting.filter { $0.restore == records[index].id } }
+          return records
+        }
       }
     }
   }

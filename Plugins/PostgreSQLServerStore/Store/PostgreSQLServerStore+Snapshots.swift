@@ -11,6 +11,7 @@
       }
     }
 
+    /// Errors: `configuration` where `path` is nil: the database has no file to stand beside.
     public func snapshotFolder(at path: String?) throws -> any SnapshotFolder {
       guard let path else {
         throw SalvorError(

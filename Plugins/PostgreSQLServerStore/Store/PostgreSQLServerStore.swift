@@ -10,6 +10,7 @@
   /// let opening = try await store.open(ServerSetup(schema: schema))
   /// ```
   public final class PostgreSQLServerStore: ServerStore {
+    /// Where the database is, how it is reached, and how long is waited for it.
     public struct Options: Sendable {
       /// libpq's own: a URL or a keyword list, which may name several hosts.
       public var url: String
@@ -26,15 +27,25 @@
       public var statementTimeoutMilliseconds: Int64?
       /// What a logical subscriber writes (`session_replication_role = replica`) is captured, too.
       public var capturesReplicas: Bool
+      /// A folder of this process's own, where it remembers the last commit that it has seen and the rows that were purged, as
+      /// the files beside a SQLite database do: a start on a database that was restored says so. Nil: only a process that runs finds
+      /// out, and nothing is purged.
+      public var stateDirectory: String?
+      /// Bounds uploads, blobs and remotes.
       public var limits: Limits
+      /// Makes IDs: of the server, of its incarnations and of commits, among others.
       public var random: any RandomSource
+      /// Gives the time of commits, uploads and staged parts.
       public var clock: any Clock
+      /// Takes notices about the database, from its opening on.
       public var log: Log
 
+      /// Eight connections and five seconds to wait for a lock, where nothing else is given.
       public init(
         url: String, schema: String = "salvor", tablesIn: String = "public", connections: Int = 8,
         lockTimeoutMilliseconds: Int64 = 5000, statementTimeoutMilliseconds: Int64? = nil,
-        capturesReplicas: Bool = false, limits: Limits = Limits(), random: any RandomSource = SystemRandom(),
+        capturesReplicas: Bool = false, stateDirectory: String? = nil, limits: Limits = Limits(),
+        random: any RandomSource = SystemRandom(),
         clock: any Clock = SystemClock(), log: Log = .none
       ) {
         self.url = url
@@ -44,6 +55,7 @@
         self.lockTimeoutMilliseconds = lockTimeoutMilliseconds
         self.statementTimeoutMilliseconds = statementTimeoutMilliseconds
         self.capturesReplicas = capturesReplicas
+        self.stateDirectory = stateDirectory
         self.limits = limits
         self.random = random
         self.clock = clock
@@ -74,6 +86,8 @@
       var unseen: Set<RemoteID> = []
       /// When the triggers were last looked at; milliseconds since 1970.
       var looked: Int64 = 0
+      /// The database is being opened anew.
+      var opening: Task<View, any Error>?
     }
 
     let options: Options
@@ -81,63 +95,149 @@
     let interruption = StoreInterruption()
     let digests = DigestMemory()
     private let writer: StoreSession
-    private let books: StoreSession
+    let books: StoreSession
     private let readers: [StoreSession]
-    private let keeper: ProcessKeeper
+    let keeper: ProcessKeeper
     private let state: Mutex<State>
+    private let history: HistoryWatch
     let healing = Mutex(HealingState())
 
     /// So often the triggers are looked at, in milliseconds.
     private static let lookMilliseconds: Int64 = 60_000
 
+    /// Connects to nothing yet: `open` does.
     public init(_ options: Options) {
       self.options = options
       atWork = BlobsAtWork(options.limits)
       let (settings, interruption) = (options.settings, interruption)
-      writer = StoreSession("writer", settings, interruption)
-      books = StoreSession("books", settings, interruption)
-      readers = (0..<max(1, options.connections - 3)).map { StoreSession("reader.\($0)", settings, interruption) }
+      let history = HistoryWatch(stateDirectory: options.stateDirectory)
+      self.history = history
+      writer = StoreSession("writer", settings, interruption, history)
+      books = StoreSession("books", settings, interruption, history)
+      readers = (0..<max(1, options.connections - 3)).map {
+        StoreSession("reader.\($0)", settings, interruption, history)
+      }
       keeper = ProcessKeeper(settings)
       state = Mutex(State(asking: readers.map { _ in 0 }))
     }
 
+    /// With the defaults of `Options`.
     public convenience init(url: String) { self.init(Options(url: url)) }
 
     // MARK: Opening
 
+    /// A store that is open with the same schema returns the opening of before.
     public func open(_ setup: ServerSetup) async throws -> ServerOpening {
       interruption.end()
       if let view = state.withLock({ $0.view }), view.setup.schema == setup.schema { return view.opening }
-      let opening = try await install(setup)
-      let unseen = try await writing { desk in
-        _ = try desk.log.sweep()
-        return try RestoreBook(connection: desk.connection).unseen()
-      }
-      state.withLock { $0.unseen = unseen }
+      try history.check(options.stateDirectory)
+      let view = try await install(setup, since: nil)
       try await settleWaitingOffers()
-      return opening
+      return view.opening
     }
 
-    private func install(_ setup: ServerSetup) async throws -> ServerOpening {
+    /// - Parameter before: what was seen of a database that another one took the place of; nil: this is a start.
+    private func install(_ setup: ServerSetup, since before: HistoryFacts?) async throws -> View {
       let options = options
+      let remembered = before == nil ? history.remembered : nil
       let begins = try await keeper.begin()
-      let (view, notices) = try await writer.run { connection in
+      var (view, notices) = try await writer.run { connection in
         var installation = Installation(
           connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas)
         let catalog = try installation.run(beginsIncarnation: begins)
         return (View(setup: setup, opening: installation.opening, catalog: catalog), installation.notices)
       }
       try await keeper.hold()
-      for notice in notices { options.log(notice) }
       let now = options.clock.now()
-      state.withLock { ($0.view, $0.looked) = (view, now) }
-      return view.opening
+      let opened = view
+      let found = try await writer.writing(view.logWidth) { connection in
+        let desk = Desk(connection, opened, options)
+        _ = try desk.log.sweep()
+        let facts = try HistoryFacts(connection)
+        var lost = remembered
+        if let before, let incarnation = before.incarnation, let head = before.head {
+          lost = SideFile.Content(server: opened.opening.serverID, incarnation: incarnation, commit: head)
+          // Nobody goes on with what he began with the database before.
+          try connection.execute("DELETE FROM salvor_conversation")
+        }
+        let book = RestoreBook(connection: connection)
+        var isRestored = false
+        if let lost, lost.server == opened.opening.serverID, try !lost.isKnown(connection) {
+          isRestored = true
+          try book.begin(lost, now: now)
+        }
+        let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored)
+        if !said.isEmpty { _ = try desk.log.sweep() }
+        return (facts: facts, isRestored: isRestored, unseen: try book.unseen(), notices: said)
+      }
+      let wasRestored = before == nil && state.withLock { $0.view?.opening.isRestored } == true
+      view.opening.isRestored = found.isRestored || wasRestored
+      if found.isRestored, before == nil {
+        notices.append("The database was restored: a commit that this process's folder remembers is not in it.")
+      }
+      for notice in notices + found.notices { options.log(notice) }
+      history.begin(found.facts, at: now)
+      let made = view
+      state.withLock { ($0.view, $0.looked, $0.unseen) = (made, now, found.unseen) }
+      try await followLedger(made.opening.serverID)
+      return made
+    }
+
+    /// The database as it is open. Where another history has come in its place, it is opened anew first, once for all who ask.
+    func present() async throws -> View {
+      guard history.hasParted else { return try view() }
+      let task = try state.withLock { state in
+        if let opening = state.opening { return opening }
+        guard let view = state.view else { throw HistoryWatch.parted }
+        let task = Task { try await self.openAnew(view) }
+        state.opening = task
+        return task
+      }
+      defer { state.withLock { if $0.opening == task { $0.opening = nil } } }
+      return try await task.value
+    }
+
+    private func openAnew(_ view: View) async throws -> View {
+      guard history.hasParted else { return try self.view() }
+      let before = history.beginAnew()
+      do {
+        for session in [writer, books] + readers { await session.close() }
+        await keeper.reconnect()
+        let found = try await writer.run { try before?.finding(in: $0) }
+        let made = try await install(view.setup, since: before)
+        guard made.opening.serverID == view.opening.serverID else {
+          throw SalvorError(
+            .storage,
+            "The database is another server's now (\(made.opening.serverID)). Start the server again if that is meant.")
+        }
+        healing.withLock { $0 = HealingState() }
+        let seen = before?.head.map { "commit \($0.number)" } ?? "nothing"
+        switch found?.finding {
+        case .restored?:
+          options.log.warning(
+            "The database was restored, or another one lacks what this server has seen (up to \(seen)). Devices that have seen more say so at their next sync: salvor server restores."
+          )
+        case .copy?:
+          options.log.warning(
+            "The database has moved to another cluster, and lacks nothing. If the old one lives on as well, give one of them another server ID: salvor server adopt --new-id."
+          )
+        default: options.log("The database goes on after a failover. Nothing of it is missing.")
+        }
+        return made
+      } catch {
+        history.giveUp(before)
+        throw error
+      }
     }
 
     /// Now and then: a trigger that somebody dropped or disabled is put back, and its group comes whole once.
     private func renew() async throws {
       let now = options.clock.now()
-      let view = try view()
+      let isTime = history.isDue(at: now)
+      if isTime { try? await books.run { [history] in try history.look($0) } }
+      let view = try await present()
+      // Its file is behind until then: nothing that waits for this.
+      if isTime { try? await followLedger(view.opening.serverID) }
       let isDue = state.withLock { state in
         guard now - state.looked >= Self.lookMilliseconds else { return false }
         state.looked = now
@@ -145,7 +245,7 @@
       }
       guard isDue else { return }
       let lost = try await books.run { connection in try DatabaseCheck(connection).uncaptured(view.catalog.tables) }
-      if !lost.isEmpty { _ = try await install(view.setup) }
+      if !lost.isEmpty { _ = try await install(view.setup, since: nil) }
     }
 
     func view() throws -> View {
@@ -157,8 +257,10 @@
 
     public func interrupt() { interruption.interrupt() }
 
+    /// Closes every connection; waits for what each of them is doing.
     public func close() async {
       state.withLock { $0.view = nil }
+      history.end()
       for session in [writer, books] + readers { await session.close() }
       await keeper.end()
     }
@@ -183,20 +285,26 @@
     }
 
     func writing<Answer: Sendable>(_ body: @Sendable (Desk) throws -> Answer) async throws -> Answer {
-      let (view, options) = (try view(), options)
+      let (view, options) = (try await present(), options)
       return try await writer.writing(view.logWidth) { try body(Desk($0, view, options)) }
     }
 
     func updating<Answer: Sendable>(
       _ name: String, _ body: @Sendable (PostgreSQLConnection) throws -> Answer
     ) async throws -> Answer {
-      _ = try view()
+      _ = try await present()
       return try await books.updating(name, body)
+    }
+
+    /// Whether the database is open or not.
+    func asking<Answer: Sendable>(_ body: @Sendable (PostgreSQLConnection) throws -> Answer) async throws -> Answer {
+      if (try? view()) != nil { _ = try await present() }
+      return try await books.run { try body($0) }
     }
 
     /// Beside others, each statement by itself.
     func running<Answer: Sendable>(_ body: @Sendable (PostgreSQLConnection) throws -> Answer) async throws -> Answer {
-      _ = try view()
+      _ = try await present()
       return try await books.run { try body($0) }
     }
 
@@ -216,12 +324,13 @@
     func reading<Answer: Sendable>(
       _ body: @Sendable (PostgreSQLConnection, Catalog) throws -> Answer
     ) async throws -> Answer {
-      let catalog = try view().catalog
+      let catalog = try await present().catalog
       return try await reader { try await $0.reading { try body($0, catalog) } }
     }
 
     // MARK: Beginning, and the log
 
+    /// Throws where the database does not answer.
     public func answers() async throws {
       _ = try await reading { connection, _ in try CommitLog.state(connection) }
     }
@@ -237,6 +346,7 @@
           _ = try await number()
           continue
         }
+        noteSeen(found.head)
         // Only after a restore, and once of each remote: when it is in step again.
         if found.cursors.allSatisfy({ $0 != .unknown }), state.withLock({ $0.unseen.remove(query.remote) }) != nil {
           try await updating(query.remote.text) { try RestoreBook(connection: $0).noteSeen(query.remote) }
@@ -245,7 +355,15 @@
       }
     }
 
-    private func number() async throws -> Commit { try await writing { try $0.log.sweep() } }
+    private func number() async throws -> Commit {
+      let head = try await writing { try $0.log.sweep() }
+      noteSeen(head)
+      return head
+    }
+
+    func noteSeen(_ commit: Commit) {
+      if let opening = state.withLock({ $0.view?.opening }) { history.note(commit, opening) }
+    }
 
     public func sweep() async throws -> Commit {
       let sealed = try await reading { connection, _ -> Commit? in
@@ -260,7 +378,7 @@
       try await renew()
       let head = try await sweep()
       if cursors.allSatisfy({ $0 == head }) { return GroupChanges(head: head, changes: []) }
-      let catalog = try view().catalog
+      let catalog = try await present().catalog
       return try await reader { session in
         try await session.run { try GroupChangeQuery(connection: $0, catalog: catalog).run(since: cursors) }
       }
@@ -268,7 +386,7 @@
 
     public func page(_ request: PageRequest) async throws -> FeedPage {
       var request = request
-      let catalog = try view().catalog
+      let catalog = try await present().catalog
       let (clock, limits) = (options.clock, options.limits)
       while true {
         let asked = request
@@ -329,8 +447,9 @@
       try await removeLeftOver(remote)
     }
 
+    /// A sequence that was processed last returns its results again.
     public func process(_ upload: ProcessRequest) async throws -> UploadResults {
-      let (view, options, interruption) = (try view(), options, interruption)
+      let (view, options, interruption) = (try await present(), options, interruption)
       let now = options.clock.now()
       atWork.goesOn(upload.remote, now: now)
       let pace = try await healPace()
@@ -362,6 +481,7 @@
         self.healing.withLock { $0.note(results, intake) }
         return results
       }
+      if let commit = results.commit { noteSeen(commit) }
       atWork.ended(upload.remote)
       // It is done whatever becomes of this: the next time that somebody looks removes what is left.
       try? await removeLeftOver(upload.remote)
@@ -465,61 +585,8 @@
     }
 
     public func stats() async throws -> ServerStats {
-      let id = try view().opening.serverID
+      let id = try await present().opening.serverID
       return try await readers[0].stats(id)
-    }
-
-    // MARK: Another program's statements
-
-    public func rows(of table: String) async throws -> [Row] {
-      let schema = try view().setup.schema
-      return try await reading { connection, catalog in
-        guard let found = catalog.table(table) else {
-          // A client-only table is none of the server's.
-          if schema.table(table) != nil { return [] }
-          throw Self.unknown(table)
-        }
-        return try connection.rows(
-          "SELECT \(quotedNames(found.table.columns.map(\.name))) FROM \(found.sql) ORDER BY \(found.keyList())")
-      }
-    }
-
-    public func write(_ writes: [ApplicationWrite]) async throws {
-      let catalog = try view().catalog
-      try await books.run { connection in
-        try connection.transaction { for write in writes { try Self.run(write, connection, catalog) } }
-      }
-    }
-
-    private static func run(_ write: ApplicationWrite, _ connection: PostgreSQLConnection, _ catalog: Catalog) throws {
-      func table(_ name: String) throws -> ServerTable {
-        guard let table = catalog.table(name) else { throw unknown(name) }
-        return table
-      }
-      switch write {
-      case .insert(let name, let values):
-        let slots = values.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
-        let target = try table(name).sql
-        try connection.run(
-          values.isEmpty
-            ? "INSERT INTO \(target) DEFAULT VALUES"
-            : "INSERT INTO \(target) (\(quotedNames(values.map(\.name)))) VALUES (\(slots))", values.map(\.value))
-      case .update(let name, let key, let values):
-        let table = try table(name)
-        guard !values.isEmpty else { return }
-        let sets = values.enumerated().map { "\(quoted($1.name)) = ?\($0 + 1)" }.joined(separator: ", ")
-        let matches = table.keyMatches("x") { "?\(values.count + $0 + 1)" }
-        try connection.run("UPDATE \(table.sql) AS x SET \(sets) WHERE \(matches)", values.map(\.value) + key)
-      case .delete(let name, let key):
-        let table = try table(name)
-        try connection.run("DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key)
-      case .deferReferences: try connection.deferReferences()
-      case .beginRequest, .endRequest: break
-      }
-    }
-
-    private static func unknown(_ name: String) -> SalvorError {
-      SalvorError(.usage, "The server has no synchronized table \(name). Check the name.", context: ["table": name])
     }
   }
 #endif

@@ -37,6 +37,13 @@
         "SELECT pg_advisory_lock_shared(\(Self.lock)); SELECT pg_advisory_unlock(\(Self.lock))")
     }
 
+    /// The database behind it is another one: its lock is none of this one's.
+    func reconnect() {
+      connection?.close()
+      connection = nil
+      isAlone = false
+    }
+
     func end() {
       // At once, and not when the database has found out that the connection is gone.
       try? connection?.execute("SELECT pg_advisory_unlock_all()")

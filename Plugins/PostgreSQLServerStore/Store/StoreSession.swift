@@ -17,13 +17,17 @@
 
     private let settings: ConnectionSettings
     private let interruption: StoreInterruption
+    private let history: HistoryWatch
     private var connection: PostgreSQLConnection?
     private var logCount = LogCount()
 
     /// So often a transaction is begun anew that another one was in the way of.
     private static let attemptsMax = 12
 
-    init(_ label: String, _ settings: ConnectionSettings, _ interruption: StoreInterruption) {
+    init(
+      _ label: String, _ settings: ConnectionSettings, _ interruption: StoreInterruption, _ history: HistoryWatch
+    ) {
+      self.history = history
       queue = ConnectionQueue(label)
       self.settings = settings
       self.interruption = interruption
@@ -77,9 +81,11 @@
       let sealing = Sealing(connection: connection)
       defer { connection.numbered = nil }
       let answer = try connection.transaction(sealing.begin()) {
-        try sealing.numberOthers(isFirst: connection.isFirstSealing)
+        let others = try sealing.numberOthers(isFirst: connection.isFirstSealing)
         connection.numbered = 0
-        return try body()
+        let answer = try body()
+        if others > 0 || connection.numbered ?? 0 > 0 { try sealing.tell() }
+        return answer
       }
       connection.isFirstSealing = false
       return answer
@@ -114,6 +120,12 @@
       }
       drop()
       let made = try PostgreSQLConnection(settings)
+      do {
+        try history.look(made)
+      } catch {
+        made.close()
+        throw error
+      }
       made.logWidth = logWidth
       interruption.add(made)
       connection = made

@@ -28,8 +28,9 @@ final class DownloadApply: NewBases {
   ///
   /// - Parameters:
   ///   - full: tables that come whole, by number; nil: they are looked for in what is staged.
-  ///   - ends: the groups as they are after an ordinary download. The rows that come without a version, and not with their
-  ///     whole table, were compared: the commit at its end is the version that they have at most.
+  ///   - ends: the groups as they are after an ordinary download, or a recovery that did not compare them. The rows that come
+  ///     without a version, and not with their whole table, were compared: the commit at its end is the version that they have at
+  ///     most.
   ///   - ahead: the download is not staged, and goes into tables that were empty: `read` throws `NotAhead` at what needs
   ///     more.
   ///   - arrived: rows that take their tables' place now. Throws `NotAhead` where they cannot.

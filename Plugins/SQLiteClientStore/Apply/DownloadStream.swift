@@ -391,8 +391,11 @@ final class DownloadStream {
     for slot in slots { row[slot] = known?[slot] ?? context.defaultValue(table, slot) }
   }
 
-  private func depart(_ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
-    if onlyTables == nil, let version = version ?? comparedVersions[target.table.number] {
+  /// - Parameter isLine: the download says it.
+  private func depart(
+    _ target: Target, _ key: Key, _ departure: Departure, _ version: Int64?, isLine: Bool = true
+  ) throws -> Bool {
+    if onlyTables == nil, isLine || recovery == nil, let version = version ?? comparedVersions[target.table.number] {
       try remember(target.table, key, version, departure)
     }
     // In the second pass the first one has decided. In a recovery nothing was sent before: what left the scope stays, too.
@@ -434,7 +437,7 @@ final class DownloadStream {
     if keepsLeaving, try leaving.contains(table, key) { return }
     let target = try target(table.name)
     prepareWrite(table)
-    if try depart(target, key, .lost, nil) { report.deletes += 1 }
+    if try depart(target, key, .lost, nil, isLine: false) { report.deletes += 1 }
   }
 
   /// Rows that no subscription covers stay as long as a change needs them.

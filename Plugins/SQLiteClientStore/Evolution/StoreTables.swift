@@ -48,7 +48,7 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER);
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
     -- incarnation, parting: the server has lost them, and they go with the next upload.
-    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT);
     -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
@@ -101,6 +101,9 @@ enum StoreTables {
       ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
+    }
+    if try connection.tableShape("salvor_kept")?.column("review") == nil {
+      try connection.execute("ALTER TABLE salvor_kept ADD COLUMN review TEXT")
     }
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")

@@ -170,7 +170,7 @@ extension StoreContext {
   }
 
   /// A whole row from before a column was added has that column's default.
-  private func padded(_ row: [Value], _ table: CapturedTable) -> SlotRow {
+  func padded(_ row: [Value], _ table: CapturedTable) -> SlotRow {
     guard row.count < table.columns.count else { return row }
     let columns = schema.table(table.name)?.columns ?? []
     return row

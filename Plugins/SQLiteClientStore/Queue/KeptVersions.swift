@@ -2,7 +2,8 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// A change that a server had kept as a conflict version, and has lost (semantics 10).
+/// A change that a server had kept as a conflict version, or an offered delete that it held for its operator, and that it has lost
+/// (semantics 10).
 struct LostKeptVersion {
   var seq: Int64
   var first: Int64
@@ -17,10 +18,18 @@ struct LostKeptVersion {
   var after: [Value]
   var made: Int64
   var version: LostVersion
+  /// Of an offered delete: the version that it is of; nil: it is a conflict version.
+  var review: LostVersion?
+
+  var offer: Offer {
+    guard var deleted = review else { return Offer(version, isVersion: true) }
+    deleted.parting = min(deleted.parting, version.parting)
+    return Offer(deleted, isForReview: true)
+  }
 }
 
 /// What a server keeps beside its rows is this device's acknowledged change: the device remembers what it sent, until no listed
-/// backup is from before it.
+/// backup is from before it. So it does with deletes that wait for the operator's consent.
 extension StoreContext {
   private static let isLost =
     "incarnation IS NOT NULL AND t IN (SELECT id FROM salvor_table) AND incarnation IN (SELECT id FROM salvor_lost)"
@@ -33,7 +42,7 @@ extension StoreContext {
   /// In order.
   func lostVersions(after counter: Int64, upTo last: Int64) throws -> [LostKeptVersion] {
     try connection.rows(
-      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting FROM salvor_kept WHERE seq > ?1 AND seq <= ?2 AND \(Self.isLost) ORDER BY seq",
+      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting, review FROM salvor_kept WHERE seq > ?1 AND seq <= ?2 AND \(Self.isLost) ORDER BY seq",
       .integer(counter), .integer(last)
     ).compactMap { row in
       guard let seq = row[0].integer, let stamp = row[3].string.flatMap({ RequestStamp($0) }),
@@ -46,7 +55,32 @@ extension StoreContext {
         table: table, operation: operation,
         slots: (row[7].string ?? "").split(separator: ",").compactMap { Int($0) }, key: try unpayload(row[8]),
         before: try unpayload(row[9]), after: try unpayload(row[10]), made: row[11].integer ?? 0,
-        version: LostVersion(incarnation: incarnation, number: number, parting: row[14].integer ?? 0))
+        version: LostVersion(incarnation: incarnation, number: number, parting: row[14].integer ?? 0),
+        review: row[15].string.flatMap(Self.version))
+    }
+  }
+
+  private static func version(_ text: String) -> LostVersion? {
+    let parts = text.split(separator: " ")
+    guard parts.count == 3, let incarnation = IncarnationID(parts[0]), let number = Int64(parts[1]),
+      let parting = Int64(parts[2])
+    else { return nil }
+    return LostVersion(incarnation: incarnation, number: number, parting: parting)
+  }
+
+  /// Offered deletes that the server holds now, and that are still in the log.
+  func rememberHeld(_ deletes: [RequestRange], _ results: UploadResults, index: LogIndex) throws {
+    for range in deletes {
+      guard let request = try outstanding(range, index: index),
+        let offer = try connection.rows(
+          "SELECT incarnation || ' ' || number || ' ' || parting FROM salvor_offer WHERE seq = ?1",
+          .integer(range.first)
+        ).first?[0].string
+      else { continue }
+      let stamp = try stamp(of: range.first)
+      for change in request.changes {
+        try keep(change, of: range, stamp, version: version(of: results, change.table), review: offer)
+      }
     }
   }
 
@@ -84,7 +118,8 @@ extension StoreContext {
   }
 
   private func keep(
-    _ change: OutstandingRequest.Change, of range: RequestRange, _ stamp: RequestStamp, version: Int64
+    _ change: OutstandingRequest.Change, of range: RequestRange, _ stamp: RequestStamp, version: Int64,
+    review: String? = nil
   ) throws {
     let table = change.table
     var slots: [Int] = []
@@ -102,14 +137,16 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT OR REPLACE INTO salvor_kept (seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+      INSERT OR REPLACE INTO salvor_kept (seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number,
+          review)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
       """,
       [
         .integer(change.step.seq), .integer(range.first), .integer(range.last), .text(stamp.text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(change.step.change.operation.rawValue),
         .text(slots.map(String.init).joined(separator: ",")), .text(payload(change.key)), .text(payload(before)),
         .text(payload(after)), .integer(try made(change.step.seq, group: group(of: table.number))), .integer(version),
+        review.map { .text($0) } ?? .null,
       ])
   }
 }

@@ -30,12 +30,12 @@ struct ChangedKeys {
     guard !bounds.isEmpty else { return nil }
     let width = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<width).map { "v\($0)" }.joined(separator: ", ")
-    let cases = bounds.sorted { $0.key < $1.key }.map { "WHEN \($0.key) THEN \($0.value)" }.joined(separator: " ")
-    let later = "version > CASE t \(cases) ELSE 9223372036854775807 END"
+    let isKept = try connection.integer("SELECT 1 FROM sqlite_temp_schema WHERE name = 'salvor_changed_key'") == 1
+    if place == 0 || !isKept { try collect(bounds, keys) }
     var queries: [RowQuery] = []
     var last = place
     try connection.query(
-      "SELECT first, t, \(keys) FROM (SELECT min(id) AS first, t, \(keys) FROM salvor_history WHERE \(later) GROUP BY t, \(keys)) WHERE first > ?1 ORDER BY first LIMIT ?2",
+      "SELECT first, t, \(keys) FROM temp.salvor_changed_key WHERE first > ?1 ORDER BY first LIMIT ?2",
       [.integer(place), .integer(Int64(limit))]
     ) { row in
       last = row.int64(0)
@@ -48,6 +48,19 @@ struct ChangedKeys {
       }
       return true
     }
+    if queries.isEmpty { try connection.execute("DROP TABLE temp.salvor_changed_key") }
     return queries.isEmpty ? nil : (queries, last)
+  }
+
+  /// The history is read once for all pages; again where the recovery goes on in another process.
+  private func collect(_ bounds: [Int64: Int64], _ keys: String) throws {
+    let cases = bounds.sorted { $0.key < $1.key }.map { "WHEN \($0.key) THEN \($0.value)" }.joined(separator: " ")
+    try context.connection.execute(
+      """
+      DROP TABLE IF EXISTS temp.salvor_changed_key;
+      CREATE TEMP TABLE salvor_changed_key (first INTEGER PRIMARY KEY, t, \(keys));
+      INSERT INTO temp.salvor_changed_key SELECT min(id), t, \(keys) FROM salvor_history
+        WHERE version > CASE t \(cases) ELSE 9223372036854775807 END GROUP BY t, \(keys);
+      """)
   }
 }

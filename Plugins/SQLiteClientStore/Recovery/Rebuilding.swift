@@ -37,7 +37,7 @@ final class Rebuilding {
     let objects = try dropTables(schema)
     try makeTables(schema, config, objects)
     merge.rebuilt = Set(before.map(\.table.name) + context.catalog.tables.map(\.name))
-    merge.versions.forgetTables()
+    try merge.versions.forgetTables()
   }
 
   private func rememberKeys(_ table: CapturedTable) throws {
@@ -181,10 +181,19 @@ final class Rebuilding {
   // MARK: When it is applied
 
   func finish() throws {
+    let watch = try BaseWatch(context, order, merge.versions, LogIndex(context))
+    for entry in before { try note(entry.table, entry.lost, watch) }
+    let offered = try OfferedRows(context, merge.offers, merge.versions, watch)
+    try offered.noteMass()
+    if merge.offers.isOn, try !watch.isEmpty {
+      var move = Move()
+      move.offers = offered
+      move.basesMayBreak = false
+      try context.settle(move)
+    }
     try own.restore(context.catalog)
     var counts = RecoveryCounts()
-    counts.lost = try archiveLost()
-    if let move = merge.offers.move { try context.settle(move) }
+    counts.lost = try archiveLost(watch, offered.mass)
     counts.offered = merge.offers.count + merge.offers.versionCount
     counts.lost += merge.offers.versionCount
     var names: [String] = []
@@ -215,63 +224,61 @@ final class Rebuilding {
     ) ?? 0
   }
 
-  /// Rows and deletes of each table, in the order of their keys.
-  private func archiveLost() throws -> Int64 {
+  /// The table, if it kept its key and columns.
+  private func now(_ old: CapturedTable) -> CapturedTable? {
+    context.catalog.table(old.name).flatMap { $0.number == old.number ? $0 : nil }
+  }
+
+  /// What is lost of a table's rows and deletes goes into the watch, as it does in a recovery in place.
+  private func note(_ old: CapturedTable, _ lost: String?, _ watch: BaseWatch) throws {
+    guard let table = now(old) else { return }
+    if let lost { try watch.noteRows(table, in: lost, slots: old.columns.count) }
+    let offers = merge.offers
+    let isOffered = offers.mayOffer(table) ? (offers.mode(of: table) == .all ? "1" : "s.wrote = 1") : "0"
+    try watch.noteDeletes(table, isOwn: "(s.own = 1 OR \(isOffered))")
+  }
+
+  /// Rows and deletes that are not offered, in the order of the tables and of their keys.
+  private func archiveLost(_ watch: BaseWatch, _ mass: Set<Int64>) throws -> Int64 {
     let archive = LossArchive(context, merge.record, counter: try connection.lastCounter())
-    for entry in before {
-      let table = context.catalog.table(entry.table.name).flatMap { $0.number == entry.table.number ? $0 : nil }
-      var deletes: [(key: Key, isOwn: Bool)] = []
-      var returned: Int64 = 0
-      if let table {
-        try merge.versions.eachDeleted(table) { key, isOwn in
-          deletes.append((key, isOwn))
-          if try context.currentRow(table, key) != nil { returned += 1 }
-        }
+    var massDeletes: [Int64: (table: CapturedTable, keys: [Key])] = [:]
+    try watch.each { entry in
+      let base = try context.currentRow(entry.table, entry.key)
+      if let was = entry.was {
+        if entry.fate == .left { return try archive.unproven(entry.table, entry.key, was: was, base: base) }
+        try archive.lost(entry.table, entry.key, was: was, base: base)
+      } else if entry.fate == .gone {
+        try archive.gone(entry.table, entry.key)
+      } else if mass.contains(entry.table.number) {
+        massDeletes[entry.table.number, default: (entry.table, [])].keys.append(entry.key)
+      } else {
+        try archive.lost(entry.table, entry.key, was: nil, base: base)
       }
-      let isMass = try table.map { try OfferedRows.isMass(returned, of: $0, connection) } ?? false
-      var massDeletes: [Key] = []
-      var rest = deletes[...]
-      func archiveDeletes(before next: Key?) throws {
-        while let table, let (key, isOwn) = rest.first, next.map({ keyPrecedes(key, $0) }) ?? true {
-          rest.removeFirst()
-          let base = try context.currentRow(table, key)
-          if try merge.offers.add(table, key, was: nil, isMass: base != nil && isMass) { continue }
-          if let base {
-            if isMass { massDeletes.append(key) } else { try archive.lost(table, key, was: nil, base: base) }
-          } else if isOwn {
-            try archive.gone(table, key)
-          }
-        }
-      }
-      if let lost = entry.lost {
-        let columns = entry.table.columns.indices.map { "v\($0)" }.joined(separator: ", ")
-        let keys = entry.table.keySlots.map { "v\($0)" }.joined(separator: ", ")
-        try connection.query("SELECT is_lost, \(columns) FROM \(lost) ORDER BY \(keys)") { row in
-          let was = row.values(from: 1, count: entry.table.columns.count)
-          let key = Array(was.prefix(entry.table.keyCount))
-          try archiveDeletes(before: key)
-          // A table with other columns has no row of this kind.
-          let base = try table.flatMap { try context.currentRow($0, key) }
-          let (captured, padded) = (table ?? entry.table, padded(was, base))
-          if row.int64(0) == 1, try table.map({ try merge.offers.add($0, key, was: padded) }) == true { return true }
-          if row.int64(0) == 1 {
-            try archive.lost(captured, key, was: padded, base: base)
-          } else {
-            try archive.unproven(captured, key, was: padded, base: base)
-          }
-          return true
-        }
-      }
-      try archiveDeletes(before: nil)
-      if let table, !massDeletes.isEmpty { try archive.lostDeletes(table, massDeletes) }
+    }
+    for (table, keys) in massDeletes.sorted(by: { $0.key < $1.key }).map(\.value) {
+      try archive.lostDeletes(table, keys)
+    }
+    for entry in before where now(entry.table) == nil {
+      guard let lost = entry.lost else { continue }
+      try archiveRetired(entry.table, lost, archive)
     }
     try context.keepCounter(archive.counter)
     return archive.count
   }
 
-  /// A column that is new has the server's value.
-  private func padded(_ was: SlotRow, _ base: SlotRow?) -> SlotRow {
-    guard let base, base.count > was.count else { return was }
-    return was + base[was.count...]
+  /// A table with other columns has no row of this kind.
+  private func archiveRetired(_ table: CapturedTable, _ lost: String, _ archive: LossArchive) throws {
+    let columns = table.columns.indices.map { "v\($0)" }.joined(separator: ", ")
+    let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    try connection.query("SELECT is_lost, \(columns) FROM \(lost) ORDER BY \(keys)") { row in
+      let was = row.values(from: 1, count: table.columns.count)
+      let key = Array(was.prefix(table.keyCount))
+      if row.int64(0) == 1 {
+        try archive.lost(table, key, was: was, base: nil)
+      } else {
+        try archive.unproven(table, key, was: was, base: nil)
+      }
+      return true
+    }
   }
 }

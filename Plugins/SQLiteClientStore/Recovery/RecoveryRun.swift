@@ -31,7 +31,10 @@ struct RecoveryRun {
     try beginEpoch()
     let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
     try rebuilding?.run()
-    let apply = try DownloadApply(context, full: full, recovery: merge)
+    // What was asked for by its key comes without a version. It has the new cursor's at most: a server that goes back further is
+    // asked again.
+    let fed = rebuilding == nil ? order.groups.filter { !whole.contains($0.name) } : []
+    let apply = try DownloadApply(context, full: full, ends: fed, recovery: merge)
     try apply.readStaged()
     try context.settle(try apply.end(Set(order.groups.map(\.name))))
     try merge.finish(apply.stream, apply.rows)

@@ -33,8 +33,8 @@ struct Erasing {
     for ref in erased.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) { try forget(ref) }
     try forgetValues(of: erased)
     try connection.setState(.imagesDue, .integer(1))
-    let count = erased.count == 1 ? "1 row" : "\(erased.count) rows"
-    var text = "\(count) that the server has erased for good were removed here, too"
+    let (count, were) = erased.count == 1 ? ("1 row", "was") : ("\(erased.count) rows", "were")
+    var text = "\(count) that the server has erased for good \(were) removed here, too"
     if try connection.integer("SELECT 1 FROM salvor_recovery LIMIT 1") != nil {
       text += ", with what could undo earlier recoveries"
     }

@@ -88,6 +88,7 @@ struct UploadAcceptance {
   }
 
   /// A delete that waits for the operator's consent is in the server's hands alone: until then the row is there as the server has it.
+  /// A server that goes back gets it again.
   private func letDeletesGo(_ waiting: [RequestRange], _ rows: () throws -> WorkingRows) throws {
     var deletes: [RequestRange] = []
     for range in waiting {
@@ -97,7 +98,7 @@ struct UploadAcceptance {
       ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
     }
     guard !deletes.isEmpty else { return }
-    _ = try LogIndex(context)
+    try context.rememberHeld(deletes, outcome.results, index: LogIndex(context))
     try rows().remove(deletes)
   }
 

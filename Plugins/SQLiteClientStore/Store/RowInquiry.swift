@@ -4,6 +4,7 @@ import SalvorStorage
 
 /// What a person is told of one row: why it is here, or not.
 extension SQLiteClientStore: ExplainingClientStore {
+  /// Changes nothing. Errors: `not-found` where the schema has no such table.
   public func facts(of table: String, _ key: Key) throws -> DeviceRowFacts {
     let context = try opened()
     guard let captured = context.catalog.table(table) else {

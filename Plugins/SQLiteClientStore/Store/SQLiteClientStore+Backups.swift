@@ -6,11 +6,14 @@ import SalvorStorage
 extension SQLiteClientStore {
   var backupFolder: BackupFolder { BackupFolder(database: path, key: context?.connection.key) }
 
+  /// Errors: `usage` for a database in memory.
   public func makeCopy(id: String, reason: String) throws -> Backup {
     guard isFile else { throw SalvorError(.usage, "A database in memory has no copies. Give it a file.") }
     return try backupFolder.copy(path, id: id, reason: reason, time: clock.now())
   }
 
+  /// Newest first, without before-images of recoveries that this database has not been through. Empty for a database in
+  /// memory.
   public func backups() throws -> [Backup] {
     guard isFile else { return [] }
     return try backupFolder.all().reversed().filter { try isOfThis($0) }.map(\.backup)
@@ -23,6 +26,7 @@ extension SQLiteClientStore {
       "SELECT 1 FROM salvor_recovery WHERE id = ?1", .text(description.backup.id)) != nil
   }
 
+  /// False where no backup has this ID.
   public func deleteBackup(_ id: String) throws -> Bool {
     guard isFile, try backupFolder.find(id) != nil else { return false }
     try backupFolder.remove(id)
@@ -40,6 +44,9 @@ extension SQLiteClientStore {
     try context.connection.transaction { try context.connection.setState(.imagesDue, Value?.none) }
   }
 
+  /// A copy takes the place of the whole content; before-images undo their recovery and those that came after it.
+  /// Errors: `not-found` where no backup has this ID, `storage-corrupt` where the copy is damaged, `usage` where a
+  /// later recovery has no before-images.
   public func restoreBackup(_ id: String) throws {
     let context = try opened()
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {

@@ -48,6 +48,7 @@ extension SQLiteClientStore {
     return try context.connection.transaction { try BlobStaging(context: context).missing(limit: limit) }
   }
 
+  /// Returns how many bytes of the blob are here. Throws where the whole blob has another hash than the reference says.
   @discardableResult
   public func stageBlob(_ part: [UInt8], of reference: BlobReference, at offset: Int64) throws -> Int64 {
     let context = try opened()

@@ -11,6 +11,8 @@ extension SQLiteClientStore {
     return count
   }
 
+  /// Compares what was kept for the rehearsal with the bases; what was kept is gone afterwards. With an order, repairs
+  /// the rows that differ and have no unsettled change.
   public func examine(repairing order: RecoveryOrder?) throws -> Examination {
     let context = try opened()
     let connection = context.connection

@@ -4,6 +4,7 @@ import SalvorStorage
 
 /// What a person does with requests that are not settled (semantics 8).
 extension SQLiteClientStore {
+  /// Does what `remove` does, in a transaction that is rolled back.
   public func plan(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
     // What is rolled back would be read anew by the removal.
@@ -22,6 +23,7 @@ extension SQLiteClientStore {
     var report: RemovalReport
   }
 
+  /// Closes and splits an open group first. Gives free pages back to the system afterwards, where Salvor made the file.
   public func remove(_ removal: RequestRemoval) throws -> RemovalReport {
     let context = try opened()
     uploadPlan = nil
@@ -50,6 +52,7 @@ extension SQLiteClientStore {
     return try Removal(context).run(removal)
   }
 
+  /// Closes and splits an open group first, in the same transaction.
   public func retry(_ ids: Set<RequestID>?) throws -> RetryReport {
     let context = try opened()
     uploadPlan = nil
@@ -59,6 +62,7 @@ extension SQLiteClientStore {
     }
   }
 
+  /// With foreign keys on, in one transaction. Closes and splits an open group first.
   public func reapply(_ kept: RequestID) throws -> RequestID? {
     let context = try opened()
     uploadPlan = nil
@@ -70,6 +74,7 @@ extension SQLiteClientStore {
     }
   }
 
+  /// Returns how many requests were joined to others; 0 while an upload is under way, which stays as it is.
   public func optimiseQueue() throws -> Int {
     let context = try opened()
     guard try context.connection.state(.current) == nil else { return 0 }
@@ -81,11 +86,13 @@ extension SQLiteClientStore {
     }
   }
 
+  /// The request's entries; empty where the queue has no such request.
   public func request(_ id: RequestID) throws -> [QueuedRequest] {
     let context = try opened()
     return try context.connection.transaction { try RequestListing(context).entries(of: id) }
   }
 
+  /// Does nothing where no upload is under way.
   public func noteUploadFailure(_ failure: UploadFailure) throws {
     let connection = try opened().connection
     guard let upload = try connection.uploadStatus(now: clock.now()) else { return }

@@ -3,6 +3,9 @@ import SalvorModel
 import SalvorStorage
 
 extension SQLiteClientStore: EncryptedClientStore {
+  /// The new key counts from the next opening on as well. Errors: `session-in-use` while a session is under way, in any
+  /// process; `key-refused` where the text is no key or the database is not encrypted; `storage-busy` where another
+  /// program has the file open.
   public func changeKey(to key: String) throws {
     let new = try SQLiteKey(key)
     let connection = try opened().connection

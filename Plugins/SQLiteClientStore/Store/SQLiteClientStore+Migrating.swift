@@ -11,6 +11,8 @@ import SalvorStorage
 extension SQLiteClientStore: MigratingClientStore {
   // MARK: Migrations of the application's own
 
+  /// Returns when the pause began, in milliseconds since 1970; a second call returns the time of the first. Errors:
+  /// `session-in-use` while a session is under way, in any process.
   public func pauseCapture() throws -> Int64 {
     let context = try openedEvenPaused()
     if let since = try context.connection.pausedSince() { return since }
@@ -27,6 +29,7 @@ extension SQLiteClientStore: MigratingClientStore {
     }
   }
 
+  /// Errors: `usage` where capture is not paused, `session-in-use` while a session is under way, in any process.
   public func resumeCapture() throws -> CaptureResumption {
     let context = try openedEvenPaused()
     let connection = context.connection
@@ -61,6 +64,7 @@ extension SQLiteClientStore: MigratingClientStore {
 
   // MARK: Detaching
 
+  /// What `detach` would discard and remove. Changes nothing.
   public func planDetachment() throws -> DetachmentPlan {
     let status = try status()
     let connection = try opened().connection
@@ -71,6 +75,9 @@ extension SQLiteClientStore: MigratingClientStore {
       backups: isFile ? Int64(try backupFolder.all().count) : 0)
   }
 
+  /// Removes Salvor's objects and the files beside the database, and closes the store. Rows and backups stay. Errors:
+  /// `usage` where `discarding` is false and the server does not have every request, `session-in-use` while a session
+  /// is under way.
   public func detach(discarding: Bool) throws -> DetachmentPlan {
     let plan = try planDetachment()
     guard discarding || plan.unsynced == 0 else {

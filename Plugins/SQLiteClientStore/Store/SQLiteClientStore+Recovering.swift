@@ -5,6 +5,7 @@ import SalvorWire
 
 /// Recovery (semantics 9, docs/architecture/recovery.md).
 extension SQLiteClientStore: RecoveringClientStore {
+  /// The path of the database file; empty for a database in memory.
   public nonisolated var location: String { isFile ? path : "" }
 
   // MARK: What differs
@@ -25,6 +26,8 @@ extension SQLiteClientStore: RecoveringClientStore {
     return try context.connection.transaction(.deferred) { try comparison.differences(page, after: after) }
   }
 
+  /// The tables of these groups that download by key sets, and those whose rows are not proven the server's; the latter
+  /// have `isFed` set.
   public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
     let context = try opened()
     var unproven = try UnprovenTables(context).names()
@@ -60,6 +63,8 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   // MARK: Recovering
 
+  /// An order that was carried out before returns its report of then, and changes nothing. One transaction, which
+  /// outlives a power cut. Errors: `usage` where tables are made anew and requests are to be kept.
   public func recover(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     if let done = try recorded(order.id, context) { return done }
@@ -89,6 +94,7 @@ extension SQLiteClientStore: RecoveringClientStore {
   static let rehearsal =
     "CREATE TABLE IF NOT EXISTS temp.salvor_rehearsal (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
 
+  /// In a temporary table, which goes with the connection.
   public func keepForRehearsal(_ payload: [UInt8]) throws {
     let connection = try opened().connection
     try connection.execute(Self.rehearsal)
@@ -101,6 +107,7 @@ extension SQLiteClientStore: RecoveringClientStore {
     try connection.execute("DELETE FROM temp.salvor_rehearsal")
   }
 
+  /// In a transaction that is rolled back; the payloads kept for the rehearsal are gone afterwards.
   public func rehearse(_ order: RecoveryOrder) throws -> RecoveryReport {
     let context = try opened()
     let connection = context.connection
@@ -122,6 +129,7 @@ extension SQLiteClientStore: RecoveringClientStore {
     }
   }
 
+  /// How many rows of synchronized tables have no base: the server does not have them, as far as this device knows.
   public func rowsMadeHere() throws -> Int64 {
     let context = try opened()
     let index = try LogIndex(context)
@@ -170,12 +178,14 @@ extension SQLiteClientStore: RecoveringClientStore {
     }
   }
 
+  /// Newest first.
   public func recoveries(limit: Int) throws -> [RecoveryReport] {
     try opened().connection.rows(
       "SELECT report FROM salvor_recovery ORDER BY number DESC LIMIT ?1", .integer(Int64(limit))
     ).compactMap { try $0[0].string.map { try RecoveryReport(JSONValue(parsing: Array($0.utf8))) } }
   }
 
+  /// In the order of their places, those greater than `place`. Empty where no recovery has this ID.
   public func recoveryItems(_ id: String, after place: Int64, limit: Int) throws -> [RecoveryItem] {
     try opened().connection.rows(
       "SELECT item FROM salvor_recovery_item WHERE recovery = (SELECT number FROM salvor_recovery WHERE id = ?1) AND place > ?2 ORDER BY place LIMIT ?3",
@@ -187,8 +197,10 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   var journalPath: String { path + ".salvor-recovery" }
 
+  /// The file beside the database; nil where there is none.
   public func journal() throws -> [UInt8]? { isFile ? DurableFile.read(journalPath) : journalInMemory }
 
+  /// Nil removes the file. Durable when the call returns.
   public func setJournal(_ bytes: [UInt8]?) throws {
     guard isFile else {
       journalInMemory = bytes
@@ -201,6 +213,7 @@ extension SQLiteClientStore: RecoveringClientStore {
     }
   }
 
+  /// Renames the journal, and returns its new path; empty for a database in memory, whose journal is forgotten.
   public func setJournalAside() throws -> String {
     guard isFile else {
       journalInMemory = nil

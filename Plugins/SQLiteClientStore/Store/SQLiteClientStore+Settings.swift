@@ -9,6 +9,7 @@ extension SQLiteClientStore {
     return try connection.transaction(.deferred) { try connection.deviceSettings() }
   }
 
+  /// One transaction: where `change` throws, the settings stay as they were.
   public func changeDeviceSettings<Answer: Sendable>(
     _ change: @Sendable (inout DeviceSettings) throws -> Answer
   ) throws -> Answer {

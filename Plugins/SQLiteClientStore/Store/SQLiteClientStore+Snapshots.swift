@@ -12,15 +12,19 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
   public func snapshotsReceived(_ offers: [SnapshotOffer]) throws -> [String: Int64] { try received.received(offers) }
 
   public func keepSnapshot(_ piece: [UInt8], of offer: SnapshotOffer, at offset: Int64) throws {
+    hasLookedForFiles = false
     try received.keep(piece, of: offer, at: offset)
   }
 
+  /// After `snapshot-unusable`, groups come by rows until a file can be used or the database is opened again.
   public func openSnapshot(
     _ offer: SnapshotOffer, decoding: SnapshotCoding, bytesMax: Int64, as config: SyncConfig?
   ) async throws {
     let config = try config ?? opened().config
     do {
       snapshots.append(try await received.open(offer, decoding: decoding, bytesMax: bytesMax, config))
+      // The same file from another place was another one.
+      refusesSnapshots = false
     } catch let error as SalvorError where error.code == .snapshotUnusable {
       refusesSnapshots = true
       throw error
@@ -44,18 +48,19 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
     wantsBlobsOfFiles = false
   }
 
+  /// Never throws: files that cannot be removed now are removed later.
   public func closeSnapshots(removing: Bool) {
     snapshots = []
     try? received.removeAll(partsToo: removing)
   }
 
-  /// What a process left that was killed after its commit and before it removed its files. Under the session's lock, once.
+  /// What a process left that was killed after its commit and before it removed its files, and what came of a file whose group
+  /// came by rows after all. Under the session's lock, once.
   func removeLeftOverFiles(_ context: StoreContext) throws {
-    guard !hasLookedForFiles, isFile else { return }
-    hasLookedForFiles = true
-    guard snapshots.isEmpty, try journal() == nil,
+    guard !hasLookedForFiles, isFile, snapshots.isEmpty, try journal() == nil,
       try context.connection.groupStates(context.schema.groups).allSatisfy(\.isSynchronized)
     else { return }
+    hasLookedForFiles = true
     try? received.removeAll(partsToo: true)
   }
 
@@ -63,7 +68,11 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
   func withSnapshots<Result>(
     for end: DownloadEnd, _ context: StoreContext, _ body: () throws -> Result
   ) throws -> Result {
-    if snapshots.isEmpty { return try body() }
+    if snapshots.isEmpty {
+      let result = try body()
+      try? removeLeftOverFiles(context)
+      return result
+    }
     let wanted = usable(
       end, try context.connection.groupStates(context.schema.groups), try DownloadApply.fullTables(context), context)
     let result = try attaching(wanted, context, body)

@@ -5,6 +5,7 @@ import SalvorWire
 
 /// What the database is asked and told besides its sessions: who the server is, its history, its state, requests and rows.
 extension SQLiteClientStore {
+  /// Errors: `remote-of-another` where the database belongs to another principal.
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
     let connection = try opened().connection
     let owner = try connection.text(.principal) ?? ""
@@ -154,6 +155,7 @@ extension SQLiteClientStore {
     }
   }
 
+  /// In the order of the primary key. Errors: `usage` where the schema has no such table.
   public func rows(of table: String) throws -> [Row] {
     let context = try opened()
     guard let definition = context.schema.table(table) else {
@@ -164,6 +166,7 @@ extension SQLiteClientStore {
     )
   }
 
+  /// Writes as the application, with triggers and foreign keys on, in one transaction.
   public func write(_ writes: [ApplicationWrite]) throws {
     let context = try opened()
     let connection = context.connection

@@ -3,6 +3,7 @@ import SalvorModel
 import SalvorStorage
 
 extension SQLiteClientStore {
+  /// Throws where `sequence` is not the upload under way.
   public func takeBackUpload(_ sequence: SequenceID) throws {
     let context = try opened()
     let connection = context.connection

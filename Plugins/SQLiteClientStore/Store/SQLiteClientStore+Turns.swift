@@ -3,6 +3,8 @@ import SalvorModel
 import SalvorStorage
 
 extension SQLiteClientStore: TurnTakingClientStore {
+  /// Takes the lock beside the database file, and opens the database anew where another process has changed it. Does
+  /// nothing for a database in memory, or where the store has the turn.
   public func takeTurn() throws {
     guard isFile, !hasTurn else { return }
     if lock == nil { lock = SessionLock(database: path) }
@@ -14,6 +16,7 @@ extension SQLiteClientStore: TurnTakingClientStore {
     }
   }
 
+  /// Does nothing where the store does not have the turn.
   public func giveTurn() {
     guard hasTurn else { return }
     hasTurn = false

@@ -10,6 +10,7 @@ import SnapshotFiles
 /// All work is on one connection, on the store's own queue. Foreign keys and triggers are off on it but for `write`.
 public actor SQLiteClientStore: ClientStore {
   private nonisolated let queue = SQLiteQueue("client-store")
+  /// The store's own serial queue: a call that waits for the disk blocks no thread of the cooperative pool.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
   let path: String
@@ -69,6 +70,8 @@ public actor SQLiteClientStore: ClientStore {
 
   // MARK: Opening
 
+  /// Makes a missing file and turns write-ahead logging on. Opening again closes the connection of before. Throws where
+  /// the file was detached and `setup` does not say that it may be attached again.
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
     closeNow()
     let connection = try connect()
@@ -114,6 +117,7 @@ public actor SQLiteClientStore: ClientStore {
     return setup
   }
 
+  /// Gives the turn back and closes the connection. Safe twice.
   public func close() {
     giveTurn()
     closeNow()
@@ -212,6 +216,8 @@ public actor SQLiteClientStore: ClientStore {
 
   // MARK: Session
 
+  /// Takes the lock beside the database file, until `endSession`. Errors: `session-in-use` where another process or
+  /// store has it.
   public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
     let context = try opened()
     lostDownload = nil
@@ -349,6 +355,7 @@ public actor SQLiteClientStore: ClientStore {
     }
   }
 
+  /// Throws where `sequence` is not the upload under way.
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     let context = try opened()
     let connection = context.connection
@@ -370,6 +377,8 @@ public actor SQLiteClientStore: ClientStore {
 
   // MARK: Download
 
+  /// A chunk of another download discards the chunks that are staged. Errors: `storage` where an earlier chunk of this
+  /// download was lost.
   public func stage(_ chunk: StagedChunk) throws {
     if let lostDownload, lostDownload == chunk.download {
       throw SalvorError(.storage, "The first pages of this download could not be kept. Sync again.")

@@ -20,6 +20,7 @@ extension SQLiteConnection {
 private let heldNotesMax = 200
 
 extension SQLiteClientStore: NotingClientStore {
+  /// Oldest first; at most 200 are held. Can be asked while capture is paused.
   public func notes() throws -> [StoreNote] {
     try openedEvenPaused().connection.rows("SELECT id, at, text FROM salvor_note ORDER BY id").compactMap { row in
       guard let number = row[0].integer, let time = row[1].integer, let text = row[2].string else { return nil }
@@ -27,6 +28,7 @@ extension SQLiteClientStore: NotingClientStore {
     }
   }
 
+  /// Removes the notes with this number or a smaller one.
   public func forgetNotes(upTo number: Int64) throws {
     let connection = try openedEvenPaused().connection
     try connection.transaction { try connection.run("DELETE FROM salvor_note WHERE id <= ?1", .integer(number)) }

@@ -115,7 +115,7 @@ struct UploadEncoder {
   /// A change that the server had kept as a conflict version, as it was sent.
   private func write(_ version: LostKeptVersion, _ layout: Layout, _ writer: inout UploadChunkWriter) {
     if version.last > version.first { writer.request(first: version.first, last: version.last, tag: version.tag) }
-    writer.offer(first: version.seq, last: version.seq, Offer(version.version, isVersion: true))
+    writer.offer(first: version.seq, last: version.seq, version.offer)
     var names: [String] = []
     var values: [(old: Value, new: Value, isKey: Bool)] = []
     for (place, slot) in version.slots.enumerated() {

@@ -47,10 +47,10 @@ struct BackupBook {
 
   /// Newest first.
   func all() throws -> [RecordedBackup] {
-    guard try connection.tableShape("salvor_backup") != nil else { return try lines().backups }
-    let known = try connection.rows(
-      "SELECT id, number, commit_id, time, path, digest, forgotten FROM salvor_backup"
-    ).compactMap { row -> RecordedBackup? in
+    // The first copy was made before there was such a table.
+    let query = "SELECT id, number, commit_id, time, path, digest, forgotten FROM salvor_backup"
+    let rows = try connection.tableShape("salvor_backup") == nil ? [] : try connection.rows(query)
+    let known = rows.compactMap { row -> RecordedBackup? in
       guard let commit = row[2].string.flatMap({ CommitID($0) }) else { return nil }
       return RecordedBackup(
         id: row[0].string ?? "", commit: Commit(number: row[1].integer ?? 0, id: commit), time: row[3].integer ?? 0,
@@ -146,6 +146,7 @@ extension DatabaseCopy {
 extension SQLiteServerStore: BackupListingServerStore {
   public func recordedBackups() async throws -> [RecordedBackup] { try await book { try $0.all() } }
 
+  /// Forgets the record alone: the copy itself is not removed.
   public func forgetBackup(_ id: String) async throws -> Bool {
     let now = options.clock.now()
     return try await book { try $0.forget(id, now: now) }

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc
@@ -65,37 +66,10 @@ actor DatabaseCopy {
   }
 }
 
-/// The few file operations that copying and restoring need.
-enum Files {
-  static func exists(_ path: String) -> Bool {
-    var found = stat()
-    return lstat(path, &found) == 0
-  }
-
-  static func create(_ path: String) throws -> Int32 {
-    let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, PrivateFile.mode(at: path))
-    guard descriptor >= 0 else { throw failure("cannot be made", path) }
-    return descriptor
-  }
+extension Files {
+  static func create(_ path: String) throws -> Int32 { try create(path, mode: PrivateFile.mode(at: path)) }
 
   static func removeDatabase(_ path: String) {
     for suffix in ["", "-journal", "-wal", "-shm"] { unlink(path + suffix) }
-  }
-
-  static func syncDirectory(of path: String) {
-    let directory = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-    let place = path.contains("/") ? (directory.isEmpty ? "/" : directory) : "."
-    let descriptor = open(place, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return }
-    fsync(descriptor)
-    close(descriptor)
-  }
-
-  static func failure(_ what: String, _ path: String) -> SalvorError {
-    let isFull = errno == ENOSPC || errno == EDQUOT
-    return SalvorError(
-      isFull ? .storageFull : .storage,
-      "\(path) \(what): \(String(cString: strerror(errno))). Check the directory, its permissions and the disk.",
-      context: ["file": path])
   }
 }

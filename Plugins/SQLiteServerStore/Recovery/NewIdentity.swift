@@ -1,8 +1,11 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 
 extension SQLiteServerStore {
+  /// For a copy that is to be a server of its own. Errors: `storage-busy` where another connection has the file open,
+  /// `usage` for a database in memory and for a file that is no server's database; nothing was changed then.
   public func adoptNewID() async throws -> ServerRenaming {
     guard options.isFile else {
       throw SalvorError(.usage, "A database in memory is no copy of another one. Name a file as the storage's path.")
@@ -26,8 +29,8 @@ extension SQLiteServerStore {
         try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
         // The state before the first commit has the server's own name.
         try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
-        let ledger = PurgeLedger(path: path + purgeLedgerSuffix)
-        if let content = try ledger.read() { try ledger.write(new, content.key, content.entries) }
+        let ledger = PurgeLedger(besides: path)
+        if let content = try ledger.read() { try ledger.write(new, content.key, content.ended, content.entries) }
         return ServerRenaming(before: before, now: new, database: path)
       }
     } catch let error as SalvorError where error.code == .storageBusy {

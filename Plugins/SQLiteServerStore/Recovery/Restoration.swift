@@ -32,7 +32,9 @@ struct Restoration {
     let (server, head) = try identity(placed)
     let before = Files.exists(path) ? try replace(with: placed) : try place(placed)
     Files.syncDirectory(of: path)
-    let side = Files.exists(path + sideSuffix) ? SideFile(path + sideSuffix)?.read() : nil
+    let side =
+      Files.exists(path + sideSuffix)
+      ? SideFile(path + sideSuffix, mode: PrivateFile.mode(at: path + sideSuffix))?.read() : nil
     return ServerRestoration(
       server: server, head: head, database: path, before: before,
       remembered: side.flatMap { $0.server == server ? $0.commit.number : nil })

@@ -4,38 +4,9 @@ import SalvorStorage
 import SalvorWire
 import ServerStoreSupport
 
-/// A restore of a SQLite database is found, and written down in its `RestoreBook`.
+/// A restore by a copy of a SQLite database is written down in its `RestoreBook`.
 struct RestoreOpening {
   let connection: SQLiteConnection
-
-  /// The database does not know what the file beside it remembers. Until there is a new commit each start finds that, and one
-  /// that `salvor server restore` has opened is the same.
-  func begin(_ remembered: SideFile.Content, now: Int64) throws {
-    let known = try connection.integer(
-      "SELECT 1 FROM salvor_restore WHERE incarnation = ?1 AND last = ?2", .text(remembered.incarnation.text),
-      .integer(remembered.commit.number))
-    guard known == nil else { return }
-    _ = try open(
-      try CommitLog.state(connection).head, remembered.incarnation, last: remembered.commit.number, isExact: false,
-      now: now)
-  }
-
-  private func open(
-    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, isExact: Bool, now: Int64
-  ) throws -> Int64 {
-    try connection.run(
-      """
-      INSERT INTO salvor_restore (time, number, commit_id, incarnation, last, exact) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-      """, .integer(now), .integer(parting.number), .text(parting.id.text), .text(incarnation.text), .integer(last),
-      .integer(isExact ? 1 : 0))
-    let id = connection.lastInsertRowID
-    for table in ["commit", "offer", "seen"] {
-      try connection.run(
-        "DELETE FROM salvor_restore_\(table) WHERE restore <= ?1", .integer(id - RestoreBook.restoresMax))
-    }
-    try connection.run("DELETE FROM salvor_restore WHERE id <= ?1", .integer(id - RestoreBook.restoresMax))
-    return id
-  }
 
   /// This database is about to stand in the place of another one: what that one has and this one lacks is lost.
   ///
@@ -47,7 +18,8 @@ struct RestoreOpening {
     guard let incarnation = try incarnation(of: there, in: before) else { return }
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables)
-      let id = try open(parting, incarnation, last: there.number, isExact: true, now: now)
+      let id = try RestoreBook(connection: connection).open(
+        parting, incarnation, last: there.number, isExact: true, now: now)
       let insertion = try connection.prepare(
         "INSERT OR IGNORE INTO salvor_restore_commit (restore, number, remote, offered) VALUES (\(id), ?1, ?2, 0)")
       try before.query(
@@ -104,6 +76,7 @@ extension DatabaseCopy {
 }
 
 extension SQLiteServerStore: RestoreReportingServerStore {
+  /// Can be asked while the store is not open. Empty for a database in memory.
   public func restores(limit: Int) async throws -> [RestoreRecord] {
     guard options.isFile else { return [] }
     return try await DatabaseCopy().restores(

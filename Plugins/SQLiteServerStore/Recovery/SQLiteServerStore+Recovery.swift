@@ -18,6 +18,7 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await ask(scope) { try $0.rows(query) }
   }
 
+  /// Errors: `usage` where `limit` or `question.rowsPerRange` is not positive.
   public func ranges(_ question: RangeQuestion, limit: Int, for scope: ReadScope) async throws -> RangePage {
     guard question.rowsPerRange > 0, limit > 0 else {
       throw SalvorError(.usage, "A range has one row at least, and a page one range.")
@@ -45,6 +46,7 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await writer.settleReset(remote, demand: demand)
   }
 
+  /// The copy of a database file is noted among the recorded backups.
   public func backup(to path: String) async throws {
     guard options.isFile else { return try await writer.backup(to: path) }
     try await DatabaseCopy().make(
@@ -64,6 +66,7 @@ extension SQLiteServerStore: RecoveringServerStore {
 }
 
 extension SQLiteServerStore: RestorableServerStore {
+  /// Errors: `usage` for a database in memory.
   public func restore(from path: String) async throws -> ServerRestoration {
     guard options.isFile else {
       throw SalvorError(.usage, "A database in memory cannot be restored. Name a file as the storage's path.")

@@ -54,12 +54,15 @@ extension SQLiteServerStore: HealingServerStore {
     try await writer.waiting { book, _ in try book.counts() }
   }
 
+  /// Of the chosen offers only those that wait for a review, in several transactions. Returns how many were chosen.
   public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 {
     let count = try await settle([.review], query, .settling)
     try await settleWaitingOffers()
     return count
   }
 
+  /// Of the chosen offers those that wait for a review or for a parent row, in several transactions. Returns how many
+  /// were chosen.
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 {
     let count = try await settle([.review, .parent], query, .rejecting)
     try await settleWaitingOffers()
@@ -80,13 +83,18 @@ extension SQLiteServerStore: HealingServerStore {
     return count
   }
 
+  /// In several short transactions, until none is left that can be settled now.
   public func settleWaitingOffers() async throws { while try await writer.settleSomeWaiting() {} }
 
   public func healPace() async throws -> HealPace { try await writer.waiting { book, _ in try book.pace() } }
 
+  /// Settles what the new pace lets pass before the call returns. Where another process that has the database open writes all the
+  /// time, that one settles it.
   public func setHealPace(_ pace: HealPace) async throws {
     try await writer.setHealPace(pace)
-    try await settleWaitingOffers()
+    do {
+      try await settleWaitingOffers()
+    } catch let error as SalvorError where error.code == .storageBusy {}
   }
 
   /// What has waited since before `milliseconds` becomes conflict versions.

@@ -15,6 +15,8 @@ extension SQLiteServerStore: SnapshotServerStore {
     return try await writer.book { try count($0.connection) }
   }
 
+  /// Nil: beside the database file, as `NAME-snapshots`. Errors: `configuration` where `path` is nil and the database
+  /// has no file.
   public func snapshotFolder(at path: String?) throws -> any SnapshotFolder {
     guard let path = path ?? databaseFile.map({ $0 + "-snapshots" }) else {
       throw SalvorError(

@@ -67,14 +67,13 @@ package struct FeedPageMaker {
       try Self.check(position, scopes, connection, catalog, state)
     } else {
       position = try Self.start(request, scopes, connection, catalog, state)
-      let position = position
-      let whole = catalog.tables.filter { position.isScanned($0.table) }
+      let whole = position.isScanning ? catalog.tables.filter { position.isScanned($0.table) } : []
       if !whole.isEmpty { writer.full(whole.map(\.name)) }
     }
   }
 
   private static func scopes(_ request: PageRequest, _ catalog: Catalog) -> [String: GroupScope] {
-    let known = request.groups.filter { group in catalog.schema.groups.contains { $0.name == group.name } }
+    let known = request.groups.filter { catalog.members[$0.name] != nil }
     return Dictionary(
       known.map { group in
         (
@@ -94,17 +93,20 @@ package struct FeedPageMaker {
     var groups: [FeedPosition.Group] = []
     let trimmed = try Self.trimmed(connection)
     let floors = try Self.floors(request.compared, connection)
+    let made = try Self.made(request.groups.lazy.compactMap(\.cursor), connection)
     for group in request.groups {
       guard let scope = scopes[group.name] else { continue }
       let digest = catalog.digest(ofGroup: group.name, for: scope.wanted)
-      let had = catalog.digest(ofGroup: group.name, for: scope.had)
+      let had = scope.had == scope.wanted ? digest : catalog.digest(ofGroup: group.name, for: scope.had)
       var floor: Int64?
-      if let cursor = group.cursor, group.scopeDigest == had, cursor.number >= trimmed {
-        floor = try Self.lastSequence(of: cursor, connection)
+      if let cursor = group.cursor, group.scopeDigest == had, cursor.number >= trimmed,
+        let commit = made[cursor.number], commit.id == cursor.id.text
+      {
+        floor = commit.lastSequence
       }
       // Tables that were compared are not scanned: nothing is left of some groups.
-      let others = catalog.schema.tables(inGroup: group.name).filter { floors[$0.name] == nil }
-      if others.isEmpty { floor = state.headSequence }
+      let isWhollyCompared = catalog.members[group.name]?.allSatisfy { floors[catalog.tables[$0].name] != nil } ?? true
+      if isWhollyCompared { floor = state.headSequence }
       groups.append(
         FeedPosition.Group(
           name: group.name, floor: floor ?? state.headSequence, isScanned: floor == nil, digest: digest,
@@ -125,20 +127,40 @@ package struct FeedPageMaker {
     _ compared: ComparedTables?, _ connection: any StoreConnection
   ) throws -> [String: FeedPosition.Floor] {
     guard let compared else { return [:] }
-    guard let sequence = try lastSequence(of: compared.head, connection),
-      compared.head.number >= (try trimmed(connection))
+    guard let made = try made([compared.head], connection)[compared.head.number],
+      made.id == compared.head.id.text, compared.head.number >= (try trimmed(connection))
     else { throw FeedPosition.outdated("the server no longer keeps what changed since tables were compared for it") }
+    let sequence = made.lastSequence
     let fed = compared.fed.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: false)) }
     let whole = compared.whole.map { ($0, FeedPosition.Floor(sequence: sequence, isScanned: true)) }
     return Dictionary(fed + whole) { _, whole in whole }
   }
 
-  /// The last entry of the change log that a commit covers; nil: this server did not make it.
-  private static func lastSequence(of commit: Commit, _ connection: any StoreConnection) throws -> Int64? {
-    try connection.rows(
-      "SELECT last_seq FROM salvor_commit WHERE number = ?1 AND id = ?2",
-      [.integer(commit.number), .text(commit.id.text)]
-    ).first?[0].integer
+  /// What this server has of a commit's number.
+  struct Made {
+    var id: String
+    /// The last entry of the change log that it covers.
+    var lastSequence: Int64
+  }
+
+  /// Of commits in a statement.
+  private static let numbersMax = 100
+
+  /// By number. The groups of a device mostly have one cursor, so this is mostly one statement, however many they are.
+  static func made(_ commits: some Sequence<Commit>, _ connection: any StoreConnection) throws -> [Int64: Made] {
+    let numbers = Set(commits.lazy.map(\.number)).sorted()
+    var made: [Int64: Made] = [:]
+    for first in stride(from: 0, to: numbers.count, by: Self.numbersMax) {
+      let some = numbers[first..<min(first + Self.numbersMax, numbers.count)]
+      let slots = (1...some.count).map { "?\($0)" }.joined(separator: ", ")
+      try connection.query(
+        "SELECT number, id, last_seq FROM salvor_commit WHERE number IN (\(slots))", some.map { .integer($0) }
+      ) { row in
+        made[row.int64(0)] = Made(id: row.string(1), lastSequence: row.int64(2))
+        return true
+      }
+    }
+    return made
   }
 
   package static func trimmed(_ connection: any StoreConnection) throws -> Int64 {

@@ -36,6 +36,9 @@ package struct FeedPosition {
     var isScanned: Bool
   }
 
+  /// Some table is scanned.
+  var isScanning: Bool { groups.contains(where: \.isScanned) || floors.values.contains(where: \.isScanned) }
+
   func isScanned(_ table: Table) -> Bool {
     floors[table.name]?.isScanned ?? groups.contains { $0.isScanned && $0.name == table.group }
   }

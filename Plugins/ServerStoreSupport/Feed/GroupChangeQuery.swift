@@ -18,9 +18,8 @@ package struct GroupChangeQuery {
     try connection.snapshot {
       let head = try CommitLog.state(connection).head
       guard let oldest = cursors.map(\.number).min() else { return GroupChanges(head: head, changes: []) }
-      let finder = CommitFinder(connection: connection)
       guard head.number - oldest <= Self.commitsMax,
-        try cursors.allSatisfy({ try finder.finding($0) == .known })
+        try CommitFinder(connection: connection).findings(cursors).allSatisfy({ $0 == .known })
       else { return GroupChanges(head: head, changes: nil) }
       return GroupChanges(head: head, changes: try changes(after: oldest))
     }

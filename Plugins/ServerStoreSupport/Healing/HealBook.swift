@@ -5,10 +5,12 @@ import SalvorWire
 /// What the server knows about healing (semantics 10): which columns came by offers and how new their versions are, which
 /// ordinary writes changed what since some commit, and in which order lost incarnations lived. One for each upload.
 ///
-/// An entry of the change log says which columns it changed (`m`; NULL: every one), and which of these came by an offer (`h`).
-/// `salvor_healed` has one line for each lost version that columns of a row are of: their `ColumnMask`, and where in the log
-/// they came (`at`: twice the number of the last entry then, and one more where nothing was written, since the row was so
-/// already). A line is of no use to a device that parted from this server later, and goes with the log (`Trimming`).
+/// An entry of the change log says which columns it changed (`m`; NULL: every one). `salvor_healed_entry` says of ranges of entries
+/// which of these columns came by an offer (`entry`), and of which lost version the row's columns are since (`mask`, a
+/// `ColumnMask`): entries that follow one another and say the same are one range. What an offer found so already has no entry:
+/// `salvor_healed` has a line for each lost version then, and where in the log it came (`at`: twice the number of the last entry
+/// before the upload, and one more). Both are of no use to a device that parted from this server later, and go with the log
+/// (`Trimming`). Earlier builds wrote `h` into the entry, and a line for every row.
 package final class HealBook {
   package static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_column (
@@ -17,6 +19,9 @@ package final class HealBook {
       t INTEGER NOT NULL, key TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, mask INTEGER NOT NULL,
       at INTEGER NOT NULL, remote TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number)) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS salvor_healed_at ON salvor_healed (at);
+    CREATE TABLE IF NOT EXISTS salvor_healed_entry (
+      last INTEGER NOT NULL, first INTEGER NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL,
+      mask INTEGER NOT NULL, entry INTEGER NOT NULL, remote TEXT NOT NULL, PRIMARY KEY (last)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_healed_delete (
       t INTEGER NOT NULL, key TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL,
       remote TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number, remote));
@@ -29,14 +34,6 @@ package final class HealBook {
   /// So many neighbours of lost incarnations are kept; of those beyond nobody can tell the order.
   static let neighboursMax: Int64 = 10_000
 
-  /// Columns of a row that came by offers of one version.
-  struct Mark {
-    var version: LostVersion
-    var mask: Int64
-    /// As `salvor_healed.at`.
-    var at: Int64
-  }
-
   /// What an accepted offer leaves in the book.
   struct Healing {
     var table: Int
@@ -46,8 +43,8 @@ package final class HealBook {
     var mask: Int64
     /// What of an entry of the log came by the offer.
     var entryMask: Int64
-    /// Others' marks may be of the same columns.
-    var hadMarks: Bool
+    /// Lines of `salvor_healed` may be of the same columns.
+    var hasLines: Bool
     /// An offered delete of a row that is not there, and that its sender may never have seen: it counts where he may write what
     /// somebody offers of the row.
     var isClaim = false
@@ -57,13 +54,19 @@ package final class HealBook {
   let intake: OfferIntake
   private let upload: ProcessRequest
   private let incarnation: IncarnationID
-  private let last: Int64
+  /// The last entry of the log before the upload.
+  let last: Int64
   private let trimmed: Int64
   private let now: Int64
   private var order: LostOrder
   private var told: Set<[LostNeighbours]>?
   private var findings: [[LostVersion]: LostOrder.Finding] = [:]
   private var head: Int64?
+  private let histories: RowHistories
+  /// Offered deletes of rows that nobody saw may stand in the book.
+  private var mayHaveClaims: Bool?
+  /// The version that was asked about last: whether an offer of it may be written straight.
+  private var lastPassing: (version: LostVersion, sequence: Int64?)?
   /// The last commit of incarnations that the server knows; nil: it does not know it.
   private var lastCommits: [IncarnationID: Int64?] = [:]
   private var sequences: [Int64: Int64] = [:]
@@ -84,6 +87,7 @@ package final class HealBook {
     self.last = last
     self.now = now
     trimmed = try FeedPageMaker.trimmed(rows.connection)
+    histories = RowHistories(rows, last: last)
     order = LostOrder(own: [])
   }
 
@@ -161,10 +165,15 @@ package final class HealBook {
     of key: Key, _ hash: UInt64, at place: Int, for version: LostVersion, pending: [Healing]
   ) throws -> RowStanding {
     let parting = try sequence(of: version.parting)
-    var marks = pending.reversed().filter { !$0.isClaim }.map { Mark(version: $0.version, mask: $0.mask, at: .max) }
-    var covered = marks.reduce(0) { $0 | $1.mask }
-    let known = try self.marks(of: key, place)
-    for var mark in known where mark.at > 2 * parting {
+    let history = try histories.history(
+      of: RowHistories.Row(place: place, key: key, hash: hash), after: parting)
+    var marks: [RowStanding.Mark] = []
+    var covered: Int64 = 0
+    let waiting = pending.reversed().filter { !$0.isClaim }.map {
+      RowStanding.Mark(version: $0.version, mask: $0.mask, at: .max)
+    }
+    for var mark in waiting + (history.marks + history.lines).sorted(by: { $0.at > $1.at }) where mark.at > 2 * parting
+    {
       mark.mask &= ~covered
       covered |= mark.mask
       marks.append(mark)
@@ -172,12 +181,49 @@ package final class HealBook {
     // Older than what the log keeps: nobody can say what was written since.
     let writes =
       version.parting < trimmed
-      ? [RowStanding.Write(sequence: 0, mask: ColumnMask.all)] : try self.writes(of: key, hash, place, after: parting)
+      ? [RowStanding.Write(sequence: 0, mask: ColumnMask.all)] : history.writes.filter { $0.sequence > parting }
     return RowStanding(
-      version: version, writes: writes, marks: marks, isMarked: !known.isEmpty || !pending.isEmpty
+      version: version, writes: writes, marks: marks, hasLines: !history.lines.isEmpty || !pending.isEmpty
     ) { [self] in
       finding($0, beside: version)
     }
+  }
+
+  /// Requests are going to be decided as a set: what the book has of their rows is read together, until `endSet`.
+  func beginSet(_ requests: [StagedRequest]) throws {
+    var rows: [RowHistories.Row] = []
+    var parting = Int64.max
+    for change in requests.lazy.flatMap(\.changes) {
+      guard let offer = change.offer, let place = change.table, change.refusal == nil else { continue }
+      rows.append(RowHistories.Row(place: place, key: change.key, hash: change.hash))
+      parting = min(parting, offer.version.parting)
+    }
+    guard !rows.isEmpty else { return }
+    try histories.beginSet(rows, after: sequence(of: parting))
+  }
+
+  func endSet() { histories.endSet() }
+
+  /// Whether an offer is certain to be applied in all its columns where its statement changes the row: nothing of the row is
+  /// known since its device and this server parted, and the offer waits for nobody. Whether this upload has changed the row is the
+  /// caller's to know.
+  func isClear(_ offer: Offer, _ operation: Operation, in place: Int, _ hash: UInt64, _ key: () -> Key) throws -> Bool {
+    let table = catalog.tables[place]
+    guard offer.written.isEmpty, !offer.isVersion, intake.isFree(offer, table) else { return false }
+    if operation == .insert, !table.alternatives.isEmpty, try hasClaims() { return false }
+    if lastPassing?.version != offer.version {
+      let passes = try refusal(of: offer.version) == nil && offer.version.parting >= trimmed
+      lastPassing = (offer.version, passes ? try sequence(of: offer.version.parting) : nil)
+    }
+    guard let sequence = lastPassing?.sequence else { return false }
+    return try histories.isUntouched(hash, in: place, after: sequence, key)
+  }
+
+  private func hasClaims() throws -> Bool {
+    if let mayHaveClaims { return mayHaveClaims }
+    let found = try connection.integer("SELECT 1 FROM salvor_healed_delete LIMIT 1") != nil
+    mayHaveClaims = found
+    return found
   }
 
   /// What becomes of an offer that would make a row again, where others have offered its delete without being known to have seen it.
@@ -188,6 +234,7 @@ package final class HealBook {
   ) throws -> RowStanding.Outcome {
     let parting = try sequence(of: version.parting)
     var outcome = RowStanding.Outcome.applied
+    guard try hasClaims() else { return outcome }
     for row in try connection.rows(
       "SELECT incarnation, number, principal FROM salvor_healed_delete WHERE t = ?1 AND key = ?2 AND at > ?3",
       .integer(catalog.tables[place].number), text(key), .integer(2 * parting))
@@ -205,50 +252,6 @@ package final class HealBook {
     return outcome
   }
 
-  private func marks(of key: Key, _ place: Int) throws -> [Mark] {
-    var marks: [Mark] = []
-    try connection.query(
-      "SELECT incarnation, number, mask, at FROM salvor_healed WHERE t = ?1 AND key = ?2",
-      [.integer(catalog.tables[place].number), text(key)]
-    ) { row in
-      if let incarnation = IncarnationID(row.string(0)) {
-        marks.append(
-          Mark(
-            version: LostVersion(incarnation: incarnation, number: row.int64(1), parting: 0), mask: row.int64(2),
-            at: row.int64(3)))
-      }
-      return true
-    }
-    return marks
-  }
-
-  /// Ordinary writes between `sequence` and the upload.
-  private func writes(
-    of key: Key, _ hash: UInt64, _ place: Int, after sequence: Int64
-  ) throws -> [RowStanding.Write] {
-    guard sequence < last else { return [] }
-    let table = catalog.tables[place]
-    let seed = RowHash(table: table.name)
-    var writes: [RowStanding.Write] = []
-    try connection.query(
-      """
-      SELECT c.seq, c.op, c.m, c.h, \(table.logKey("c"))
-      FROM salvor_change c\(connection.dialect.using(index: LogIndex.name(keyCount: table.keyCount)))
-      WHERE \(LogIndex.condition(catalog.tables, keyCount: table.keyCount)) AND c.t = \(table.number)
-        AND \(table.keyPlaces.indices.map { "c.v\($0) = ?\($0 + 3)" }.joined(separator: " AND "))
-        AND c.seq > ?1 AND c.seq <= ?2 AND c.op > \(LogOperation.touch)
-      ORDER BY c.seq
-      """, [.integer(sequence), .integer(last)] + key
-    ) { entry in
-      guard seed.adding(entry.values(from: 4, count: table.keyCount)) == hash else { return true }
-      let changed = entry.isNull(2) ? ColumnMask.all : entry.int64(2)
-      let ordinary = changed & ~(entry.isNull(3) ? 0 : entry.int64(3))
-      if ordinary != 0 { writes.append(RowStanding.Write(sequence: entry.int64(0), mask: ordinary)) }
-      return true
-    }
-    return writes
-  }
-
   /// The last entry of the commit.
   private func sequence(of number: Int64) throws -> Int64 {
     if let known = sequences[number] { return known }
@@ -261,122 +264,168 @@ package final class HealBook {
 
   // MARK: Writing
 
-  /// The offers' rows are written; `before` was the last entry of the log until then.
-  func write(_ healings: [UInt64: [Healing]], after before: Int64) throws {
-    guard !healings.isEmpty else { return }
-    let end = try CommitLog.state(connection).lastSequence
-    if end > before { try noteEntries(healings, after: before) }
-    // Where nothing was written, others' entries of the same upload say nothing.
-    let at = end > before ? 2 * end : 2 * last + 1
-    for healing in healings.values.joined() where healing.mask != 0 {
-      let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
-      if healing.isClaim {
-        try connection.run(
-          """
-          INSERT INTO salvor_healed_delete (t, key, incarnation, number, at, remote, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-            ON CONFLICT (t, key, incarnation, number, remote) DO UPDATE SET at = excluded.at, principal = excluded.principal
-          """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number), .integer(at),
-          .text(upload.remote.text), .text(upload.principal.stored))
-        continue
-      }
-      if healing.hadMarks {
-        try connection.run(
-          "UPDATE salvor_healed SET mask = mask & ?3 WHERE t = ?1 AND key = ?2", table, key, .integer(~healing.mask))
-        try connection.run("DELETE FROM salvor_healed WHERE t = ?1 AND key = ?2 AND mask = 0", table, key)
-      }
-      try connection.run(
-        """
-        INSERT INTO salvor_healed (t, key, incarnation, number, mask, at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-          ON CONFLICT (t, key, incarnation, number) DO UPDATE SET mask = salvor_healed.mask | excluded.mask, at = excluded.at
-        """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number),
-        .integer(healing.mask), .integer(at), .text(upload.remote.text))
-    }
-  }
+  /// Entries of the log that came by offers of one version, each of its row.
+  struct Entries: Equatable {
+    var first: Int64
+    var last: Int64
+    var version: LostVersion
+    var mask: Int64
+    var entry: Int64
 
-  /// Says of the log's new entries what of them came by offers.
-  private func noteEntries(_ healings: [UInt64: [Healing]], after before: Int64) throws {
-    let seeds = catalog.tables.map { RowHash(table: $0.name) }
-    let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
-    var found: [(entry: Int64, mask: Int64)] = []
-    try connection.query(
-      "SELECT seq, t, \(keys) FROM salvor_change WHERE seq > ?1 AND op > \(LogOperation.touch)", [.integer(before)]
-    ) { row in
-      guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 2))
-      if let healings = healings[hash] { found.append((row.int64(0), healings.reduce(0) { $0 | $1.entryMask })) }
+    /// False: it does not go on where these end.
+    mutating func append(_ other: Entries) -> Bool {
+      guard other.first == last + 1, other.version == version, other.mask == mask, other.entry == entry else {
+        return false
+      }
+      last = other.last
       return true
     }
-    for (entry, mask) in found {
-      try connection.run("UPDATE salvor_change SET h = ?2 WHERE seq = ?1", .integer(entry), .integer(mask))
+  }
+
+  /// The offers' rows are written; `before` was the last entry of the log until then. Answers with the rows that have entries.
+  @discardableResult
+  func write(_ healings: [UInt64: [Healing]], after before: Int64) throws -> Set<UInt64> {
+    guard !healings.isEmpty else { return [] }
+    var entries: [Entries] = []
+    var written: [UInt64: Int64] = [:]
+    if try CommitLog.state(connection).lastSequence > before {
+      for (sequence, hash) in try writtenEntries(healings, after: before) {
+        guard let healings = healings[hash], let newest = healings.last(where: { !$0.isClaim }) else { continue }
+        written[hash] = sequence
+        let entry = healings.reduce(0) { $0 | $1.entryMask }
+        if newest.mask | entry == 0 { continue }
+        entries.append(
+          Entries(first: sequence, last: sequence, version: newest.version, mask: newest.mask, entry: entry))
+      }
+    }
+    for (hash, healings) in healings {
+      // Of a row that has an entry the newest version stands with that.
+      var rest = healings[...]
+      var covered: Int64 = 0
+      if written[hash] != nil, let place = rest.lastIndex(where: { !$0.isClaim }) {
+        covered = rest[place].mask
+        if rest[place].hasLines { try uncover(rest[place], covered) }
+        rest.remove(at: place)
+      }
+      for healing in rest where healing.mask & ~covered != 0 {
+        try writeLine(healing, mask: healing.mask & ~covered, at: written[hash].map { 2 * $0 } ?? 2 * last + 1)
+      }
+    }
+    histories.noteWritten(healings.keys)
+    try write(entries)
+    return Set(written.keys)
+  }
+
+  /// The log has so many entries after that one, and no others.
+  func hasEntries(_ count: Int, after before: Int64) throws -> Bool {
+    let found = try connection.rows("SELECT count(*), max(seq) FROM salvor_change WHERE seq > ?1", .integer(before))
+      .first
+    return found?[0].integer == Int64(count) && (count == 0 || found?[1].integer == before + Int64(count))
+  }
+
+  /// Entries of the log in their order, each of one row that came by an offer.
+  func write(_ entries: [Entries]) throws {
+    var ranges: [Entries] = []
+    for entry in entries where ranges.isEmpty || !ranges[ranges.count - 1].append(entry) { ranges.append(entry) }
+    guard !ranges.isEmpty else { return }
+    histories.noteWritten([])
+    for range in ranges {
+      try connection.run(
+        """
+        INSERT INTO salvor_healed_entry (last, first, incarnation, number, mask, entry, remote)
+          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        """, .integer(range.last), .integer(range.first), .text(range.version.incarnation.text),
+        .integer(range.version.number), .integer(range.mask), .integer(range.entry), .text(upload.remote.text))
     }
   }
 
-  private func text(_ key: Key) -> Value { .text(JSONValue.array(key.map { JSONValue($0) }).text) }
-}
-
-/// What became of a row since a device and this server parted, as far as it counts for the device's offer.
-struct RowStanding {
-  struct Write {
-    /// Of the entry in the log.
-    var sequence: Int64
-    var mask: Int64
+  /// What offers leave of rows that they found so already.
+  private func writeLine(_ healing: Healing, mask: Int64, at: Int64) throws {
+    let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
+    if healing.isClaim {
+      mayHaveClaims = true
+      return try connection.run(
+        """
+        INSERT INTO salvor_healed_delete (t, key, incarnation, number, at, remote, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+          ON CONFLICT (t, key, incarnation, number, remote) DO UPDATE SET at = excluded.at, principal = excluded.principal
+        """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number), .integer(at),
+        .text(upload.remote.text), .text(upload.principal.stored))
+    }
+    if healing.hasLines { try uncover(healing, mask) }
+    try connection.run(
+      """
+      INSERT INTO salvor_healed (t, key, incarnation, number, mask, at, remote) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        ON CONFLICT (t, key, incarnation, number) DO UPDATE SET mask = salvor_healed.mask | excluded.mask, at = excluded.at
+      """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number), .integer(mask),
+      .integer(at), .text(upload.remote.text))
   }
 
-  /// What becomes of an offered column.
-  enum Outcome {
-    case applied
-    /// It stands as it is, and the offered value is kept nowhere.
-    case superseded
-    /// It stands as it is, and the offered value is a conflict version.
-    case conflict
+  /// Other lines are not of these columns any more.
+  private func uncover(_ healing: Healing, _ mask: Int64) throws {
+    let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
+    try connection.run(
+      "UPDATE salvor_healed SET mask = mask & ?3 WHERE t = ?1 AND key = ?2", table, key, .integer(~mask))
+    try connection.run("DELETE FROM salvor_healed WHERE t = ?1 AND key = ?2 AND mask = 0", table, key)
   }
 
-  let version: LostVersion
-  /// Ordinary ones, oldest first.
-  let writes: [Write]
-  /// No two are of the same column.
-  let marks: [HealBook.Mark]
-  /// The row has marks, also such that do not count here.
-  let isMarked: Bool
-  /// What a mark's version is beside the offered one.
-  let finding: (LostVersion) -> LostOrder.Finding
+  /// The log's new entries of these rows, in their order.
+  private func writtenEntries(
+    _ healings: [UInt64: [Healing]], after before: Int64
+  ) throws -> [(sequence: Int64, row: UInt64)] {
+    let seeds = catalog.tables.map { RowHash(table: $0.name) }
+    let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
+    var found: [(Int64, UInt64)] = []
+    try connection.query(
+      "SELECT seq, t, m, \(keys) FROM salvor_change WHERE seq > ?1 AND op > \(LogOperation.touch) ORDER BY seq",
+      [.integer(before)]
+    ) { row in
+      guard let place = catalog.place(number: row.int64(1)) else { return true }
+      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 3))
+      let changed = row.isNull(2) ? ColumnMask.all : row.int64(2)
+      // An entry that changed none of the offered columns is another's: of a trigger, or of the device's own change.
+      if let healings = healings[hash], healings.contains(where: { $0.entryMask & changed != 0 }) {
+        found.append((row.int64(0), hash))
+      }
+      return true
+    }
+    return found
+  }
 
-  func isWritten(_ bit: Int) -> Bool { writes.contains { $0.mask.has(bit) } }
+  /// The row is erased: no entry of it says anything of offers any more.
+  package static func forget(
+    _ table: ServerTable, _ key: Key, _ connection: any StoreConnection, _ catalog: Catalog
+  ) throws {
+    let found = try connection.rows(
+      """
+      SELECT c.seq FROM salvor_change c\(connection.dialect.using(index: LogIndex.name(keyCount: table.keyCount)))
+      WHERE \(LogIndex.condition(catalog.tables, keyCount: table.keyCount)) AND c.t = \(table.number)
+        AND \(table.keyPlaces.indices.map { "c.v\($0) = ?\($0 + 1)" }.joined(separator: " AND "))
+      """, key)
+    try forget(entries: found.compactMap { $0[0].integer }, connection)
+  }
 
-  /// The table of `HealingServerStore`.
-  ///
-  /// - Parameter isSame: the server has the offered value.
-  func outcome(_ bit: Int, isSame: Bool) -> Outcome {
-    let stands: Outcome = isSame ? .superseded : .conflict
-    guard let mark = marks.first(where: { $0.mask.has(bit) }) else { return isWritten(bit) ? stands : .applied }
-    if bit == ColumnMask.shared { return stands }
-    switch finding(mark.version) {
-    // Once more: whatever was written over it, it was there. Two values of one version are two claims.
-    case .same: return isWritten(bit, after: mark) ? .superseded : stands
-    // Unless it was made where an ordinary write that did not know the offered value had gone before.
-    case .newer: return isWritten(bit, before: mark) ? stands : .superseded
-    case .older: return isWritten(bit) ? stands : .applied
-    case .unranked: return stands
+  /// The entries are gone, or say nothing of offers any more.
+  package static func forget(entries: [Int64], _ connection: any StoreConnection) throws {
+    for entry in entries {
+      let range = try connection.rows(
+        """
+        SELECT first, last, incarnation, number, mask, entry, remote FROM salvor_healed_entry WHERE last >= ?1
+          ORDER BY last LIMIT 1
+        """, .integer(entry)
+      ).first
+      guard let range, let first = range[0].integer, let last = range[1].integer, first <= entry else { continue }
+      try connection.run("DELETE FROM salvor_healed_entry WHERE last = ?1", .integer(last))
+      for (first, last) in [(first, entry - 1), (entry + 1, last)] where first <= last {
+        try connection.run(
+          """
+          INSERT INTO salvor_healed_entry (first, last, incarnation, number, mask, entry, remote)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+          """, [.integer(first), .integer(last)] + range[2...])
+      }
     }
   }
 
-  private func isWritten(_ bit: Int, after mark: HealBook.Mark) -> Bool {
-    mark.at != .max && writes.contains { $0.mask.has(bit) && 2 * $0.sequence > mark.at }
-  }
-
-  private func isWritten(_ bit: Int, before mark: HealBook.Mark) -> Bool {
-    writes.contains { $0.mask.has(bit) && (mark.at == .max || 2 * $0.sequence < mark.at) }
-  }
-
-  /// For a change of the device's own that it made on the offered version: the server's value is one that it has not seen.
-  func isUnseen(_ bit: Int) -> Bool {
-    if isWritten(bit) { return true }
-    guard let mark = marks.first(where: { $0.mask.has(bit) }) else { return false }
-    return switch finding(mark.version) {
-    case .same, .older: false
-    case .newer, .unranked: true
-    }
-  }
+  private func text(_ key: Key) -> Value { .text(key.stored) }
 }
 
 extension RefusalText {

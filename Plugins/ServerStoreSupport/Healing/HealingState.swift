@@ -5,6 +5,11 @@ import SalvorStorage
 package struct HealingState: Sendable {
   /// Up to this entry of the log it was looked for parents that came; nil: not yet.
   private var lookedUpTo: Int64?
+  /// Until it was looked through everything that waits for a parent, after a start: where that is, and the last entry of the log as
+  /// it began.
+  private var beginning: (place: Int64, log: Int64)?
+  /// So much is looked at in one go.
+  private static let lookMax = 10_000
   /// False: nothing waits. Nil: not looked.
   package var mayWait: Bool?
   /// Rows that may pass now, where the pace is bounded, and when that was counted.
@@ -62,13 +67,35 @@ package struct HealingState: Sendable {
         return places
       }
     }
+    return try dueWithParent(rows, book)
+  }
+
+  /// In portions, so that neither a long log nor many that wait are held.
+  private mutating func dueWithParent(_ rows: RowReader, _ book: WaitingBook) throws -> [Int64] {
     let last = try CommitLog.state(rows.connection).lastSequence
-    if let lookedUpTo, lookedUpTo >= last { return [] }
-    let found = try book.placesWithParent(rows, after: lookedUpTo)
-    let batch = Array(found.prefix(WaitingBook.batch))
-    // What a batch makes may be others' parent: it is looked again.
-    if found.count <= batch.count { lookedUpTo = last }
-    return batch
+    while true {
+      if let looked = lookedUpTo {
+        if looked >= last { return [] }
+        let end = min(last, looked + Int64(Self.lookMax))
+        let found = try book.placesWithParent(rows, after: looked, to: end)
+        let batch = Array(found.prefix(WaitingBook.batch))
+        // What is left of these is looked for again.
+        if found.count <= batch.count { lookedUpTo = end }
+        if !batch.isEmpty { return batch }
+      } else {
+        let (place, log) = beginning ?? (0, last)
+        let (found, next) = try book.placesWithParent(rows, from: place, limit: Self.lookMax)
+        let batch = Array(found.prefix(WaitingBook.batch))
+        if found.count > batch.count, let reached = batch.last {
+          beginning = (reached, log)
+        } else if let next {
+          beginning = (next, log)
+        } else {
+          (beginning, lookedUpTo) = (nil, log)
+        }
+        if !batch.isEmpty { return batch }
+      }
+    }
   }
 }
 

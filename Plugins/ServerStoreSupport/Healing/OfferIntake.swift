@@ -34,6 +34,16 @@ package final class OfferIntake {
   /// How many offers have passed, where they are bounded.
   package var passedCount: Int64 { Int64(passed.count) }
 
+  /// Nothing makes an offer wait or bounds it, whatever it would change.
+  func isFree(_ offer: Offer, _ table: ServerTable) -> Bool {
+    switch purpose {
+    case .settling: true
+    case .rejecting, .givingUp: false
+    case .upload:
+      !reviews && !offer.isForReview && table.table.heal != .review && !pace.isPaused && offersMax == nil
+    }
+  }
+
   /// What an offer that would change something waits for; nil: nothing.
   func wait(of request: StagedRequest, _ catalog: Catalog) -> WaitingReason? {
     guard purpose == .upload, request.mayWait, let change = request.changes.first, let offer = change.offer,

@@ -33,6 +33,48 @@ package struct RestoreBook {
 
   package init(connection: any StoreConnection) { self.connection = connection }
 
+  // MARK: Beginning
+
+  /// The database does not know what somebody remembers of it. Until there is a new commit each start finds that, and one that
+  /// `salvor server restore` has opened is the same. Several processes may remember different commits: the last one counts.
+  package func begin(_ remembered: SideFile.Content, now: Int64) throws {
+    let parting = try CommitLog.state(connection).head
+    let known = try connection.rows(
+      "SELECT id, last FROM salvor_restore WHERE incarnation = ?1 AND (last = ?2 OR number = ?3) ORDER BY id DESC LIMIT 1",
+      .text(remembered.incarnation.text), .integer(remembered.commit.number), .integer(parting.number)
+    ).first
+    if let known, let id = known[0].integer {
+      guard (known[1].integer ?? 0) < remembered.commit.number else { return }
+      return try connection.run(
+        "UPDATE salvor_restore SET last = ?2 WHERE id = ?1 AND exact = 0", .integer(id),
+        .integer(remembered.commit.number))
+    }
+    _ = try open(parting, remembered.incarnation, last: remembered.commit.number, isExact: false, now: now)
+  }
+
+  /// Writes down a restore to `parting`, and forgets the oldest ones.
+  ///
+  /// - Parameters:
+  ///   - incarnation: of the newest commit that was lost.
+  ///   - last: its number.
+  ///   - isExact: the database before was asked.
+  /// - Returns: its ID.
+  package func open(
+    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, isExact: Bool, now: Int64
+  ) throws -> Int64 {
+    let id = (try connection.integer("SELECT max(id) FROM salvor_restore") ?? 0) + 1
+    try connection.run(
+      """
+      INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+      """, .integer(id), .integer(now), .integer(parting.number), .text(parting.id.text), .text(incarnation.text),
+      .integer(last), .integer(isExact ? 1 : 0))
+    for table in ["commit", "offer", "seen"] {
+      try connection.run("DELETE FROM salvor_restore_\(table) WHERE restore <= ?1", .integer(id - Self.restoresMax))
+    }
+    try connection.run("DELETE FROM salvor_restore WHERE id <= ?1", .integer(id - Self.restoresMax))
+    return id
+  }
+
   // MARK: Since then
 
   /// Remotes that have not come since one of the restores, as far as they are known; none where there was none.
@@ -50,11 +92,23 @@ package struct RestoreBook {
         "INSERT INTO salvor_restore_seen (restore, remote) SELECT id, ?1 FROM salvor_restore"), .text(remote.text))
   }
 
-  /// What became of an upload's offers, and of which lost commits they are.
-  func count(
-    _ offers: OfferCount, _ versions: [IncarnationID: Set<Int64>], of remote: RemoteID, _ catalog: Catalog
-  ) throws {
-    guard !versions.isEmpty, let newest = try connection.integer("SELECT max(id) FROM salvor_restore") else { return }
+  /// Lost commits that conflict versions are of. They are the sender's own, or none: what made nothing but conflict versions has no
+  /// commit, and its number is another one's.
+  func noteKept(_ versions: [IncarnationID: Set<Int64>], of remote: RemoteID) throws {
+    for (incarnation, numbers) in versions {
+      for number in numbers {
+        try connection.run(
+          """
+          UPDATE salvor_restore_commit SET offered = 1 WHERE number = ?1 AND remote = ?2
+            AND restore = (SELECT max(id) FROM salvor_restore WHERE incarnation = ?3)
+          """, .integer(number), .text(remote.text), .text(incarnation.text))
+      }
+    }
+  }
+
+  /// Lost commits that offers are of.
+  func noteOffered(_ versions: [IncarnationID: Set<Int64>]) throws {
+    guard let newest = try connection.integer("SELECT max(id) FROM salvor_restore") else { return }
     for (incarnation, numbers) in versions {
       let restore =
         try connection.integer(
@@ -72,11 +126,20 @@ package struct RestoreBook {
         try insertion.run()
       }
     }
+  }
+
+  /// What became of an upload's offers, which are of these incarnations.
+  func count(
+    _ offers: OfferCount, of incarnations: [IncarnationID], by remote: RemoteID, _ catalog: Catalog
+  ) throws {
+    guard !incarnations.isEmpty, var restore = try connection.integer("SELECT max(id) FROM salvor_restore") else {
+      return
+    }
     // The offers of one upload are of one restore, nearly always.
-    let incarnations = versions.keys.map(\.text)
-    var restore = newest
-    for text in incarnations {
-      if let found = try connection.integer("SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(text)) {
+    for incarnation in incarnations {
+      if let found = try connection.integer(
+        "SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text))
+      {
         restore = found
       }
     }

@@ -20,3 +20,8 @@ extension Principal {
     self.init(name: name, parameters: parameters)
   }
 }
+
+extension [Value] {
+  /// A key, as a text in the database.
+  var stored: String { JSONValue.array(map { JSONValue($0) }).text }
+}

@@ -12,7 +12,8 @@ package struct WaitingBook {
       operation TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL,
       parent TEXT, parent_key TEXT, payload BLOB NOT NULL, time INTEGER NOT NULL);
     CREATE UNIQUE INDEX IF NOT EXISTS salvor_heal_waiting_request ON salvor_heal_waiting (stamp, counter);
-    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_remote ON salvor_heal_waiting (remote);
+    DROP INDEX IF EXISTS salvor_heal_waiting_remote;
+    CREATE INDEX IF NOT EXISTS salvor_heal_waiting_of ON salvor_heal_waiting (remote, operation);
     CREATE INDEX IF NOT EXISTS salvor_heal_waiting_reason ON salvor_heal_waiting (reason, place);
     CREATE INDEX IF NOT EXISTS salvor_heal_waiting_key ON salvor_heal_waiting ("table", key);
     CREATE INDEX IF NOT EXISTS salvor_heal_waiting_parent ON salvor_heal_waiting (parent, parent_key);
@@ -42,7 +43,7 @@ package struct WaitingBook {
     try connection.integer("SELECT value FROM salvor_server WHERE key = 'heal-settlings'") ?? 0
   }
 
-  private func countSettling() throws {
+  func countSettling() throws {
     try connection.run(
       "INSERT INTO salvor_server (key, value) VALUES ('heal-settlings', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
       .text(String(try settlings() + 1)))
@@ -50,18 +51,30 @@ package struct WaitingBook {
 
   // MARK: Keeping
 
-  func keep(_ held: [RefusedRequest], of upload: ProcessRequest, _ catalog: Catalog, now: Int64) throws {
-    guard held.contains(where: { $0.wait?.reason != nil }) else { return }
+  /// What an upload knows of the table, so that it counts it once.
+  struct Held {
+    /// The last place; nil: not looked.
+    fileprivate var place: Int64?
+    fileprivate var count: Int64 = 0
+    fileprivate var restores: [IncarnationID: Int64] = [:]
+    /// Lines of it may be gone.
+    fileprivate(set) var hasForgotten = false
+  }
+
+  func keep(
+    _ requests: [RefusedRequest], of upload: ProcessRequest, _ catalog: Catalog, now: Int64, _ held: inout Held
+  ) throws {
+    guard requests.contains(where: { $0.wait?.reason != nil }) else { return }
     let principal = Value.text(upload.principal.stored)
-    var place = try connection.integer("SELECT max(place) FROM salvor_heal_waiting") ?? 0
-    var count = try connection.integer("SELECT count(*) FROM salvor_heal_waiting") ?? 0
-    var restores: [IncarnationID: Int64] = [:]
-    for entry in held {
+    var place = try held.place ?? connection.integer("SELECT max(place) FROM salvor_heal_waiting") ?? 0
+    if held.place == nil { held.count = try connection.integer("SELECT count(*) FROM salvor_heal_waiting") ?? 0 }
+    defer { held.place = place }
+    for entry in requests {
       guard let wait = entry.wait, let reason = wait.reason, let change = entry.request.changes.first,
         let offer = change.offer, let table = change.table
       else { continue }
-      let restore = try restores[offer.version.incarnation] ?? self.restore(of: offer.version.incarnation)
-      restores[offer.version.incarnation] = restore
+      let restore = try held.restores[offer.version.incarnation] ?? self.restore(of: offer.version.incarnation)
+      held.restores[offer.version.incarnation] = restore
       let key = Self.text(change.key)
       let parent = wait.parent.map { (catalog.tables[$0.table].name, Self.text($0.key)) }
       let known = try connection.integer(
@@ -76,8 +89,8 @@ package struct WaitingBook {
           parent.map { .text($0.0) } ?? .null, parent.map { .text($0.1) } ?? .null)
         continue
       }
-      guard count < Self.offersMax else { continue }
-      count += 1
+      guard held.count < Self.offersMax else { continue }
+      held.count += 1
       place += 1
       try connection.run(
         """
@@ -98,13 +111,13 @@ package struct WaitingBook {
       ?? connection.integer("SELECT max(id) FROM salvor_restore") ?? 0
   }
 
-  func forget(_ ids: [RequestID]) throws {
+  func forget(_ ids: [RequestID], _ held: inout Held) throws {
     guard !ids.isEmpty, try !isEmpty() else { return }
     for id in ids {
       try connection.run(
         "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2", .text(id.stamp.text), .integer(id.counter))
     }
-    try countSettling()
+    held.hasForgotten = true
   }
 
   package func forget(_ table: String, key: Value) throws {
@@ -134,7 +147,7 @@ package struct WaitingBook {
     return writer.finish()
   }
 
-  static func text(_ key: Key) -> String { JSONValue.array(key.map { JSONValue($0) }).text }
+  static func text(_ key: Key) -> String { key.stored }
 
   // MARK: Settling
 
@@ -143,13 +156,16 @@ package struct WaitingBook {
     _ reasons: [WaitingReason], _ query: WaitingQuery = WaitingQuery(), before time: Int64 = .max, limit: Int
   ) throws -> [Int64] {
     let (condition, values) = Self.condition(query)
-    let names = reasons.map { "'\($0.rawValue)'" }.joined(separator: ", ")
-    return try connection.rows(
-      """
-      SELECT place FROM salvor_heal_waiting WHERE reason IN (\(names)) AND time < ?1\(condition) ORDER BY place
-        LIMIT \(max(0, limit))
-      """, [.integer(time)] + values
-    ).compactMap { $0[0].integer }
+    // Of each reason by itself: its index has them in this order.
+    let places = try reasons.flatMap { reason in
+      try connection.rows(
+        """
+        SELECT place FROM salvor_heal_waiting WHERE reason = '\(reason.rawValue)' AND time < ?1\(condition) ORDER BY place
+          LIMIT \(max(0, limit))
+        """, [.integer(time)] + values
+      ).compactMap { $0[0].integer }
+    }
+    return Array(places.sorted().prefix(max(0, limit)))
   }
 
   private static func condition(_ query: WaitingQuery) -> (String, [Value]) {
@@ -165,31 +181,24 @@ package struct WaitingBook {
     return (condition, values)
   }
 
-  /// Those whose parent is there now.
+  /// Those whose parent is there now, among the rows that some entries of the log are of.
   ///
-  /// - Parameter last: what the log has up to this entry was looked at before; nil: nothing was.
-  package func placesWithParent(_ rows: RowReader, after last: Int64?) throws -> [Int64] {
+  /// - Parameters:
+  ///   - first: what the log has up to this entry was looked at before.
+  ///   - last: the last entry to look at.
+  package func placesWithParent(_ rows: RowReader, after first: Int64, to last: Int64) throws -> [Int64] {
     var places: [Int64] = []
-    for row in try connection.rows("SELECT DISTINCT parent FROM salvor_heal_waiting WHERE parent IS NOT NULL") {
-      guard let name = row[0].string, let place = rows.catalog.place(of: name) else { continue }
+    for (name, place) in try parents(rows.catalog) {
       let table = rows.catalog.tables[place]
       var keys: [Key] = []
-      if let last {
-        try connection.query(
-          """
-          SELECT DISTINCT \(table.logKey("c")) FROM salvor_change c WHERE c.seq > ?1 AND c.t = \(table.number)
-            AND c.op > \(LogOperation.touch)
-          """, [.integer(last)]
-        ) { entry in
-          keys.append(table.logKey(of: entry, from: 0))
-          return true
-        }
-      } else {
-        keys = try connection.rows(
-          "SELECT DISTINCT parent_key FROM salvor_heal_waiting WHERE parent = ?1", .text(name)
-        ).compactMap { row in
-          try row[0].string.flatMap { try JSONValue(parsing: Array($0.utf8)).array?.compactMap(\.rowValue) }
-        }
+      try connection.query(
+        """
+        SELECT DISTINCT \(table.logKey("c")) FROM salvor_change c WHERE c.seq > ?1 AND c.seq <= ?2
+          AND c.t = \(table.number) AND c.op > \(LogOperation.touch)
+        """, [.integer(first), .integer(last)]
+      ) { entry in
+        keys.append(table.logKey(of: entry, from: 0))
+        return true
       }
       for key in keys {
         let waiting = try connection.rows(
@@ -199,6 +208,36 @@ package struct WaitingBook {
       }
     }
     return places.sorted()
+  }
+
+  /// The tables whose rows something waits for, each with its place in the catalog.
+  private func parents(_ catalog: Catalog) throws -> [(name: String, place: Int)] {
+    try connection.rows("SELECT DISTINCT parent FROM salvor_heal_waiting WHERE parent IS NOT NULL").compactMap { row in
+      row[0].string.flatMap { name in catalog.place(of: name).map { (name, $0) } }
+    }
+  }
+
+  /// The places of those whose parent is there, among so many that wait for one after the place, and the last place that was looked
+  /// at; nil: there are no more.
+  package func placesWithParent(
+    _ rows: RowReader, from place: Int64, limit: Int
+  ) throws -> (places: [Int64], last: Int64?) {
+    var places: [Int64] = []
+    let waiting = try connection.rows(
+      """
+      SELECT place, parent, parent_key FROM salvor_heal_waiting WHERE reason = 'parent' AND place > ?1 ORDER BY place
+        LIMIT \(limit)
+      """, [.integer(place)])
+    for row in waiting {
+      guard let name = row[1].string, let table = rows.catalog.place(of: name), let text = row[2].string else {
+        continue
+      }
+      let key = Self.key(text)
+      if key.count == rows.catalog.tables[table].keyCount, try rows.row(table, key) != nil {
+        places += [row[0].integer].compactMap { $0 }
+      }
+    }
+    return (places, waiting.count < limit ? nil : waiting.last?[0].integer)
   }
 
   /// Settles offers in the caller's transaction, by whom they came from.

@@ -9,25 +9,29 @@ struct CommitFinder {
     self.connection = connection
   }
 
-  func finding(_ commit: Commit) throws -> CursorFinding {
+  /// In the order in which they are given.
+  func findings(_ commits: [Commit]) throws -> [CursorFinding] {
+    if commits.isEmpty { return [] }
     let trimmed = try FeedPageMaker.trimmed(connection)
-    let id = try id(of: commit.number)
-    if let id, id != commit.id.text { return .unknown }
-    if commit.number < trimmed { return .trimmed }
-    return id == nil ? .unknown : .known
+    let made = try FeedPageMaker.made(commits, connection)
+    return commits.map { commit in
+      let id = made[commit.number]?.id
+      if let id, id != commit.id.text { return .unknown }
+      if commit.number < trimmed { return .trimmed }
+      return id == nil ? .unknown : .known
+    }
   }
 
   /// The newest commit that the device has made, too, and that this server can still name.
   func lastShared(_ query: AdmissionQuery, head: Commit) throws -> Commit? {
-    let listed = try query.commits.filter { try id(of: $0.number) == $0.id.text }.max { $0.number < $1.number }
+    let made = try FeedPageMaker.made(query.commits, connection)
+    let listed = query.commits.filter { made[$0.number]?.id == $0.id.text }.max { $0.number < $1.number }
     guard !query.incarnations.isEmpty,
       let number = try timeline().lastShared(with: query.incarnations, head: head.number),
       number > listed?.number ?? 0, let id = try id(of: number)
     else { return listed }
     // A commit of the device's that was made otherwise here: its incarnations tell of another history.
-    guard try !query.commits.contains(where: { try $0.number <= number && finding($0) == .unknown }) else {
-      return listed
-    }
+    guard try !findings(query.commits.filter { $0.number <= number }).contains(.unknown) else { return listed }
     return CommitID(id).map { Commit(number: number, id: $0) }
   }
 
@@ -87,6 +91,7 @@ package struct Trimming {
     // Who parted from this server later has seen what was healed before.
     for table in ["salvor_healed", "salvor_healed_delete"]
     where try removeSome(table, "at", upTo: 2 * sequence) { more = true }
+    if try removeSome("salvor_healed_entry", "last", upTo: sequence) { more = true }
     for table in ["salvor_settled", "salvor_sequence"] where try removeOld(table, before: milliseconds) { more = true }
     return more
   }

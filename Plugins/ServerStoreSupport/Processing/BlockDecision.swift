@@ -33,6 +33,7 @@ final class BlockDecision {
 
   /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
+    try noteStraight(&tally)
     switch heals.intake.purpose {
     case .givingUp:
       try keep(request, &tally)
@@ -69,7 +70,10 @@ final class BlockDecision {
   ///   - requests: in the client's order.
   ///   - isLast: nothing follows that could bring a missing parent.
   func decide(_ requests: [StagedRequest], _ tally: inout Tally, isLast: Bool) throws {
+    try noteStraight(&tally)
     guard !requests.isEmpty else { return }
+    try heals.beginSet(requests)
+    defer { heals.endSet() }
     var reader = StepReader(rows, over: tally.refusedRows)
     let steps = try requests.map { try reader.steps(of: $0) }
     var open = [RequestOrder.units(steps).map { unit in unit.map { (request: requests[$0], steps: steps[$0]) } }[...]]
@@ -81,6 +85,31 @@ final class BlockDecision {
         open.append(set[..<middle])
       } else if let unit = set.first {
         try settleBroken(unit, broken, &tally, isLast: isLast)
+      }
+    }
+  }
+
+  /// The book of healing learns of offers that were written straight.
+  func noteStraight(_ tally: inout Tally) throws {
+    let straight = tally.straightOffers
+    guard !straight.isEmpty else { return }
+    tally.straightOffers = StraightOffers()
+    var same = straight.same
+    // Triggers of the application's own write, too: then a statement does not tell by how many rows it wrote what it left.
+    if try straight.isTold && heals.hasEntries(straight.entryCount, after: straight.before) {
+      try heals.write(straight.entries)
+      if !same.isEmpty { try heals.write(straight.healings.filter { same.contains($0.key) }, after: .max) }
+    } else {
+      let before = straight.isTold ? heals.last : straight.before
+      same = Set(straight.healings.keys).subtracting(try heals.write(straight.healings, after: before))
+    }
+    for (row, healings) in straight.healings {
+      for healing in healings {
+        if same.contains(row) {
+          tally.offers[healing.table].superseded += 1
+        } else {
+          tally.offers[healing.table].healed += 1
+        }
       }
     }
   }
@@ -112,6 +141,8 @@ final class BlockDecision {
         decided.refuse(try blocked(request, steps, by: blocker, decisions, tally, evaluation))
       } else if decisions.waits(request, steps, tally) {
         decided.carry(request, steps)
+      } else if tally.waitingRows.mayHoldWhatIsNeeded(by: steps), !request.mayWait {
+        decided.refuse(Self.waiting(request, steps))
       } else {
         try decide(request, steps, &evaluation, &decided, tally, isLast: isLast)
       }
@@ -137,6 +168,11 @@ final class BlockDecision {
       for (request, _) in unit { decisions.accept(request) }
       decisions.conflicts += decided.conflicts
     }
+  }
+
+  /// It needs a row whose offer waits, and stays with its device until that is settled.
+  private static func waiting(_ request: StagedRequest, _ steps: [Step]) -> RefusedRequest {
+    RefusedRequest(request, .blocked, steps, wait: RefusedRequest.Wait(nil))
   }
 
   /// In the client's order.
@@ -184,7 +220,8 @@ final class BlockDecision {
   /// A unit that breaks a constraint by itself: refused is the last of its requests that changed the row which breaks it;
   /// of several such requests the first.
   private func settleBroken(_ unit: Unit, _ broken: SetWriter.Broken, _ tally: inout Tally, isLast: Bool) throws {
-    if try !isLast && mayDependOnLater(unit, broken.text) {
+    let mayCarry = !isLast && !(tally.isCarryingMuch && unit.allSatisfy(\.request.mayWait))
+    if try mayCarry && mayDependOnLater(unit, broken.text) {
       for (request, steps) in unit { tally.carry(request, steps) }
       return
     }
@@ -233,7 +270,16 @@ final class BlockDecision {
     if let steps, let blocker = decisions.blocker(of: request, steps, tally) {
       return decisions.refuse(try blocked(request, steps, by: blocker, decisions, tally, evaluation))
     }
-    if let steps, decisions.waits(request, steps, tally) { return decisions.carry(request, steps) }
+    // What becomes of offers does not depend on their order: of many, some need not be carried.
+    let mayCarry = !isLast && !(request.mayWait && tally.isCarryingMuch)
+    if let steps {
+      if (mayCarry || !request.mayWait) && decisions.waits(request, steps, tally) {
+        return decisions.carry(request, steps)
+      }
+      if !request.mayWait, tally.waitingRows.mayHoldWhatIsNeeded(by: steps) {
+        return decisions.refuse(Self.waiting(request, steps))
+      }
+    }
     let keptBefore = evaluation.kept.count
     let refusal = try evaluation.decide(request, &foreign)
     let conflicts = evaluation.kept[keptBefore...]
@@ -252,7 +298,7 @@ final class BlockDecision {
       decisions.conflicts += 1
       return
     }
-    if try !isLast && refusal.wait == nil && mayDependOnLater(request, refusal, found, evaluation) {
+    if try mayCarry && refusal.wait == nil && mayDependOnLater(request, refusal, found, evaluation) {
       decisions.carry(request, found)
     } else {
       decisions.refuse(try refused(request, refusal, found, evaluation))

@@ -23,6 +23,21 @@ struct Footprints {
     }
   }
 
+  /// Of the request's own rows nothing is known here any more. True: it left something of others.
+  mutating func forgetRows(_ steps: [Step], by ordinal: Int) -> Bool {
+    var hasMore = false
+    for step in steps {
+      for trace in step.effect.traces {
+        switch trace {
+        case .changed, .linked: if traces[trace] == ordinal { traces[trace] = nil }
+        case .unlinked, .freed: hasMore = true
+        }
+      }
+      if makers[step.effect.row] == ordinal { makers[step.effect.row] = nil }
+    }
+    return hasMore
+  }
+
   /// The first of the requests here that one depends on: earlier ones, and later ones that make a row which it references.
   func first(neededBy steps: [Step], of request: Int) -> Int? {
     if isEmpty { return nil }
@@ -139,11 +154,8 @@ package struct RowReader {
 
   /// The travelling columns.
   func row(_ place: Int, _ key: Key) throws -> Row? {
-    let table = catalog.tables[place]
     var row: Row?
-    try connection.query(
-      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key
-    ) {
+    try connection.query(catalog.tables[place].rowByKey, key) {
       row = $0.values()
       return false
     }

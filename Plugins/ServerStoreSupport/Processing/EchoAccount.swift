@@ -38,14 +38,37 @@ struct EchoAccount {
     if hashes.insert(hash).inserted { rows.append(Row(table: table, key: key)) }
   }
 
+  /// What a statement that changed one row has left in the log.
+  enum Trace {
+    case entry(Int64)
+    /// The row was so already.
+    case nothing
+    /// The log says it.
+    case unknown
+  }
+
+  /// The last entry of the log that is accounted for.
+  var lastAccounted: Int64 { sequence }
+
+  /// The upload has changed the row, or what is known of it.
+  func hasChanged(_ row: UInt64) -> Bool { changed.contains(row) }
+
   /// A statement has changed one row. A row and its entry in the log are two changes; one is a row that was so already.
-  mutating func account(from before: Int?, row: UInt64) throws {
+  @discardableResult
+  mutating func account(from before: Int?, row: UInt64) throws -> Trace {
     noteChange(of: row)
-    guard connection.writtenRows != nil else { return unnumbered[row, default: 0] += 1 }
+    guard connection.writtenRows != nil else {
+      unnumbered[row, default: 0] += 1
+      return .unknown
+    }
     switch before.flatMap({ before in connection.writtenRows.map { $0 - before } }) {
-    case 2?: sequence += 1
-    case 1?: break
-    default: try compare([row: 1])
+    case 2?:
+      sequence += 1
+      return .entry(sequence)
+    case 1?: return .nothing
+    default:
+      try compare([row: 1])
+      return .unknown
     }
   }
 
@@ -58,6 +81,7 @@ struct EchoAccount {
     var expected: [UInt64: Int] = [:]
     for (hash, row) in evaluation.overlay.entries where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
     for hash in expected.keys { noteChange(of: hash) }
+    changed.formUnion(evaluation.healings.keys)
     guard !expected.isEmpty else { return }
     try compare(expected)
   }
@@ -83,6 +107,8 @@ struct EchoAccount {
     let reader = RowReader(connection: connection, catalog: catalog)
     for row in found.values where row.isMade {
       if try reader.row(row.place, row.key) != nil { continue }
+      // Their numbers may be given again.
+      try HealBook.forget(entries: row.entries, connection)
       for entry in row.entries { try connection.run("DELETE FROM salvor_change WHERE seq = ?1", .integer(entry)) }
     }
   }

@@ -32,6 +32,8 @@ struct SetEvaluation {
   let heals: HealBook
   /// What accepted offers leave in the book of healing, by row.
   private(set) var healings: [UInt64: [HealBook.Healing]] = [:]
+  /// What the request being decided found there.
+  private var healingsBefore: [(row: UInt64, healings: [HealBook.Healing]?)] = []
   /// Accepted offers that brought something back, and those that found all of it there, or newer.
   private(set) var offers = OfferCount()
   /// Milliseconds since 1970.
@@ -61,15 +63,15 @@ struct SetEvaluation {
 
   /// Nil: accepted, and the overlay has it.
   mutating func decide(_ request: StagedRequest, _ foreign: inout ForeignChanges) throws -> RefusalText? {
-    let fedBefore = fed.count
-    let keptBefore = kept.count
-    let (healingsBefore, offersBefore) = (healings, offers)
+    let (fedBefore, keptBefore, offersBefore) = (fed.count, kept.count, offers)
+    healingsBefore = []
     deciding = request.ordinal
     var isKept = false
     var undo: [(hash: UInt64, row: Row?)] = []
     let wait = heals.intake.wait(of: request, catalog)
     func takeBack() {
-      (healings, offers) = (healingsBefore, offersBefore)
+      takeBackHealings()
+      offers = offersBefore
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       fed.removeSubrange(fedBefore...)
       kept.removeSubrange(keptBefore...)
@@ -96,7 +98,8 @@ struct SetEvaluation {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       for entry in undo.reversed() { overlay.set(entry.hash, to: entry.row) }
       kept.removeSubrange(keptBefore...)
-      (healings, offers) = (healingsBefore, offersBefore)
+      takeBackHealings()
+      offers = offersBefore
       for change in request.changes {
         guard let place = change.table else { continue }
         let server = overlay[change.hash]?.now
@@ -469,16 +472,22 @@ struct SetEvaluation {
     _ change: StagedChange, _ place: Int, _ standing: RowStanding, _ mask: Int64, entry: Int64,
     isClaim: Bool = false
   ) {
+    healingsBefore.append((change.hash, healings[change.hash]))
     healings[change.hash, default: []].append(
       HealBook.Healing(
         table: place, key: change.key, version: standing.version, mask: mask, entryMask: entry,
-        hadMarks: standing.isMarked, isClaim: isClaim))
+        hasLines: standing.hasLines, isClaim: isClaim))
+  }
+
+  private mutating func takeBackHealings() {
+    while let (row, before) = healingsBefore.popLast() { healings[row] = before }
   }
 
   /// An ordinary change of a row that an offer before it has changed.
   private mutating func noteWrite(_ change: StagedChange, _ place: Int) {
     let bits = catalog.tables[place].bits
     let mask = change.operation == .delete ? ColumnMask.all : ColumnMask.mask(change.columns.map { bits[$0] })
+    healingsBefore.append((change.hash, healings[change.hash]))
     for index in (healings[change.hash] ?? []).indices {
       healings[change.hash]?[index].mask &= ~mask
       healings[change.hash]?[index].entryMask &= ~mask

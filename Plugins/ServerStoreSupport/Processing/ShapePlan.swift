@@ -35,6 +35,9 @@ final class ShapePlan {
   /// The items that say which rows the row references afterwards, each with the beginning of their `RowHash`; nil: the
   /// row array does not say it.
   private(set) var targetItems: [(item: Int, seed: RowHash)]?
+  /// What an offer of this shape leaves in the book of healing where all of it is applied (`HealBook.Healing`).
+  private(set) var healedMask: Int64 = ColumnMask.all
+  private(set) var healedEntry: Int64 = ColumnMask.all
   /// The row may have unique values afterwards that it did not have before.
   private(set) var takesUniqueValues = true
   private(set) var statement: (any StoreStatement)?
@@ -118,6 +121,13 @@ final class ShapePlan {
       itemCount = keyCount
       targets = keyColumns
       keyItems = Array(0..<keyCount)
+    }
+    switch shape.operation {
+    case .insert: healedMask = ColumnMask.mask(columns.map { table.bits[$0] } + [ColumnMask.existence])
+    case .update:
+      healedMask = ColumnMask.mask(columns.map { table.bits[$0] })
+      healedEntry = healedMask
+    case .delete: break
     }
     let isUpdate = shape.operation == .update
     contentItems = (0..<itemCount).filter { !isUpdate || $0 < keyCount || ($0 - keyCount) % 2 == 1 }

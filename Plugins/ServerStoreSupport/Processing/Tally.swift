@@ -26,17 +26,31 @@ struct Tally {
   /// Requests that wait, and why.
   private(set) var held: [RefusedRequest] = []
   private(set) var waiting: [RequestID: RefusedRequest.Wait] = [:]
-  /// Offers that are settled now.
+  /// Rows of requests that wait and were taken out of `held`.
+  private(set) var waitingRows = WaitingRows()
+  private var heldBefore: [ClosedRange<Int64>] = []
+  /// Of versions that were taken out of `kept`.
+  private var keptBefore: [Int64] = []
+  /// Offers that are settled now; none where nothing waits.
   private(set) var settledOffers: [RequestID] = []
+  /// Offers that were written straight, and that the book of healing does not know yet.
+  var straightOffers = StraightOffers()
   var echo: EchoAccount
 
-  init(_ echo: EchoAccount) { self.echo = echo }
+  private let notesOffers: Bool
 
-  var hasRefused: Bool { !refusedIDs.isEmpty }
+  /// - Parameter notesOffers: some wait, and may be among those that are settled now.
+  init(_ echo: EchoAccount, notesOffers: Bool) {
+    self.echo = echo
+    self.notesOffers = notesOffers
+  }
+
+  var hasRefused: Bool { !refusedIDs.isEmpty || !waitingRows.isEmpty }
 
   /// False where the change certainly depends on nothing that was refused or is carried.
   func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
     refusedPrints.mayConcern(plan, items, row: row) || carriedPrints.mayConcern(plan, items, row: row)
+      || waitingRows.mayConcern(plan, items, row: row)
   }
 
   mutating func accept(_ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ content: RequestContent) {
@@ -52,9 +66,24 @@ struct Tally {
   }
 
   /// First counters of the requests that are kept as conflict versions for a person.
-  var keptCounters: [Int64] { Set(kept.lazy.filter { $0.settled == nil }.map(\.request.counter)).sorted() }
+  var keptCounters: [Int64] {
+    (keptBefore + kept.lazy.filter { $0.settled == nil }.map(\.request.counter)).sortedOnce()
+  }
 
-  mutating func settleOffer(_ id: RequestID) { settledOffers.append(id) }
+  /// What waits, by first counters.
+  var waitingRanges: [ClosedRange<Int64>] {
+    let now = UploadResults.ranges(held.map(\.request.first).sorted())
+    if heldBefore.isEmpty { return now }
+    return (heldBefore + now).sorted { $0.lowerBound < $1.lowerBound }.reduce(into: []) { joined, range in
+      if let last = joined.last, last.upperBound + 1 == range.lowerBound {
+        joined[joined.count - 1] = last.lowerBound...range.upperBound
+      } else {
+        joined.append(range)
+      }
+    }
+  }
+
+  mutating func settleOffer(_ id: RequestID) { if notesOffers { settledOffers.append(id) } }
 
   mutating func refuse(_ refused: RefusedRequest) {
     if let wait = refused.wait {
@@ -65,7 +94,7 @@ struct Tally {
       for step in refused.steps { refusedRows[step.effect.row] = .some(step.after) }
       return
     }
-    if refused.request.isOffer { settledOffers.append(refused.request.id) }
+    if refused.request.isOffer { settleOffer(refused.request.id) }
     refusals.append(refused.refusal)
     if refused.request.isOffer, !refused.isRepeated { offers.noteRefused(refused.request, refused.refusal.reason) }
     refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
@@ -80,6 +109,44 @@ struct Tally {
     for version in versions { if let row = version.unmade { refusedRows[version.change.hash] = .some(row) } }
   }
 
+  /// What waits, for the book. Of it stays here what later requests must be told by, as little as may be.
+  mutating func takeHeld() -> [RefusedRequest] {
+    let taken = held
+    held = []
+    heldBefore += UploadResults.ranges(taken.map(\.request.first).sorted())
+    for entry in taken {
+      for step in entry.steps {
+        waitingRows.add(step.effect.row)
+        refusedRows.removeValue(forKey: step.effect.row)
+      }
+      guard !refusedPrints.forgetRows(entry.steps, by: entry.request.ordinal) else { continue }
+      refusedIDs[entry.request.ordinal] = nil
+      waiting[entry.request.id] = nil
+    }
+    return taken
+  }
+
+  /// What is kept beside rows, for the book of conflicts.
+  mutating func takeKept() -> [SetEvaluation.ConflictVersion] {
+    let taken = kept
+    kept = []
+    for version in taken {
+      if version.settled == nil { keptBefore.append(version.request.counter) }
+      if version.unmade != nil { refusedRows.removeValue(forKey: version.change.hash) }
+    }
+    return taken
+  }
+
+  mutating func takeSettledOffers() -> [RequestID] {
+    defer { settledOffers = [] }
+    return settledOffers
+  }
+
+  /// So many offers that lack a parent are carried that the others wait for theirs in the book.
+  var isCarryingMuch: Bool { carried.count >= Self.carriedOffersMax }
+
+  private static let carriedOffersMax = 2000
+
   mutating func carry(_ request: StagedRequest, _ steps: [Step]) {
     carried.append(request)
     carriedPrints.add(steps, by: request.ordinal)
@@ -92,6 +159,44 @@ struct Tally {
       carriedPrints = Footprints()
     }
     return carried.sorted { $0.ordinal < $1.ordinal }
+  }
+}
+
+extension Array<Int64> {
+  fileprivate func sortedOnce() -> [Int64] {
+    sorted().reduce(into: []) { if $0.last != $1 { $0.append($1) } }
+  }
+}
+
+/// What offers leave that were each one statement (`HealBook`).
+struct StraightOffers {
+  /// The last entry of the log before the first of them.
+  private(set) var before: Int64 = 0
+  /// By row, each once.
+  private(set) var healings: [UInt64: [HealBook.Healing]] = [:]
+  /// By their entries, in their order, as far as the statements told them.
+  private(set) var entries: [HealBook.Entries] = []
+  /// Those that found all of it there.
+  private(set) var same: Set<UInt64> = []
+  /// Every statement told what it left.
+  private(set) var isTold = true
+
+  var isEmpty: Bool { healings.isEmpty }
+  /// It is time that the book is told.
+  var isLarge: Bool { healings.count >= 1000 }
+  var entryCount: Int { healings.count - same.count }
+
+  mutating func add(_ healing: HealBook.Healing, _ row: UInt64, _ trace: EchoAccount.Trace, after last: Int64) {
+    if isEmpty { before = last }
+    healings[row] = [healing]
+    switch trace {
+    case .entry(let number):
+      let entry = HealBook.Entries(
+        first: number, last: number, version: healing.version, mask: healing.mask, entry: healing.entryMask)
+      if entries.isEmpty || !entries[entries.count - 1].append(entry) { entries.append(entry) }
+    case .nothing: same.insert(row)
+    case .unknown: isTold = false
+    }
   }
 }
 

@@ -21,7 +21,7 @@ import SalvorWire
 /// depends on a refused request is `blocked` and never tried.
 ///
 /// Four ways read for that decision, the cheapest first. *Straight*: one statement that changes its row exactly where the table
-/// says "written", and nothing otherwise. *Alone*: a request is looked at, decided and written by itself. *As a set*: several
+/// says "written", and nothing otherwise; an offer goes so where nothing became of its row since the device parted. *Alone*: a request is looked at, decided and written by itself. *As a set*: several
 /// are decided over one another's rows, written squashed, and bisected where a constraint breaks. *Carried*: what may lack a
 /// parent that a later chunk brings is decided at the end.
 ///
@@ -38,6 +38,8 @@ package final class UploadProcessor {
   private static let setRequestsMax = 16
   /// How many offers of a large block are a set: each is looked at, and they seldom break anything.
   private static let setOffersMax = 256
+  /// So many requests that wait, or are kept, are in memory before the books have them.
+  private static let unwrittenMax = 1000
 
   private let connection: any StoreConnection
   private let catalog: Catalog
@@ -53,6 +55,8 @@ package final class UploadProcessor {
   private let refusedBefore: [RequestID: RefusalText]
   private let purges: PurgeBook
   private let heals: HealBook
+  private let waitingBook: WaitingBook
+  private let restores: RestoreBook
 
   private var plans: [UploadShape: ShapePlan] = [:]
   private var block: [[UInt8]] = []
@@ -62,6 +66,10 @@ package final class UploadProcessor {
   private var tally: Tally
   /// The lost commits that the upload's offers are of.
   private var offered: [IncarnationID: Set<Int64>] = [:]
+  /// The same of its conflict versions.
+  private var kept: [IncarnationID: Set<Int64>] = [:]
+  /// What the book of what waits has.
+  private var held = WaitingBook.Held()
 
   /// Where the reading of the upload stands.
   private struct Reading {
@@ -88,6 +96,8 @@ package final class UploadProcessor {
   private struct Failed: Error {}
   /// What may fail is tried in a savepoint of its own.
   private var isCareful = false
+  /// The block at hand is one.
+  private var isLarge = false
 
   package init(
     _ upload: ProcessRequest, _ connection: any StoreConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
@@ -111,11 +121,15 @@ package final class UploadProcessor {
     ) { first, _ in first }
     let last = try CommitLog.state(connection).lastSequence
     heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now, intake)
+    waitingBook = WaitingBook(connection: connection)
+    restores = RestoreBook(connection: connection)
     decision = BlockDecision(
       rows, upload,
       foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
-    tally = Tally(EchoAccount(connection, catalog, last: last))
+    tally = Tally(
+      EchoAccount(connection, catalog, last: last),
+      notesOffers: try !waitingBook.isEmpty())
   }
 
   /// Call it for each chunk in order, then `finish`.
@@ -145,17 +159,32 @@ package final class UploadProcessor {
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: try ServerRows(rows, upload.principal).joined(to: tally), healed: tally.offers.healed,
       superseded: tally.offers.superseded,
-      waiting: UploadResults.ranges(tally.held.map(\.request.first).sorted()), kept: tally.keptCounters)
-    try ConflictBook(rows).keep(tally.kept, of: upload, now: now)
+      waiting: tally.waitingRanges, kept: tally.keptCounters)
     try settled.write(tally.refusedRequests)
-    try RestoreBook(connection: connection).count(tally.offers, offered, of: upload.remote, catalog)
-    let waiting = WaitingBook(connection: connection)
-    try waiting.forget(tally.settledOffers)
-    try waiting.keep(tally.held, of: upload, catalog, now: now)
+    try writeBooks(0)
+    try restores.count(
+      tally.offers, of: Array(offered.keys) + Array(kept.keys), by: upload.remote, catalog)
+    if held.hasForgotten { try waitingBook.countSettling() }
     guard isOwn else { return results }
     try blobs.finish()
     try book.record(upload.remote, upload.sequence, results, now: now)
     return results
+  }
+
+  /// What waits, is kept or was offered goes into the books where there is more than so much of it, so that memory does not grow with
+  /// the upload.
+  private func writeBooks(_ countMax: Int) throws {
+    if tally.kept.count > countMax { try ConflictBook(rows).keep(tally.takeKept(), of: upload, now: now) }
+    if tally.settledOffers.count > countMax { try waitingBook.forget(tally.takeSettledOffers(), &held) }
+    if tally.held.count > countMax { try waitingBook.keep(tally.takeHeld(), of: upload, catalog, now: now, &held) }
+    if offered.values.contains(where: { $0.count > countMax }) {
+      try restores.noteOffered(offered)
+      offered = offered.mapValues { _ in [] }
+    }
+    if kept.values.contains(where: { $0.count > countMax }) {
+      try restores.noteKept(kept, of: upload.remote)
+      kept = kept.mapValues { _ in [] }
+    }
   }
 
   private func processBlock(isLast: Bool) throws {
@@ -163,10 +192,13 @@ package final class UploadProcessor {
     let isSmall = heldBytes <= Self.smallBlockBytes || heals.intake.purpose != .upload
     block = []
     heldBytes = 0
+    isLarge = !isSmall
     if isSmall { try processWhole(chunks, isLast: isLast) } else { try processLarge(chunks, isLast: isLast) }
     if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
+    try decision.noteStraight(&tally)
     try settled.write(tally.takeAcceptedRanges())
     try tally.echo.settle()
+    try writeBooks(Self.unwrittenMax)
   }
 
   /// Nearly always nothing fails: a savepoint for each statement is made only where one did.
@@ -189,6 +221,7 @@ package final class UploadProcessor {
     func decideSet() throws {
       defer { set = [] }
       try decision.decide(set, &tally, isLast: false)
+      try writeBooks(Self.unwrittenMax)
     }
     func take(_ request: StagedRequest) throws {
       set.append(request)
@@ -199,11 +232,8 @@ package final class UploadProcessor {
       if !set.isEmpty {
         let request = try request(plan, row, stamp, counter, made)
         if try !isSettled(request) { try take(request) }
-      } else if reading.offer(of: counter) != nil {
-        let request = try request(plan, row, stamp, counter, made)
-        if try !isSettled(request) { try take(request) }
-      } else if let broken = try straight(plan, row, stamp, counter, made) {
-        try take(broken)
+      } else if let open = try straight(plan, row, stamp, counter, made) {
+        try take(open)
       }
     } group: { request in
       if try isSettled(request) { return }
@@ -284,7 +314,11 @@ package final class UploadProcessor {
       case .lost(_, let order): try heals.note(order)
       case .offer(let first, let last, let offer):
         reading.offers = (first, last, offer)
-        offered[offer.version.incarnation, default: []].insert(offer.version.number)
+        if offer.isVersion {
+          kept[offer.version.incarnation, default: []].insert(offer.version.number)
+        } else {
+          offered[offer.version.incarnation, default: []].insert(offer.version.number)
+        }
       case .change(let place, let stamp, let counter, let made):
         guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
         reading.lastCounter = counter
@@ -369,8 +403,11 @@ package final class UploadProcessor {
     _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
   ) throws -> StagedRequest? {
     let hash = plan.hash(row.items)
+    let offer = reading.offer(of: counter)
+    // What the offers before have made of a row must be known.
+    if offer == nil || tally.straightOffers.isLarge { try decision.noteStraight(&tally) }
     let mayRun =
-      try reading.offer(of: counter) == nil && plan.statement != nil && !settled.mayHold(stamp)
+      try plan.statement != nil && !settled.mayHold(stamp) && isClear(offer, plan, row, hash)
       && refusal(plan, row, stamp, counter) == nil
       // An insert's statement does nothing where the row is there.
       && (plan.operation == .insert
@@ -378,9 +415,9 @@ package final class UploadProcessor {
           hash, than: made,
           at: plan.place.map { ForeignChanges.Place(table: $0, key: plan.keyItems.map { row.items[$0].value }) }))
     let mayDepend = tally.mayConcern(plan, row.items, row: hash)
-    if mayRun, !mayDepend, try run(plan, row, hash, made) {
+    if mayRun, !mayDepend, try run(plan, row, hash, made, offer) {
       reading.nextOrdinal += 1
-      accept(plan, row, stamp, counter)
+      accept(plan, row, stamp, counter, isOffer: offer != nil)
       return nil
     }
     let request = try request(plan, row, stamp, counter, made)
@@ -390,21 +427,36 @@ package final class UploadProcessor {
       let steps = try reader.steps(of: request)
       let none = SetDecisions()
       if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally),
-        try run(plan, row, hash, made)
+        request.mayWait || !tally.waitingRows.mayHoldWhatIsNeeded(by: steps),
+        try run(plan, row, hash, made, offer)
       {
-        accept(plan, row, stamp, counter)
+        accept(plan, row, stamp, counter, isOffer: offer != nil)
         return nil
       }
     }
+    // The offers of a large block are looked at as a set.
+    if offer != nil, isLarge { return request }
     return try decision.decideAlone(request, &tally) ? nil : request
   }
 
-  private func accept(_ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64) {
+  private func accept(
+    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, isOffer: Bool
+  ) {
     tally.accept(stamp, counter, counter, RequestContent(CollectionOfOne(plan.content(row.items))))
+    if isOffer { tally.settleOffer(RequestID(stamp: stamp, counter: counter)) }
+  }
+
+  /// An offer is one that its statement may decide: nothing became of the row since, also not by this upload.
+  private func isClear(_ offer: Offer?, _ plan: ShapePlan, _ row: RowItems, _ hash: UInt64) throws -> Bool {
+    guard let offer, let place = plan.place else { return true }
+    return try !tally.echo.hasChanged(hash)
+      && heals.isClear(offer, plan.operation, in: place, hash) { plan.keyItems.map { row.items[$0].value } }
   }
 
   /// True: the statement has changed its row. False: it did nothing.
-  private func run(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64, _ made: Int64) throws -> Bool {
+  private func run(
+    _ plan: ShapePlan, _ row: RowItems, _ hash: UInt64, _ made: Int64, _ offer: Offer?
+  ) throws -> Bool {
     guard plan.statement != nil else { return false }
     let before = connection.writtenRows
     var isAsSent = true
@@ -424,7 +476,15 @@ package final class UploadProcessor {
       tally.echo.feed(place, plan.keyItems.map { row.items[$0].value }, hash)
     }
     if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
-    try tally.echo.account(from: before, row: hash)
+    let accounted = tally.echo.lastAccounted
+    let trace = try tally.echo.account(from: before, row: hash)
+    if let offer, let place = plan.place {
+      let healing = HealBook.Healing(
+        table: place, key: plan.keyItems.map { row.items[$0].value }, version: offer.version, mask: plan.healedMask,
+        entryMask: plan.healedEntry,
+        hasLines: false)
+      tally.straightOffers.add(healing, hash, trace, after: accounted)
+    }
     return true
   }
 

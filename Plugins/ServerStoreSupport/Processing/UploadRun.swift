@@ -65,7 +65,7 @@ package struct UploadRun {
     _ upload: ProcessRequest, _ desk: Desk, waiving waived: Set<BlobHash> = [], keepsBlobs: Bool
   ) throws -> UploadResults {
     _ = try desk.log.sweep()
-    _ = try desk.book.registered(upload.remote)
+    try desk.book.requireInTurn(upload)
     if keepsBlobs {
       let lookup = blobLookup(upload.principal, desk)
       try eachChunk(of: upload, desk) { try lookup.keep($0, limits) }

@@ -40,3 +40,18 @@ package struct PurgeEntry: Hashable {
     ["act": .string(act.rawValue), "hash": .string(hash), "time": .integer(time), "seal": .string(seal)]
   }
 }
+
+/// The acts of the ledger that ended, the oldest ones: nobody can bring back what they erased.
+package struct PurgeEnd: Hashable {
+  /// How many.
+  package var count: Int64 = 0
+  /// Of the last of them: the next act follows it. Empty where none ended.
+  package var seal = ""
+
+  package init() {}
+
+  package init(count: Int64, seal: String) {
+    self.count = count
+    self.seal = seal
+  }
+}

@@ -196,8 +196,7 @@ package struct RecoveryQueries {
     let filter = ScopeFilter(table, scope, catalog)
     let condition = filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""
     // The key's parameters are numbered; the filter's follow them.
-    let statement = try connection.cached(
-      "SELECT \(table.columnList("x")) FROM \(table.sql) x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })\(condition)")
+    let statement = try connection.cached(table.rowByKey + condition)
     try statement.bind(key + (filter?.values ?? []))
     defer { statement.reset() }
     guard try statement.step() else { return false }

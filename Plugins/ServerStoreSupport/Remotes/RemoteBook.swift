@@ -44,12 +44,19 @@ package struct RemoteBook {
     var admission = Admission(
       remote: try remote(query.remote),
       previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
-      cursors: try query.cursors.map(finder.finding), lastShared: try finder.lastShared(query, head: head),
+      cursors: try finder.findings(query.cursors), lastShared: try finder.lastShared(query, head: head),
       head: head, incarnations: try finder.untold(after: query.incarnation))
     let waiting = WaitingBook(connection: connection)
     admission.waitingOffers = try waiting.count(of: query.remote)
     admission.settlings = try waiting.settlings()
     return admission
+  }
+
+  /// A process may come to an upload late: its device was killed, and has gone on with another process. What it sent since counts.
+  func requireInTurn(_ upload: ProcessRequest) throws {
+    guard let stored = try registered(upload.remote).sequence, stored != upload.sequence else { return }
+    let isPassed = upload.previous.map { $0 != stored } ?? false
+    if try isPassed || isOlder(upload.sequence, of: upload.remote) { throw SalvorError.lateUpload(upload.remote) }
   }
 
   func isOlder(_ sequence: SequenceID, of remote: RemoteID) throws -> Bool {

@@ -27,6 +27,8 @@ package struct Catalog: Sendable {
   let hasDeferrableForeignKeys: Bool
   /// Another one wherever a download's position would mean other tables or columns.
   let fingerprint: String
+  /// The places of each group's tables, in the order of their numbers; every group of the schema is there.
+  let members: [String: [Int]]
   private let places: [String: Int]
   private let placesByNumber: [Int64: Int]
 
@@ -55,6 +57,11 @@ package struct Catalog: Sendable {
     self.hasDeferrableForeignKeys = hasDeferrableForeignKeys
     let places = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.name, $0) })
     self.places = places
+    var members = Dictionary(schema.groups.map { ($0.name, [Int]()) }) { first, _ in first }
+    for place in tables.indices.sorted(by: { tables[$0].number < tables[$1].number }) {
+      members[tables[place].table.group, default: []].append(place)
+    }
+    self.members = members
     placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })
     children = tables.map { parent in
       tables.enumerated().flatMap { place, child in
@@ -104,11 +111,11 @@ package struct Catalog: Sendable {
 
   /// The scope of a group, and the generations of its tables: where it changes, the group is fed whole.
   func digest(ofGroup group: String, for scope: ReadScope) -> String {
-    let members = tables.filter { $0.table.group == group }.sorted { $0.number < $1.number }
+    let members = members[group] ?? []
     let digest =
-      scope.principal.scopeDigest(of: members.map(\.alternatives))
+      scope.principal.scopeDigest(of: members.map { tables[$0].alternatives })
       + scope.subscriptionDigest(ofGroup: group, in: schema)
-    let renewed = members.filter { $0.generation > 0 }.map { "\($0.number):\($0.generation)" }
+    let renewed = members.filter { tables[$0].generation > 0 }.map { "\(tables[$0].number):\(tables[$0].generation)" }
     return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
   }
 }
@@ -182,6 +189,8 @@ package struct ServerTable: Sendable {
   package let bits: [Int]
   /// What the database calls the type of each of `columns`; empty where values say their type themselves.
   package let types: [String]
+  /// The row with the key `?1`, …, as `x`: a statement that a condition may follow.
+  let rowByKey: String
 
   /// - Parameter columnNumbers: of its columns, by their oldest names.
   package init(
@@ -208,6 +217,13 @@ package struct ServerTable: Sendable {
       alternatives.isEmpty
       ? [] : table.scopeColumns.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
     relevant = (deciding + exports).withoutRepetitions
+    let folds = uniqueIndexes.filter(\.isPrimaryKey).contains { $0.columns.contains { !$0.isBinary } }
+    let isKey = table.primaryKey.enumerated().map { place, name in
+      let column = "x.\(quoted(name))", slot = "?\(place + 1)"
+      return folds ? "\(column) = \(slot) AND \(dialect.isSame(column, slot))" : "\(column) = \(slot)"
+    }
+    let names = columns.map { "x.\(quoted($0.name))" }.joined(separator: ", ")
+    rowByKey = "SELECT \(names) FROM \(quoted(table.name)) x WHERE \(isKey.joined(separator: " AND "))"
   }
 
   package var name: String { table.name }

@@ -25,7 +25,10 @@ struct FullDisk: Sendable {
     ["LD_PRELOAD": library, "SALVOR_TEST_FULL_FLAG": flag, "SALVOR_TEST_FULL_DIRECTORY": directory]
   }
 
-  func fill() { _ = FileManager.default.createFile(atPath: flag, contents: nil) }
+  /// - Parameter part: only for files whose path has this in it.
+  func fill(_ part: String = "") {
+    _ = FileManager.default.createFile(atPath: flag, contents: Data(part.utf8))
+  }
   func makeRoom() { try? FileManager.default.removeItem(atPath: flag) }
 
   /// For a process that meets the directory on a read-only medium.
@@ -52,8 +55,13 @@ struct FullDisk: Sendable {
       ssize_t count = readlink(link, path, sizeof path - 1);
       if (count <= 0) return 0;
       path[count] = 0;
+      char part[256];
+      int open_flag = ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open"))(flag, O_RDONLY | O_CLOEXEC);
+      ssize_t part_length = open_flag < 0 ? 0 : read(open_flag, part, sizeof part - 1);
+      if (open_flag >= 0) close(open_flag);
+      part[part_length > 0 ? part_length : 0] = 0;
       size_t length = strlen(directory);
-      return strncmp(path, directory, length) == 0 && path[length] == '/';
+      return strncmp(path, directory, length) == 0 && path[length] == '/' && strstr(path + length, part) != NULL;
     }
 
     static int is_sealed(const char *path, int flags) {

@@ -29,8 +29,9 @@ final class Workspace: Sendable {
   /// The synchronized tables of `schema`.
   static let tables = ["severity", "site", "visit"]
 
+  /// - Parameter port: 0: one that the system chooses, another one at each start.
   init(
-    schema: String = Workspace.schema, authentication: String = #"{ module: "none" }"#,
+    schema: String = Workspace.schema, port: UInt16 = 0, authentication: String = #"{ module: "none" }"#,
     serverLimits: String = "{}", serverOptions: String = "",
     storage: String = #"{ module: "sqlite", path: "consolidated.db" }"#
   ) throws {
@@ -42,7 +43,7 @@ final class Workspace: Sendable {
         schema: "schema.json5",
         server: {
           storage: \(storage),
-          listen: { module: "http", address: "127.0.0.1", port: 0 },
+          listen: { module: "http", address: "127.0.0.1", port: \(port) },
           compression: ["gzip"],
           authentication: \(authentication),
           limits: \(serverLimits),

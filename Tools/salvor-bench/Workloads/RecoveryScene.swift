@@ -131,9 +131,10 @@ final class RecoveryScene {
   }
 
   private func withPair<Result>(
-    strategy: String = "recover-unsynced-changes", _ body: (Pair) throws -> Result
+    strategy: String = "recover-unsynced-changes", heal: HealMode = .own, _ body: (Pair) throws -> Result
   ) throws -> Result {
-    let pair = try Pair(serverPath: serverPath, clientPath: clientPath, schemaName: "record", strategy: strategy)
+    let pair = try Pair(
+      serverPath: serverPath, clientPath: clientPath, schemaName: "record", strategy: strategy, heal: heal)
     defer { pair.end() }
     return try body(pair)
   }
@@ -145,6 +146,18 @@ final class RecoveryScene {
     try begin()
     try PlainDatabase.putBack(night, to: serverPath)
     return try recover(run, strategy, reason: "server-restored")
+  }
+
+  /// The same of a device that finds what was lost, and gives nothing back.
+  func restoredWithoutOffers() throws -> SyncMeasurement {
+    try begin()
+    try PlainDatabase.putBack(night, to: serverPath)
+    bench.settle()
+    let sync = try withPair(heal: .off) { try $0.sync() }
+    guard sync.recovery != nil, sync.uploaded == 0 else {
+      throw SalvorError(.failed, "A device that gives nothing back uploaded \(sync.uploaded) changes.")
+    }
+    return sync
   }
 
   /// The device synchronizes with a server that has forgotten what it missed.

@@ -14,6 +14,7 @@ struct Upload {
 
   private static let ratioMax = 4.0
   private static let bytesEachMax = 32.0
+  private static let roundTripsMax = 6.0
 
   func run(_ bench: Bench) throws -> WorkloadResult {
     let runs = bench.options.runs
@@ -76,6 +77,9 @@ struct Upload {
         Figure(
           name: "wire, both directions, per change", value: Double(syncs.median { $0.bytes }) / Double(changes),
           unit: .bytesEach, target: .value(atMost: Upload.bytesEachMax)),
+        Figure(
+          name: "round trips", value: Double(syncs.map(\.roundTrips).max() ?? 0), unit: .count,
+          target: .value(atMost: Self.roundTripsMax)),
         Figure(name: "client peak memory", value: Double(syncs.map(\.clientPeak).max() ?? 0), unit: .bytes),
         Figure(name: "server peak memory", value: Double(syncs.map(\.serverPeak).max() ?? 0), unit: .bytes),
       ])

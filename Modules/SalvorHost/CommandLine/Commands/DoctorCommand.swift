@@ -9,10 +9,11 @@ extension Command {
     discussion: """
       Looks at the configuration, the files and their rights, free space, the limits of the system, the clock, and whether
       the server answers; on a server also at the end of its certificates, at its remotes (the database is opened as by
-      salvor remotes), and, where the server runs, at the releases that devices have. Exit code 2 where something is wrong,
-      0 where all is well or could be better. With --url it also asks the server under the address that devices use, through
-      whatever proxies there are. With --reach it asks the server alone (exit code 3 where it does not answer): for health
-      checks of containers.
+      salvor remotes), and, where the server runs, at the releases that devices have. A database of another machine is asked
+      what would keep it from being served: rights, types, keys; nothing is changed in it. Exit code 2 where something is
+      wrong, 0 where all is well or could be better. With --url it also asks the server under the address that devices use,
+      through whatever proxies there are. With --reach it asks the server alone (exit code 3 where it does not answer): for
+      health checks of containers.
       """,
     options: [
       Option("reach", "only whether the server answers"),
@@ -36,6 +37,7 @@ extension Command {
     if let url = invocation.options["url"] { examination.add(await examination.reach(outside: url, invocation)) }
     if loaded.configuration?.server != nil {
       examination.certificates()
+      await examination.storage()
       await examination.fleet(invocation)
     }
     terminal.json([

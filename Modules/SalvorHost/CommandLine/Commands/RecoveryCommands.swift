@@ -10,7 +10,8 @@ extension Command {
       A device whose history and the server's have parted recovers with its next sync, by the strategy that the
       configuration names for the reason. This command is for what waits for a person: `status` shows the reason and the
       token. --plan asks the server, reckons, and writes nothing. By hand a strategy may remove more rows than an
-      automatic one would.
+      automatic one would. Where a strategy makes the tables anew, --plan says which groups come as files in the place of
+      rows: "files" with --json, each with group, rows and bytes as it is sent; the other groups come row by row.
 
         salvor recover --plan --strategy discard-unsynced-changes
         salvor recover --token 0123456789abcdef --strategy recover-unsynced-changes
@@ -137,11 +138,19 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
       ["requests kept", grouped(plan.counts.kept + plan.counts.merged)],
       ["… of these on another base", grouped(plan.counts.merged)], ["requests uploaded first", grouped(plan.sent)],
       ["requests to the archive", grouped(plan.counts.discarded)], ["rows to fetch", grouped(plan.rowsToFetch)],
+      ["… of these by files", describe(plan.files)],
       ["rows to remove", grouped(plan.counts.deletes)], ["rows the server lost", grouped(plan.counts.lost)],
       ["… of these offered to it again", grouped(plan.counts.offered)],
       ["payload", plan.bytes.map { bytes($0) } ?? "not known before it comes"],
     ])
   return 0
+}
+
+private func describe(_ files: [RecoveryFacts.File]) -> String {
+  if files.isEmpty { return "none" }
+  let (rows, size) = files.reduce((Int64(0), Int64(0))) { ($0.0 + $1.rows, $0.1 + $1.bytes) }
+  let groups = files.map(\.group).joined(separator: ", ")
+  return "\(grouped(rows)) in \(files.count == 1 ? "1 file" : "\(files.count) files") (\(groups)), \(bytes(size))"
 }
 
 private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {

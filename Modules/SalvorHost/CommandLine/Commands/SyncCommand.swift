@@ -105,7 +105,7 @@ func describe(_ report: SyncReport, on terminal: Terminal) {
   if report.healed + report.superseded > 0 {
     terminal.say(
       "\(grouped(report.healed)) of the rows that the server had lost are there again"
-        + (report.superseded > 0 ? "; of \(grouped(report.superseded)) it has newer versions" : ""))
+        + (report.superseded > 0 ? "; \(grouped(report.superseded)) it had already, or newer ones" : ""))
   }
   if report.conflicts > 0 {
     let were = report.conflicts == 1 ? "1 conflict was" : "\(grouped(report.conflicts)) conflicts were"

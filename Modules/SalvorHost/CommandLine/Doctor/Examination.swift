@@ -239,6 +239,20 @@ struct Examination {
     }
   }
 
+  /// Of a storage that is no file of this machine.
+  mutating func storage() async {
+    guard let configuration, configuration.server != nil else { return }
+    do {
+      guard let found = try await Host.examineServerStore(configuration) else { return }
+      for problem in found.problems { add(.bad, "server's database", problem, "salvor serve would say the same") }
+      if found.problems.isEmpty { add(.good, "server's database", found.description) }
+    } catch {
+      add(
+        .bad, "server's database", (error as? SalvorError)?.message ?? "\(error)",
+        "correct server.storage, or start the database")
+    }
+  }
+
   /// Which releases devices have, as the running server has seen them.
   private mutating func releases(_ invocation: Invocation, _ database: String) async {
     let file = AdministrationToken.file(of: database)

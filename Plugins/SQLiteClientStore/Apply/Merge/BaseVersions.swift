@@ -99,9 +99,9 @@ extension StoreContext {
 final class BaseVersions {
   private let context: StoreContext
   private let order: RecoveryOrder
-  private let keyWidth: Int
-  let name: String
-  private let find: SQLiteStatement
+  private var keyWidth: Int
+  private(set) var name: String
+  private var find: SQLiteStatement
   /// Tables whose rows without a version of their own came with a commit that is not shared.
   private var cameLater: Set<Int64> = []
   /// Tables whose triggers were away: what their rows were may have been written here, and is in no log.
@@ -115,12 +115,8 @@ final class BaseVersions {
     self.order = order
     let connection = context.connection
     unproven = try UnprovenTables(context).changedHere()
-    keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
-    name = "temp.salvor_versions_\(keyWidth)"
-    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
-    try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
-    )
+    keyWidth = Self.keyWidth(context)
+    (name, find) = try Self.make(keyWidth, connection)
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
       // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
@@ -134,21 +130,29 @@ final class BaseVersions {
         cameLater.insert(table.number)
       }
     }
+  }
+
+  private static func keyWidth(_ context: StoreContext) -> Int {
+    max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)
+  }
+
+  /// An empty table for keys of this width, and what finds an entry of it.
+  private static func make(_ keyWidth: Int, _ connection: SQLiteConnection) throws -> (String, SQLiteStatement) {
+    let name = "temp.salvor_versions_\(keyWidth)"
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    try connection.execute(
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+    )
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
-    find = try connection.prepare("SELECT version, deleted, wrote FROM \(name) WHERE \(condition)", persistent: true)
+    return (
+      name, try connection.prepare("SELECT version, deleted, wrote FROM \(name) WHERE \(condition)", persistent: true)
+    )
   }
 
   private func entry(
     _ table: CapturedTable, _ key: Key
   ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
     guard tables.contains(table.number) else { return nil }
-    return try remembered(table, key)
-  }
-
-  /// Also of a table that was made anew since.
-  private func remembered(
-    _ table: CapturedTable, _ key: Key
-  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
     try find.bind(1, table.number)
     for place in 0..<keyWidth { try find.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
     defer { find.reset() }
@@ -169,11 +173,6 @@ final class BaseVersions {
     if let entry = try entry(table, key) { return (entry.version, entry.wrote == 1) }
     let whole = try context.connection.cameWhole(context.group(of: table.number))
     return whole > order.shared ?? 0 ? (whole, false) : nil
-  }
-
-  /// The same of a row that is known to be lost, and whose table was made anew since.
-  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
-    try remembered(table, key).flatMap { $0.version > order.shared ?? 0 ? ($0.version, $0.wrote == 1) : nil }
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.
@@ -197,22 +196,12 @@ final class BaseVersions {
 
   /// What entries (alias `s`) a table has of lost commits, as a condition; nil: none.
   func lostEntries(_ table: CapturedTable) -> String? {
-    guard order.absence == .lost, tables.contains(table.number) else { return nil }
-    return "s.t = \(table.number) AND s.version > \(order.shared ?? 0)"
+    tables.contains(table.number) ? lostEntriesBefore(table) : nil
   }
 
-  /// Calls `body` with the keys of a table's rows that were deleted by a commit that is lost, and whether a request of this
-  /// device did it.
-  func eachDeleted(_ table: CapturedTable, _ body: (Key, _ isOwn: Bool) throws -> Void) throws {
-    guard order.absence == .lost else { return }
-    let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
-    try context.connection.query(
-      "SELECT own, \(keys) FROM \(name) WHERE t = ?1 AND deleted = 1 AND version > ?2 ORDER BY \(keys)",
-      [.integer(table.number), .integer(order.shared ?? 0)]
-    ) { row in
-      try body(row.values(from: 1, count: table.keyCount), row.int64(0) == 1)
-      return true
-    }
+  /// The same, also of a table that was made anew since.
+  func lostEntriesBefore(_ table: CapturedTable) -> String? {
+    order.absence == .lost ? "s.t = \(table.number) AND s.version > \(order.shared ?? 0)" : nil
   }
 
   /// Calls `body` with the keys of a table's rows that a request of this device made or changed by a commit that is lost.
@@ -225,8 +214,20 @@ final class BaseVersions {
     for key in found { try body(key) }
   }
 
-  /// The tables are made anew: no row in them has a version.
-  func forgetTables() { tables = [] }
+  /// The tables are made anew: no row in them has a version. What was lost of those that kept their columns is still known.
+  func forgetTables() throws {
+    tables = []
+    let width = Self.keyWidth(context)
+    if width == keyWidth { return }
+    let connection = context.connection
+    let (old, oldWidth) = (name, keyWidth)
+    (name, find) = try Self.make(width, connection)
+    keyWidth = width
+    let keys = (0..<width).map { $0 < oldWidth ? "k\($0)" : "0" }.joined(separator: ", ")
+    let numbers = context.catalog.tables.map { "\($0.number)" }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote FROM \(old) WHERE t IN (\(numbers))")
+  }
 
   /// The newest thing known of the row is that it was deleted.
   func wasDeleted(_ table: CapturedTable, _ key: Key) throws -> Bool { try entry(table, key)?.deleted == 1 }

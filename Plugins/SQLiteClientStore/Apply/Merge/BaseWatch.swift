@@ -14,6 +14,8 @@ final class BaseWatch {
     case gone
     /// A row that is on both sides as this device wrote it by a commit that the server has lost.
     case same
+    /// A row of a table that was made anew, which the server has lost: it stands nowhere now.
+    case anew
   }
 
   struct Entry {
@@ -202,6 +204,43 @@ final class BaseWatch {
       "INSERT INTO \(name) (\(keyColumns), was, fate, settled) VALUES (\(slots), NULL, \(Fate.gone.rawValue), 0) \(orGone)",
       [.integer(table.number)] + key + Array(repeating: .integer(0), count: keyWidth - key.count))
   }
+
+  // MARK: Tables that were made anew
+
+  /// Rows that a table had, and that it has not as they were, now that the server's are there.
+  ///
+  /// - Parameters:
+  ///   - kept: a table: the old row by slot in `v…`, and `is_lost`: else it may have been written while triggers were away.
+  ///   - count: how many slots the old table had. A slot that is new has the server's value, or its default.
+  func noteRows(_ table: CapturedTable, in kept: String, slots count: Int) throws {
+    let isThere = "\(table.tableColumn(0)) IS NOT NULL"
+    let defaults = context.padded(Array(repeating: .null, count: count), table)
+    let values = table.columns.indices.map { slot in
+      slot < count
+        ? "l.v\(slot)" : "CASE WHEN \(isThere) THEN \(table.tableColumn(slot)) ELSE ?\(slot - count + 1) END"
+    }
+    let keys = (0..<keyWidth).map { $0 < table.keyCount ? "l.v\($0)" : "0" }.joined(separator: ", ")
+    let differs = table.anyDiffers(table.keyCount..<count, { "l.v\($0)" }, table.tableColumn)
+    try context.connection.run(
+      "INSERT INTO \(name) (\(keyColumns), was, fate, settled, \(table.columns.indices.map { "w\($0)" }.joined(separator: ", "))) "
+        + "SELECT \(table.number), \(keys), 1, CASE WHEN l.is_lost = 0 THEN \(Fate.left.rawValue) WHEN \(isThere) THEN \(Fate.row.rawValue) ELSE \(Fate.anew.rawValue) END, 0, \(values.joined(separator: ", ")) "
+        + "FROM \(kept) l LEFT JOIN \(quoted(table.name)) x ON \(table.rowAt { "l.v\($0)" }) WHERE NOT (\(isThere)) OR (\(differs)) ON CONFLICT DO NOTHING",
+      Array(defaults.dropFirst(count)))
+  }
+
+  /// Rows that lost commits deleted: those that the server has, and of the others those for which `isOwn` holds.
+  ///
+  /// - Parameter isOwn: a condition of the entry of `versions` (alias `s`).
+  func noteDeletes(_ table: CapturedTable, isOwn: String) throws {
+    guard let lost = versions.lostEntriesBefore(table) else { return }
+    let stands = "EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "s.k\($0)" }))"
+    let keys = (0..<keyWidth).map { "s.k\($0)" }.joined(separator: ", ")
+    try context.connection.run(
+      "INSERT INTO \(name) (\(keyColumns), was, fate, settled) SELECT s.t, \(keys), NULL, CASE WHEN \(stands) THEN \(Fate.row.rawValue) ELSE \(Fate.gone.rawValue) END, 0 "
+        + "FROM \(versions.name) s WHERE \(lost) AND s.deleted = 1 AND (\(isOwn) OR \(stands)) ON CONFLICT DO NOTHING")
+  }
+
+  var isEmpty: Bool { get throws { try context.connection.integer("SELECT 1 FROM \(name) LIMIT 1") == nil } }
 
   /// Calls `body` with each row that is not settled, in the order of the schema's tables and of the keys.
   func each(_ condition: String = "1", _ body: (Entry) throws -> Void) throws {

@@ -2,13 +2,13 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// The offers of a recovery in place, all at once (semantics 10): their changes go into the log, and the values into their tables, from
+/// The offers of a recovery, all at once (semantics 10): their changes go into the log, and the values into their tables, from
 /// table to table within SQLite. Only those that go apart are in memory.
 ///
 /// *Apart* go the rows with which something else is to be done: those in work already, those that waiting requests change, those whose unique
-/// values are others at the server, those of tables with marks or with triggers that fire. Each of these is a `WorkingRow`. The counters of
+/// values are others at the server or are taken there, those of tables with marks or with triggers that fire. Each of these is a `WorkingRow`. The counters of
 /// all are in one order, of the schema's tables and of the keys.
-final class OfferedRows {
+final class OfferedRows: AddedRequests {
   private typealias Fate = BaseWatch.Fate
 
   private let context: StoreContext
@@ -85,24 +85,26 @@ final class OfferedRows {
   private var told: String { "\(watch.name) w LEFT JOIN \(versions.name) s ON \(sameRow("s", "w"))" }
 
   /// A lost commit deleted a row that the server has.
-  private func isDelete(_ table: CapturedTable) -> String {
-    let wasDeleted = versions.tables.contains(table.number) ? "s.deleted = 1" : "0"
-    return "w.fate = \(Fate.row.rawValue) AND w.was IS NULL AND \(wasDeleted)"
+  private var isDelete: String {
+    "w.fate = \(Fate.row.rawValue) AND w.was IS NULL AND ifnull(s.deleted, 0) = 1"
   }
 
   // MARK: Offering
 
   private func isMass(_ table: CapturedTable) throws -> Bool {
     let deletes = try connection.integer(
-      "SELECT count(*) FROM \(told) WHERE w.t = \(table.number) AND w.settled = 0 AND \(isDelete(table))")
+      "SELECT count(*) FROM \(told) WHERE w.t = \(table.number) AND w.settled = 0 AND \(isDelete)")
     return try Self.isMass(deletes ?? 0, of: table, connection)
   }
 
+  private var known: [CapturedTable] { context.schema.tables.compactMap { context.catalog.table($0.name) } }
+
+  func noteMass() throws { for table in known where try isMass(table) { mass.insert(table.number) } }
+
   /// When the bases of rows with requests are set.
-  func run(_ rows: WorkingRows) throws {
+  func add(to rows: WorkingRows) throws {
     guard offers.isOn else { return }
-    let known = context.schema.tables.compactMap { context.catalog.table($0.name) }
-    for table in known where try isMass(table) { mass.insert(table.number) }
+    try noteMass()
     let tables = known.filter(offers.mayOffer)
     guard !tables.isEmpty else { return }
     try noteBusy(rows)
@@ -172,14 +174,13 @@ final class OfferedRows {
   /// The rows of the watch that are offered, each with what its change is.
   private func choose(_ table: CapturedTable, _ rows: WorkingRows) throws {
     let (number, isLost) = try versions.lostNumber(table)
-    let isDelete = isDelete(table)
     let operation = """
       CASE w.fate WHEN \(Fate.lost.rawValue) THEN CASE WHEN w.was IS NULL THEN 8 ELSE 1 END WHEN \(Fate.gone.rawValue) THEN 8
-        WHEN \(Fate.deleted.rawValue) THEN 1 WHEN \(Fate.same.rawValue) THEN 2 ELSE CASE WHEN w.was IS NULL THEN 3 ELSE 2 END END
+        WHEN \(Fate.deleted.rawValue) THEN 1 WHEN \(Fate.anew.rawValue) THEN 1 WHEN \(Fate.same.rawValue) THEN 2 ELSE CASE WHEN w.was IS NULL THEN 3 ELSE 2 END END
       """
     // What the server has deleted since is offered, too: its values become a conflict version there.
     let isOfferable = """
-      (w.fate IN (\(Fate.lost.rawValue), \(Fate.gone.rawValue)) OR (w.fate = \(Fate.deleted.rawValue) AND w.was = 1) OR (\(isDelete))
+      (w.fate IN (\(Fate.lost.rawValue), \(Fate.gone.rawValue), \(Fate.anew.rawValue)) OR (w.fate = \(Fate.deleted.rawValue) AND w.was = 1) OR (\(isDelete))
         OR (\(table.otherSlots.isEmpty ? "0" : "1") AND (w.fate = \(Fate.same.rawValue) OR (w.fate = \(Fate.row.rawValue) AND w.was = 1))))
       """
     let review =
@@ -197,7 +198,7 @@ final class OfferedRows {
     if rows.firing.contains(table.number) || table.deletedFlag != nil { return "1" }
     var terms = [
       isBusy("w", table, rows.index), "w.fate = \(Fate.deleted.rawValue)",
-      "((\(operation)) = 8) = \(stands("w", table))",
+      "((\(operation)) = 8 OR w.fate = \(Fate.anew.rawValue)) = \(stands("w", table))",
     ]
     if !table.uniques.isEmpty {
       let slots = uniqueSlots(table)
@@ -205,8 +206,20 @@ final class OfferedRows {
       terms.append(
         "w.fate = \(Fate.row.rawValue) AND w.was IS 1 AND EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "w.k\($0)" }) AND (\(differs)))"
       )
+      terms += table.uniques.compactMap { isTaken($0, table) }.map { "w.fate = \(Fate.anew.rawValue) AND \($0)" }
     }
     return "(" + terms.map { "(\($0))" }.joined(separator: " OR ") + ")"
+  }
+
+  /// The server has given the unique values of the row to another one; nil: only the index can tell.
+  private func isTaken(_ unique: CapturedTable.Unique, _ table: CapturedTable) -> String? {
+    let terms = unique.parts.compactMap { part in
+      table.columns.firstIndex { $0.name.lowercased() == part.name.lowercased() }.map { slot in
+        "\(table.tableColumn(slot)) COLLATE \(quoted(part.collation)) = w.w\(slot)"
+      }
+    }
+    guard unique.condition == nil, !terms.isEmpty, terms.count == unique.parts.count else { return nil }
+    return "EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(terms.joined(separator: " AND ")))"
   }
 
   /// The slots that decide about unique values; those of indexes with conditions or expressions: all.
@@ -284,7 +297,8 @@ final class OfferedRows {
     do { try connection.savepoint("salvor_offer") { try write(table, mine, rows) } } catch let error as SalvorError
       where error.isConstraintViolation
     {
-      try connection.run("UPDATE \(name) AS o SET apart = 2 WHERE \(mine) AND o.fate = \(Fate.row.rawValue)")
+      try connection.run(
+        "UPDATE \(name) AS o SET apart = 2 WHERE \(mine) AND o.fate IN (\(Fate.row.rawValue), \(Fate.anew.rawValue))")
       apart = try prepareApart(rows, "apart = 2 AND t = \(table.number)")
       try write(table, mine, rows)
     }
@@ -306,6 +320,10 @@ final class OfferedRows {
           + "WHERE \(mine) AND o.op = 2 AND o.fate = \(Fate.row.rawValue) AND \(sameRow("w", "o")) AND \(table.rowAt { "o.k\($0)" })"
       )
     }
+    let all = table.columns.map { quoted($0.name) }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO \(quoted(table.name)) (\(all)) SELECT \(table.columns.indices.map { "w.w\($0)" }.joined(separator: ", ")) FROM \(name) o CROSS JOIN \(watch.name) w "
+        + "WHERE \(mine) AND o.fate = \(Fate.anew.rawValue) AND \(sameRow("w", "o")) ORDER BY o.place")
     guard try connection.integer("SELECT 1 FROM \(name) o WHERE \(mine) AND o.op = 3 LIMIT 1") != nil else { return }
     let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
     let keys = table.keySlots.map { "o.k\($0)" }.joined(separator: ", ")

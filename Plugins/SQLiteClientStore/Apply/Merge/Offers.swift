@@ -7,7 +7,7 @@ import SalvorStorage
 ///
 /// An offer has a higher counter than the requests that waited, and changes no column that one of them changes: so it is as if
 /// it came before them.
-final class Offers: AddedRequests {
+final class Offers {
   private let context: StoreContext
   private let order: RecoveryOrder
   private let versions: BaseVersions
@@ -118,7 +118,7 @@ final class Offers: AddedRequests {
   func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
     let mode = mode(of: table)
     guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
-      let lost = try order.rebuild == .nothing ? versions.lost(table, key) : versions.lostBefore(table, key),
+      let lost = try versions.lost(table, key),
       isNeeded || lost.isOwn || mode == .all,
       let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
     else { return nil }
@@ -160,40 +160,5 @@ final class Offers: AddedRequests {
       "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) "
         + "SELECT seq, (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1), number, ?1, NULL, review FROM \(source) ORDER BY seq",
       .integer(order.shared ?? 0))
-  }
-
-  // MARK: Of tables that are made anew
-
-  private var waiting: [(table: CapturedTable, key: Key, was: SlotRow?, version: LostVersion, isForReview: Bool)] = []
-
-  /// The row is offered with the move that takes this. False: it is not offered.
-  ///
-  /// - Parameters:
-  ///   - was: nil: it was deleted.
-  ///   - isMass: it is one of a mass of deletes.
-  func add(_ table: CapturedTable, _ key: Key, was: SlotRow?, isMass: Bool = false) throws -> Bool {
-    guard let version = try version(table, key) else { return false }
-    waiting.append((table, key, was, version, isMass || mode(of: table) == .review))
-    return true
-  }
-
-  /// A move that brings these rows back; nil: there are none.
-  var move: Move? {
-    guard !waiting.isEmpty else { return nil }
-    var move = Move()
-    move.offers = self
-    move.basesMayBreak = false
-    return move
-  }
-
-  func add(to rows: WorkingRows) throws {
-    for row in waiting {
-      // What came with its table as it was needs no rank.
-      if let was = row.was, try rows.load(row.table, row.key).timeline.base == was { continue }
-      if let counter = try rows.makeAgain(row.table, row.key, as: row.was) {
-        try mark(counter, row.version, isForReview: row.isForReview)
-      }
-    }
-    waiting = []
   }
 }

@@ -92,7 +92,7 @@ final class RecoveryMerge: RecoveryRules {
         try takeLoss(change, first, rows, watch)
       }
     }
-    try offered?.run(rows)
+    try offered?.add(to: rows)
     try makeParentsAgain(rows, watch)
     for change in plain where try watch.isHeld(change.table, change.key) {
       try rows.setBase(change.table, change.key, nil)

@@ -1,8 +1,7 @@
 import ContentHash
-import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 import SalvorWire
-import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc
@@ -11,36 +10,50 @@ import ServerStoreSupport
 #endif
 
 /// What the ledger's name has more than the database's.
-let purgeLedgerSuffix = ".salvor-purged"
+package let purgeLedgerSuffix = ".salvor-purged"
 
-/// The file beside the database that a restore does not put back (semantics 10). One JSON object a line: first whose it is
-/// and the key of its hashes, then an act each. Only appended to, and synced before the database's transaction commits.
-struct PurgeLedger {
-  struct Content {
-    var server: ServerID
-    var key: [UInt8]
-    var entries: [PurgeEntry]
+/// The file beside the database, or in a process's own folder, that a restore does not put back (semantics 10). One JSON object a line: first whose it is
+/// and the key of its hashes, with how many acts have ended, then an act each. Appended to, made anew where acts end, and synced before
+/// the database's transaction commits.
+package struct PurgeLedger: Sendable {
+  package struct Content {
+    package var server: ServerID
+    package var key: [UInt8]
+    /// Acts that stand here no more.
+    package var ended: PurgeEnd
+    package var entries: [PurgeEntry]
+    /// How many acts there ever were.
+    package var last: Int64 { ended.count + Int64(entries.count) }
     /// Bytes that are whole lines.
-    var wholeBytes: Int
+    package var wholeBytes: Int
     /// The last line has no end.
     var isTorn: Bool
   }
 
-  let path: String
+  package let path: String
+  /// Of a file that is made.
+  private let mode: mode_t
+
+  package init(path: String, mode: mode_t = 0o600) {
+    self.path = path
+    self.mode = mode
+  }
 
   /// Nil: there is none. Throws `storage-corrupt` for a line that cannot be read, or does not follow the one before.
-  func read() throws -> Content? {
+  package func read() throws -> Content? {
     guard Files.exists(path) else { return nil }
     let bytes = try contents()
     let isTorn = bytes.last != 0x0A
     var whole = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
     let rest = whole.popLast()?.count ?? 0
     guard let head = whole.first.flatMap({ try? JSONValue(parsing: Array($0)) }),
-      let server: ServerID = try? head.identifier("server"), let key = head["key"]?.string.flatMap(bytesOf)
+      let server: ServerID = try? head.identifier("server"), let key = head["key"]?.string.flatMap(Self.key)
     else { throw damaged("its first line cannot be read") }
     var content = Content(
-      server: server, key: key, entries: [], wholeBytes: bytes.count - (isTorn ? rest : 0), isTorn: isTorn)
-    var seal = ""
+      server: server, key: key,
+      ended: PurgeEnd(count: head["ended"]?.integer ?? 0, seal: head["seal"]?.string ?? ""), entries: [],
+      wholeBytes: bytes.count - (isTorn ? rest : 0), isTorn: isTorn)
+    var seal = content.ended.seal
     for (number, line) in whole.enumerated().dropFirst() {
       guard let entry = (try? JSONValue(parsing: Array(line))).flatMap({ PurgeEntry($0) }),
         entry.follows(seal, key: key)
@@ -51,19 +64,42 @@ struct PurgeLedger {
     return content
   }
 
+  /// Of the last act; empty where none stands in it, nil where there is no file or its last line is not whole.
+  package func lastSeal() throws -> String? {
+    guard Files.exists(path) else { return nil }
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Files.failure("cannot be read", path) }
+    defer { close(descriptor) }
+    // No line is longer than that.
+    var buffer = [UInt8](repeating: 0, count: 1024)
+    let size = lseek(descriptor, 0, SEEK_END)
+    let count = pread(descriptor, &buffer, buffer.count, max(0, size - off_t(buffer.count)))
+    guard count >= 0 else { throw Files.failure("cannot be read", path) }
+    let lines = buffer[..<count].split(separator: 0x0A, omittingEmptySubsequences: false)
+    guard lines.last?.isEmpty == true, let line = lines.dropLast().last,
+      let json = try? JSONValue(parsing: Array(line))
+    else { return nil }
+    return json["seal"]?.string ?? ""
+  }
+
   /// Appears whole, or not at all.
-  func write(_ server: ServerID, _ key: [UInt8], _ entries: [PurgeEntry]) throws {
+  package func write(_ server: ServerID, _ key: [UInt8], _ ended: PurgeEnd, _ entries: [PurgeEntry]) throws {
     let placed = path + ".new"
     unlink(placed)
-    let descriptor = try Files.create(placed)
+    let descriptor = try Files.create(placed, mode: mode)
     defer { close(descriptor) }
-    let head: JSONValue = ["server": .string(server.text), "key": .string(hexadecimal(key))]
-    try append(head.bytes + [0x0A] + lines(entries), to: descriptor)
+    var head: [JSONValue.Member] = [
+      JSONValue.Member("server", .string(server.text)), JSONValue.Member("key", .string(hexadecimal(key))),
+    ]
+    if ended.count > 0 {
+      head += [JSONValue.Member("ended", .integer(ended.count)), JSONValue.Member("seal", .string(ended.seal))]
+    }
+    try append(JSONValue.object(head).bytes + [0x0A] + lines(entries), to: descriptor)
     guard rename(placed, path) == 0 else { throw Files.failure("cannot be written", path) }
     Files.syncDirectory(of: path)
   }
 
-  func append(_ entries: [PurgeEntry]) throws {
+  package func append(_ entries: [PurgeEntry]) throws {
     let descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
     guard descriptor >= 0 else { throw Files.failure("cannot be written", path) }
     defer { close(descriptor) }
@@ -78,7 +114,7 @@ struct PurgeLedger {
     }
   }
 
-  func cut(to bytes: Int) throws {
+  package func cut(to bytes: Int) throws {
     guard truncate(path, off_t(bytes)) == 0 else { throw Files.failure("cannot be written", path) }
   }
 
@@ -115,7 +151,8 @@ struct PurgeLedger {
       context: ["file": path])
   }
 
-  private func bytesOf(_ text: String) -> [UInt8]? {
+  /// Of the hashes, from its 64 digits.
+  static func key(_ text: String) -> [UInt8]? {
     let digits = Array(text.utf8)
     guard digits.count == 64 else { return nil }
     var bytes: [UInt8] = []

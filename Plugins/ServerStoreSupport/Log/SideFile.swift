@@ -1,4 +1,3 @@
-import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
@@ -9,15 +8,28 @@ import SalvorWire
 #endif
 
 /// What the side file's name has more than the database's.
-let sideSuffix = ".salvor-side"
+package let sideSuffix = ".salvor-side"
 
-/// The file beside the database that remembers its last commit (semantics 6). It is written after each commit, by one
-/// write to an open file, and never read but at open: a database that does not know what it says came from a backup.
-final class SideFile {
-  struct Content: Hashable {
-    var server: ServerID
-    var incarnation: IncarnationID
-    var commit: Commit
+/// The file beside the database, or in a process's own folder, that remembers the last commit (semantics 6). It is written after
+/// each commit, by one write to an open file, and never read but at open: a database that does not know what it says came from a
+/// backup.
+package final class SideFile: Sendable {
+  package struct Content: Sendable, Hashable {
+    package var server: ServerID
+    package var incarnation: IncarnationID
+    package var commit: Commit
+
+    package init(server: ServerID, incarnation: IncarnationID, commit: Commit) {
+      (self.server, self.incarnation, self.commit) = (server, incarnation, commit)
+    }
+
+    /// Whether a database still has the commit.
+    package func isKnown(_ connection: any StoreConnection) throws -> Bool {
+      let id = try connection.scalar("SELECT id FROM salvor_commit WHERE number = ?1", .integer(commit.number))?.string
+      if let id { return id == commit.id.text }
+      // Trimmed commits are gone, too; a later one of a backup is not.
+      return commit.number <= (try FeedPageMaker.trimmed(connection))
+    }
   }
 
   /// One record of this size, padded with spaces, so that a write never leaves a part of an older one.
@@ -25,15 +37,17 @@ final class SideFile {
   private let descriptor: Int32
 
   /// Nil where it cannot be opened: the database works without it.
-  init?(_ path: String) {
-    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, PrivateFile.mode(at: path))
+  ///
+  /// - Parameter mode: of a file that is made.
+  package init?(_ path: String, mode: mode_t = 0o600) {
+    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, mode)
     guard descriptor >= 0 else { return nil }
   }
 
   deinit { close(descriptor) }
 
   /// Nil where there is none yet, or a power cut left a damaged one.
-  func read() -> Content? {
+  package func read() -> Content? {
     var bytes = [UInt8](repeating: 0x20, count: Self.size)
     let count = pread(descriptor, &bytes, Self.size, 0)
     guard count > 0, let json = try? JSONValue(parsing: Array(bytes.prefix(count))) else { return nil }
@@ -45,7 +59,7 @@ final class SideFile {
   }
 
   /// Failures are let go: what the file protects against is noticed by the sequence check too.
-  func write(_ content: Content) {
+  package func write(_ content: Content) {
     let json: JSONValue = [
       "server": .string(content.server.text), "incarnation": .string(content.incarnation.text),
       "commit": .integer(content.commit.number), "id": .string(content.commit.id.text),

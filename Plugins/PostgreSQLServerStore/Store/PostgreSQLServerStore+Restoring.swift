@@ -1,0 +1,59 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import ServerStoreSupport
+
+  extension PostgreSQLServerStore: RestorableServerStore {
+    /// Always throws `usage`: PostgreSQL puts its databases back itself, and this module finds out.
+    public func restore(from path: String) async throws -> ServerRestoration {
+      throw SalvorError(
+        .usage,
+        "PostgreSQL puts its databases back itself: use pg_restore, or its recovery to a point in time (docs/guides/postgresql.md). The server finds out, also while it runs. Nothing was done with \(path)."
+      )
+    }
+
+    /// Errors: `storage-busy` where a process has the database open, this one included, `usage` where it is no server's. Nothing was
+    /// changed then.
+    public func adoptNewID() async throws -> ServerRenaming {
+      let new = ServerID(from: options.random)
+      guard try await keeper.begin() else {
+        // Its own lock is another one's, too.
+        if (try? view()) == nil { await keeper.end() }
+        throw SalvorError(
+          .storageBusy, "A server has the database open. Nothing was changed. Stop each process that serves it first.")
+      }
+      do {
+        let done = try await books.run { connection in
+          try connection.transaction { try self.rename(to: new, connection) }
+        }
+        await books.close()
+        await keeper.end()
+        return done
+      } catch {
+        await books.close()
+        await keeper.end()
+        throw error
+      }
+    }
+
+    private func rename(to new: ServerID, _ connection: PostgreSQLConnection) throws -> ServerRenaming {
+      let name = try connection.scalar("SELECT current_database()")?.string ?? ""
+      let table = Value.text(Array("\(quoted(connection.settings.schema)).salvor_server".utf8))
+      guard try connection.integer("SELECT to_regclass(?1) IS NOT NULL", table) == 1,
+        let before = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
+          ServerID($0)
+        })
+      else {
+        throw SalvorError(
+          .usage,
+          "The database \(name) has no server's tables in the schema \(connection.settings.schema). Nothing was changed."
+        )
+      }
+      try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
+      // The state before the first commit has the server's own name.
+      try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
+      if let ledger { try PurgeBook(connection).bring(ledger, new) }
+      return ServerRenaming(before: before, now: new, database: name)
+    }
+  }
+#endif

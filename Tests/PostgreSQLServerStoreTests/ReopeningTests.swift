@@ -1,0 +1,150 @@
+#if PostgreSQL
+  import Foundation
+  import SalvorModel
+  import SalvorStorage
+  import Testing
+
+  @testable import PostgreSQLServerStore
+
+  /// What servers that run do when another history comes in their database's place (semantics 6): real PostgreSQL processes, promoted,
+  /// stopped and restored under open stores.
+  @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
+  struct ReopeningTests {
+    private let cluster: PrivateCluster
+    private let database = "shop"
+    private let schema = Schema(tables: [
+      Table("item", primaryKey: ["id"], columns: [Column("id", .text), Column("body", .text, nullable: true)])
+    ])
+
+    init() throws {
+      cluster = try PrivateCluster.another()
+      try PostgreSQLConnection(cluster.settings("postgres")).execute("CREATE DATABASE \(database)")
+    }
+
+    private func open(_ hosts: [PrivateCluster], folder: String? = nil, database: String? = nil) async throws
+      -> PostgreSQLServerStore
+    {
+      let url =
+        "host=\(hosts.map(\.folder).joined(separator: ",")) user=postgres dbname=\(database ?? self.database)"
+      let store = PostgreSQLServerStore(.init(url: url, connections: 4, stateDirectory: folder))
+      _ = try await store.open(ServerSetup(schema: schema))
+      return store
+    }
+
+    /// A commit of another program's.
+    private func write(_ id: String, _ store: PostgreSQLServerStore) async throws -> Commit {
+      try await store.write([.insert(table: "item", values: [NamedValue("id", .text(Array(id.utf8)))])])
+      return try await store.sweep()
+    }
+
+    /// A device's requests are answered `storage-busy` until the database is open again, and it comes again.
+    private func comingAgain<Answer>(_ body: () async throws -> Answer) async throws -> Answer {
+      while true {
+        do {
+          return try await body()
+        } catch let error as SalvorError where error.code == .storageBusy {
+          await Task.yield()
+        }
+      }
+    }
+
+    @Test("A failover that loses nothing: every process goes on with one new incarnation, and nothing is announced")
+    func failover() async throws {
+      let standby: PrivateCluster
+      let first = try await open([cluster])
+      let head = try await write("a", first)
+      let before = try #require(first.opening)
+      await first.close()
+      standby = try PrivateCluster(standbyOf: cluster)
+      let (one, other) = (try await open([cluster, standby]), try await open([cluster, standby]))
+      let known = try #require(one.opening)
+      #expect(known.incarnation != before.incarnation && known.incarnation == other.opening?.incarnation)
+      try cluster.stop()
+      try standby.start()
+      try standby.promote()
+      for store in [one, other] { #expect(try await comingAgain { try await store.sweep() } == head) }
+      #expect(one.opening?.serverID == known.serverID)
+      #expect(one.opening?.incarnation != known.incarnation)
+      #expect(one.opening?.incarnation == other.opening?.incarnation)
+      #expect(one.opening?.isRestored == false)
+      #expect(try await one.restores(limit: 10).isEmpty)
+      #expect(try await write("b", one).number == head.number + 1)
+      #expect(try await other.rows(of: "item").count == 2)
+      await one.close()
+      await other.close()
+    }
+
+    @Test("A failover to a standby that lacks commits is a restore: written down once, sessions end, numbers go on")
+    func laggingStandby() async throws {
+      let first = try await open([cluster])
+      let shared = try await write("a", first)
+      await first.close()
+      let standby = try PrivateCluster(standbyOf: cluster)
+      let (one, other) = (try await open([cluster, standby]), try await open([cluster, standby]))
+      let known = try #require(one.opening)
+      let remote = RemoteID(from: SystemRandom())
+      _ = try await write("lost", one)
+      let lost = try await write("lost, too", other)
+      // Each has seen it.
+      #expect(try await one.sweep() == lost)
+      for store in [one, other] {
+        let admission = try await store.admit(
+          AdmissionQuery(remote: remote, previous: nil, current: nil, cursors: [lost]))
+        #expect(admission.cursors == [.known])
+      }
+      try cluster.stop()
+      try standby.start()
+      try standby.promote()
+      for store in [one, other] { #expect(try await comingAgain { try await store.sweep() } == shared) }
+      #expect(one.opening?.isRestored == true)
+      #expect(one.opening?.incarnation != known.incarnation)
+      #expect(one.opening?.incarnation == other.opening?.incarnation)
+      for store in [one, other] {
+        let restores = try await store.restores(limit: 10)
+        #expect(restores.count == 1)
+        #expect(restores.first?.parting == shared)
+        #expect(restores.first?.lostLast == lost.number)
+        #expect(restores.first?.lostIncarnation == known.incarnation)
+        // A device that has seen more is told so.
+        let admission = try await store.admit(
+          AdmissionQuery(remote: remote, previous: nil, current: nil, cursors: [lost]))
+        #expect(admission.cursors == [.unknown])
+      }
+      #expect(try await write("b", other).number == shared.number + 1)
+      await one.close()
+      await other.close()
+    }
+
+    @Test("A start on a dump that lacks what the process's folder remembers is a restore, until there is a new commit")
+    func olderDump() async throws {
+      let folder = NSTemporaryDirectory() + "salvor-state-\(UUID().uuidString)"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(atPath: folder) }
+      await #expect(throws: SalvorError.self) { try await open([cluster], folder: folder + "/none") }
+      var store = try await open([cluster], folder: folder)
+      let shared = try await write("a", store)
+      try cluster.restoreDump(of: database, as: "copy")
+      let lost = try await write("b", store)
+      await store.close()
+      // The same database again is no restore.
+      store = try await open([cluster], folder: folder)
+      #expect(store.opening?.isRestored == false)
+      await store.close()
+      for _ in 0..<2 {
+        store = try await open([cluster], folder: folder, database: "copy")
+        #expect(store.opening?.isRestored == true)
+        let restores = try await store.restores(limit: 10)
+        #expect(restores.map(\.lostLast) == [lost.number])
+        #expect(restores.map(\.parting) == [shared])
+        await store.close()
+      }
+      store = try await open([cluster], folder: folder, database: "copy")
+      _ = try await write("c", store)
+      await store.close()
+      store = try await open([cluster], folder: folder, database: "copy")
+      #expect(store.opening?.isRestored == false)
+      #expect(try await store.restores(limit: 10).count == 1)
+      await store.close()
+    }
+  }
+#endif
