@@ -100,6 +100,42 @@ struct EvolutionTests {
       ])
   }
 
+  @Test(
+    "a refused delete has the values of a column that came since, and can be deleted or sent again",
+    arguments: [true, false])
+  func refusedDelete(retries: Bool) async throws {
+    let serverWins = { (text: String) in
+      text.replacingOccurrences(
+        of: "site: { maintained: \"dual\",", with: "site: { maintained: \"dual\", conflicts: \"server-wins\",")
+    }
+    let fleet = try Fleet(schema: serverWins(Fleet.visits))
+    try await fleet.start()
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'Harbour Kitchen', 'Toronto', 40)")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write("DELETE FROM site WHERE id = 's1'")
+    try await b.write("UPDATE site SET seats = 5 WHERE id = 's1'")
+    #expect(try await b.sync().error == nil)
+    #expect(try await a.sync().refused == 1)
+    try await change(fleet, to: serverWins(Self.added))
+    #expect(try await a.sync().error == nil)
+    let client = try await a.open()
+    let entry = try #require(try await client.errorArchive().first)
+    #expect(entry.before.contains { $0.name == "seats" && $0.value == 40 })
+    #expect(entry.before.contains { $0.name == "stars" && $0.value == 3 })
+    if retries {
+      _ = try await client.retry(nil)
+      #expect(try await a.sync().uploaded == 1)
+      #expect(try fleet.serverRows("site").isEmpty)
+    } else {
+      _ = try await client.delete(entry.id)
+      #expect(try a.connection().rows("SELECT id, seats, stars FROM site") == [["s1", 5, 3]])
+      #expect(try await a.sync().error == nil)
+    }
+    #expect(try await b.sync().error == nil)
+    try fleet.expectEqual(["site"], [a, b])
+  }
+
   @Test("a new column of a large table brings its default without the rows")
   func additionsAreCheap() async throws {
     let (fleet, devices) = try await fleet(["a"])
@@ -110,6 +146,7 @@ struct EvolutionTests {
     try await change(fleet, to: Self.added)
     let report = try await devices[0].sync()
     #expect(report.error == nil)
+    #expect(report.notices == [])
     #expect(report.upserts == 0)
     #expect(try devices[0].connection().integer("SELECT count(*) FROM site WHERE stars = 3") == 2002)
   }

@@ -243,6 +243,39 @@ struct HealingTests {
   }
 
   @Test(
+    "a row that left its device because no subscription covers it was not deleted: others give it back",
+    arguments: [true, false])
+  func unsubscribedRow(authorReturnsFirst: Bool) async throws {
+    let scoped = Fleet.visits.replacingOccurrences(
+      of: "version: 1,", with: "version: 1, parameters: { city: \"text\" },"
+    )
+    .replacingOccurrences(
+      of: "seats: \"integer = 0\" } }", with: "seats: \"integer = 0\" }, scope: { city: \"parameter:city\" } }"
+    ).replacingOccurrences(of: "{ table: \"site\",", with: "{ table: \"site\", scope: \"inherit\",")
+    let fleet = try Fleet(schema: scoped)
+    try await fleet.start()
+    let a = try fleet.device("a")
+    let b = try fleet.device("b", recovery: "heal: \"all\"")
+    for device in [a, b] { try await device.write("INSERT INTO site VALUES ('\(device.name)', 'of it', 'Toronto', 1)") }
+    try await synchronize([a, b])
+    try await fleet.backup("night")
+    try await a.write("INSERT INTO site VALUES ('new', 'of a', 'Toronto', 2)")
+    _ = try await a.open().unsubscribe(allOf: "site")
+    try await synchronize([a, b])
+    #expect(try a.rows("site").isEmpty)
+    let before = try fleet.serverRows("site")
+    try await fleet.restore("night")
+    for device in authorReturnsFirst ? [a, b] : [b, a] {
+      let report = try await device.sync()
+      #expect(report.error == nil, "\(String(describing: report.error))")
+      #expect(report.deletes >= 0)
+    }
+    try await synchronize([a, b])
+    #expect(try fleet.serverRows("site") == before)
+    try fleet.expectEqual(["site"], [b])
+  }
+
+  @Test(
     "a strategy that makes tables anew gives rows, values and deletes back; a row whose unique value is taken goes apart",
     arguments: ["recreate", "copy-and-resubscribe"])
   func tablesMadeAnew(strategy: String) async throws {

@@ -253,6 +253,21 @@ struct UnprovenTests {
     try fleet.expectEqual(tables, [a])
   }
 
+  @Test("what was written without triggers is found when the table gets another name before it is compared, too")
+  func renamedMeanwhile() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(
+      a, ["site"], "UPDATE site SET seats = 77 WHERE id = 's3'; INSERT INTO site VALUES ('k', 'made', NULL, 1)")
+    fleet.schemaText = Fleet.visits.replacing("site: { maintained", with: "place: { renamedFrom: \"site\", maintained")
+      .replacing("table: \"site\"", with: "table: \"place\"").replacing("version: 1", with: "version: 2")
+    try await fleet.restart()
+    for _ in 0..<2 { #expect(try await a.sync().error == nil) }
+    let rows = try fleet.serverRows("place")
+    #expect(rows.contains(["s3", "site 3", "Toronto", 77]))
+    #expect(rows.contains(["k", "made", nil, 1]))
+    try fleet.expectEqual(["severity", "place", "visit"], [a])
+  }
+
   @Test("a key-set table is compared anyway: while it is unproven, differences of the device's become requests")
   func keySetTable() async throws {
     let (fleet, a) = try await fleet(schema: KeySetTests.schema)

@@ -113,6 +113,7 @@ struct Opening {
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
+    try widenSeen(comparison.additions, catalog, schema)
     let new = schema.parentsFirst(schema.synchronized).compactMap { table in
       catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
@@ -126,6 +127,8 @@ struct Opening {
     // New columns alter the triggers, too.
     let widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
+    let ownDoing = catalog.tables.filter { widened.contains($0.name) && changes.altered.contains($0.name) }
+    opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
       opening.adoptedRows += try UnprovenTables(context).mark(
         changes.unproven.filter { table in
@@ -199,6 +202,28 @@ struct Opening {
       else { continue }
       try connection.run(
         "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
+    }
+  }
+
+  /// What deletes saw has the new columns, too.
+  private func widenSeen(
+    _ additions: [SchemaComparison.Addition], _ catalog: CaptureCatalog, _ schema: Schema
+  ) throws {
+    var names: Set<String> = []
+    for case .column(_, let table) in additions { names.insert(table.name) }
+    for name in names {
+      guard let table = catalog.table(name), let definition = schema.table(name) else { continue }
+      for row in try connection.rows(
+        "SELECT s.seq, s.before FROM salvor_seen s JOIN salvor_log g ON g.seq = s.seq WHERE g.t = ?1 AND g.op IN (3, 6, 8, 9, 10)",
+        .integer(table.number))
+      {
+        var values = try unpayload(row[1])
+        for column in table.columns.dropFirst(values.count) {
+          values.append(
+            definition.columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null)
+        }
+        try connection.run("UPDATE salvor_seen SET before = ?2 WHERE seq = ?1", row[0], .text(payload(values)))
+      }
     }
   }
 

@@ -70,6 +70,7 @@ struct SchemaFollowing {
           .text(table.name), .text(old))
         if connection.changes > 0 { hasChanged = true }
         try renameTarget(old, to: table.name)
+        try UnprovenTables.rename(old, to: table.name, on: connection)
       }
       for column in table.columns {
         for old in column.renamedFrom where table.columnIndex(old) == nil {

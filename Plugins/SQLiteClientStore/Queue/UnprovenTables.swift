@@ -42,6 +42,13 @@ struct UnprovenTables {
     return found
   }
 
+  /// What was written into the table while its triggers were away is still to be found, whatever its name is now.
+  static func rename(_ old: String, to new: String, on connection: SQLiteConnection) throws {
+    try connection.run(
+      "UPDATE OR IGNORE salvor_unproven SET name = ?1 WHERE name = ?2 COLLATE NOCASE", .text(new), .text(old))
+    try connection.run("DELETE FROM salvor_unproven WHERE name = ?1 COLLATE NOCASE", .text(old))
+  }
+
   func prove(_ tables: some Sequence<CapturedTable>) throws {
     for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
   }

@@ -127,7 +127,7 @@ final class OfferedRows: AddedRequests {
     try connection.run(
       "UPDATE \(watch.name) AS w SET settled = 1 WHERE EXISTS (SELECT 1 FROM \(name) o WHERE \(sameRow("o", "w")))")
     let stay = "(\(Fate.lost.rawValue), \(Fate.deleted.rawValue))"
-    stayed = try connection.integer("SELECT count(*) FROM \(name) WHERE fate IN \(stay)") ?? 0
+    stayed = try connection.integer("SELECT count(*) FROM \(name) WHERE fate IN \(stay) AND op <> 8") ?? 0
   }
 
   /// The rows that are in work now.
@@ -178,9 +178,11 @@ final class OfferedRows: AddedRequests {
       CASE w.fate WHEN \(Fate.lost.rawValue) THEN CASE WHEN w.was IS NULL THEN 8 ELSE 1 END WHEN \(Fate.gone.rawValue) THEN 8
         WHEN \(Fate.deleted.rawValue) THEN 1 WHEN \(Fate.anew.rawValue) THEN 1 WHEN \(Fate.same.rawValue) THEN 2 ELSE CASE WHEN w.was IS NULL THEN 3 ELSE 2 END END
       """
-    // What the server has deleted since is offered, too: its values become a conflict version there.
+    // What the server has deleted since is offered, too: its values become a conflict version there. A row that left this device
+    // because no subscription covers it was not deleted: nothing of it is offered.
     let isOfferable = """
-      (w.fate IN (\(Fate.lost.rawValue), \(Fate.gone.rawValue), \(Fate.anew.rawValue)) OR (w.fate = \(Fate.deleted.rawValue) AND w.was = 1) OR (\(isDelete))
+      (w.fate IN (\(Fate.gone.rawValue), \(Fate.anew.rawValue))
+        OR (w.fate = \(Fate.lost.rawValue) AND (w.was IS NOT NULL OR ifnull(s.deleted, 0) = 1)) OR (w.fate = \(Fate.deleted.rawValue) AND w.was = 1) OR (\(isDelete))
         OR (\(table.otherSlots.isEmpty ? "0" : "1") AND (w.fate = \(Fate.same.rawValue) OR (w.fate = \(Fate.row.rawValue) AND w.was = 1))))
       """
     let review =
