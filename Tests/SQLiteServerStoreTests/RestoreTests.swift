@@ -103,6 +103,61 @@ import Testing
     await desk.store.close()
   }
 
+  @Test("a second restore to the same copy keeps the first one's record, and knows which lost incarnation lived first")
+  func restoresOneAfterTheOther() async throws {
+    let desk = try await ServerDesk(schema)
+    let (anna, bert) = (try await desk.device(), try await desk.device())
+    try await write(desk, "a")
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    let parting = try await desk.store.sweep().number
+    func restored() async throws {
+      await desk.store.close()
+      _ = try await desk.store.restore(from: copy)
+      try await desk.restart()
+    }
+    // Neither device hears of the other's incarnation.
+    let first = LostVersion(incarnation: desk.opening.incarnation, number: parting + 1, parting: parting)
+    try await write(desk, "b")
+    try await restored()
+    let lost = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "x")])
+    _ = try await desk.uploaded(anna, [lost], version: first)
+    let second = LostVersion(incarnation: desk.opening.incarnation, number: parting + 2, parting: parting)
+    try await write(desk, "c")
+    try await restored()
+    let records = try await desk.store.restores(limit: 10)
+    #expect(records.map(\.lostIncarnation) == [second.incarnation, first.incarnation])
+    #expect(records.map(\.lostLast) == [parting + 2, parting + 1])
+    #expect(records.last?.counts.map(\.healed) == [1])
+    #expect(records.last?.commitsNotOffered == [])
+    // The newer version wins, though the older one comes last and no device tells the order.
+    let newer = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "newer")])
+    #expect(try await desk.uploaded(bert, [newer], version: second).healed == 1)
+    let older = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "older")])
+    let results = try await desk.uploaded(anna, [older], version: first)
+    #expect(results.superseded == 1 && results.conflicts == 0)
+    #expect(try desk.other().rows("SELECT name FROM site WHERE id = 'b'") == [["newer"]])
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    #expect(try await desk.store.restores(limit: 10).map(\.id) == [3, 2, 1])
+  }
+
+  @Test("a purge that a restore took is done again, and is not listed as missing")
+  func lostPurge() async throws {
+    let (desk, copy) = try await desk()
+    _ = try await desk.store.purge([["a"]], of: "site")
+    try await write(desk, "c")
+    let last = try await desk.store.sweep().number
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    #expect(try desk.other().integer("SELECT count(*) FROM site") == 0)
+    let found = try #require(try await desk.store.restores(limit: 1).first)
+    #expect(found.lostLast == last)
+    #expect(found.commitsNotOffered == [last - 2...last - 2, last...last])
+    await desk.store.close()
+  }
+
   @Test("a copy that was put back by other means is a restore, too; who wrote is not known then")
   func restoredByHand() async throws {
     let (desk, copy) = try await desk()

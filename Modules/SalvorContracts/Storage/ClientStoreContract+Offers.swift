@@ -69,6 +69,43 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary),
         ["insert note [\"id\", \"title\", \"body\"] [n1, theirs, mine] of 2 [\"body\"]"], "what is sent")
     },
+    offering("a refused change of a row that a lost commit deleted stays in the archive while the delete is offered") {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.commitUpload { _ in .rowDeleted }
+      try await bench.download(departed: [("note", .deleted, ["n1"])])
+      try await bench.expectRows("note", [])
+      let archive = ["displaced row-deleted update note [n1] [title=a] > [title=mine]"]
+      try await bench.expectArchive(archive)
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .all
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive(archive)
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), ["delete note [n1] of 3 []"], "what is sent")
+      try await bench.settle(sent)
+      try await bench.expectArchive(archive)
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("an offer of what the server has after all leaves without an error, and what depends on it goes on") {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.write(.update("note", ["n1"], ["body": "mine"]))
+      let report = try await bench.settle(try await bench.begin()) { $0.offer == nil ? .blocked : .notLost }
+      try expectEqual([report.accepted, report.refused], [0, 1], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "a", "mine"]])
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary), ["update note [\"body\"] [n1, null, mine]"], "what is sent then"
+      )
+      try await bench.expectArchive([])
+    },
     offering("what a waiting change writes is not offered; the rest of the row is") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
       try await bench.write(.update("note", ["n1"], ["title": "lost", "body": "lost"]))

@@ -169,6 +169,9 @@ extension ServerStoreContract {
       try expectOffers(try await bert.upload(.offer(version, note("n2", "two"))), conflicts: 1)
       try await bench.expectRows("note", [["n1", "a", "b"], ["n2", "one", .null]])
       try await expectOpen(bench, ["update title=two"])
+      // Two claims that cannot both be true: the operator sees who made them.
+      let found = try await bench.store.conflicts(after: 0, limit: 10, state: .open)
+      try expectEqual(found.map { [$0.client.remote, $0.server.remote] }, [[bert.remote, anna.remote]], "the remotes")
     },
     healing("a version of a later incarnation is newer, whatever the numbers") { bench, parting in
       var anna = try await device(bench, lost: [early, late])

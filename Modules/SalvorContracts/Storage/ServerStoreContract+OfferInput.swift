@@ -49,6 +49,17 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .notStorable, 2: .unknownColumn, 3: .unknownColumn], accepted: 1)
       try await bench.expectRows("note", [["n1", "a", "b"], ["n3", "c", .null]])
     },
+    healing("an offer of a table that only the server writes is refused; others go on", ContractSchemas.inspections) {
+      bench, parting in
+      var anna = try await device(bench, parameters: ["region": ["EU"]])
+      let mine = Sent.insert("establishment", ["id": "e1", "name": "mine", "region": "EU"])
+      let results = try await anna.upload(
+        .offer(version(1, parting: parting), .insert("severity", ["id": 1, "name": "high"])),
+        .offer(version(1, parting: parting), .delete("severity", [2])), .offer(version(1, parting: parting), mine))
+      try expectRefused(results, [1: .serverMaintained, 2: .serverMaintained], accepted: 1)
+      try await bench.expectRows("severity", [])
+      try await bench.expectRows("establishment", [["e1", "mine", "EU"]])
+    },
     healing("of a timeline that nobody has told of the first version stands, whatever its number") { bench, parting in
       var anna = try await device(bench)
       var bert = try await device(bench, "bert", lost: [unheardOf])

@@ -3,6 +3,7 @@ import SalvorContracts
 import SalvorModel
 import SalvorServerEngine
 import SalvorStorage
+import SalvorWire
 
 extension World {
   func perform(_ step: Step) async throws {
@@ -315,13 +316,14 @@ extension World {
   /// beside a row that was written since.
   private func heldDeletes() throws -> Set<RowName> {
     let query = ["salvor_heal_waiting", "salvor_conflict"].map {
-      """
-      SELECT "table", CASE json_array_length(key) WHEN 1 THEN json_extract(key, '$[0]') ELSE key END
-        FROM \($0) WHERE operation = 'delete'
-      """
+      "SELECT \"table\", key FROM \($0) WHERE operation = 'delete'"
     }
     let held = try serverDatabase().rows(query.joined(separator: " UNION "))
-    return Set(held.map { rowName($0[0].description, $0[1]) })
+    return Set(
+      try held.map { row in
+        let key = try JSONValue(parsing: Array((row[1].string ?? "").utf8)).array?.compactMap(\.rowValue) ?? []
+        return RowName(table: row[0].string ?? "", key: key.map(literal).joined(separator: ", "))
+      })
   }
 
   func sync(_ device: SimulatedDevice) async -> SyncReport {

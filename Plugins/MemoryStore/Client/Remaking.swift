@@ -64,11 +64,21 @@ extension ClientContent {
       for set in [circle, together] {
         var attempt = self
         let indices = set.sorted().map { standing[$0] }
+        if indices.contains(where: goesByOffer) { continue }
         for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
         if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { return indices }
       }
     }
     return nil
+  }
+
+  /// An offered delete comes before every request by effect: a row of the displaced request is to go.
+  private func goesByOffer(_ index: Int) -> Bool {
+    requests.contains { offer in
+      offer.isPlainOffer && offer.state != .displaced && offer.state != .kept
+        && offer.firstCounter > requests[index].firstCounter
+        && offer.changes.contains { $0.operation == .delete && requests[index].rows.contains($0.row) }
+    }
   }
 
   private struct Problems {

@@ -72,6 +72,11 @@ extension ClientContent {
           requests.remove(at: place)
           continue
         }
+        // A newer copy of the server has what was offered.
+        if refusal.reason == .notLost, let place, requests[place].state != .displaced, requests[place].isPlainOffer {
+          requests.remove(at: place)
+          continue
+        }
         report.refused += 1
         guard let place else { continue }
         let state: RequestState = refusal.reason == .blocked ? .blocked : .refused

@@ -263,8 +263,13 @@ struct ClientRecovery {
     let rebuilt = order.rebuild == .nothing ? [] : Set(content.schema.groups.map(\.name))
     let whole = content.groups(of: arrivals.full).union(compared).union(rebuilt)
     content.remember(arrivals, cameWhole: whole, as: order.groups)
-    // A server that goes back further is asked again for what was asked for by its key.
-    content.rememberCompared(arrivals, as: order.groups.filter { !whole.contains($0.name) })
+    // What was asked for by its key was so where the feed went on from: a server that goes back further is asked again.
+    let fed = order.groups.filter { !whole.contains($0.name) }.map { group in
+      var group = group
+      if let commit = order.starts.first(where: { $0.name == group.name })?.commit { group.cursor = commit }
+      return group
+    }
+    content.rememberCompared(arrivals, as: fed)
   }
 
   /// What was lost is in the archive, in the order of the schema's tables and of the keys, each as a request of its own.

@@ -77,6 +77,8 @@ struct Request: Sendable, Hashable {
   var lastCounter: Int64 { changes[changes.count - 1].counter }
   var id: RequestID { RequestID(stamp: stamp, counter: firstCounter) }
   var rows: Set<RowName> { Set(changes.map(\.row)) }
+  /// It is nothing but an offer: nobody wrote it here since.
+  var isPlainOffer: Bool { changes.contains { $0.offer?.written.isEmpty == true } }
 
   /// What it does, whatever it saw: a request ID that two clones of a device gave away names two different effects.
   var effect: [Effect] {

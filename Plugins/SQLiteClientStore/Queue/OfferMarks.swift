@@ -107,6 +107,13 @@ extension StoreContext {
       != nil
   }
 
+  /// The change, which waits, is nothing but an offer: nobody wrote it here since.
+  func isPlainOffer(_ seq: Int64) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 FROM salvor_offer o JOIN salvor_log l ON l.seq = o.seq WHERE o.seq = ?1 AND o.written IS NULL AND l.op IN \(Self.changeOperations)",
+      .integer(seq)) != nil
+  }
+
   /// Of requests that have left for good.
   func forgetOffers() throws {
     try connection.run(

@@ -175,7 +175,7 @@ final class RecoveredRequests {
       values(",\"after\":", slots, of: layout.current, from: 0)
     }
     line.raw(isOffer ? ",\"reason\":\"lost-on-server\"}" : ",\"reason\":null}")
-    try record.request(first: seq, line.bytes)
+    try record.request(seq: seq, line.bytes)
     if isOffer { counts.lost += 1 } else { counts.kept += 1 }
     return true
   }

@@ -31,9 +31,9 @@ struct RecoveryRun {
     try beginEpoch()
     let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
     try rebuilding?.run()
-    // What was asked for by its key comes without a version. It has the new cursor's at most: a server that goes back further is
-    // asked again.
-    let fed = rebuilding == nil ? order.groups.filter { !whole.contains($0.name) } : []
+    // What was asked for by its key comes without a version. It was so at the commit from which the feed goes on, or the feed
+    // says more of it: a server that goes back further is asked again.
+    let fed = rebuilding == nil ? order.groups.filter { !whole.contains($0.name) }.map(atStart) : []
     let apply = try DownloadApply(context, full: full, ends: fed, recovery: merge)
     try apply.readStaged()
     try context.settle(try apply.end(Set(order.groups.map(\.name))))
@@ -73,6 +73,12 @@ struct RecoveryRun {
     let started = Set(order.starts.filter { $0.commit != nil }.map(\.name))
     return Set(order.groups.map(\.name)).subtracting(order.rebuild == .nothing ? started : [])
       .union(full.map { context.group(of: $0) })
+  }
+
+  private func atStart(_ group: GroupState) -> GroupState {
+    var group = group
+    if let commit = order.starts.first(where: { $0.name == group.name })?.commit { group.cursor = commit }
+    return group
   }
 
   /// Answers as `forgetVersions`.

@@ -187,6 +187,7 @@ extension WorkingRows {
   /// - Parameter requests: in order.
   private func returns(_ requests: [RequestRange]) throws -> Bool {
     let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
+    for change in changes.joined() where try goesByOffer(change) { return false }
     var before: [RowRef: Work] = [:]
     for change in changes.joined() {
       let ref = RowRef(table: change.table.number, key: change.key)
@@ -212,6 +213,13 @@ extension WorkingRows {
     for change in changes.compactMap(\.first) { try context.leaveArchive(change) }
     returned += requests
     return true
+  }
+
+  /// An offered delete comes before every request by effect: the row that the change would come back to is to go.
+  private func goesByOffer(_ change: StoreContext.ArchivedChange) throws -> Bool {
+    try load(change.table, change.key).timeline.steps.contains { step in
+      try step.change == .delete && step.seq > change.step.seq && context.isPlainOffer(step.seq)
+    }
   }
 
   /// References that values cannot follow are proved in the tables; so are those to marked rows, which make room meanwhile.

@@ -24,11 +24,20 @@ struct UploadAcceptance {
   func run(_ rows: () throws -> WorkingRows) throws -> SettleReport {
     var report = SettleReport()
     var erased: [RequestRange] = []
+    var neverLost: [RequestRange] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
       let range = try context.range(of: refusal.counter)
       let isErased = try refusal.reason == .purged && Erasing(context).erases(range)
+      let isThere = try refusal.reason == .notLost && context.isPlainOffer(range.first)
       guard try refuse(refusal) else { continue }
-      if isErased { erased.append(range) } else { report.refused += 1 }
+      if isErased {
+        erased.append(range)
+      } else if isThere {
+        // A newer copy of the server has what was offered: there is nothing to give back, and nothing that anybody could mend.
+        neverLost.append(range)
+      } else {
+        report.refused += 1
+      }
     }
     // While later changes of their rows, accepted ones too, are still in the log.
     try context.noteErrorValues()
@@ -62,6 +71,10 @@ struct UploadAcceptance {
       for base in bases { try rows().setBase(base.table, base.key, base.row) }
     }
     if !erased.isEmpty { try Erasing(context).run(erased, rows) }
+    if !neverLost.isEmpty {
+      _ = try LogIndex(context)
+      try rows().remove(neverLost)
+    }
     try letDeletesGo(waiting, rows)
     try connection.run("DELETE FROM salvor_upload_excluded")
     try context.forgetSeen()

@@ -185,10 +185,10 @@ extension SQLiteClientStore: RecoveringClientStore {
     ).compactMap { try $0[0].string.map { try RecoveryReport(JSONValue(parsing: Array($0.utf8))) } }
   }
 
-  /// In the order of their places, those greater than `place`. Empty where no recovery has this ID.
+  /// In their order, those after so many. Empty where no recovery has this ID.
   public func recoveryItems(_ id: String, after place: Int64, limit: Int) throws -> [RecoveryItem] {
     try opened().connection.rows(
-      "SELECT item FROM salvor_recovery_item WHERE recovery = (SELECT number FROM salvor_recovery WHERE id = ?1) AND place > ?2 ORDER BY place LIMIT ?3",
+      "SELECT item FROM salvor_recovery_item WHERE recovery = (SELECT number FROM salvor_recovery WHERE id = ?1) ORDER BY place LIMIT ?3 OFFSET ?2",
       .text(id), .integer(place), .integer(Int64(limit))
     ).compactMap { try $0[0].string.map { try RecoveryItem(stored: JSONValue(parsing: Array($0.utf8))) } }
   }

@@ -18,8 +18,11 @@ final class UploadPlan {
   private var cache: [RowRef: [Int64: RowTimeline.Step]] = [:]
   private let cachedRowsMax = 2000
 
-  init(_ context: StoreContext, bits: Int = 25) throws {
+  /// - Parameter bits: nil: some hundred for each change, 2^25 at most.
+  init(_ context: StoreContext, bits: Int? = nil) throws {
     self.context = context
+    let changes = try bits == nil ? context.connection.integer("SELECT max(seq) - min(seq) FROM salvor_log") ?? 0 : 0
+    let bits = bits ?? min(25, max(16, 72 - changes.leadingZeroBitCount))
     seen = BitSet(bits: bits)
     repeated = BitSet(bits: bits)
     keyWidth = max(1, context.catalog.tables.map(\.keyCount).max() ?? 1)

@@ -17,7 +17,9 @@ struct RestoreOpening {
     let parting = try self.parting(here, before, there)
     guard let incarnation = try incarnation(of: there, in: before) else { return }
     try connection.transaction(.immediate) {
-      try connection.execute(RestoreBook.tables)
+      try connection.execute(RestoreBook.tables + HealBook.tables)
+      try takeOrder(of: before, now)
+      try takeRestores(of: before)
       let id = try RestoreBook(connection: connection).open(
         parting, incarnation, last: there.number, isExact: true, now: now)
       let insertion = try connection.prepare(
@@ -31,8 +33,90 @@ struct RestoreOpening {
         try insertion.run()
         return true
       }
+      for number in try commitsOfPurges(in: before, after: parting.number) {
+        try connection.run(
+          "UPDATE salvor_restore_commit SET offered = 1 WHERE restore = ?1 AND number = ?2", .integer(id),
+          .integer(number))
+      }
     }
   }
+
+  // MARK: What the database that goes knew
+
+  /// In which order lost incarnations lived: what devices had told it; its own ones; and those that earlier restores took before what it
+  /// has begun since. No device may know of two of them.
+  private func takeOrder(of before: SQLiteConnection, _ now: Int64) throws {
+    let insertion = try connection.prepare(
+      "INSERT OR IGNORE INTO salvor_lost_timeline (earlier, later, remote, time) VALUES (?1, ?2, ?3, ?4)")
+    func note(_ earlier: Value, before later: Value, by remote: Value) throws {
+      guard earlier != later else { return }
+      for (place, value) in [earlier, later, remote, .integer(now)].enumerated() {
+        try insertion.bind(place + 1, value)
+      }
+      try insertion.run()
+    }
+    if try before.tableShape("salvor_lost_timeline") != nil {
+      for row in try before.rows("SELECT earlier, later, remote FROM salvor_lost_timeline") {
+        try note(row[0], before: row[1], by: row[2])
+      }
+    }
+    let own = try before.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")
+    for (earlier, later) in zip(own, own.dropFirst()) { try note(earlier[0], before: later[0], by: .text("")) }
+    for restore in try restores(of: before) {
+      guard let next = own.first(where: { ($0[1].integer ?? 0) > restore[2].integer ?? 0 }) else { continue }
+      try note(restore[4], before: next[0], by: .text(""))
+    }
+  }
+
+  private static let columns = "id, time, number, commit_id, incarnation, last, exact"
+
+  private func restores(of database: SQLiteConnection) throws -> [[Value]] {
+    guard try database.tableShape("salvor_restore") != nil else { return [] }
+    return try database.rows("SELECT \(Self.columns) FROM salvor_restore ORDER BY id")
+  }
+
+  /// Restores that the copy is older than: what came back since each, and what is missing, is still to be told.
+  private func takeRestores(of before: SQLiteConnection) throws {
+    let known = Set(try restores(of: connection).map { Array($0.dropFirst()) })
+    for restore in try restores(of: before) where !known.contains(Array(restore.dropFirst())) {
+      let id = (try connection.integer("SELECT max(id) FROM salvor_restore") ?? 0) + 1
+      try insert([.integer(id)] + restore.dropFirst(), into: "salvor_restore (\(Self.columns))")
+      for table in ["commit", "offer", "seen"] {
+        for row in try before.rows("SELECT * FROM salvor_restore_\(table) WHERE restore = ?1", restore[0]) {
+          try insert([.integer(id)] + row.dropFirst(), into: "salvor_restore_\(table)")
+        }
+      }
+    }
+  }
+
+  private func insert(_ row: [Value], into table: String) throws {
+    let slots = row.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+    try connection.run("INSERT INTO \(table) VALUES (\(slots))", row)
+  }
+
+  /// Lost commits that are purges: the ledger does them again, and no device offers anything of them. Each act has the time at which its
+  /// transaction began, and the next commit is its own, if it is of deletes alone.
+  private func commitsOfPurges(in before: SQLiteConnection, after parting: Int64) throws -> [Int64] {
+    guard try before.tableShape("salvor_purge") != nil else { return [] }
+    let known =
+      try connection.tableShape("salvor_purge") == nil
+      ? 0 : try connection.integer("SELECT max(n) FROM salvor_purge") ?? 0
+    return try before.rows(
+      "SELECT DISTINCT time FROM salvor_purge WHERE act = 'purge' AND n > ?1", .integer(known)
+    ).compactMap { act in
+      try before.rows(
+        """
+        SELECT c.number FROM salvor_commit c WHERE c.number = (SELECT min(number) FROM salvor_commit
+            WHERE number > ?1 AND time >= ?2 AND time < ?2 + \(Self.purgeMilliseconds))
+          AND c.remote IS NULL AND NOT EXISTS (SELECT 1 FROM salvor_change e WHERE e.seq <= c.last_seq
+            AND e.seq > (SELECT max(last_seq) FROM salvor_commit p WHERE p.number < c.number) AND e.op <> \(LogOperation.delete))
+        """, .integer(parting), act[0]
+      ).first?[0].integer
+    }
+  }
+
+  /// A purge takes no longer.
+  private static let purgeMilliseconds = 60_000
 
   /// The newest commit that both have: what comes before it they share, and nothing after it.
   private func parting(_ here: Commit, _ before: SQLiteConnection, _ there: Commit) throws -> Commit {

@@ -100,78 +100,7 @@ struct UnsyncedKept {
   }
 }
 
-/// A restored server gets back what this device had synchronized since, beside changes that it had not. The limit: a first sync of
-/// the same database.
-struct Healed {
-  var rows: Int
-  var lost: Int
-  var unsynced: Int
-
-  private static let wallRatioMax = 0.4
-
-  func run(_ bench: Bench) throws -> WorkloadResult {
-    let runs = bench.options.runs
-    let scene = try RecoveryScene(bench, name: "heal-1k", rows: rows)
-    defer { scene.end() }
-    let first = try scene.firstSyncs(runs)
-    try scene.work(own: lost, unsynced: unsynced)
-    let healed = try (1...runs).map { try scene.restored($0, strategy: "recover-unsynced-changes") }
-    guard healed.allSatisfy({ $0.uploaded == unsynced + lost && $0.refused == 0 }) else {
-      throw SalvorError(.failed, "Not everything that was lost came back.")
-    }
-    return WorkloadResult(
-      name: "heal-1k",
-      title:
-        "\(grouped(lost)) lost changes of \(grouped(rows)) rows come back, \(grouped(unsynced)) unsynced, medians of \(runs)",
-      figures: [
-        wall("healed", healed, first, "first sync", atMost: Self.wallRatioMax), wire("healed", healed, first),
-        cpu("healed", healed, first, "first sync"),
-      ])
-  }
-}
-
-/// A restored server gets many rows back. The limit: the same rows are uploaded as ordinary changes.
-struct HealedMany {
-  var rows: Int
-  var lost: Int
-
-  private static let serverRatioMax = 1.3
-
-  func run(_ bench: Bench) throws -> WorkloadResult {
-    let runs = bench.options.runs
-    let scene = try RecoveryScene(bench, name: "heal-100k", rows: rows)
-    defer { scene.end() }
-    _ = try scene.firstSyncs(1)
-    try scene.work(own: lost, unsynced: 0)
-    var healed: [SyncMeasurement] = []
-    var uploads: [SyncMeasurement] = []
-    var silent: [SyncMeasurement] = []
-    for run in 1...runs {
-      uploads.append(try scene.uploaded(run, own: lost))
-      silent.append(try scene.restoredWithoutOffers())
-      healed.append(try scene.restored(run, strategy: "recover-unsynced-changes"))
-    }
-    guard (healed + uploads).allSatisfy({ $0.uploaded == lost && $0.refused == 0 }) else {
-      throw SalvorError(.failed, "Not everything that was lost came back.")
-    }
-    let finding = silent.median(\.serverCPU)
-    return WorkloadResult(
-      name: "heal-100k", title: "\(grouped(lost)) lost rows of \(grouped(rows)) come back, medians of \(runs)",
-      figures: [
-        Figure(
-          name: "offered and settled, CPU of the server", value: healed.median(\.serverCPU) - finding, unit: .seconds,
-          limit: uploads.median(\.serverCPU), limitName: "upload", target: .ratio(atMost: Self.serverRatioMax),
-          details: healed.details),
-        Figure(
-          name: "what is lost is found, CPU of the server", value: finding, unit: .seconds,
-          limit: uploads.median(\.serverCPU), limitName: "upload"),
-        wall("found, offered and settled", healed, uploads, "upload"),
-        cpu("found, offered and settled", healed, uploads, "upload"),
-      ])
-  }
-}
-
-private func wall(
+func wall(
   _ what: String, _ syncs: [SyncMeasurement], _ limit: [SyncMeasurement], _ limitName: String, atMost: Double? = nil
 ) -> Figure {
   Figure(
@@ -179,17 +108,18 @@ private func wall(
     limitName: limitName, target: atMost.map { .ratio(atMost: $0) }, details: syncs.details)
 }
 
-private func wire(
-  _ what: String, _ syncs: [SyncMeasurement], _ limit: [SyncMeasurement], atMost: Double? = nil
+func wire(
+  _ what: String, _ syncs: [SyncMeasurement], _ limit: [SyncMeasurement], _ limitName: String = "first sync",
+  atMost: Double? = nil
 ) -> Figure {
   Figure(
     name: "\(what), wire", value: Double(syncs.median { $0.bytes }), unit: .bytes,
-    limit: Double(limit.median { $0.bytes }), limitName: "first sync", target: atMost.map { .ratio(atMost: $0) },
+    limit: Double(limit.median { $0.bytes }), limitName: limitName, target: atMost.map { .ratio(atMost: $0) },
     details: [("roundTrips", .integer(syncs.median(\.roundTrips)))])
 }
 
 /// CPU of both sides: what is left of a ratio where other programs take the machine.
-private func cpu(
+func cpu(
   _ what: String, _ syncs: [SyncMeasurement], _ limit: [SyncMeasurement], _ limitName: String
 ) -> Figure {
   Figure(

@@ -86,6 +86,11 @@ struct Workload: Sendable {
     {
       try Healed(rows: $0.scaled(100_000), lost: 1000, unsynced: $0.scaled(10_000)).run($0)
     },
+    Workload(name: "heal-1m", summary: "the same in 1,000,000 rows, and in 100,000") {
+      try HealedInMore(
+        rows: $0.scaled(1_000_000), fewRows: $0.scaled(100_000), lost: 1000, unsynced: $0.scaled(10_000)
+      ).run($0)
+    },
     Workload(name: "heal-100k", summary: "100,000 lost rows offered and settled, and uploaded as ordinary changes") {
       try HealedMany(rows: $0.scaled(200_000), lost: $0.scaled(100_000)).run($0)
     },

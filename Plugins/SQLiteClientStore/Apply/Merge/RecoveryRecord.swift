@@ -3,41 +3,39 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// The lines of a recovery's report, collected in a temporary table and written in order: requests, lost rows, rows kept
-/// aside.
+/// The lines of a recovery's report: requests in their order, lost rows, rows kept aside. Each is written where it belongs as it comes: its
+/// place has its part, and the counter of its change or how many lines came before it.
 final class RecoveryRecord {
   private enum Part: Int64 {
     case request, row, aside, givenUp
   }
 
   let context: StoreContext
+  private let number: Int64
   private let insert: SQLiteStatement
   private var count: Int64 = 0
 
   init(_ context: StoreContext) throws {
     self.context = context
-    try context.connection.execute(
-      "CREATE TABLE IF NOT EXISTS temp.salvor_line (part, first, id, item, PRIMARY KEY (part, first, id)) WITHOUT ROWID; DELETE FROM temp.salvor_line"
-    )
+    number = (try context.connection.integer("SELECT max(number) FROM salvor_recovery") ?? 0) + 1
     insert = try context.connection.prepare(
-      "INSERT INTO temp.salvor_line (part, first, id, item) VALUES (?1, ?2, ?3, ?4)", persistent: true)
+      "INSERT INTO salvor_recovery_item (recovery, place, item) VALUES (?1, ?2, ?3)", persistent: true)
   }
 
-  private func add(_ part: Part, _ first: Int64, _ item: RecoveryItem) throws {
-    try add(part, first, item.json.bytes)
-  }
-
-  private func add(_ part: Part, _ first: Int64, _ line: [UInt8]) throws {
+  private func add(_ part: Part, _ item: RecoveryItem) throws {
     count += 1
-    try insert.bind(1, part.rawValue)
-    try insert.bind(2, first)
-    try insert.bind(3, count)
-    try insert.bind(4, .text(line))
+    try add(part, count, item.json.bytes)
+  }
+
+  private func add(_ part: Part, _ place: Int64, _ line: [UInt8]) throws {
+    try insert.bind(1, number)
+    try insert.bind(2, part.rawValue << 60 | place)
+    try insert.bind(3, .text(line))
     try insert.run()
   }
 
   /// A line that is written already, as `RecoveryItem.json` does.
-  func request(first: Int64, _ line: [UInt8]) throws { try add(.request, first, line) }
+  func request(seq: Int64, _ line: [UInt8]) throws { try add(.request, seq, line) }
 
   func request(
     _ range: RequestRange, state fate: RecoveryItem.Fate, reason: String?, _ changes: [OutstandingRequest.Change]
@@ -45,24 +43,22 @@ final class RecoveryRecord {
     let id = try context.requestID(first: range.first)
     for change in changes {
       let (before, after) = change.step.named(change.table)
-      try add(
-        .request, range.first,
-        RecoveryItem(
-          fate: fate, request: id, table: change.table.name, key: change.key,
-          operation: change.step.change.operation, before: before, after: after, reason: reason))
+      let item = RecoveryItem(
+        fate: fate, request: id, table: change.table.name, key: change.key,
+        operation: change.step.change.operation, before: before, after: after, reason: reason)
+      try request(seq: change.step.seq, item.json.bytes)
     }
   }
 
   func archived(_ change: StoreContext.ArchivedChange) throws {
     let names = change.slots.map { change.table.columns[$0].name }
-    try add(
-      .request, change.range.first,
-      RecoveryItem(
-        fate: .discarded, request: RequestID(stamp: change.stamp, counter: change.range.first),
-        table: change.table.name, key: change.key, operation: change.step.change.operation,
-        before: zip(names, change.before).map { NamedValue($0, $1) },
-        after: zip(names, change.after).map { NamedValue($0, $1) },
-        reason: change.state == .displaced ? "displaced" : change.reason))
+    let item = RecoveryItem(
+      fate: .discarded, request: RequestID(stamp: change.stamp, counter: change.range.first),
+      table: change.table.name, key: change.key, operation: change.step.change.operation,
+      before: zip(names, change.before).map { NamedValue($0, $1) },
+      after: zip(names, change.after).map { NamedValue($0, $1) },
+      reason: change.state == .displaced ? "displaced" : change.reason)
+    try request(seq: change.step.seq, item.json.bytes)
   }
 
   func row(
@@ -70,7 +66,7 @@ final class RecoveryRecord {
   ) throws {
     let (before, after) = step.named(table)
     try add(
-      .row, 0,
+      .row,
       RecoveryItem(
         fate: fate, request: nil, table: table.name, key: key, operation: step.change.operation, before: before,
         after: after, reason: reason))
@@ -80,7 +76,7 @@ final class RecoveryRecord {
   func aside(after last: Int64) throws {
     for row in try rowsAside(after: last) {
       try add(
-        .aside, 0,
+        .aside,
         RecoveryItem(
           fate: .aside, request: nil, table: row.table, key: row.key, operation: nil, before: [], after: row.values,
           reason: "parent-gone"))
@@ -101,17 +97,12 @@ final class RecoveryRecord {
     }
   }
 
-  func givenUp(_ item: RecoveryItem) throws { try add(.givenUp, 0, item) }
+  func givenUp(_ item: RecoveryItem) throws { try add(.givenUp, item) }
 
   func write(_ report: RecoveryReport) throws {
-    let connection = context.connection
-    try connection.run(
-      "INSERT INTO salvor_recovery (id, at, report) VALUES (?1, ?2, ?3)", .text(report.id), .integer(report.time),
-      .text(report.json.text))
-    try connection.run(
-      "INSERT INTO salvor_recovery_item (recovery, place, item) SELECT ?1, row_number() OVER (ORDER BY part, first, id), item FROM temp.salvor_line",
-      .integer(connection.lastInsertRowID))
-    try connection.run("DELETE FROM temp.salvor_line")
+    try context.connection.run(
+      "INSERT INTO salvor_recovery (number, id, at, report) VALUES (?1, ?2, ?3, ?4)", .integer(number),
+      .text(report.id), .integer(report.time), .text(report.json.text))
   }
 }
 
