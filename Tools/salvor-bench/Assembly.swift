@@ -13,22 +13,27 @@ import SalvorStorage
 import SalvorTransport
 import ZstdCompression
 
-/// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, gzip.
+/// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, the content codings that a host can have.
 struct BenchServer {
   let url: String
   private let store: SQLiteServerStore
   private let engine: ServerEngine
   private let transport: HTTPServerTransport
 
-  /// - Parameter snapshots: first synchronizations go by files.
-  static func start(database: String, schema: Schema, snapshots: Bool = false) async throws -> BenchServer {
+  /// - Parameters:
+  ///   - snapshots: first synchronizations go by files.
+  ///   - files: where these are, too.
+  static func start(
+    database: String, schema: Schema, snapshots: Bool = false, files: String? = nil
+  ) async throws -> BenchServer {
     let store = SQLiteServerStore(path: database)
     var configuration = ServerConfiguration(
-      schema: schema, store: store, authentication: NoAuthentication(), compressions: [GzipCompression()])
+      schema: schema, store: store, authentication: NoAuthentication(), compressions: productCompressions)
     if snapshots {
       var rules = SnapshotRules()
       rules.minRows = 1
       rules.maxBehindPercent = 100
+      rules.url = files
       configuration.snapshots = SnapshotSettings(rules, compression: snapshotCompression)
     }
     configuration.makeThreads()
@@ -53,12 +58,24 @@ struct BenchServer {
   }
 }
 
-/// Of snapshots, as the product chooses it.
+/// The best first: as `compression: ["zstd", "gzip"]` offers them.
 #if Zstd
-  let snapshotCompression: any Compression = ZstdCompression()
+  let productCompressions: [any Compression] = [ZstdCompression(), GzipCompression()]
 #else
-  let snapshotCompression: any Compression = GzipCompression()
+  let productCompressions: [any Compression] = [GzipCompression()]
 #endif
+/// Of snapshots, as the product chooses it.
+let snapshotCompression: any Compression = productCompressions[0]
+
+/// By which way a device gets the rows of a first sync.
+enum DownloadWay: String {
+  /// By a file where there is one, else by rows in the best coding that both sides have.
+  case product
+  /// By rows in that coding.
+  case rows
+  /// By rows in gzip.
+  case gzip
+}
 
 /// The device of a measurement.
 struct BenchClient {
@@ -66,19 +83,22 @@ struct BenchClient {
   let transport: any ClientTransport
   let credentials: [String: String]
 
-  /// - Parameter strategy: how it recovers, whatever the reason.
+  /// - Parameters:
+  ///   - strategy: how it recovers, whatever the reason.
+  ///   - way: by which way rows come.
   static func make(
-    database: String, schema: Schema, url: String, strategy: String, heal: HealMode = .own
+    database: String, schema: Schema, url: String, strategy: String, heal: HealMode = .own, way: DownloadWay = .product
   ) throws -> BenchClient {
     let transport = try HTTPClientTransport(HTTPClientOptions(url: HTTPServerURL(url)))
     let credentials = credentialHeaders(["principal": "bench"])
     var configuration = SalvorClient.Configuration(
       schema: schema, principal: "bench", store: SQLiteClientStore(path: database), transport: transport,
-      credentials: credentials, compressions: [GzipCompression()], uploadCompression: GzipCompression(),
+      credentials: credentials, compressions: way == .gzip ? [GzipCompression()] : productCompressions,
+      uploadCompression: GzipCompression(),
       recovery: RecoveryConfiguration(
         strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))
     configuration.recovery.heal = heal
-    configuration.snapshotCompressions = [snapshotCompression]
+    configuration.snapshotCompressions = way == .product ? [snapshotCompression] : []
     return BenchClient(client: SalvorClient(configuration), transport: transport, credentials: credentials)
   }
 }

@@ -31,7 +31,7 @@ struct BenchOptions: Sendable {
                         [--keep]
            salvor-bench --list | --help
 
-      --only NAME  this workload; may be given several times
+      --only NAME  this workload, or those whose names begin with NAME-; may be given several times
       --quick      a tenth of each size, one run: to see that it works, not to compare
       --rows N     at most so many rows in each workload (and changes), e.g. 100000: to try it, not to compare
       --runs N     measurements of each figure, medians are shown (3; capture at least 5)
@@ -57,7 +57,7 @@ struct BenchOptions: Sendable {
       switch argument {
       case "--only":
         let name = try value(argument)
-        guard Workload.all.contains(where: { $0.name == name }) else {
+        guard Workload.all.contains(where: { $0.isMeant(by: name) }) else {
           let names = Workload.all.map(\.name).joined(separator: ", ")
           throw SalvorError(.usage, "There is no workload \"\(name)\". The workloads are: \(names).")
         }

@@ -44,7 +44,7 @@ private func runBenchmarks(_ options: BenchOptions) async throws {
   let bench = try Bench(options)
   defer { bench.removeDirectory() }
   var results: [WorkloadResult] = []
-  for workload in Workload.all where options.only.isEmpty || options.only.contains(workload.name) {
+  for workload in Workload.all where options.only.isEmpty || options.only.contains(where: workload.isMeant) {
     results.append(try await workload.run(bench))
   }
   if options.json {

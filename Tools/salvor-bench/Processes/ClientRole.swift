@@ -3,16 +3,18 @@ import SalvorModel
 import SalvorTransport
 import SalvorWire
 
-/// `role client DATABASE SCHEMA URL STRATEGY [HEAL]`: one device. Commands: `open`, `sync`, `watch` (from then on;
+/// `role client DATABASE SCHEMA URL STRATEGY [HEAL [WAY]]`: one device. Commands: `open`, `sync`, `watch` (from then on;
 /// answered when the server tells), `subscribe` with a `project`, `unsubscribe` from all, `idle` with a `count`, `usage`.
 func runClientRole(_ arguments: [String]) async throws {
-  guard (4...5).contains(arguments.count), let schema = namedSchema(arguments[1]),
-    let heal = HealMode(rawValue: arguments.count > 4 ? arguments[4] : HealMode.own.rawValue)
+  guard (4...6).contains(arguments.count), let schema = namedSchema(arguments[1]),
+    let heal = HealMode(rawValue: arguments.count > 4 ? arguments[4] : HealMode.own.rawValue),
+    let way = DownloadWay(rawValue: arguments.count > 5 ? arguments[5] : DownloadWay.product.rawValue)
   else {
-    throw SalvorError(.usage, "role client DATABASE SCHEMA URL STRATEGY [HEAL]")
+    throw SalvorError(.usage, "role client DATABASE SCHEMA URL STRATEGY [HEAL [WAY]]")
   }
   let device = try BenchClient.make(
-    database: arguments[0], schema: schema, url: arguments[2], strategy: arguments[3], heal: heal)
+    database: arguments[0], schema: schema, url: arguments[2], strategy: arguments[3], heal: heal,
+    way: way)
   var watching: Task<SyncReport?, Never>?
   for await command in roleCommands() {
     do {

@@ -15,24 +15,29 @@ final class Pair {
   ///   - strategy: how the device recovers.
   ///   - heal: what it gives back to a restored server.
   ///   - snapshots: first synchronizations go by files.
+  ///   - files: where these are, too (`server.snapshots.url`).
   init(
     serverPath: String, clientPath: String, schemaName: String, strategy: String = "recover-unsynced-changes",
-    snapshots: Bool = false, heal: HealMode = .own
+    snapshots: Bool = false, files: String? = nil, heal: HealMode = .own
   ) throws {
     self.serverPath = serverPath
     self.clientPath = clientPath
-    server = try ChildProcess(role: "server", [serverPath, schemaName] + (snapshots ? ["snapshots"] : []))
+    let files = snapshots ? ["snapshots"] + (files.map { [$0] } ?? []) : []
+    server = try ChildProcess(role: "server", [serverPath, schemaName] + files)
     url = try server.answer(to: "start").string("url")
     client = try ChildProcess(role: "client", [clientPath, schemaName, url, strategy, heal.rawValue])
     try client.call("open")
   }
 
   /// Another device in the place of the one that was; it ends, and its database is made anew.
-  func renewClient(_ path: String, _ schemaName: String) throws {
+  ///
+  /// - Parameter way: by which way its rows come.
+  func renewClient(_ path: String, _ schemaName: String, way: DownloadWay = .product) throws {
     client.end()
     PlainDatabase.remove(path)
     client = try ChildProcess(
-      role: "client", [path, schemaName, url, "recover-unsynced-changes", HealMode.own.rawValue])
+      role: "client",
+      [path, schemaName, url, "recover-unsynced-changes", HealMode.own.rawValue, way.rawValue])
     try client.call("open")
   }
 

@@ -1,14 +1,15 @@
 import SalvorModel
 import SalvorWire
 
-/// `role server DATABASE SCHEMA [snapshots]`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
+/// `role server DATABASE SCHEMA [snapshots [URL]]`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
 /// Commands: `sweep`, `trim`, `usage`.
 func runServerRole(_ arguments: [String]) async throws {
-  guard (2...3).contains(arguments.count), let schema = namedSchema(arguments[1]) else {
-    throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots]")
+  guard (2...4).contains(arguments.count), let schema = namedSchema(arguments[1]) else {
+    throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots [URL]]")
   }
   let server = try await BenchServer.start(
-    database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots")
+    database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots",
+    files: arguments.dropFirst(3).first)
   reply([("url", .string(server.url))] + usage())
   for await command in roleCommands() {
     do {
@@ -36,6 +37,8 @@ func namedSchema(_ name: String) -> Schema? {
   case "record-key-set": RecordData.keySetSchema
   case "dinesafe": DinesafeData.schema
   case "image": ImageData.schema
+  case "groups-\(IdleGroups.few)": IdleGroups.schema(IdleGroups.few)
+  case "groups-\(IdleGroups.many)": IdleGroups.schema(IdleGroups.many)
   default: nil
   }
 }

@@ -9,12 +9,14 @@ import SalvorWire
 #endif
 
 /// One row changed by an application on a device, until an application on another device reads the new value; both watch.
-/// The limit: the bare write, the same change in a database without Salvor.
+/// The limit: the bare write, the same change in a database without Salvor. Then the same by another program in the server's
+/// tables; the limit: a change of a device.
 struct ChangeToChange {
   var rows: Int
   var changes: Int
 
   private static let secondsMax = 0.020
+  private static let foreignMax = 2.0
   private static let warmUp = 10
 
   func run(_ bench: Bench) throws -> WorkloadResult {
@@ -53,6 +55,18 @@ struct ChangeToChange {
       // What both still have to say to the server is not the next change's.
       usleep(20_000)
     }
+    let program = try PlainDatabase.openAsServer(names[0])
+    defer { program.close() }
+    var foreign: [Double] = []
+    for number in 0..<count {
+      let place = number * 53 % rows
+      let quantity = Int64(1_000_000 + number)
+      let start = Measure.wall()
+      try PlainDatabase.updateQuantities(program, data, places: [place], quantity: quantity)
+      try waitFor(quantity, at: data.key(place), in: devices[number % 2])
+      foreign.append(Measure.wall() - start)
+      usleep(20_000)
+    }
     let over = zip(both, bares).map { $0 - $1 }
     return WorkloadResult(
       name: "change-to-change", title: "\(grouped(rows)) rows, \(grouped(count)) changes, medians",
@@ -62,6 +76,10 @@ struct ChangeToChange {
           details: [("p90", .real(percentile(over, 0.9))), ("worst", .real(over.max() ?? 0))]),
         Figure(
           name: "until it is read", value: both.median, unit: .seconds, limit: bares.median, limitName: "bare write"),
+        Figure(
+          name: "another program's write", value: foreign.median, unit: .seconds, limit: both.median,
+          limitName: "a device's", target: .ratio(atMost: Self.foreignMax),
+          details: [("p90", .real(percentile(foreign, 0.9))), ("worst", .real(foreign.max() ?? 0))]),
       ])
   }
 

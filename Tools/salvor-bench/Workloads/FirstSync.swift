@@ -9,6 +9,8 @@ struct FirstSync {
   var name: String
   var data: DataSet
   var ratioMax: Double
+  /// Processor time of both sides, of what the inserts in key order take.
+  var cpuMax: Double?
 
   private static let memoryMax = 48e6
   private static let wireBytesPer100kMax = 10e6
@@ -44,7 +46,12 @@ struct FirstSync {
     let limit = try limits(bench, ddl, inKeyOrder: false)
     var figures = [wall(syncs, limit: limit)]
     if case .records = data {
-      figures.append(wall(syncs, limitInKeyOrder: try limits(bench, ddl, inKeyOrder: true)))
+      let ordered = try limits(bench, ddl, inKeyOrder: true)
+      figures.append(wall(syncs, limitInKeyOrder: ordered))
+      figures.append(
+        Figure(
+          name: "CPU of both", value: syncs.median { $0.clientCPU + $0.serverCPU }, unit: .seconds, limit: ordered.cpu,
+          limitName: "inserts in key order", target: cpuMax.map { .ratio(atMost: $0) }))
     }
     return WorkloadResult(
       name: name, title: "\(grouped(data.rowCount)) rows, medians of \(runs)", figures: figures + sizes(syncs, empty))

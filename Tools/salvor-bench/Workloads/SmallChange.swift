@@ -3,18 +3,22 @@ import SalvorModel
 import SalvorWire
 
 /// A few changes in many rows, made on the device and uploaded, then made on the server by another program and
-/// downloaded. The limit: the same with few rows. Cost must follow what changed, not what is there.
+/// downloaded. The limit: the same with few rows. Cost must follow what changed, not what is there. Then every column of the same rows
+/// is changed, so that they come whole.
 struct SmallChange {
   var rows: Int
   var fewRows: Int
   var changes: Int
 
   private static let ratioMax = 1.3
-  private static let bytesMax = 12_000.0
+  private static let bytesMax = 4000.0
+  private static let ofWholeMax = 0.4
 
   private struct Directions {
     var up: [SyncMeasurement] = []
     var down: [SyncMeasurement] = []
+    /// The rows come whole.
+    var whole: [SyncMeasurement] = []
   }
 
   func run(_ bench: Bench) throws -> WorkloadResult {
@@ -32,7 +36,16 @@ struct SmallChange {
       name: "small-change",
       title: "\(changes) changes in \(grouped(rows)) rows / in \(grouped(fewRows)), medians of \(repetitions(bench))",
       figures: figures("device to server", many.directions.up, few.directions.up)
-        + figures("server to device", many.directions.down, few.directions.down))
+        + figures("server to device", many.directions.down, few.directions.down)
+        + [
+          Figure(
+            name: "server to device, wire", value: Double(many.directions.down.median { $0.received }), unit: .bytes,
+            limit: Double(many.directions.whole.median { $0.received }), limitName: "all columns",
+            target: .ratio(atMost: Self.ofWholeMax)),
+          Figure(
+            name: "server to device, wall", value: many.directions.down.median(\.wall), unit: .seconds,
+            limit: many.directions.whole.median(\.wall), limitName: "all columns", target: .ratio(atMost: 1)),
+        ])
   }
 
   private func repetitions(_ bench: Bench) -> Int { bench.options.runs * 5 }
@@ -70,9 +83,18 @@ struct SmallChange {
       guard up.uploaded == changes, down.upserts == changes else {
         throw SalvorError(.failed, "\(up.uploaded) changes went up, \(down.upserts) came down, of \(changes).")
       }
+      try server.execute(
+        """
+        UPDATE record SET name = name || '.', address = address || '.', city = city || '.', note = note || '.',
+          token = token || '.', created = '2001' || substr(created, 5), quantity = quantity + 1000, price = price + 1,
+          status = status || '.' WHERE quantity = \(3000 + round)
+        """)
+      let whole = try pair.sync()
+      guard whole.upserts == changes else { throw SalvorError(.failed, "\(whole.upserts) rows came whole.") }
       guard round > 0 else { return }
       directions.up.append(up)
       directions.down.append(down)
+      directions.whole.append(whole)
     }
 
     func end(_ bench: Bench) {

@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
@@ -13,58 +14,95 @@ import SalvorWire
 /// rows one by one.
 struct SnapshotSync {
   var name: String
-  var rows: Int
+  var data: DataSet
   var ratioMax: Double
+  /// What making costs, beside others, and what has changed since a file: with large groups.
+  var isWhole = false
 
   private static let bytesMax = 0.75
   private static let serverMax = 0.02
+  private static let memoryMax = 16e6
+  private static let makingMax = 1.2
+  private static let besideMax = 1.3
+  private static let behindMax = 1.3
 
   func run(_ bench: Bench) throws -> WorkloadResult {
-    let data = DataSet.records(RecordData(), count: rows)
-    let serverPath = bench.path("\(name)-server.db"), clientPath = bench.path("\(name)-client.db")
-    defer { bench.discard(serverPath, clientPath) }
-    bench.say("\(name): loading \(grouped(rows)) rows into a server's database")
-    try PlainDatabase.seed(serverPath, data)
-    try bench.adopt(serverPath, data.schemaName)
-    let pair = try Pair(
-      serverPath: serverPath, clientPath: clientPath, schemaName: data.schemaName, snapshots: true)
-    defer { pair.end() }
-    let byRows = try pair.sync()
-    let ddl = try PlainDatabase.tableDDL(of: clientPath, data.schema)
-    let making = Measure.wall()
-    let before = try pair.server.call("usage").real("cpu")
-    try waitForFile(serverPath)
-    let made = Cost(wall: Measure.wall() - making, cpu: try pair.server.call("usage").real("cpu") - before)
+    let empty = try bench.emptyPeaks(data.schemaName)
+    let scene = try SnapshotScene(bench, name, data)
+    defer { scene.end() }
+    let gzip = try scene.sync(by: .gzip)
+    let byRows = try scene.sync(by: .rows)
+    let ddl = try PlainDatabase.tableDDL(of: scene.clientPath, data.schema)
+    let (start, before) = (Measure.wall(), try scene.serverCPU())
+    // One that has the files made while it gets its rows.
+    _ = try scene.sync()
+    try scene.waitForFiles()
+    let made = Cost(wall: Measure.wall() - start, cpu: try scene.serverCPU() - before - byRows.serverCPU)
+    let makingPeak = try scene.pair.server.call("usage").integer("peak")
     bench.say("\(name): by rows \(TableReport.amount(byRows.wall, .seconds)), the file is made")
+    let beside = isWhole ? try Beside(scene) : nil
 
-    var syncs: [SyncMeasurement] = []
-    var limits: [Cost] = []
+    try scene.restart()
+    var (syncs, limits) = ([SyncMeasurement](), [Double]())
     for run in 1...bench.options.runs {
-      try pair.renewClient(clientPath, data.schemaName)
-      bench.settle()
-      syncs.append(try pair.sync())
-      guard syncs[run - 1].upserts == rows else {
-        throw SalvorError(.failed, "\(syncs[run - 1].upserts) of \(rows) rows arrived.")
-      }
-      if run == 1 { try PlainDatabase.requireEqual(serverPath, clientPath, data.schema) }
-      let path = bench.path("\(name)-limit.db")
-      PlainDatabase.remove(path)
-      bench.settle()
-      limits.append(try PlainDatabase.timedInsert(path, ddl: ddl, data, inKeyOrder: true))
-      PlainDatabase.remove(path)
+      syncs.append(try scene.sync())
+      if run == 1 { try PlainDatabase.requireEqual(scene.serverPath, scene.clientPath, data.schema) }
+      limits.append(try insert(bench, ddl))
       bench.say(
         "\(name): run \(run) of \(bench.options.runs): \(TableReport.amount(syncs[run - 1].wall, .seconds)), inserts "
-          + TableReport.amount(limits[run - 1].wall, .seconds))
+          + TableReport.amount(limits[run - 1], .seconds))
+    }
+    let behind = isWhole ? try behind(bench, scene) : []
+    let byRowsMemory = byRows.serverPeak
+    var figures = sizes(syncs, byRows, gzip, limits.median, empty)
+    figures.append(
+      Figure(
+        name: "making, server CPU", value: made.cpu, unit: .seconds, limit: byRows.serverCPU, limitName: "by rows",
+        target: .ratio(atMost: Self.makingMax),
+        details: [
+          ("wall", .real(made.wall)), ("peakByRows", .integer(byRowsMemory)), ("peakAfterMaking", .integer(makingPeak)),
+        ]))
+    if let beside { figures.append(beside.figure(atMost: Self.besideMax)) }
+    if !behind.isEmpty {
+      figures.append(
+        Figure(
+          name: "1 % changed since", value: behind.median(\.wall), unit: .seconds, limit: syncs.median(\.wall),
+          limitName: "nothing", target: .ratio(atMost: Self.behindMax), details: behind.details))
     }
     return WorkloadResult(
-      name: name, title: "\(grouped(rows)) rows, medians of \(bench.options.runs)",
-      figures: figures(syncs, byRows, limits.map(\.wall).median, made))
+      name: name, title: "\(grouped(data.rowCount)) rows, medians of \(bench.options.runs)", figures: figures)
   }
 
-  private func figures(
-    _ syncs: [SyncMeasurement], _ byRows: SyncMeasurement, _ inserts: Double, _ made: Cost
+  private func insert(_ bench: Bench, _ ddl: [String]) throws -> Double {
+    let path = bench.path("\(name)-limit.db")
+    defer { PlainDatabase.remove(path) }
+    PlainDatabase.remove(path)
+    bench.settle()
+    return try PlainDatabase.timedInsert(path, ddl: ddl, data, inKeyOrder: true).wall
+  }
+
+  /// Another program changes one row of a hundred; the same file is still the newest.
+  private func behind(_ bench: Bench, _ scene: SnapshotScene) throws -> [SyncMeasurement] {
+    guard case .records(let records, let count) = data else { return [] }
+    let server = try PlainDatabase.openAsServer(scene.serverPath)
+    defer { server.close() }
+    try PlainDatabase.updateQuantities(
+      server, records, places: RecordData.spread(count / 100, of: count), quantity: 77_777)
+    let syncs = try (1...bench.options.runs).map { _ in try scene.sync() }
+    try PlainDatabase.requireEqual(scene.serverPath, scene.clientPath, data.schema)
+    return syncs
+  }
+
+  private func sizes(
+    _ syncs: [SyncMeasurement], _ byRows: SyncMeasurement, _ gzip: SyncMeasurement, _ inserts: Double,
+    _ empty: (client: Int64, server: Int64)
   ) -> [Figure] {
-    [
+    func memory(_ name: String, _ peak: Int64, _ base: Int64) -> Figure {
+      Figure(
+        name: name, value: Double(peak - base), unit: .bytes, target: .value(atMost: Self.memoryMax),
+        details: [("peak", .integer(peak)), ("emptySyncPeak", .integer(base))])
+    }
+    return [
       Figure(
         name: "wall", value: syncs.median(\.wall), unit: .seconds, limit: inserts, limitName: "inserts in key order",
         target: .ratio(atMost: ratioMax), details: syncs.details),
@@ -72,32 +110,50 @@ struct SnapshotSync {
         name: "wall", value: syncs.median(\.wall), unit: .seconds, limit: byRows.wall, limitName: "by rows",
         details: [("byRowsClientCPU", .real(byRows.clientCPU))]),
       Figure(
+        name: "wire", value: Double(syncs.median { $0.bytes }), unit: .bytes, limit: Double(gzip.bytes),
+        limitName: "by rows with gzip", target: .ratio(atMost: Self.bytesMax)),
+      Figure(
         name: "wire", value: Double(syncs.median { $0.bytes }), unit: .bytes, limit: Double(byRows.bytes),
-        limitName: "by rows", target: .ratio(atMost: SnapshotSync.bytesMax)),
+        limitName: "by rows"),
       Figure(
         name: "server CPU", value: syncs.median(\.serverCPU), unit: .seconds, limit: byRows.serverCPU,
-        limitName: "by rows", target: .ratio(atMost: SnapshotSync.serverMax)),
-      Figure(
-        name: "making, server CPU", value: made.cpu, unit: .seconds, limit: byRows.serverCPU, limitName: "by rows",
-        target: .ratio(atMost: 1.2), details: [("wall", .real(made.wall))]),
+        limitName: "by rows", target: .ratio(atMost: Self.serverMax)),
+      memory("client memory", syncs.map(\.clientPeak).max() ?? 0, empty.client),
+      memory("server memory", syncs.map(\.serverPeak).max() ?? 0, empty.server),
     ]
   }
 
-  /// The server makes it after the first device's rows, by itself.
-  private func waitForFile(_ serverPath: String) throws {
-    let folder = serverPath + "-snapshots"
-    for _ in 0..<60_000 {
-      if let open = opendir(folder) {
-        defer { closedir(open) }
-        while let entry = readdir(open) {
-          let name = withUnsafeBytes(of: &entry.pointee.d_name) {
-            String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-          }
-          if name.hasSuffix(".json") { return }
-        }
+  /// Small syncs of one device while the server makes a file for others, and alone.
+  private struct Beside {
+    private var (meanwhile, alone) = ([Double](), [Double]())
+
+    init(_ scene: SnapshotScene) throws {
+      scene.forgetFiles()
+      _ = try scene.sync()
+      let application = try PlainDatabase.open(scene.clientPath)
+      defer { application.close() }
+      guard case .records(let records, let count) = scene.data else { return }
+      var number = 0
+      func one() throws -> Double {
+        number += 1
+        try PlainDatabase.updateQuantities(
+          application, records, places: [number * 37 % count], quantity: Int64(7000 + number))
+        usleep(5000)
+        let sync = try scene.pair.client.call("sync")
+        return try sync.real("wall")
       }
-      usleep(10_000)
+      while !scene.isReady { meanwhile.append(try one()) }
+      for _ in 0..<max(100, meanwhile.count) { alone.append(try one()) }
     }
-    throw SalvorError(.failed, "No snapshot was made within ten minutes.")
+
+    func figure(atMost most: Double) -> Figure {
+      Figure(
+        name: "a small sync while it is made", value: meanwhile.median, unit: .seconds, limit: alone.median,
+        limitName: "alone", target: .ratio(atMost: most),
+        details: [
+          ("syncs", .integer(Int64(meanwhile.count))), ("p90", .real(percentile(meanwhile, 0.9))),
+          ("aloneP90", .real(percentile(alone, 0.9))),
+        ])
+    }
   }
 }

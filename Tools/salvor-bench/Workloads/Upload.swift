@@ -12,7 +12,7 @@ struct Upload {
   /// The device sees its rows through a join table, by what nothing changes: the server follows it for each of them.
   var isThroughMembers = false
 
-  private static let ratioMax = 4.0
+  private static let ratioMax = 3.0
   private static let bytesEachMax = 32.0
   private static let roundTripsMax = 6.0
 

@@ -13,6 +13,9 @@ struct Workload: Sendable {
   var summary: String
   var run: @Sendable (Bench) async throws -> WorkloadResult
 
+  /// By its name, or the name's beginning up to a hyphen.
+  func isMeant(by name: String) -> Bool { self.name == name || self.name.hasPrefix(name + "-") }
+
   static let all: [Workload] = [
     Workload(name: "first-sync-dinesafe", summary: "first sync of the DineSafe inspections") {
       try FirstSync(
@@ -26,14 +29,32 @@ struct Workload: Sendable {
     },
     Workload(name: "first-sync-1m", summary: "first sync of 1,000,000 rows") {
       try FirstSync(
-        name: "first-sync-1m", data: .records(RecordData(), count: $0.scaled(1_000_000)), ratioMax: 2
+        name: "first-sync-1m", data: .records(RecordData(), count: $0.scaled(1_000_000)), ratioMax: 2, cpuMax: 4.9
       ).run($0)
     },
     Workload(name: "snapshot-100k", summary: "first sync of 100,000 rows from a warm snapshot") {
-      try SnapshotSync(name: "snapshot-100k", rows: $0.scaled(100_000), ratioMax: 0.6).run($0)
+      try SnapshotSync(
+        name: "snapshot-100k", data: .records(RecordData(), count: $0.scaled(100_000)), ratioMax: 0.6
+      ).run($0)
+    },
+    Workload(name: "snapshot-dinesafe", summary: "first sync of the DineSafe inspections from warm snapshots") {
+      try SnapshotSync(
+        name: "snapshot-dinesafe", data: .dinesafe(DinesafeData(directory: $0.options.data)), ratioMax: 0.6
+      ).run($0)
     },
     Workload(name: "snapshot-1m", summary: "first sync of 1,000,000 rows from a warm snapshot") {
-      try SnapshotSync(name: "snapshot-1m", rows: $0.scaled(1_000_000), ratioMax: 0.45).run($0)
+      try SnapshotSync(
+        name: "snapshot-1m", data: .records(RecordData(), count: $0.scaled(1_000_000)), ratioMax: 0.45, isWhole: true
+      ).run($0)
+    },
+    Workload(name: "snapshot-cut", summary: "first sync of 1,000,000 rows from a warm snapshot, cut 20 times") {
+      try SnapshotCut(cuts: 20, rows: $0.scaled(1_000_000)).run($0)
+    },
+    Workload(name: "snapshot-fleet", summary: "first syncs of 100 devices at once from one snapshot of 100,000 rows") {
+      try SnapshotFleet(devices: max(3, $0.options.isQuick ? 10 : 100), rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "snapshot-nginx", summary: "first syncs of 1,000,000 rows from a snapshot that nginx gives") {
+      try SnapshotElsewhere(rows: $0.scaled(1_000_000), devices: $0.options.isQuick ? 3 : 10).run($0)
     },
     Workload(name: "upload-10k", summary: "upload of 10,000 changed rows") {
       try Upload(name: "upload-10k", changes: $0.scaled(10_000), rows: $0.scaled(100_000)).run($0)
@@ -44,6 +65,14 @@ struct Workload: Sendable {
     Workload(name: "upload-100k-members", summary: "upload-100k, where a join table decides who sees the rows") {
       try Upload(
         name: "upload-100k-members", changes: $0.scaled(100_000), rows: $0.scaled(100_000), isThroughMembers: true
+      ).run($0)
+    },
+    Workload(name: "upload-1m", summary: "all of 1,000,000 rows from one device") {
+      try UploadAll(rows: $0.scaled(1_000_000)).run($0)
+    },
+    Workload(name: "update-10k", summary: "10,000 updates of one column in 1,000,000 rows, both directions") {
+      try ManyUpdates(
+        changes: $0.scaled(10_000), rows: $0.scaled(1_000_000), fewRows: $0.scaled(100_000)
       ).run($0)
     },
     Workload(name: "upload-refused", summary: "upload of 10,000 changed rows of which 1 % are refused") {
@@ -62,6 +91,9 @@ struct Workload: Sendable {
     },
     Workload(name: "idle-sync", summary: "a sync with nothing to do, from an open client") {
       try IdleSync(rows: $0.scaled(100_000)).run($0)
+    },
+    Workload(name: "idle-groups", summary: "a sync with nothing to do, 100 tables in 100 groups") {
+      try IdleGroups().run($0)
     },
     Workload(name: "key-set", summary: "key-set download of 100,000 rows of which 10 differ") {
       try await KeySet(rows: $0.scaled(100_000), differences: 10).run($0)
