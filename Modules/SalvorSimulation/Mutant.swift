@@ -34,7 +34,29 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
     }
   }
 
-  /// The mutants that `salvor-simulate` takes unless it is told which. Those of `healing` are not among them.
+  /// The swarm whose seeds find it soonest: it draws most of what the fault has to do with.
+  public var swarm: String {
+    switch self {
+    case .server(.showsOutOfScope), .server(.acceptsOutOfScope), .server(.answersOutOfScope),
+      .server(.forgetsDepartures),
+      .server(.forgetsSubscriptions), .server(.dropsNothing), .server(.forgetsWhatWasSubscribed),
+      .device(.dropsNothing), .device(.forgetsSubscriptions), .device(.ignoresDepartures):
+      "reach"
+    case .unsyncedDevices, .unsyncedServer: "disks"
+    case .device(.sendsTheNewestBlob): "columns"
+    case .endlessWaits, .server(.appliesResendsTwice), .server(.forgetsResults), .server(.losesStagedChunks),
+      .device(.keepsOldStaging), .device(.losesLastChunk), .device(.resendsUnderNewID):
+      "network"
+    case .forgottenDeletes, .server(.forgetsLostKeys), .server(.knowsEveryCursor), .device(.trustsTrimmedCursors),
+      .server(.endsRangesEarly), .server(.digestsCounts):
+      "restores"
+    case .server(.dropsWaiting): "consent"
+    case _ where Self.healing.contains(self): "heal"
+    default: "all"
+    }
+  }
+
+  /// The mutants that `salvor-simulate` takes unless it is told which.
   public static let all: [Mutant] = [
     .server(.dropsRefusals), .server(.appliesRefusedRequests), .server(.forgetsTombstones), .server(.seesNoConflicts),
     .server(.showsOutOfScope), .server(.forgetsDepartures), .server(.endsDownloadsEarly), .server(.blocksNothing),

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc
@@ -58,9 +59,11 @@ public struct Simulation: Sendable {
       do {
         result.violations = try world.schedule.run(jobsMax: jobsMax) { [platform] in
           let found = Mutex<[Violation]>([])
-          await platform.onSchedule(world.schedule) {
-            let violations = await world.run()
-            found.withLock { $0 = violations }
+          await FileSystem.$disk.withValue(FilesOfMachines(letGo: platform.letGo)) {
+            await platform.onSchedule(world.schedule) {
+              let violations = await world.run()
+              found.withLock { $0 = violations }
+            }
           }
           return found.withLock { $0 }
         }

@@ -113,8 +113,9 @@ actor ServerReader {
     try interruption.check()
     if let connection { return connection }
     let connection = try SQLiteConnection(
-      options.path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
-    try connection.execute("PRAGMA query_only = ON")
+      options.path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds),
+      for: "server-reader")
+    try connection.set("query_only", true)
     interruption.add(connection)
     self.connection = connection
     return connection

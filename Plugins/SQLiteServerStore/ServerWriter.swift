@@ -67,13 +67,14 @@ actor ServerWriter {
   /// - Parameter before: the opening of this same start of the server, where there was one.
   private func makeOpen(_ setup: ServerSetup, sameStart before: ServerOpening?) throws -> Open {
     let connection = try SQLiteConnection(
-      options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds))
+      options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds), for: "server-writer")
     // A new database can give space back (`giveBackSpace`); an adopted one keeps to what it is.
     if try connection.integer("PRAGMA page_count") == 0 { try connection.execute("PRAGMA auto_vacuum = INCREMENTAL") }
     try connection.pragma("journal_mode", "WAL")
     try connection.pragma("journal_size_limit", "\(64 << 20)")
     try connection.execute(
-      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
+      "PRAGMA synchronous = FULL; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
+    try connection.set("foreign_keys", true)
     var installation = Installation(connection, setup, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     for notice in installation.notices { options.log(notice) }

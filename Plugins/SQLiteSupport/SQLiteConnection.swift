@@ -22,12 +22,14 @@ public final class SQLiteConnection {
   public let path: String
   let database: OpaquePointer
   private var isOpen = true
-  private var cache: [String: SQLiteStatement] = [:]
+  private(set) var cache: [String: SQLiteStatement] = [:]
   private let cachedStatementsMax = 512
   private let interruption: SQLiteInterrupter
   var authorizer: AuthorizerBox?
   /// What the file is encrypted with; copies of it are made with the same one.
   public internal(set) var key: SQLiteKey?
+  /// Where the connection goes when it is closed; nil: it is gone then.
+  private let place: SQLiteShelf.Place?
   /// True where the connection was opened with a key.
   public var isEncrypted: Bool { key != nil }
 
@@ -35,8 +37,22 @@ public final class SQLiteConnection {
   ///   - path: a file's path, `:memory:`, or a `file:` URI.
   ///   - busyTimeoutMilliseconds: how long a lock of another connection is waited for before `storageBusy`.
   ///   - key: of an encrypted file. Throws `key-refused` where it cannot be used: it is never passed over.
-  public init(_ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000, key: SQLiteKey? = nil) throws
-  {
+  ///   - use: what the connection is for. Where there is a shelf (`SQLiteShelf`), one that was closed is taken again for the same use,
+  ///     with the settings that it had. Nil: it is always a new one.
+  public init(
+    _ path: String, mode: Mode = .create, busyTimeoutMilliseconds: Int32 = 5000, key: SQLiteKey? = nil,
+    for use: String? = nil
+  ) throws {
+    let place = key == nil ? use.flatMap { SQLiteShelf.place(of: path, $0) } : nil
+    self.place = place
+    if let kept = place?.take() {
+      self.path = path
+      database = kept.database
+      cache = kept.statements
+      interruption = SQLiteInterrupter(kept.database)
+      sqlite3_busy_timeout(database, busyTimeoutMilliseconds)
+      return
+    }
     var database: OpaquePointer?
     if key != nil { try Self.proveEncryption(for: path) }
     if mode == .create { PrivateFile.make(path) }
@@ -62,10 +78,11 @@ public final class SQLiteConnection {
   /// Closes the connection; statements that are still referenced keep it until they go. Safe to call twice.
   public func close() {
     guard isOpen else { return }
+    interruption.forget()
+    let isKept = authorizer == nil && place?.keep(self) == true
     isOpen = false
     cache.removeAll()
-    interruption.forget()
-    sqlite3_close_v2(database)
+    if !isKept { sqlite3_close_v2(database) }
   }
 
   // MARK: Statements
@@ -203,6 +220,12 @@ public final class SQLiteConnection {
   public func pragma(_ name: String) throws -> Value? {
     let statement = try prepare("PRAGMA \(name)")
     return try statement.step() ? statement.value(0) : nil
+  }
+
+  /// Sets a PRAGMA that is on or off. One that is so already is left alone: setting it makes SQLite compile every statement anew.
+  public func set(_ pragma: String, _ on: Bool) throws {
+    guard try integer("PRAGMA \(pragma)") != (on ? 1 : 0) else { return }
+    try execute("PRAGMA \(pragma) = \(on ? "ON" : "OFF")")
   }
 
   /// Grows whenever the schema changes, by whatever connection.

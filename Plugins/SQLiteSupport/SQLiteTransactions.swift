@@ -15,10 +15,11 @@ extension SQLiteConnection {
   public func transaction<Result>(
     _ kind: TransactionKind = .immediate, _ body: () throws -> Result
   ) throws -> Result {
-    try execute("BEGIN \(kind.rawValue)")
+    // Compiled once: a short transaction costs little more than these.
+    try run("BEGIN \(kind.rawValue)")
     do {
       let result = try body()
-      try execute("COMMIT")
+      try run("COMMIT")
       return result
     } catch {
       // SQLite has rolled back by itself after a full disk or an I/O error.

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 #if canImport(Glibc)
   import Glibc
@@ -15,19 +16,9 @@ package enum Files {
 
   /// Open for reading and writing. Throws where there is one.
   package static func create(_ path: String, mode: mode_t) throws -> Int32 {
-    let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode)
+    let descriptor = FileSystem.open(path, O_RDWR | O_CREAT | O_EXCL, mode)
     guard descriptor >= 0 else { throw failure("cannot be made", path) }
     return descriptor
-  }
-
-  /// Failures are let go: the file itself is synced.
-  package static func syncDirectory(of path: String) {
-    let directory = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-    let place = path.contains("/") ? (directory.isEmpty ? "/" : directory) : "."
-    let descriptor = open(place, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return }
-    fsync(descriptor)
-    close(descriptor)
   }
 
   /// What `errno` says of a file.

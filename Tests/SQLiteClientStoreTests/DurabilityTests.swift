@@ -10,7 +10,7 @@ import Testing
   /// The files synced by `body`, by what follows the database's path.
   private func synced(_ path: String, _ body: () async throws -> Void) async throws -> [String] {
     _ = SyncWatch.take(path)
-    try await DurableFile.$watcher.withValue({ SyncWatch.note($0) }) { try await body() }
+    try await FileSystem.$disk.withValue(Watch { SyncWatch.note($0) }) { try await body() }
     return SyncWatch.take(path).map { String($0.dropFirst(path.count)) }
   }
 
@@ -46,7 +46,7 @@ import Testing
     let bench = try await StoreBench(ApplyTests.seats)
     let folder = String(bench.path[..<(bench.path.lastIndex(of: "/") ?? bench.path.startIndex)])
     let seen = Seen()
-    try await DurableFile.$watcher.withValue({ seen.add($0) }) {
+    try await FileSystem.$disk.withValue(Watch { seen.add($0) }) {
       try await bench.store.setJournal([0x7B, 0x7D])
       #expect(seen.take() == [bench.path + ".salvor-recovery.new", folder])
       try await bench.store.setJournal(nil)
@@ -57,6 +57,20 @@ import Testing
   @Test("a file that cannot be synced is an error, not a success")
   func cannotBeWritten() throws {
     #expect(throws: SalvorError.self) { try DurableFile.write([1], to: "/nowhere/at/all", "identity file") }
+  }
+}
+
+/// Is told of each file and folder when it is synced.
+private struct Watch: FileSystem.Disk {
+  let note: @Sendable (String) -> Void
+
+  func ask(_ call: FileSystem.Call) -> Int32 {
+    switch call {
+    case .sync(let path): note(path)
+    case .syncFolder(let path): note(FileSystem.folder(of: path))
+    default: break
+    }
+    return 0
   }
 }
 

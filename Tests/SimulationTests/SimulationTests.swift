@@ -1,5 +1,6 @@
 import Foundation
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 import Testing
 
@@ -71,6 +72,20 @@ struct SimulationTests {
     let report = try SimulateProcess.run("--swarm", "files", "--seeds", "1-\(seeds / 2)", "--json").json
     #expect((report["met"]?["group by file"]?.integer ?? 0) > 0)
     expectKnown(report, swarm: "files")
+  }
+
+  @Test("the specification of the stores, which does the same beside, has the same rows (semantics 2 to 8)")
+  func specification() throws {
+    let report = try SimulateProcess.run("--swarm", "specification", "--seeds", "1-\(seeds / 2)", "--json").json
+    #expect((report["met"]?["specification until the end"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "specification")
+  }
+
+  @Test("no history breaks a rule where chunks are cut, lost and sent again (semantics 4)")
+  func chunks() throws {
+    let report = try SimulateProcess.run("--swarm", "network", "--seeds", "1-\(seeds / 2)", "--json").json
+    #expect((report["met"]?["feature small-chunks"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "network")
   }
 
   @Test("what a restore takes comes back, or something newer took its place (semantics 10)")
@@ -273,6 +288,78 @@ struct DiskTests {
     #expect(answers(.locked, .lock) == [.done, .locked, .locked, .done])
     disk.arm(nil)
     #expect(disk.ask(.write, life: disk.life) == .done)
+  }
+}
+
+@Suite("Files that are written past SQLite lose what was not synced, too (semantics 5 and 9)")
+struct OwnFileTests {
+  /// A file's content after a power cut; nil: there is none.
+  private typealias Found = [UInt8]?
+
+  private let old = [UInt8](repeating: 1, count: 1500)
+  private let new = [UInt8](repeating: 2, count: 1500)
+
+  /// Puts a new file into the place of an old one, as the identity file and the journal are, and cuts the power in the end.
+  private func replace(_ seed: UInt64, syncsFile: Bool, syncsFolder: Bool) throws -> Found {
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("own-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let disk = MachineDisk(folder.path + "/d.db", SeededGenerator(seed: seed))
+    SimulatedDisks.add(disk)
+    defer { SimulatedDisks.remove(disk) }
+    let (path, aside) = (disk.path + ".salvor-identity", disk.path + ".salvor-identity.new")
+    try Data(old).write(to: URL(fileURLWithPath: path))
+    try FileSystem.$disk.withValue(FilesOfMachines(letGo: { _ in })) {
+      let file = FileSystem.open(aside, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+      #expect(FileSystem.write(new, to: file, of: aside))
+      if syncsFile { #expect(FileSystem.sync(file, of: aside)) }
+      close(file)
+      #expect(FileSystem.rename(aside, to: path))
+      if syncsFolder { FileSystem.syncFolder(of: path) }
+      disk.arm(.init(fault: .powerCut, call: 1, times: 1))
+      // Whatever is asked for now is not done.
+      #expect(!FileSystem.remove(path))
+      #expect(FileSystem.open(path, O_RDONLY) < 0)
+      try disk.revive()
+    }
+    return try? Array(Data(contentsOf: URL(fileURLWithPath: path)))
+  }
+
+  @Test("what was synced, and its folder, is there; a folder that was not synced may have the file of before")
+  func synced() throws {
+    var found: Set<Found> = []
+    for seed: UInt64 in 1...20 {
+      #expect(try replace(seed, syncsFile: true, syncsFolder: true) == new)
+      found.insert(try replace(seed, syncsFile: true, syncsFolder: false))
+    }
+    #expect(found == [old, new])
+  }
+
+  @Test("a file that was put in place unsynced may be torn or empty")
+  func unsynced() throws {
+    let found = Set(try (1...20).map { try replace($0, syncsFile: false, syncsFolder: true) })
+    #expect(found.contains { $0 != new && $0 != old })
+  }
+
+  @Test("a disk that is full, and one that fails, say so where a file is written")
+  func faults() throws {
+    let path = FileManager.default.temporaryDirectory.path + "/own-\(UUID().uuidString).db"
+    let disk = MachineDisk(path, SeededGenerator(seed: 1))
+    SimulatedDisks.add(disk)
+    defer {
+      SimulatedDisks.remove(disk)
+      try? FileManager.default.removeItem(atPath: path + ".salvor-side")
+    }
+    FileSystem.$disk.withValue(FilesOfMachines(letGo: { _ in })) {
+      let file = FileSystem.open(path + ".salvor-side", O_RDWR | O_CREAT, 0o600)
+      defer { close(file) }
+      for (fault, code) in [(MachineDisk.Fault.full, ENOSPC), (.writeError, EIO)] {
+        disk.arm(.init(fault: fault, call: 1, times: 1))
+        #expect(!FileSystem.write([1], to: file, of: path + ".salvor-side"))
+        #expect(errno == code)
+      }
+      #expect(FileSystem.write([1], to: file, of: path + ".salvor-side"))
+    }
   }
 }
 

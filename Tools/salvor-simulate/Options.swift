@@ -10,11 +10,13 @@ struct Options {
   /// Nil: until the last seed.
   var minutes: Double?
   var swarm = "all"
+  /// Nil: a mutant is looked for in its own.
+  var chosenSwarm: String?
   var steps = 45
   /// The numbers of the steps that are kept of a replayed history; nil: all.
   var only: Set<Int>?
   var isJSON = false
-  var mutants = Mutant.all
+  var mutants = Mutant.all + Mutant.healing
   /// How many histories run at one time; nil: as many as there are cores.
   var jobs: Int?
 
@@ -27,7 +29,7 @@ struct Options {
                                       shows a history step by step, with the digest of its trace; of these steps alone
       Tools/simulate --shrink SEED    the shortest script that still goes wrong
       Tools/simulate --mutants        faults put into the product on purpose, and the seeds it takes to find each;
-                                      one of them alone: --mutant NAME
+                                      one of them alone: --mutant NAME; each in the swarm that finds it soonest, or in --swarm
 
       --seeds A-B    which histories (default 1-1000); with --minutes as many as there is time for, from A on
       --swarm NAME   what they may have in them: \(Swarm.names.keys.sorted().joined(separator: ", "))
@@ -67,6 +69,7 @@ struct Options {
           throw Wrong(
             description: "there is no swarm \(swarm); there are \(Swarm.names.keys.sorted().joined(separator: ", "))")
         }
+        chosenSwarm = swarm
       case "--steps": steps = try number(option, try value(option), from: 1)
       case "--jobs": jobs = try number(option, try value(option), from: 1)
       case "--replay": task = .replay(try number(option, try value(option), from: 0))
@@ -92,5 +95,7 @@ struct Options {
     }
   }
 
-  var features: Set<Feature> { Swarm.names[swarm] ?? [] }
+  var features: Set<Feature> { Self.features(of: swarm) }
+
+  static func features(of swarm: String) -> Set<Feature> { Swarm.names[swarm] ?? [] }
 }

@@ -9,7 +9,8 @@ extension SimulationPlatform {
     DiskVFS.install()
     return SimulationPlatform(
       modules: StandardModules.all, directory: directory,
-      connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0)) },
+      connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0, for: "application")) },
+      letGo: { SQLiteShelf.current?.clear($0) },
       onSchedule: { schedule, body in
         await withLanes(of: schedule, body)
       })
@@ -19,7 +20,9 @@ extension SimulationPlatform {
 /// Not optimised: Swift 6.3 passes `withValue` a wrong type for a closure as the value, once it is inlined, and crashes.
 @_optimize(none)
 private func withLanes(of schedule: SimulationSchedule, _ body: () async -> Void) async {
-  await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
+  await SQLiteShelf.$current.withValue(SQLiteShelf()) {
+    await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
+  }
 }
 
 private struct Lane: SQLiteQueue.Lane {
@@ -30,7 +33,22 @@ private struct Lane: SQLiteQueue.Lane {
 private final class Database: SimulatedDatabase {
   private let connection: SQLiteConnection
   init(_ connection: SQLiteConnection) { self.connection = connection }
-  func execute(_ sql: String) throws { try connection.execute(sql) }
+  /// How often something was run of which SQLite's own counts say nothing: what takes changes back, and what changes a schema.
+  private var others: Int64 = 0
+
+  func execute(_ sql: String) throws {
+    if !["INSERT", "UPDATE", "DELETE", "BEGIN", "COMMIT", "SAVEPOINT", "RELEASE"].contains(where: sql.hasPrefix) {
+      others += 1
+    }
+    do { try connection.execute(sql) } catch {
+      others += 1
+      throw error
+    }
+  }
+
+  func version() throws -> [Int64] {
+    [others, Int64(connection.totalChanges), try connection.integer("PRAGMA data_version") ?? 0]
+  }
   func rows(_ sql: String) throws -> [[Value]] { try connection.rows(sql) }
   var isInTransaction: Bool { connection.isInTransaction }
   func close() { connection.close() }

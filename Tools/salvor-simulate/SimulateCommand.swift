@@ -114,18 +114,21 @@ enum SimulateCommand {
     var missed = 0
     var rows: [JSONValue] = []
     for mutant in options.mutants {
-      let search = MutantSearch(simulation(options), mutant, first: options.first, last: options.last)
+      let swarm = options.chosenSwarm ?? mutant.swarm
+      let simulation = Simulation(platform, features: Options.features(of: swarm), steps: options.steps)
+      let search = MutantSearch(simulation, mutant, first: options.first, last: options.last)
       let finding = search.run(threads: threads)
       if finding == nil { missed += 1 }
       if options.isJSON {
         rows.append([
-          "mutant": .string(mutant.description), "seeds": finding.map { .integer(Int64($0.seeds)) } ?? .null,
+          "mutant": .string(mutant.description), "swarm": .string(swarm),
+          "seeds": finding.map { .integer(Int64($0.seeds)) } ?? .null,
           "rule": finding.map { .string($0.violation.rule.rawValue) } ?? .null,
         ])
       } else {
         let what =
           finding.map { "\($0.seeds)\t\($0.violation)" } ?? "-\tnot found in \(options.last - options.first + 1) seeds"
-        say("\(mutant)\t\(what)")
+        say("\(mutant)\t\(swarm)\t\(what)")
       }
     }
     if options.isJSON { say(String(decoding: JSONValue.array(rows).bytes, as: UTF8.self)) }

@@ -1,4 +1,11 @@
 import SalvorModel
+import SalvorStorage
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
 
 /// The disk of one machine of a simulation: what was written to its databases and not synced, and what is going to fail.
 ///
@@ -43,6 +50,19 @@ public final class MachineDisk: Sendable {
     var size = 0
   }
 
+  /// What a folder has forgotten after a power cut that comes before its next sync.
+  fileprivate enum NameChange {
+    case made(String)
+    case renamed(String, to: String, over: [UInt8]?)
+    case removed(String, [UInt8])
+
+    var folder: String {
+      switch self {
+      case .made(let path), .renamed(let path, _, _), .removed(let path, _): FileSystem.folder(of: path)
+      }
+    }
+  }
+
   fileprivate struct State {
     var generator: SeededGenerator
     var plan: Plan?
@@ -52,6 +72,8 @@ public final class MachineDisk: Sendable {
     var life = 0
     var isDead = false
     var files: [String: Unsynced] = [:]
+    /// What became of names, in order, since their folders were last synced.
+    var names: [NameChange] = []
     /// The files as the power cut leaves them.
     var image: [String: [UInt8]] = [:]
   }
@@ -61,10 +83,10 @@ public final class MachineDisk: Sendable {
 
   /// Of the machine's database; all of its files begin with it.
   public let path: String
-  private let state: Mutex<State>
+  fileprivate let state: Mutex<State>
 
   /// Says that it has synced, and has not: as if the store did not ask for it.
-  private let forgetsSyncs: Bool
+  fileprivate let forgetsSyncs: Bool
 
   init(_ path: String, _ generator: SeededGenerator, forgetsSyncs: Bool = false) {
     self.path = path
@@ -92,7 +114,7 @@ public final class MachineDisk: Sendable {
     let image: [String: [UInt8]]? = state.withLock { state in
       guard state.isDead else { return nil }
       defer {
-        (state.isDead, state.image, state.files) = (false, [:], [:])
+        (state.isDead, state.image, state.files, state.names) = (false, [:], [:], [])
       }
       return state.image
     }
@@ -102,12 +124,12 @@ public final class MachineDisk: Sendable {
   }
 
   /// The files were put there by somebody else: nothing of them is unsynced.
-  func forget() { state.withLock { $0.files = [:] } }
+  func forget() { state.withLock { ($0.files, $0.names) = ([:], []) } }
 
   // MARK: For the VFS
 
-  /// Files whose pages are followed. What else the machine has is synced by whoever writes it, past SQLite.
-  public func follows(_ file: String) -> Bool { file == path || file == path + "-wal" || file == path + "-journal" }
+  /// Files whose pages are followed: all but what SQLite makes anew after a power cut.
+  public func follows(_ file: String) -> Bool { !file.hasSuffix("-shm") }
 
   /// The life in which a file is opened.
   public var life: Int { state.withLock { $0.life } }
@@ -178,11 +200,91 @@ public final class MachineDisk: Sendable {
         if let unsynced = state.files[file] { state.lose(unsynced, of: &bytes) }
         state.image[file] = bytes
       }
+      state.loseNames()
+    }
+  }
+}
+
+/// Files that the product writes past SQLite.
+extension MachineDisk {
+  /// What becomes of a call, as an `errno`.
+  func ask(_ call: FileSystem.Call) -> Int32 {
+    switch ask(call.kind, life: life) {
+    case .done: break
+    case .full: return ENOSPC
+    case .dead, .failed, .locked: return EIO
+    }
+    switch call {
+    case .read, .makeFolder: break
+    case .make(let path, let empties):
+      if !Files.exists(path) {
+        state.withLock { $0.names.append(.made(path)) }
+      } else if empties {
+        follow(path, 0..<Int.max)
+      }
+    case .write(let path, let range): follow(path, range)
+    case .cut(let path, let size): follow(path, size..<Int.max)
+    case .sync(let path): synced(path)
+    case .syncFolder(let path):
+      guard !forgetsSyncs else { break }
+      let folder = FileSystem.folder(of: path)
+      state.withLock { $0.names.removeAll { $0.folder == folder } }
+    case .rename(let path, let other):
+      let before = Files.read(other)
+      state.withLock { state in
+        guard Files.exists(path) else { return }
+        state.names.append(.renamed(path, to: other, over: before))
+        state.files[other] = state.files.removeValue(forKey: path)
+      }
+    case .remove(let path):
+      guard let before = Files.read(path) else { break }
+      state.withLock { state in
+        state.names.append(.removed(path, before))
+        state.files[path] = nil
+      }
+    }
+    return 0
+  }
+
+  /// What is going to be written over; up to the file's end where the range ends behind it.
+  private func follow(_ path: String, _ range: Range<Int>) {
+    guard follows(path), let content = Files.read(path) else { return }
+    let end = range.upperBound == .max ? content.count : range.upperBound
+    guard range.lowerBound < end, let sectors = unknownSectors(path, range.lowerBound..<end) else { return }
+    let from = min(sectors.lowerBound * Self.sector, content.count)
+    let to = min(sectors.upperBound * Self.sector, content.count)
+    willWrite(path, sectors, content: Array(content[from..<to]), size: content.count)
+  }
+}
+
+extension FileSystem.Call {
+  fileprivate var kind: MachineDisk.Call {
+    switch self {
+    case .read: .read
+    case .make, .makeFolder: .make
+    case .write: .write
+    case .cut: .truncate
+    case .sync, .syncFolder: .sync
+    case .rename, .remove: .delete
     }
   }
 }
 
 extension MachineDisk.State {
+  /// A folder keeps what became of its names up to any moment since it was synced.
+  fileprivate mutating func loseNames() {
+    let kept = generator.below(names.count + 1)
+    for change in names[kept...].reversed() {
+      switch change {
+      case .made(let path): image[path] = nil
+      case .renamed(let path, let other, let before):
+        image[path] = image[other]
+        image[other] = before
+      case .removed(let path, let before): image[path] = before
+      }
+    }
+  }
+
   /// Any of the sectors is as it was when the file was last synced.
   fileprivate mutating func lose(_ unsynced: MachineDisk.Unsynced, of bytes: inout [UInt8]) {
     let percent = generator.pick([0, 25, 50, 75, 100]) ?? 50

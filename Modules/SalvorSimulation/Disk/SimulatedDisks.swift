@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// Finds the machine that a file belongs to. One for the process: SQLite asks it by a file's path alone.
 public enum SimulatedDisks {
@@ -15,6 +16,28 @@ public enum SimulatedDisks {
     guard let end = path.endOfDatabase else { return nil }
     let database = String(path[..<end])
     return machines.withLock { $0[database] }
+  }
+}
+
+/// The disk of whichever machine a file belongs to. Calls for files of no simulated machine go ahead.
+struct FilesOfMachines: FileSystem.Disk {
+  /// Closes what the process keeps open of a database: before its file gets another name, or none.
+  let letGo: @Sendable (String) -> Void
+
+  func ask(_ call: FileSystem.Call) -> Int32 {
+    switch call {
+    case .rename(let path, _), .remove(let path): letGo(ofItsDatabase: path)
+    default: break
+    }
+    switch call {
+    case .read(let path), .make(let path, _), .write(let path, _), .cut(let path, _), .sync(let path),
+      .syncFolder(let path), .rename(let path, _), .remove(let path), .makeFolder(let path):
+      return SimulatedDisks.machine(of: path)?.ask(call) ?? 0
+    }
+  }
+
+  private func letGo(ofItsDatabase path: String) {
+    for suffix in DatabaseFiles.own where path.hasSuffix(".db" + suffix) { letGo(String(path.dropLast(suffix.count))) }
   }
 }
 

@@ -133,16 +133,21 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case snapshots
   /// Devices that stay and synchronize when either side changes.
   case watches
+  /// Uploads and downloads go in chunks of some rows each, and no synchronization is one round trip.
+  case smallChunks = "small-chunks"
+  /// The specification of the stores does the same beside, and its rows are compared.
+  case specification
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
+    .smallChunks,
   ])
 
   /// Only in the swarm that has them by name.
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
-  /// Only in the swarm `files`.
-  static let byName: Set<Feature> = [.snapshots]
+  /// Only in the swarms `files` and `specification`.
+  static let byName: Set<Feature> = [.snapshots, .specification]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -166,7 +171,9 @@ public struct Swarm: Sendable, Hashable {
     "earlier": Set(Feature.allCases).subtracting(Feature.newest).subtracting(Feature.healing)
       .subtracting(Feature.byName),
     "plain": plain,
-    "network": plain.union([.messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip]),
+    "network": plain.union([
+      .messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip, .smallChunks,
+    ]),
     "restores": plain.union([
       .serverRestore, .sideFileLost, .serverReplaced, .trim, .strategies, .recoverByHand, .remotesDeleted,
     ]),
@@ -177,6 +184,11 @@ public struct Swarm: Sendable, Hashable {
     ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
+    // Without what the specification has not: applications' own tables and triggers, and marks.
+    "specification": plain.union([
+      .specification, .validators, .parameterScopes, .joinScopes, .subscriptions, .blobs, .looks, .gzip, .smallChunks,
+      .conflictsResolved,
+    ]),
     "heal": healing,
     "consent": healing.union([.consent, .policies]),
     "files": plain.union([
@@ -214,6 +226,7 @@ public struct Swarm: Sendable, Hashable {
     var own = generator.derived(1)
     var always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
     if named.contains(.snapshots) { always.append(.snapshots) }
+    if named.contains(.specification) { always.append(.specification) }
     if named.contains(.consent) { always += [.consent, .policies] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

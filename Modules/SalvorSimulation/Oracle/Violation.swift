@@ -28,6 +28,8 @@ public struct Violation: Error, Sendable, Hashable, CustomStringConvertible {
     case notHealed = "not-healed"
     /// What was erased for good is there again (semantics 10).
     case purgedReturned = "purged-returned"
+    /// The rows are not those of the specification, which did the same.
+    case unspecified = "differs-from-specification"
     /// A report does not say what happened.
     case report
   }

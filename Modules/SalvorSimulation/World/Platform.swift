@@ -7,6 +7,8 @@ public protocol SimulatedDatabase: AnyObject {
   func execute(_ sql: String) throws
   /// The rows of a query, each with its values in the order of the columns.
   func rows(_ sql: String) throws -> [[Value]]
+  /// The same for as long as a query gives the same: it moves with whatever this connection has changed, and what it sees that others have.
+  func version() throws -> [Int64]
   /// Whether a transaction of this connection is open: an error may have rolled it back.
   var isInTransaction: Bool { get }
   /// Gives up the connection. Nothing is asked of it afterwards.
@@ -22,18 +24,21 @@ public struct SimulationPlatform: Sendable {
   public var connect: @Sendable (String) throws -> any SimulatedDatabase
   /// Runs `body` with every serial queue that the stores make in it as a lane of the schedule.
   public var onSchedule: @Sendable (SimulationSchedule, @Sendable () async -> Void) async -> Void
+  /// Closes what the process keeps open of a database beyond its users: before its files are replaced.
+  public var letGo: @Sendable (String) -> Void
   /// Where a history has its files, e.g. `/dev/shm`.
   public var directory: String
 
   /// Each history makes a directory of its own in `directory`, and removes it when it has ended.
   public init(
     modules: [ModuleFactory], directory: String,
-    connect: @escaping @Sendable (String) throws -> any SimulatedDatabase,
+    connect: @escaping @Sendable (String) throws -> any SimulatedDatabase, letGo: @escaping @Sendable (String) -> Void,
     onSchedule: @escaping @Sendable (SimulationSchedule, @Sendable () async -> Void) async -> Void
   ) {
     self.modules = modules
     self.directory = directory
     self.connect = connect
+    self.letGo = letGo
     self.onSchedule = onSchedule
   }
 }

@@ -29,6 +29,10 @@ final class SimulatedDevice: @unchecked Sendable {
   private let world: World
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
+  /// What the application's connection has shown, and the version that it was of.
+  private var shown: (version: [Int64], schema: DrawnSchema, contents: Contents)?
+  private var unsettled: (version: [Int64], rows: Set<RowName>)?
+  private var whole: [Int64]?
   private var loaded: (texts: [String], configuration: HostConfiguration)?
 
   init(
@@ -50,7 +54,7 @@ final class SimulatedDevice: @unchecked Sendable {
 
   var name: String { "d\(number)" }
 
-  private var configurationText: String {
+  var configurationText: String {
     var recovery = "strategy: \"\(settings.strategy)\""
     if let replaced = settings.replacedStrategy { recovery += ", reasons: { \"server-replaced\": \"\(replaced)\" }" }
     if let heal = settings.heal { recovery += ", heal: \"\(heal)\"" }
@@ -88,12 +92,7 @@ final class SimulatedDevice: @unchecked Sendable {
     let texts = [schema.text, configurationText]
     if let loaded, loaded.texts == texts { return loaded.configuration }
     try Files.write(texts[0], to: "\(world.directory)/schema-\(name).json5")
-    let file = "\(world.directory)/\(name).json5"
-    try Files.write(texts[1], to: file)
-    let configuration = try HostConfiguration.load(
-      path: file, registry: world.registry(device: name), environment: [:],
-      template: ModuleContext(random: random, clock: clock)
-    ).get()
+    let configuration = try world.load(texts[1], "\(name).json5", world.registry(device: name), random, clock)
     loaded = (texts, configuration)
     return configuration
   }
@@ -115,14 +114,14 @@ final class SimulatedDevice: @unchecked Sendable {
   func database() throws -> any SimulatedDatabase {
     if let application { return application }
     let made = try world.platform.connect(path)
-    try made.execute("PRAGMA foreign_keys = ON")
+    if try made.rows("PRAGMA foreign_keys") != [[.integer(1)]] { try made.execute("PRAGMA foreign_keys = ON") }
     application = made
     return made
   }
 
   func closeApplication() {
     application?.close()
-    application = nil
+    (application, shown, unsettled, whole) = (nil, nil, nil, nil)
   }
 
   var hasDatabase: Bool { Files.exists(path) }
@@ -134,16 +133,37 @@ final class SimulatedDevice: @unchecked Sendable {
   }
 
   func contents() throws -> Contents {
-    hasDatabase ? try world.contents(try database(), schema, isServer: false) : [:]
+    guard hasDatabase else { return [:] }
+    let database = try database()
+    let version = try database.version()
+    if let shown, shown.version == version, shown.schema == schema { return shown.contents }
+    let contents = try world.contents(database, schema, isServer: false)
+    shown = (version, schema, contents)
+    return contents
   }
 
   /// Rows with changes that are not settled.
   func dirtyRows() throws -> Set<RowName> {
     guard hasDatabase else { return [] }
-    return Set(
-      try database().rows("SELECT \"table\", key FROM salvor_row_state WHERE dirty OR in_error").map {
+    let database = try database()
+    let version = try database.version()
+    if let unsettled, unsettled.version == version { return unsettled.rows }
+    let rows = Set(
+      try database.rows("SELECT \"table\", key FROM salvor_row_state WHERE dirty OR in_error").map {
         world.rowName($0[0].description, $0[1])
       })
+    unsettled = (version, rows)
+    return rows
+  }
+
+  /// A row that references nothing, as this connection sees it; nil: there is none, or nothing has changed since that was looked for.
+  func dangling() throws -> [Value]? {
+    let database = try database()
+    let version = try database.version()
+    if whole == version { return nil }
+    let found = try database.rows("PRAGMA foreign_key_check").first
+    if found == nil { whole = version }
+    return found
   }
 
   /// The regions of a table that the device asks for; nil: all that it may have.

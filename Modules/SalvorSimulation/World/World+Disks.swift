@@ -9,6 +9,7 @@ extension World {
     await device.endProcess()
     try device.prepare()
     device.closeApplication()
+    platform.letGo(device.path)
     let token = device.token
     disk.arm(plan)
     let report = await sync(device)
@@ -21,6 +22,7 @@ extension World {
     }
     if atServer {
       await stopServer()
+      platform.letGo(serverPath)
       try disk.revive()
       try await startServer()
       judge(report, device, isFaulty: true, allowing: storage)
@@ -29,6 +31,7 @@ extension World {
     trace.add("  \(device.name): no power")
     await device.endProcess()
     device.closeApplication()
+    platform.letGo(device.path)
     device.token = token
     try disk.revive()
     try await open(device)

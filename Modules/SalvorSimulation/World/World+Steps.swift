@@ -8,13 +8,23 @@ import SalvorWire
 extension World {
   func perform(_ step: Step) async throws {
     if let device = step.device, away.contains(device) { return }
+    happened.insert(step.name)
+    if !Specification.follows(step) { await partFromSpecification(step.name) }
     switch step.action {
     case .write(let number, let statements):
-      try await write(devices[number], statements)
-    case .program(let statements): try program(statements)
+      let moves = try await write(devices[number], statements)
+      await specify { try await $0.write(devices[number], moves) }
+    case .program(let statements):
+      let moves = try program(statements)
+      await specify { try await $0.write(nil, moves) }
     case .watch(let number, let faults, let turns): try await watch(devices[number], faults, turns)
     case .sync(let number, let faults, let meanwhile):
       await synchronize(devices[number], faults, meanwhile: meanwhile)
+      await specify { specification in
+        if let difference = try await specification.synchronize(devices[number]) {
+          oracle.report(.unspecified, difference)
+        }
+      }
     case .pair(let a, let b, let faults):
       guard away.isDisjoint(with: [a, b]) else { return }
       await pair(devices[a], devices[b], faults)
@@ -42,6 +52,7 @@ extension World {
     case .restore(let slot, let sideFile): try await restore(slot, sideFile: sideFile)
     case .replaceServer:
       await stopServer()
+      platform.letGo(serverPath)
       DatabaseFiles.remove(serverPath, others: [DatabaseFiles.side])
       serverDisk?.forget()
       try await startServer()
@@ -97,24 +108,35 @@ extension World {
       devices[number].schema = serverSchema
       try await open(devices[number])
     case .verify(let number):
+      guard devices[number].hasDatabase else { return }
       let parted: Set<ErrorCode> = [.recoveryRequired, .uploadFailedAtServer, .schemaIncompatible, .massDeletion]
       try await expecting(devices[number], allowing: parted.union([.usage])) {
         _ = try await $0.verify()
       }
+      // It sends what waits first.
+      await specify { try await $0.act(devices[number]) { _ = try await $0.verify() } }
     case .disk(let number, let atServer, let plan):
       try await failDisk(devices[number], atServer: atServer, plan)
     case .migrate(let number, let statement, let pauses):
       try await migrate(devices[number], statement, pauses: pauses)
     case .look(let number): try await look(devices[number])
     case .subscribe(let number, let table, let region):
-      try await expecting(devices[number], allowing: []) { client in
+      let choose: @Sendable (SalvorClient) async throws -> Void = { client in
         _ = try await client.subscribe(table, region.map { ["region": .value(.text($0))] } ?? [:])
       }
+      guard devices[number].hasDatabase else { return }
+      try await expecting(devices[number], allowing: [], choose)
+      await specify { try await $0.act(devices[number], choose) }
     case .unsubscribe(let number, let table, let region):
-      try await expecting(devices[number], allowing: [.notFound]) { client in
-        guard let region else { return _ = try await client.unsubscribe(allOf: table) }
-        try await client.unsubscribe(table, ["region": .value(.text(region))])
+      let giveUp: @Sendable (SalvorClient) async throws -> Void = { client in
+        do {
+          guard let region else { return _ = try await client.unsubscribe(allOf: table) }
+          try await client.unsubscribe(table, ["region": .value(.text(region))])
+        } catch let error as SalvorError where error.code == .notFound {}
       }
+      guard devices[number].hasDatabase else { return }
+      try await expecting(devices[number], allowing: [], giveUp)
+      await specify { try await $0.act(devices[number], giveUp) }
     default: try await performOnQueue(step)
     }
   }
@@ -159,82 +181,6 @@ extension World {
     }
   }
 
-  // MARK: Applications
-
-  /// Another program's transaction in the server's tables.
-  func program(_ statements: [String]) throws {
-    let before = try serverContents()
-    try transact(try serverDatabase(), statements, "a program on the server") { try self.serverContents() }
-    oracle.wrote(nil, before, try serverContents())
-  }
-
-  /// An application's transaction: what a SELECT shows before and after it is what was captured.
-  func write(_ device: SimulatedDevice, _ statements: [String]) async throws {
-    if try !device.isMade() { try await open(device) }
-    guard try device.isMade() else { return }
-    let database = try device.database()
-    for sql in device.schema.applicationTriggers() { try database.execute(sql) }
-    let before = try device.contents()
-    try transact(database, statements, device.name) { try device.contents() }
-    if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
-      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
-      if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
-    }
-    let after = try device.contents()
-    oracle.captured(device.number, before, after)
-    oracle.wrote(device.number, before, after)
-  }
-
-  func open(_ device: SimulatedDevice) async throws {
-    do {
-      let opening = try await device.running().open(reattaching: true)
-      for notice in opening.notices { trace.add("  \(device.name): \(notice)") }
-    } catch let error as SalvorError where error.code == .schemaIncompatible || error.code == .schemaRefused {
-      trace.add("  \(device.name): \(shown(error))")
-    }
-  }
-
-  /// Statement by statement: one that a constraint refuses is left out, as an application may do.
-  private func transact(
-    _ database: any SimulatedDatabase, _ statements: [String], _ who: String, _ contents: () throws -> Contents
-  ) throws {
-    do {
-      try database.execute("BEGIN IMMEDIATE")
-    } catch {
-      trace.add("  \(who): \(shown(error))")
-      return
-    }
-    var present = try contents()
-    for sql in statements {
-      oracle.runs(sql)
-      do {
-        try database.execute(sql)
-        let now = try contents()
-        oracle.ran(present, now)
-        present = now
-      } catch {
-        trace.add("  \(who): \(sql): \(shown(error))")
-        judgeStatement(error, sql, who)
-      }
-    }
-    guard database.isInTransaction else { return }
-    do {
-      try database.execute("COMMIT")
-    } catch {
-      trace.add("  \(who): COMMIT: \(shown(error))")
-      try? database.execute("ROLLBACK")
-      judgeStatement(error, "COMMIT", who)
-    }
-  }
-
-  /// What an application's own statement may be refused for is what its own tables say.
-  private func judgeStatement(_ error: any Error, _ sql: String, _ who: String) {
-    let text = shown(error)
-    let isOwn = ["constraint failed", "savepoint", "no transaction is active"].contains { text.contains($0) }
-    let isOurs = text.contains("salvor_")
-    if !isOwn || isOurs { oracle.report(.unexpected, "\(who) cannot write: \(sql): \(text)") }
-  }
-
   // MARK: Synchronizing
 
   func synchronize(_ device: SimulatedDevice, _ faults: NetworkFaults, meanwhile: [String]) async {
@@ -250,7 +196,7 @@ extension World {
         group.addTask { await self.sync(device) }
         group.addTask {
           for _ in 0..<jobs { await Task.yield() }
-          if device.hasDatabase { try? await self.write(device, meanwhile) }
+          if device.hasDatabase { _ = try? await self.write(device, meanwhile) }
           return nil
         }
         var report = SyncReport()
@@ -337,13 +283,33 @@ extension World {
     }
   }
 
-  func keepToken(_ device: SimulatedDevice, _ report: SyncReport) -> SyncReport {
+  /// - Parameter byHand: a person asked for it.
+  func keepToken(_ device: SimulatedDevice, _ report: SyncReport, byHand: Bool = false) -> SyncReport {
     if let recovery = report.recovery {
+      if !byHand, !mayRecover(recovery.reason) {
+        oracle.report(
+          .unexpected,
+          "\(device.name) recovers, \(recovery.reason.rawValue), and nothing has happened that is a reason for it")
+      }
       oracle.forgetOrigins()
       coverage.meet("recovery \(recovery.reason.rawValue) by \(recovery.strategy)")
       device.token = recovery.token
     }
     return report
+  }
+
+  /// Whether something of the history so far is a reason to recover for.
+  private func mayRecover(_ reason: RecoveryReason) -> Bool {
+    func happened(_ names: String...) -> Bool { !self.happened.isDisjoint(with: names) }
+    // What a power cut takes of a device is what a copy that is put back lacks.
+    let wentBack = happened("restore", "replaceServer", "putBack", "clone", "disk")
+    return switch reason {
+    case .serverRestored, .serverReplaced, .clientRewound: wentBack
+    case .historyTrimmed: wentBack || happened("trim", "wait")
+    case .operatorRequested: happened("demandReset", "recover")
+    case .schemaIncompatible: happened("evolveServer", "evolveDevice", "migrate", "disk")
+    case .localCorruption: happened("disk")
+    }
   }
 
   private func pair(_ a: SimulatedDevice, _ b: SimulatedDevice, _ faults: NetworkFaults) async {
@@ -391,7 +357,8 @@ extension World {
 
   func recover(_ device: SimulatedDevice, _ strategy: String?) async -> SyncReport {
     do {
-      return await keepToken(device, try device.running().recover(strategy: strategy, token: device.token))
+      return await keepToken(
+        device, try device.running().recover(strategy: strategy, token: device.token), byHand: true)
     } catch {
       oracle.report(.unexpected, "\(device.name): \(shown(error))")
       return SyncReport()
@@ -479,6 +446,7 @@ extension World {
     let waiting = try waitingRows()
     let versions = try await openVersions()
     await stopServer()
+    platform.letGo(serverPath)
     DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
     if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
     serverDisk?.forget()
@@ -495,6 +463,7 @@ extension World {
   ) async {
     await device.endProcess()
     device.closeApplication()
+    platform.letGo(device.path)
     device.disk?.forget()
     DatabaseFiles.remove(device.path, others: [DatabaseFiles.journal] + (identity ? [] : [DatabaseFiles.identity]))
     try? DatabaseFiles.copy(path, to: device.path, others: [DatabaseFiles.journal])

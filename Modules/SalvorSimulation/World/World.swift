@@ -25,9 +25,17 @@ final class World: @unchecked Sendable {
   private(set) var server: RunningServer?
   private(set) var serverStore: (any ServerStore)?
   private var program: (any SimulatedDatabase)?
+  /// What its connection has shown, and the version that it was of.
+  private var shown: (version: [Int64], schema: DrawnSchema, contents: Contents)?
+  /// The version that was looked at last.
+  private var looked: [Int64]?
   private var loaded: (texts: [String], configuration: HostConfiguration)?
   var serverSchema: DrawnSchema
   var backups: Set<Int> = []
+  /// Nil: it does not go along, or not any more.
+  var specification: Specification?
+  /// The names of the steps so far.
+  var happened: Set<String> = []
   /// Devices that nobody hears of any more.
   var away: Set<Int> = []
   var oracle: Oracle
@@ -81,10 +89,13 @@ final class World: @unchecked Sendable {
 
   func registry(device: String) throws -> ModuleRegistry {
     if let known = registries[device] { return known }
-    let made = try ModuleRegistry(modules + [network.transportFactory(device: device)])
+    let made = try registry(network.transportFactory(device: device))
     registries[device] = made
     return made
   }
+
+  /// The product's modules and those of a simulation, with this way to the server.
+  func registry(_ transport: ModuleFactory) throws -> ModuleRegistry { try ModuleRegistry(modules + [transport]) }
 
   // MARK: The server
 
@@ -98,6 +109,9 @@ final class World: @unchecked Sendable {
     history.swarm.has(.blobs) ? ", limits: { blobReferenceBytesMin: \(Self.blobReferenceBytesMin) }" : ""
   }
 
+  /// What a chunk of either side has at least; nil: the product's own.
+  var chunkBytes: Int? { history.swarm.has(.smallChunks) ? [1, 120, 400][Int(history.seed % 3)] : nil }
+
   /// The operator of every third server sees each offer first.
   private var reviews: String {
     history.swarm.has(.consent) && history.seed % 3 == 0 ? ", heal: \"review\"" : ""
@@ -108,27 +122,40 @@ final class World: @unchecked Sendable {
       ? "snapshots: { minRows: 1, maxBehind: 50, personal: true, compression: \"gzip\" }," : ""
   }
 
+  var serverConfigurationText: String {
+    """
+    { schema: "schema.json5",
+      server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
+                authentication: { module: "simulated" }, compression: ["gzip"], \(snapshots)
+                validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
+                recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
+    """
+  }
+
   /// A file that says the same is not read again.
   private func serverConfiguration() throws -> HostConfiguration {
-    let texts = [
-      serverSchema.text,
-      """
-      { schema: "schema.json5",
-        server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
-                  authentication: { module: "simulated" }, compression: ["gzip"], \(snapshots)
-                  validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
-                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
-      """,
-    ]
+    let texts = [serverSchema.text, serverConfigurationText]
     if let loaded, loaded.texts == texts { return loaded.configuration }
     try Files.write(texts[0], to: directory + "/schema.json5")
-    let file = directory + "/server.json5"
-    try Files.write(texts[1], to: file)
-    let configuration = try HostConfiguration.load(
-      path: file, registry: registry(device: ""), environment: [:],
-      template: ModuleContext(random: serverRandom, clock: clock)
-    ).get()
+    let configuration = try load(texts[1], "server.json5", registry(device: ""), serverRandom, clock)
     loaded = (texts, configuration)
+    return configuration
+  }
+
+  /// What a configuration file of this text and name gives.
+  func load(
+    _ text: String, _ name: String, _ registry: ModuleRegistry, _ random: SeededRandom, _ clock: VirtualClock
+  ) throws -> HostConfiguration {
+    try Files.write(text, to: "\(directory)/\(name)")
+    var configuration = try HostConfiguration.load(
+      path: "\(directory)/\(name)", registry: registry, environment: [:],
+      template: ModuleContext(random: random, clock: clock)
+    ).get()
+    if let bytes = chunkBytes {
+      configuration.server?.limits.chunkBytesTarget = bytes
+      configuration.client?.limits.chunkBytesTarget = bytes
+      configuration.client?.limits.singleRoundTripBytesMax = bytes
+    }
     return configuration
   }
 
@@ -158,14 +185,14 @@ final class World: @unchecked Sendable {
     await server?.stop()
     server = nil
     program?.close()
-    program = nil
+    (program, shown, looked) = (nil, nil, nil)
   }
 
   /// Another program's connection to the server's database.
   func serverDatabase() throws -> any SimulatedDatabase {
     if let program { return program }
     let made = try platform.connect(serverPath)
-    try made.execute("PRAGMA foreign_keys = ON")
+    if try made.rows("PRAGMA foreign_keys") != [[.integer(1)]] { try made.execute("PRAGMA foreign_keys = ON") }
     program = made
     return made
   }
@@ -189,19 +216,31 @@ final class World: @unchecked Sendable {
     }
   }
 
-  func serverContents() throws -> Contents { try contents(serverDatabase(), serverSchema, isServer: true) }
+  func serverContents() throws -> Contents {
+    let database = try serverDatabase()
+    let version = try database.version()
+    if let shown, shown.version == version, shown.schema == serverSchema { return shown.contents }
+    let contents = try contents(database, serverSchema, isServer: true)
+    shown = (version, serverSchema, contents)
+    return contents
+  }
 
   /// What the server's rows went through since the last look.
   func lookAtServer() throws {
     guard server != nil else { return }
     let database = try serverDatabase()
+    // The same rows as at the last look: nothing has gone through them either.
+    if let shown, shown.schema == serverSchema, shown.version == looked, try database.version() == looked { return }
     let events = try database.rows("SELECT tab, key, note, owner, region FROM watched ORDER BY id").map {
       Oracle.Event(
         name: RowName(table: $0[0].description, key: $0[1].description), note: $0[2].description, owner: $0[3].string,
         region: $0[4].string)
     }
+    let now = try serverContents()
     if !events.isEmpty { try database.execute("DELETE FROM watched") }
-    oracle.watched(events, try serverContents())
+    shown?.version = try database.version()
+    looked = shown?.version
+    oracle.watched(events, now)
   }
 
   // MARK: Contents
@@ -265,6 +304,11 @@ final class World: @unchecked Sendable {
     }
     do {
       try await startServer()
+      if history.swarm.has(.specification) {
+        let made = Specification(self, SeededGenerator(seed: history.seed).derived(5))
+        try await made.start()
+        specification = made
+      }
       for step in history.steps where oracle.violations.isEmpty {
         oracle.step = step.id
         trace.add("\(step.id): \(step)")
@@ -276,10 +320,12 @@ final class World: @unchecked Sendable {
         for device in devices { try await audit(device) }
       }
       oracle.step = nil
+      await partFromSpecification("the end")
       if oracle.violations.isEmpty { try await comeToRest() }
     } catch {
       oracle.report(.unexpected, shown(error))
     }
+    await partFromSpecification("an error")
     for device in devices {
       device.closeApplication()
       await device.endProcess()
@@ -296,7 +342,7 @@ final class World: @unchecked Sendable {
     guard let device = devices.first(where: { $0.name == name }), device.hasDatabase, !device.isDangling
     else { return }
     do {
-      for row in try device.database().rows("PRAGMA foreign_key_check").prefix(1) {
+      if let row = try device.dangling() {
         oracle.report(
           .halfApplied, "during a sync of \(name) a row of \(row[0]) references a row of \(row[2]) that is not there")
       }

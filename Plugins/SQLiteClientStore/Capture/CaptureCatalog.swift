@@ -34,12 +34,15 @@ struct CaptureCatalog: Sendable, Hashable {
       """
       CREATE TABLE IF NOT EXISTS salvor_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS salvor_column (t INTEGER NOT NULL, slot INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (t, slot));
-      CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m0, v0);
       CREATE TABLE IF NOT EXISTS salvor_request (tag TEXT);
       """)
     var changes = Changes()
     for table in tables where try register(table, on: connection) { changes.newTables.append(table.name) }
     let catalog = try found(tables, on: connection)
+    // At once as wide as it has to be: a column that is added later makes SQLite read the whole schema again.
+    let more = (1..<catalog.maskCount).map { ", m\($0)" } + (1..<catalog.valueCount).map { ", v\($0)" }
+    try connection.execute(
+      "CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m0, v0\(more.joined()))")
     try catalog.widen("salvor_log", on: connection)
     try catalog.makeMarkTables(on: connection)
     try catalog.makeMovingTable(on: connection)

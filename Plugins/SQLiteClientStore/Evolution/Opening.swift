@@ -108,6 +108,8 @@ struct Opening {
       + returned.sorted().map {
         "The table \($0) was not there any more. It was made anew; the server's rows come with the next sync, and what had not been sent of it is gone."
       }
+    // Before there are triggers: SQLite reads all of them again for each column that is added.
+    try widenHistory(schema)
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
     // Those of a table that was renamed or made anew are put back on purpose.
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
@@ -118,7 +120,6 @@ struct Opening {
       catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
     opening.adoptedRows += try Adoption(connection).adopt(new)
-    try widenHistory(catalog)
     try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
@@ -251,8 +252,8 @@ struct Opening {
     return found
   }
 
-  private func widenHistory(_ catalog: CaptureCatalog) throws {
-    let width = max(1, catalog.tables.map(\.keyCount).max() ?? 1)
+  private func widenHistory(_ schema: Schema) throws {
+    let width = max(1, schema.synchronized.map(\.primaryKey.count).max() ?? 1)
     let found = try connection.tableShape("salvor_history")?.columns.map(\.name) ?? []
     for place in 0..<width where !found.contains("v\(place)") {
       try connection.execute("ALTER TABLE salvor_history ADD COLUMN v\(place)")

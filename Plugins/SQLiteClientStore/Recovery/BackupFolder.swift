@@ -53,10 +53,10 @@ struct BackupFolder {
   private func description(_ id: String) -> String { path + "/" + name(id) + ".json" }
 
   func make() throws {
-    guard mkdir(path, PrivateFile.mode(at: path) == 0o600 ? 0o700 : 0o770) == 0 || errno == EEXIST else {
+    guard FileSystem.makeFolder(path, PrivateFile.mode(at: path) == 0o600 ? 0o700 : 0o770) else {
       throw DurableFile.failure("folder of backups", "be made", path)
     }
-    DurableFile.syncDirectory(of: path)
+    FileSystem.syncFolder(of: path)
   }
 
   /// Oldest first.
@@ -117,8 +117,8 @@ struct BackupFolder {
     let number = try nextNumber()
     // The same ID replaces itself: for a moment there is none, never a wrong one.
     try remove(id)
-    guard rename(aside, target) == 0 else { throw DurableFile.failure("copy", "be put in place", target) }
-    DurableFile.syncDirectory(of: target)
+    guard FileSystem.rename(aside, to: target) else { throw DurableFile.failure("copy", "be put in place", target) }
+    FileSystem.syncFolder(of: target)
     let backup = Backup(id: id, time: time, content: .copy, reason: reason, bytes: size(target), path: target)
     try write(Description(backup: backup, number: number, counter: 0))
     return backup
@@ -151,7 +151,7 @@ struct BackupFolder {
   }
 
   private func removeDatabase(_ path: String) {
-    for suffix in ["", "-journal", "-wal", "-shm"] { unlink(path + suffix) }
+    for suffix in ["", "-journal", "-wal", "-shm"] { _ = FileSystem.remove(path + suffix) }
   }
 }
 

@@ -25,6 +25,6 @@ extension SQLiteClientStore: EncryptedClientStore {
       throw SalvorError(
         .keyRefused, "The database is encrypted: give its key (client.storage.key).", context: ["file": path])
     }
-    return try SQLiteConnection(path, key: key)
+    return try SQLiteConnection(path, key: key, for: "client-store")
   }
 }

@@ -104,7 +104,7 @@ extension SQLiteClientStore: MigratingClientStore {
       }
     }
     close()
-    for path in filesBeside { unlink(path) }
+    for path in filesBeside { _ = FileSystem.remove(path) }
     return plan
   }
 

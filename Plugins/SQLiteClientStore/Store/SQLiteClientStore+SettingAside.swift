@@ -16,10 +16,12 @@ extension SQLiteClientStore {
     let folder = backupFolder
     try folder.make()
     let target = folder.data(id, .copy)
-    for suffix in ["-wal", "-shm"] { rename(path + suffix, target + suffix) }
-    guard rename(path, target) == 0 else { throw DurableFile.failure("damaged database", "be set aside", target) }
-    DurableFile.syncDirectory(of: path)
-    DurableFile.syncDirectory(of: target)
+    for suffix in ["-wal", "-shm"] { _ = FileSystem.rename(path + suffix, to: target + suffix) }
+    guard FileSystem.rename(path, to: target) else {
+      throw DurableFile.failure("damaged database", "be set aside", target)
+    }
+    FileSystem.syncFolder(of: path)
+    FileSystem.syncFolder(of: target)
     let backup = Backup(
       id: id, time: clock.now(), content: .copy, reason: reason, bytes: folder.size(target), path: target)
     try folder.write(BackupFolder.Description(backup: backup, number: try folder.nextNumber(), counter: 0))

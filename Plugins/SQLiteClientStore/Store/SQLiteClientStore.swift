@@ -86,7 +86,7 @@ public actor SQLiteClientStore: ClientStore {
     // Uploads and large downloads look rows up in the order of keys drawn at random: 16 MB hold the upper pages.
     try connection.pragma("cache_size", "-16384")
     try connection.pragma("synchronous", "NORMAL")
-    try connection.pragma("foreign_keys", "OFF")
+    try connection.set("foreign_keys", false)
     connection.triggersEnabled = false
     let (context, report) = try takeIn(setup, connection)
     if isFile { try mark.remove() }

@@ -39,7 +39,7 @@ actor DatabaseCopy {
       guard errno != EEXIST else { throw exists(target) }
       guard rename(partial, target) == 0 else { throw Files.failure("cannot be written", target) }
     }
-    Files.syncDirectory(of: target)
+    FileSystem.syncFolder(of: target)
   }
 
   private static func copy(from source: SQLiteConnection, to path: String) throws {

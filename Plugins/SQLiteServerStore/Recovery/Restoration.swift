@@ -31,7 +31,7 @@ struct Restoration {
     }
     let (server, head) = try identity(placed)
     let before = Files.exists(path) ? try replace(with: placed) : try place(placed)
-    Files.syncDirectory(of: path)
+    FileSystem.syncFolder(of: path)
     let side =
       Files.exists(path + sideSuffix)
       ? SideFile(path + sideSuffix, mode: PrivateFile.mode(at: path + sideSuffix))?.read() : nil

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 
 #if canImport(Glibc)
@@ -35,12 +36,14 @@ package final class SideFile: Sendable {
   /// One record of this size, padded with spaces, so that a write never leaves a part of an older one.
   private static let size = 256
   private let descriptor: Int32
+  private let path: String
 
   /// Nil where it cannot be opened: the database works without it.
   ///
   /// - Parameter mode: of a file that is made.
   package init?(_ path: String, mode: mode_t = 0o600) {
-    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, mode)
+    self.path = path
+    descriptor = FileSystem.open(path, O_RDWR | O_CREAT, mode)
     guard descriptor >= 0 else { return nil }
   }
 
@@ -66,6 +69,6 @@ package final class SideFile: Sendable {
     ]
     var bytes = json.bytes
     bytes += [UInt8](repeating: 0x20, count: max(0, Self.size - 1 - bytes.count)) + [0x0A]
-    _ = pwrite(descriptor, bytes, bytes.count, 0)
+    _ = FileSystem.write(bytes, to: descriptor, of: path, at: 0)
   }
 }

@@ -67,7 +67,7 @@ package struct PurgeLedger: Sendable {
   /// Of the last act; empty where none stands in it, nil where there is no file or its last line is not whole.
   package func lastSeal() throws -> String? {
     guard Files.exists(path) else { return nil }
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    let descriptor = FileSystem.open(path, O_RDONLY)
     guard descriptor >= 0 else { throw Files.failure("cannot be read", path) }
     defer { close(descriptor) }
     // No line is longer than that.
@@ -85,7 +85,7 @@ package struct PurgeLedger: Sendable {
   /// Appears whole, or not at all.
   package func write(_ server: ServerID, _ key: [UInt8], _ ended: PurgeEnd, _ entries: [PurgeEntry]) throws {
     let placed = path + ".new"
-    unlink(placed)
+    _ = FileSystem.remove(placed)
     let descriptor = try Files.create(placed, mode: mode)
     defer { close(descriptor) }
     var head: [JSONValue.Member] = [
@@ -94,44 +94,40 @@ package struct PurgeLedger: Sendable {
     if ended.count > 0 {
       head += [JSONValue.Member("ended", .integer(ended.count)), JSONValue.Member("seal", .string(ended.seal))]
     }
-    try append(JSONValue.object(head).bytes + [0x0A] + lines(entries), to: descriptor)
-    guard rename(placed, path) == 0 else { throw Files.failure("cannot be written", path) }
-    Files.syncDirectory(of: path)
+    try append(JSONValue.object(head).bytes + [0x0A] + lines(entries), to: descriptor, of: placed)
+    guard FileSystem.rename(placed, to: path) else { throw Files.failure("cannot be written", path) }
+    FileSystem.syncFolder(of: path)
   }
 
   package func append(_ entries: [PurgeEntry]) throws {
-    let descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+    let descriptor = FileSystem.open(path, O_WRONLY | O_APPEND)
     guard descriptor >= 0 else { throw Files.failure("cannot be written", path) }
     defer { close(descriptor) }
     var before = stat()
     guard fstat(descriptor, &before) == 0 else { throw Files.failure("cannot be read", path) }
     do {
-      try append(lines(entries), to: descriptor)
+      try append(lines(entries), to: descriptor, of: path)
     } catch {
       // Half a line must not stand before the next one.
-      ftruncate(descriptor, before.st_size)
+      _ = FileSystem.cut(path, to: Int(before.st_size))
       throw error
     }
   }
 
   package func cut(to bytes: Int) throws {
-    guard truncate(path, off_t(bytes)) == 0 else { throw Files.failure("cannot be written", path) }
+    guard FileSystem.cut(path, to: bytes) else { throw Files.failure("cannot be written", path) }
   }
 
   private func lines(_ entries: [PurgeEntry]) -> [UInt8] { entries.flatMap { $0.json.bytes + [0x0A] } }
 
-  private func append(_ bytes: [UInt8], to descriptor: Int32) throws {
-    var rest = bytes[...]
-    while !rest.isEmpty {
-      let count = rest.withUnsafeBytes { writeBytes(descriptor, $0.baseAddress, $0.count) }
-      guard count > 0 else { throw Files.failure("cannot be written", path) }
-      rest = rest.dropFirst(count)
+  private func append(_ bytes: [UInt8], to descriptor: Int32, of path: String) throws {
+    guard FileSystem.write(bytes, to: descriptor, of: path), FileSystem.sync(descriptor, of: path) else {
+      throw Files.failure("cannot be written", path)
     }
-    guard fsync(descriptor) == 0 else { throw Files.failure("cannot be written", path) }
   }
 
   private func contents() throws -> [UInt8] {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    let descriptor = FileSystem.open(path, O_RDONLY)
     guard descriptor >= 0 else { throw Files.failure("cannot be read", path) }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
@@ -164,10 +160,7 @@ package struct PurgeLedger: Sendable {
   }
 }
 
-// `PurgeLedger` has a `read` and a `write` of its own.
-private func writeBytes(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
-  write(descriptor, bytes, count)
-}
+// `PurgeLedger` has a `read` of its own.
 private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer, _ count: Int) -> Int {
   read(descriptor, bytes, count)
 }

@@ -1,0 +1,117 @@
+import SalvorClientEngine
+import SalvorModel
+
+/// What applications and other programs write, and the specification beside.
+extension World {
+  // MARK: The specification
+
+  /// The specification does the same, as long as it goes along. What it cannot do ends that.
+  func specify(_ body: (Specification) async throws -> Void) async {
+    guard let specification else { return }
+    do { try await body(specification) } catch { await partFromSpecification("refused: \(shown(error))") }
+  }
+
+  func partFromSpecification(_ why: String) async {
+    guard let specification else { return }
+    self.specification = nil
+    trace.add("  the specification goes no further: \(why)")
+    coverage.meet("specification until \(why.prefix { $0 != ":" })")
+    await specification.stop()
+  }
+
+  // MARK: Applications
+
+  /// Another program's transaction in the server's tables.
+  @discardableResult
+  func program(_ statements: [String]) throws -> [Specification.Move] {
+    let before = try serverContents()
+    let moves = try transact(try serverDatabase(), statements, "a program on the server") {
+      try self.serverContents()
+    }
+    oracle.wrote(nil, before, try serverContents())
+    return moves
+  }
+
+  /// An application's transaction: what a SELECT shows before and after it is what was captured.
+  @discardableResult
+  func write(_ device: SimulatedDevice, _ statements: [String]) async throws -> [Specification.Move] {
+    if try !device.isMade() { try await open(device) }
+    guard try device.isMade() else { return [] }
+    let database = try device.database()
+    for sql in device.schema.applicationTriggers() { try database.execute(sql) }
+    let before = try device.contents()
+    let moves = try transact(database, statements, device.name) { try device.contents() }
+    if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
+      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
+      if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
+    }
+    let after = try device.contents()
+    oracle.captured(device.number, before, after)
+    oracle.wrote(device.number, before, after)
+    return moves
+  }
+
+  func open(_ device: SimulatedDevice) async throws {
+    do {
+      let opening = try await device.running().open(reattaching: true)
+      for notice in opening.notices { trace.add("  \(device.name): \(notice)") }
+    } catch let error as SalvorError where error.code == .schemaIncompatible || error.code == .schemaRefused {
+      trace.add("  \(device.name): \(shown(error))")
+    }
+  }
+
+  /// Statement by statement: one that a constraint refuses is left out, as an application may do.
+  ///
+  /// - Returns: what was committed.
+  private func transact(
+    _ database: any SimulatedDatabase, _ statements: [String], _ who: String, _ contents: () throws -> Contents
+  ) throws -> [Specification.Move] {
+    do {
+      try database.execute("BEGIN IMMEDIATE")
+    } catch {
+      trace.add("  \(who): \(shown(error))")
+      return []
+    }
+    let first = try contents()
+    var present = first
+    var moves: [Specification.Move] = []
+    for sql in statements {
+      oracle.runs(sql)
+      do {
+        try database.execute(sql)
+        let now = try contents()
+        oracle.ran(present, now)
+        if sql.hasPrefix("INSERT INTO salvor_request") {
+          moves.append(.begin(tag: "t"))
+        } else if sql.hasPrefix("DELETE FROM salvor_request") {
+          moves.append(.end)
+        } else {
+          moves.append(.rows(present, now))
+        }
+        present = now
+      } catch {
+        trace.add("  \(who): \(sql): \(shown(error))")
+        judgeStatement(error, sql, who)
+      }
+    }
+    guard database.isInTransaction else { return [] }
+    do {
+      try database.execute("COMMIT")
+      // What a savepoint took back was never done.
+      return statements.contains { $0.hasPrefix("SAVEPOINT") } ? [.rows(first, try contents())] : moves
+    } catch {
+      trace.add("  \(who): COMMIT: \(shown(error))")
+      try? database.execute("ROLLBACK")
+      judgeStatement(error, "COMMIT", who)
+      return []
+    }
+  }
+
+  /// What an application's own statement may be refused for is what its own tables say.
+  private func judgeStatement(_ error: any Error, _ sql: String, _ who: String) {
+    let text = shown(error)
+    let isOwn = ["constraint failed", "savepoint", "no transaction is active"].contains { text.contains($0) }
+    let isOurs = text.contains("salvor_")
+    if !isOwn || isOurs { oracle.report(.unexpected, "\(who) cannot write: \(sql): \(text)") }
+  }
+}
