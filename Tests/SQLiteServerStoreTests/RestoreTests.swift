@@ -103,7 +103,7 @@ import Testing
     await desk.store.close()
   }
 
-  @Test("a second restore to the same copy keeps the first one's record, and knows which lost incarnation lived first")
+  @Test("a second restore to the same copy keeps the first one's record")
   func restoresOneAfterTheOther() async throws {
     let desk = try await ServerDesk(schema)
     let (anna, bert) = (try await desk.device(), try await desk.device())

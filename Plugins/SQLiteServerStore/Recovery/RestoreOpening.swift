@@ -43,8 +43,8 @@ struct RestoreOpening {
 
   // MARK: What the database that goes knew
 
-  /// In which order lost incarnations lived: what devices had told it; its own ones; and those that earlier restores took before what it
-  /// has begun since. No device may know of two of them.
+  /// In which order lost incarnations lived: what devices had told it, and its own ones. (Not what earlier restores took before what it has
+  /// begun since: a newer copy has incarnations that lived before those restores.)
   private func takeOrder(of before: SQLiteConnection, _ now: Int64) throws {
     let insertion = try connection.prepare(
       "INSERT OR IGNORE INTO salvor_lost_timeline (earlier, later, remote, time) VALUES (?1, ?2, ?3, ?4)")
@@ -62,10 +62,6 @@ struct RestoreOpening {
     }
     let own = try before.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")
     for (earlier, later) in zip(own, own.dropFirst()) { try note(earlier[0], before: later[0], by: .text("")) }
-    for restore in try restores(of: before) {
-      guard let next = own.first(where: { ($0[1].integer ?? 0) > restore[2].integer ?? 0 }) else { continue }
-      try note(restore[4], before: next[0], by: .text(""))
-    }
   }
 
   private static let columns = "id, time, number, commit_id, incarnation, last, exact"
