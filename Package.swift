@@ -287,6 +287,7 @@ let package = Package(
       "PostgreSQLServerStoreTests",
       protocols + [
         "PostgreSQLServerStore", "ServerStoreSupport", "SalvorContracts", "MemoryStore", "SQLiteClientStore",
+        "ContentHash",
       ]),
     tests("MemoryStoreTests", protocols + ["MemoryStore", "SalvorContracts"]),
     tests(

@@ -26,7 +26,10 @@ public final class BlobsAtWork: Sendable {
   /// Nobody works with a blob yet.
   ///
   /// - Parameter limits: a device that is silent for 20 times their `sessionIdleMilliseconds` is given up.
-  public init(_ limits: Limits) { patience = Self.patienceFactor * limits.sessionIdleMilliseconds }
+  public init(_ limits: Limits) { patience = Self.patience(limits) }
+
+  /// So many milliseconds after its last sign a device is given up.
+  public static func patience(_ limits: Limits) -> Int64 { patienceFactor * limits.sessionIdleMilliseconds }
 
   /// A device of the principal is about to send those of these blobs that are not staged.
   public func asked(_ references: [BlobReference], _ principal: Principal, now: Int64) {

@@ -43,6 +43,26 @@ public struct StorageObservation: Sendable, Hashable {
   public var oldestLogEntry: Int64?
   /// When the oldest tombstone got its commit, in milliseconds since 1970.
   public var oldestTombstone: Int64?
+  /// Of a copy of the database that answers downloads; nil: there is none.
+  public var replica: Replica?
+
+  /// What a copy of the database did since the start of the process.
+  public struct Replica: Sendable, Hashable {
+    /// Questions that it answered.
+    public var answers: Int64
+    /// Questions that it had not yet replayed enough for; the database itself answered.
+    public var behind: Int64
+    /// Questions at which it failed.
+    public var failures: Int64
+
+    /// What was counted.
+    public init(answers: Int64, behind: Int64, failures: Int64) {
+      self.answers = answers
+      self.behind = behind
+      self.failures = failures
+    }
+  }
+
   /// Nothing is known.
   public init() {}
 }

@@ -7,6 +7,9 @@
 
   /// What PostgreSQL says in its own words.
   struct PostgreSQLDialect: Dialect {
+    /// A pooler hands a connection's temporary tables to the next one that asks: they go with their transaction.
+    var dropsTemporaryTables = false
+
     func isSame(_ left: String, _ right: String) -> String { "\(left) IS NOT DISTINCT FROM \(right)" }
     func differs(_ left: String, _ right: String) -> String { "\(left) IS DISTINCT FROM \(right)" }
     // Salvor's own tables and the keys of synchronized ones compare bytes by their columns' collation.
@@ -58,7 +61,9 @@
         case .value: "\(column.name) text COLLATE \"C\""
         }
       }
-      return ["CREATE TEMP TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", "))) ON COMMIT DELETE ROWS"]
+      return [
+        "CREATE TEMP TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", "))) ON COMMIT \(dropsTemporaryTables ? "DROP" : "DELETE ROWS")"
+      ]
         + indexes.map {
           "CREATE \($0.isUnique ? "UNIQUE " : "")INDEX IF NOT EXISTS \(name)_\($0.suffix) ON pg_temp.\(name) (\($0.columns))"
         } + ["DELETE FROM pg_temp.\(name)"]

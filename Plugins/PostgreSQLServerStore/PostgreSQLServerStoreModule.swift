@@ -23,6 +23,9 @@
           "statementTimeoutMilliseconds", type: "integer", default: "none",
           "How long one statement may take; 0 is without end. Without it, as the role has it."),
         ModuleOption(
+          "readReplica", type: "string", default: "none",
+          "A standby of the database, as url: it answers downloads and comparisons where it has replayed enough."),
+        ModuleOption(
           "captureReplicas", type: "boolean", default: "false",
           "What a logical subscriber writes is captured, too."),
         ModuleOption(
@@ -49,6 +52,7 @@
       let lockTimeout = reader.integer("lockTimeoutMilliseconds", in: 1...600_000, default: 5000)
       let hasTimeout = reader.has("statementTimeoutMilliseconds")
       let timeout = reader.integer("statementTimeoutMilliseconds", in: 0...86_400_000, default: 0)
+      let replica = reader.optionalString("readReplica")
       let capturesReplicas = reader.boolean("captureReplicas", default: false)
       let folder = reader.optionalString("stateDirectory")
       if let folder, folder.isEmpty || folder.unicodeScalars.contains("\0") {
@@ -62,7 +66,8 @@
       let options = Options(
         url: url, schema: schema, tablesIn: tablesIn, connections: Int(connections),
         lockTimeoutMilliseconds: lockTimeout, statementTimeoutMilliseconds: hasTimeout ? timeout : nil,
-        capturesReplicas: capturesReplicas, stateDirectory: folder.map(context.resolve), limits: context.limits,
+        readReplica: replica, capturesReplicas: capturesReplicas, stateDirectory: folder.map(context.resolve),
+        limits: context.limits,
         random: context.random,
         clock: context.clock,
         log: context.log)
@@ -71,6 +76,14 @@
       } catch {
         reader.report("url", (error as? SalvorError)?.message ?? "cannot be read")
         return nil
+      }
+      if let replica {
+        do {
+          _ = try ConnectionSettings(url: replica, isWriter: false, option: "readReplica").parameters()
+        } catch {
+          reader.report("readReplica", (error as? SalvorError)?.message ?? "cannot be read")
+          return nil
+        }
       }
       return { PostgreSQLServerStore(options) }
     }

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import ServerStoreSupport
 
 #if canImport(Glibc)
   import Glibc
@@ -23,28 +24,14 @@ extension SQLiteServerStore: ObservableServerStore {
     }
     // A database that cannot be read now has its sizes at least.
     if let ages = try? await reading({ try await $0.logAges() }) {
-      (facts.oldestLogEntry, facts.oldestTombstone) = ages
+      (facts.oldestLogEntry, facts.oldestTombstone) = (ages.entry, ages.tombstone)
     }
     return facts
   }
 }
 
 extension ServerReader {
-  /// When the oldest entry of the change log and the oldest tombstone were numbered; by the first rows of their indexes.
-  func logAges() throws -> (entry: Int64?, tombstone: Int64?) {
-    try book { book in
-      let connection = book.connection
-      func time(of sequence: Int64?) throws -> Int64? {
-        guard let sequence else { return nil }
-        return try connection.integer(
-          "SELECT time FROM salvor_commit WHERE last_seq >= ?1 ORDER BY last_seq LIMIT 1", .integer(sequence))
-      }
-      return (
-        try time(of: connection.integer("SELECT min(seq) FROM salvor_change")),
-        try time(of: connection.integer("SELECT min(seq) FROM salvor_gone"))
-      )
-    }
-  }
+  func logAges() throws -> LogAges { try book { try LogAges($0.connection) } }
 }
 
 private func fileBytes(_ path: String) -> Int64? {

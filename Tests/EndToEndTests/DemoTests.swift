@@ -48,6 +48,38 @@ import Testing
     for way in ["byRows", "byFile"] { #expect((try output.json["firstSyncs"][way].integer ?? 0) > 0) }
   }
 
+  #if PostgreSQL
+    @Test(
+      "The demo on PostgreSQL loses a server, then its primary, and ends with all sides equal",
+      .enabled(
+        if: PrivateCluster.isThere && HAProxy.isThere,
+        "PostgreSQL or HAProxy is not installed here: this test did not run"))
+    func thePostgreSQLDemoEndsEqual() async throws {
+      let output = try await salvor(
+        [
+          "demo", "--storage", "postgresql", "--servers", "3", "--small", "--json", "--data",
+          Built.root.appendingPathComponent("Examples/dinesafe").path,
+        ], in: FileManager.default.temporaryDirectory)
+      #expect(output.code == 0, "\(output.out) \(output.err)")
+      let report = try output.json
+      #expect(report["equal"] == true)
+      #expect(report["written"] == 10_150)
+      #expect((report["restore"]["healed"].integer ?? 0) >= 100)
+      #expect((report["office"]["writes"].integer ?? 0) > 0)
+      for table in report["tables"].items { #expect(Set(table["rows"].items).count == 1 && table["differing"] == 0) }
+    }
+
+    @Test("Words that do not fit together are refused")
+    func unknownStorage() async throws {
+      for words in [["--servers", "3"], ["--storage", "oracle"], ["--storage", "postgresql", "--servers", "many"]] {
+        let output = try await salvor(
+          ["demo", "--data", Built.root.appendingPathComponent("Examples/dinesafe").path] + words,
+          in: FileManager.default.temporaryDirectory)
+        #expect(output.code == 2, "\(output.err)")
+      }
+    }
+  #endif
+
   @Test("The demo tells a story, and leaves nothing behind")
   func theDemoTellsAStory() async throws {
     let folder = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-e2e-demo-\(UUID().uuidString)")

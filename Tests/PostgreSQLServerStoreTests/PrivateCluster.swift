@@ -48,14 +48,18 @@
       return try PrivateCluster(programs)
     }
 
-    /// A standby of another cluster as it is now. It does not run, and gets nothing of what the other one does from now on.
-    init(standbyOf primary: PrivateCluster) throws {
+    /// A standby of another cluster as it is now. It does not run yet.
+    ///
+    /// - Parameter follows: it gets what the other one does from now on, as soon as it runs.
+    init(standbyOf primary: PrivateCluster, follows: Bool = false) throws {
       programs = primary.programs
       folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
       try asOwner(
-        "pg_basebackup", ["--no-sync", "-h", primary.folder, "-U", "postgres", "-D", "\(folder)/data", "-c", "fast"])
+        "pg_basebackup",
+        ["--no-sync", "-h", primary.folder, "-U", "postgres", "-D", "\(folder)/data", "-c", "fast"]
+          + (follows ? ["-R"] : []))
       try Data().write(to: URL(fileURLWithPath: "\(folder)/data/standby.signal"))
       register()
     }
@@ -90,6 +94,14 @@
       try asOwner("pg_restore", ["-h", folder, "-U", "postgres", "-d", copy, "\(folder)/\(copy).dump"])
     }
 
+    /// A line of its own before those that let everybody in. Counts from the next reload on.
+    func allow(_ line: String) throws {
+      let path = "\(folder)/data/pg_hba.conf"
+      let before = try String(contentsOfFile: path, encoding: .utf8)
+      // In place: it stays the owner's.
+      try Data("\(line)\n\(before)".utf8).write(to: URL(fileURLWithPath: path))
+    }
+
     private static let running = Mutex<[PrivateCluster]>([])
 
     private func end() {
@@ -105,7 +117,7 @@
         "/usr/bin/setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", path] + arguments)
     }
 
-    private static func run(_ path: String, _ arguments: [String]) throws {
+    static func run(_ path: String, _ arguments: [String]) throws {
       // Foundation's Process would wait for the server, too, which `pg_ctl` leaves running.
       var actions = posix_spawn_file_actions_t()
       posix_spawn_file_actions_init(&actions)

@@ -115,6 +115,37 @@
       await other.close()
     }
 
+    @Test("A standby that has followed and is promoted keeps sessions from there on")
+    func sessionsOfAPromotedStandby() async throws {
+      let standby = try PrivateCluster(standbyOf: cluster, follows: true)
+      try standby.start()
+      let store = try await open([cluster, standby])
+      func converse(_ token: String) async throws -> Int {
+        try await comingAgain {
+          try await store.conversing("bound") { desk in
+            try desk.put(
+              Conversation(
+                kind: .session, token: token, remote: RemoteID(from: SystemRandom()), principal: "anna",
+                subject: StoredSubject(bytes: []), lastSeen: 5))
+            return try desk.count(.session, principal: nil)
+          }
+        }
+      }
+      #expect(try await converse("a") == 1)
+      let head = try await write("a", store)
+      var settings = standby.settings(database)
+      settings.isWriter = false
+      let follower = try PostgreSQLConnection(settings)
+      while try !follower.isThere("SELECT 1 FROM salvor_commit WHERE number = \(head.number)") { usleep(5000) }
+      follower.close()
+      try cluster.stop()
+      try standby.promote()
+      // The table is empty there.
+      #expect(try await converse("b") == 1)
+      #expect(try await converse("c") == 2)
+      await store.close()
+    }
+
     @Test("A start on a dump that lacks what the process's folder remembers is a restore, until there is a new commit")
     func olderDump() async throws {
       let folder = NSTemporaryDirectory() + "salvor-state-\(UUID().uuidString)"

@@ -286,6 +286,54 @@
       await store.close()
     }
 
+    @Test(
+      "A unique value that another program takes while an upload runs, and gives up again: the upload is begun anew")
+    func lateUniqueValue() async throws {
+      var settings = try #require(PrivateCluster.shared).database()
+      // No test of how long somebody waits.
+      settings.lockTimeout = 600_000
+      let schema = Schema(tables: [
+        Table(
+          "seat", primaryKey: ["id"], columns: [Column("id", .text), Column("number", .text)], unique: [["number"]])
+      ])
+      let store = PostgreSQLServerStore(.init(url: settings.url, connections: 4, lockTimeoutMilliseconds: 600_000))
+      _ = try await store.open(ServerSetup(schema: schema))
+      let other = try PostgreSQLConnection(settings)
+      defer { other.close() }
+      // The upload waits in a trigger of the application's until the other program has committed twice.
+      try other.execute(
+        """
+        INSERT INTO seat VALUES ('s', 'old');
+        CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END$$;
+        CREATE TRIGGER hold BEFORE UPDATE ON seat FOR EACH ROW EXECUTE FUNCTION hold()
+        """)
+      let head = try await store.sweep()
+      let remote = RemoteID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      try other.execute("BEGIN; SELECT pg_advisory_xact_lock(77)")
+      let sender = try PostgreSQLConnection(settings)
+      var writer = UploadChunkWriter()
+      let stamp = RequestStamp(from: SystemRandom())
+      let shape = writer.place(of: UploadShape(table: "seat", operation: .update, columns: ["number"]))
+      writer.beginChange(shape: shape, stamp: stamp, counter: 1, made: head.number)
+      for value in ["s", "old", "wanted"] { writer.value(.text(value)) }
+      writer.endChange()
+      let chunk = UploadChunk(bytes: writer.finish(), firstCounter: 1, lastCounter: 1, changeCount: 1, isLast: true)
+      async let results = upload(store, remote, SequenceID(from: SystemRandom()), chunk)
+      let waits =
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory' AND datname = current_database()"
+      try await eventually("the upload waits") { try sender.isThere(waits) }
+      // Taken after the upload's snapshot, and given up before its next one.
+      try sender.execute("INSERT INTO seat VALUES ('t', 'wanted')")
+      try other.execute("COMMIT; BEGIN; SELECT pg_advisory_xact_lock(77)")
+      try await eventually("it is begun anew") { try sender.isThere(waits) }
+      try sender.execute("DELETE FROM seat WHERE id = 't'")
+      try other.execute("COMMIT")
+      #expect(try await results.refused.isEmpty)
+      #expect(try await store.rows(of: "seat") == [["s", "wanted"]])
+      await store.close()
+    }
+
     @Test("A trigger that somebody dropped is put back at the next start, and its group comes whole once")
     func droppedTrigger() async throws {
       let (store, _) = try await store()

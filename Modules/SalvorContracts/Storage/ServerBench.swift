@@ -9,10 +9,18 @@ struct ServerBench: Sendable {
   private(set) var store: any ServerStore
   private(set) var schema: Schema
   private(set) var opening: ServerOpening
+  private let holdsAnyText: Bool
+  /// Values that a careless store bends, as far as this one says that it can hold them.
+  var hardRows: [Row] {
+    holdsAnyText ? ContractSchemas.hardRows : ContractSchemas.hardRows.map { $0.map(\.asPlainText) }
+  }
+  /// Whether a text of these bytes is to be accepted.
+  func holds(_ row: Row) -> Bool { holdsAnyText || row.allSatisfy { $0 == $0.asPlainText } }
 
   init(_ subject: StoreSubject<any ServerStore>, _ schema: Schema) async throws {
     restorable = try await subject.makeRestorable?()
     if let restorable { database = restorable.open } else { database = try await subject.makeDatabase() }
+    holdsAnyText = subject.holdsAnyText
     store = try await database()
     self.schema = schema
     opening = try await store.open(ContractPolicies.setup(schema))
@@ -252,5 +260,15 @@ func expectRefused(
     try expectEqual(
       refusal.blockedBy != nil, refusal.reason == .blocked,
       "a refusal names the request it is blocked by exactly where it is blocked", file: file, line: line)
+  }
+}
+
+extension Value {
+  /// Without what is no UTF-8, and without U+0000.
+  fileprivate var asPlainText: Value {
+    guard case .text(let bytes) = self, bytes.contains(0) || String(validating: bytes, as: UTF8.self) == nil else {
+      return self
+    }
+    return .text(Array(String(decoding: bytes, as: UTF8.self).utf8).filter { $0 != 0 })
   }
 }

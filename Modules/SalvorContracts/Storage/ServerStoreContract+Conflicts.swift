@@ -99,7 +99,7 @@ extension ServerStoreContract {
       let table = bench.schema.tables[0]
       var device = try await bench.device()
       var sent: [Sent] = []
-      for row in ContractSchemas.hardRows {
+      for row in bench.hardRows {
         var server = row
         server[8] = 7
         try await bench.write(
@@ -111,7 +111,7 @@ extension ServerStoreContract {
               ($0.name, $1, $1)
             }))
       }
-      let rows = ContractSchemas.hardRows
+      let rows = bench.hardRows
       let chunk = device.chunk(sent, made: 0)
       let results = try await device.process([chunk], as: SequenceID(from: SystemRandom()))
       try expectEqual(results.conflicts, Int64(rows.count), "the conflicts")

@@ -2,6 +2,16 @@ import SalvorModel
 import SalvorStorage
 
 extension ServerStoreContract {
+  /// Of a row of `ContractSchemas.odd`.
+  private static func insertion(of row: Row, into table: Table) -> Sent {
+    .insert(
+      table.name,
+      [
+        "key a": row[0], "select": row[1], "key \"b\"": row[2], "real.": row[3], "x'y": row[4], "is": row[5],
+        "when": row[6], "json": row[7], "ganz": row[8],
+      ])
+  }
+
   static let processing: [Case] = [
     on(ContractSchemas.notes(), "insert, update and delete reach the real tables", rule: "semantics 7") { bench in
       try await bench.write(.insert("note", ["id": "n1", "title": "a"]), .insert("note", ["id": "n2", "title": "b"]))
@@ -54,27 +64,35 @@ extension ServerStoreContract {
     on(ContractSchemas.odd, "every value keeps its storage class and bytes", rule: "Value.swift") { bench in
       var device = try await bench.device()
       let table = bench.schema.tables[0]
-      for row in ContractSchemas.hardRows {
+      for row in bench.hardRows {
         let named = zip(table.columns, row).map { NamedValue($0.name, $1) }
         try await bench.store.write([.insert(table: table.name, values: named)])
       }
       let rows = try await bench.store.rows(of: table.name)
-      try expectEqual(Set(rows), Set(ContractSchemas.hardRows), "the rows written")
+      try expectEqual(Set(rows), Set(bench.hardRows), "the rows written")
       try await device.download()
-      try device.expectReplica(table.name, ContractSchemas.hardRows)
+      try device.expectReplica(table.name, bench.hardRows)
       for row in rows { try await device.upload(.delete(table.name, table.key(of: row))) }
       try await bench.expectRows(table.name, [])
       for row in rows {
-        let results = try await device.upload(
-          .insert(
-            table.name,
-            [
-              "key a": row[0], "select": row[1], "key \"b\"": row[2], "real.": row[3], "x'y": row[4], "is": row[5],
-              "when": row[6], "json": row[7], "ganz": row[8],
-            ]))
+        let results = try await device.upload(insertion(of: row, into: table))
         try expectAccepted(results, 1)
       }
       try await bench.expectRows(table.name, rows)
+    },
+    on(
+      ContractSchemas.odd, "a text of any bytes is kept, or refuses its request alone where the store cannot hold it",
+      rule: "semantics 7; StoreSubject.holdsAnyText"
+    ) { bench in
+      var device = try await bench.device()
+      let table = bench.schema.tables[0]
+      let rows = ContractSchemas.hardRows
+      let chunk = device.chunk(rows.map { insertion(of: $0, into: table) })
+      let results = try await device.process([chunk], as: SequenceID(from: SystemRandom()))
+      try expectEqual(
+        results.refused.map(\.reason), rows.filter { !bench.holds($0) }.map { _ in .notStorable },
+        "why requests are refused")
+      try expectEqual(Set(try await bench.store.rows(of: table.name)), Set(rows.filter(bench.holds)), "the rows")
     },
     on(ContractSchemas.notes(), "an upload in many chunks is one transaction with one result", rule: "semantics 4") {
       bench in

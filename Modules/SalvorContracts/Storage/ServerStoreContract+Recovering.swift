@@ -193,7 +193,7 @@ extension ServerStoreContract {
     ) { bench in
       try await bench.writeHardRows()
       let table = bench.schema.tables[0]
-      let rows = ContractSchemas.hardRows
+      let rows = bench.hardRows
       try await bench.expectAnswer(RowQuery(table: table.name, keys: rows.map(table.key)), rows: rows, lost: [])
       try await bench.expectAnswer(
         RowQuery(table: table.name, keys: rows.map(table.key), digests: rows.map { RowDigest($0).text }), rows: [],
@@ -230,7 +230,7 @@ extension ServerStoreContract {
     ) { bench in
       try await bench.writeHardRows()
       let table = bench.schema.tables[0]
-      let rows = ContractSchemas.hardRows.sorted { a, b in
+      let rows = bench.hardRows.sorted { a, b in
         // Text by bytes, then the number.
         guard case .text(let x) = table.key(of: a)[0], case .text(let y) = table.key(of: b)[0] else { return false }
         return x == y ? (a[0].integer ?? 0) < (b[0].integer ?? 0) : x.lexicographicallyPrecedes(y)
@@ -326,7 +326,7 @@ extension ServerBench {
   fileprivate func writeHardRows() async throws {
     let table = schema.tables[0]
     try await store.write(
-      ContractSchemas.hardRows.map { row in
+      hardRows.map { row in
         .insert(table: table.name, values: zip(table.columns, row).map { NamedValue($0.name, $1) })
       })
   }

@@ -155,15 +155,18 @@ public enum StorePairContract {
     },
     on(ContractSchemas.odd, "composite keys, odd names, and values of every kind", rule: "Value.swift") { bench in
       let table = bench.schema.tables[0]
-      for row in ContractSchemas.hardRows {
+      for row in bench.server.hardRows {
         let values = zip(table.columns, row).map { NamedValue($0.name, $1) }
         try await bench.clients[0].store.write([.insert(table: table.name, values: values)])
       }
       for index in [0, 1] { try await bench.expectConverged(index) }
       try expectEqual(
-        Set(try await bench.clients[1].store.rows(of: table.name)), Set(ContractSchemas.hardRows), "the rows")
+        Set(try await bench.clients[1].store.rows(of: table.name)), Set(bench.server.hardRows), "the rows")
       try await bench.write(
-        1, .update(table.name, ["é", -1], ["select": .text([0xFE]), "ganz": .integer(Int64.max)]),
+        1,
+        .update(
+          table.name, ["é", -1],
+          ["select": bench.server.holds([.text([0xFE])]) ? .text([0xFE]) : "~", "ganz": .integer(Int64.max)]),
         .update(table.name, ["", 0], ["key a": 5]), .delete(table.name, ["k", .integer(Int64.max)]))
       for index in [1, 0] { try await bench.expectConverged(index) }
     },

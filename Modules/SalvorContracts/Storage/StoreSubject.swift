@@ -21,15 +21,21 @@ public struct StoreSubject<Store: Sendable>: Sendable {
   /// through the cases about recovery, and must have none of it: nothing is left out in silence.
   public var recovers: Bool
 
+  /// Whether a text may have any bytes: U+0000, and what is no UTF-8. A subject that says no is put through the same cases with texts
+  /// that it can hold, and must refuse the others by name (`not-storable`).
+  public var holdsAnyText: Bool
+
   /// Like `makeDatabase`, for histories in which a database goes back in time (`RecoveryComparison`).
   public var makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)?
 
-  /// By default the stores recover, and no database goes back in time: the histories that need one cannot be run.
+  /// By default the stores recover and hold any text, and no database goes back in time: the histories that need one cannot be run.
   public init(
-    recovers: Bool = true, makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)? = nil,
+    recovers: Bool = true, holdsAnyText: Bool = true,
+    makeRestorable: (@Sendable () async throws -> RestorableDatabase<Store>)? = nil,
     makeDatabase: @escaping @Sendable () async throws -> Database
   ) {
     self.recovers = recovers
+    self.holdsAnyText = holdsAnyText
     self.makeRestorable = makeRestorable
     self.makeDatabase = makeDatabase
   }
@@ -56,7 +62,7 @@ public struct StoreSubject<Store: Sendable>: Sendable {
   /// The same databases, with every store wrapped: how broken doubles are made.
   public func wrapped(_ wrap: @escaping @Sendable (Store) -> Store) -> StoreSubject<Store> {
     let makeDatabase = makeDatabase
-    var subject = StoreSubject(recovers: recovers) {
+    var subject = StoreSubject(recovers: recovers, holdsAnyText: holdsAnyText) {
       let make = try await makeDatabase()
       return { wrap(try await make()) }
     }

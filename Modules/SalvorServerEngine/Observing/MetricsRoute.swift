@@ -134,5 +134,9 @@ extension StorageObservation {
     if let oldestTombstone {
       out.gauge("salvor_tombstone_age_seconds", "Age of the oldest tombstone", age(oldestTombstone))
     }
+    guard let replica else { return }
+    out.counter("salvor_replica_answers_total", "Questions that the read replica answered", replica.answers)
+    out.counter("salvor_replica_behind_total", "Questions that it had not replayed enough for", replica.behind)
+    out.counter("salvor_replica_failures_total", "Questions at which it failed", replica.failures)
   }
 }

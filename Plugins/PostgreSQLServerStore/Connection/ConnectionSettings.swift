@@ -16,6 +16,8 @@
     var lockTimeout: Int64 = 5000
     /// A standby is refused.
     var isWriter = true
+    /// The module's option that `url` is of.
+    var option = "url"
 
     var description: String { "a PostgreSQL database (tables in \(tablesIn), Salvor's own in \(schema))" }
 
@@ -31,7 +33,7 @@
       if let mode = given["sslmode"], mode != "verify-full" {
         throw SalvorError(
           .configuration,
-          "The url of the module postgresql asks for sslmode=\(mode). Off this machine Salvor connects by verify-full only: leave sslmode out of the url, and give sslrootcert where the certificate is your own."
+          "The \(option) of the module postgresql asks for sslmode=\(mode). Off this machine Salvor connects by verify-full only: leave sslmode out of the url, and give sslrootcert where the certificate is your own."
         )
       }
       parameters.append(("sslmode", "verify-full"))
@@ -63,7 +65,7 @@
         PQfreemem(message)
         throw SalvorError(
           .configuration,
-          "The url of the module postgresql cannot be read. Its form is postgresql://USER@HOST:PORT/DATABASE; characters such as @ and / within a part are percent-encoded."
+          "The \(option) of the module postgresql cannot be read. Its form is postgresql://USER@HOST:PORT/DATABASE; characters such as @ and / within a part are percent-encoded."
         )
       }
       defer { PQconninfoFree(options) }

@@ -10,7 +10,7 @@
   /// that are made here else: the same text in feed, digests and conflict versions, whatever the role's own settings.
   package final class PostgreSQLConnection {
     let settings: ConnectionSettings
-    private let link: Link
+    let link: Link
     private var cache: [String: PostgreSQLStatement] = [:]
     private let cachedStatementsMax = 512
     private var statements = 0
@@ -20,8 +20,10 @@
     var isFirstSealing = true
 
     /// What the connection and its statements share.
-    fileprivate final class Link {
+    final class Link {
       private(set) var handle: OpaquePointer?
+      /// What each transaction sets for itself (`Pooling`); nil: the connection is one of the database's, and has set it.
+      var transactionSettings: String?
       /// Of the last statement.
       var changes = 0
       /// The last entry of the inbox that this transaction has numbered; nil: it numbers none.
@@ -63,6 +65,12 @@
         }
       }
 
+      private var cursors = 0
+      func nextCursor() -> Int {
+        cursors += 1
+        return cursors
+      }
+
       var state: PGTransactionStatusType { handle.map { PQtransactionStatus($0) } ?? PQTRANS_UNKNOWN }
     }
 
@@ -94,14 +102,23 @@
     /// What values look like as text must not follow the role's own settings.
     private func prepareSession() throws {
       try refuseForeignEncoding()
+      guard try !isBehindPooler() else {
+        link.transactionSettings = sessionSettings.map { "SET LOCAL \($0)" }.joined(separator: "; ")
+        return
+      }
+      let values = sessionSettings + ["default_transaction_isolation = 'read committed'"]
+      try execute(values.map { "SET \($0)" }.joined(separator: "; "))
+    }
+
+    private var sessionSettings: [String] {
       var values = [
         "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
-        "bytea_output = 'hex'", "standard_conforming_strings = on", "default_transaction_isolation = 'read committed'",
+        "bytea_output = 'hex'", "standard_conforming_strings = on",
         "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
         "lock_timeout = \(settings.lockTimeout)", "row_security = off",
       ]
       if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
-      try execute(values.map { "SET \($0)" }.joined(separator: "; "))
+      return values
     }
 
     private func refuseForeignEncoding() throws {
@@ -155,11 +172,11 @@
   }
 
   extension PostgreSQLConnection: StoreConnection {
-    package var dialect: any Dialect { PostgreSQLDialect() }
+    package var dialect: any Dialect { PostgreSQLDialect(dropsTemporaryTables: isPooled) }
 
     package func prepare(_ sql: String, persistent: Bool) throws -> PostgreSQLStatement {
       try dropAbandoned()
-      return try PostgreSQLStatement(link, sql, name: nextName())
+      return try PostgreSQLStatement(link, sql, name: isPooled ? "" : nextName())
     }
 
     package func cached(_ sql: String) throws -> PostgreSQLStatement {
@@ -176,9 +193,11 @@
     }
 
     package func execute(_ sql: String) throws {
-      let result = try PQexec(link.live(), sql)
-      try link.check(result, sql: sql)
-      PQclear(result)
+      try link.pinned {
+        let result = try PQexec(link.live(), sql)
+        try link.check(result, sql: sql)
+        PQclear(result)
+      }
     }
 
     package func stream(_ sql: String) throws -> PostgreSQLStatement {
@@ -191,9 +210,12 @@
     func once(_ sql: String, _ values: [String?] = []) throws -> [[String?]] {
       let texts = values.map { $0.map { $0.withCString { strdupped($0) } } ?? nil }
       defer { for text in texts { text?.deallocate() } }
-      let result = try PQexecParams(
-        link.live(), sql, Int32(values.count), nil, texts.map { UnsafePointer($0) }, nil, nil, 0)
-      try link.check(result, sql: sql)
+      let result = try link.pinned {
+        let result = try PQexecParams(
+          link.live(), sql, Int32(values.count), nil, texts.map { UnsafePointer($0) }, nil, nil, 0)
+        try link.check(result, sql: sql)
+        return result
+      }
       defer { PQclear(result) }
       return (0..<PQntuples(result)).map { row in
         (0..<PQnfields(result)).map { column in
@@ -224,10 +246,12 @@
     }
 
     /// Runs `body` in a transaction: committed where it returns, rolled back where it or the commit throws.
-    package func transaction<Result>(_ begin: String = "BEGIN", _ body: () throws -> Result) throws -> Result {
+    package func transaction<Result>(
+      _ begin: String = "BEGIN ISOLATION LEVEL READ COMMITTED", _ body: () throws -> Result
+    ) throws -> Result {
       do {
         // Several statements, perhaps: one that fails leaves the transaction open.
-        try execute(begin)
+        try link.begin(begin)
         let result = try body()
         try execute("COMMIT")
         return result
@@ -304,15 +328,19 @@
     fileprivate init(_ link: PostgreSQLConnection.Link, _ text: String, name: String) throws {
       self.link = link
       self.name = name
+      cursor = "c\(link.nextCursor())"
       let slots = ParameterSlots(text)
       sql = slots.sql
       isQuery = text.hasPrefix("SELECT")
-      let handle = try link.live()
-      let prepared = PQprepare(handle, name, sql, 0, nil)
-      try link.check(prepared, sql: sql)
-      PQclear(prepared)
-      let description = PQdescribePrepared(handle, name)
-      try link.check(description, sql: sql)
+      let description = try link.pinned { [sql] in
+        let handle = try link.live()
+        let prepared = PQprepare(handle, name, sql, 0, nil)
+        try link.check(prepared, sql: sql)
+        PQclear(prepared)
+        let description = PQdescribePrepared(handle, name)
+        try link.check(description, sql: sql)
+        return description
+      }
       defer { PQclear(description) }
       parameterTypes = (0..<PQnparams(description)).map { PQparamtype(description, $0) }
       columnTypes = (0..<PQnfields(description)).map { PQftype(description, $0) }
@@ -325,7 +353,7 @@
 
     deinit {
       PQclear(answer)
-      link.abandoned.append(name)
+      if !name.isEmpty { link.abandoned.append(name) }
     }
 
     var isBusy: Bool { !isDone }
@@ -346,7 +374,7 @@
       try send()
     }
 
-    private var cursor: String { "c\(name)" }
+    private let cursor: String
 
     private func open() throws {
       reset()
@@ -376,9 +404,13 @@
     private func send() throws {
       reset()
       let handle = try link.live()
-      let result = try run { pointers, lengths in
-        PQexecPrepared(
-          handle, name, Int32(parameters.count), pointers, lengths, formats, columnFormats.first == true ? 1 : 0)
+      let format: Int32 = columnFormats.first == true ? 1 : 0
+      let result = try link.pinned {
+        try run { pointers, lengths in
+          name.isEmpty
+            ? PQexecParams(handle, sql, Int32(parameters.count), parameterTypes, pointers, lengths, formats, format)
+            : PQexecPrepared(handle, name, Int32(parameters.count), pointers, lengths, formats, format)
+        }
       }
       answer = result
       isDone = false

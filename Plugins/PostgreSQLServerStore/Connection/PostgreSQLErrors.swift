@@ -14,7 +14,9 @@
       var context = ["sqlstate": state, "detail": detail]
       if let sql { context["sql"] = sql }
       let place = sql.map { " in: \(shortened($0))" } ?? ""
-      return SalvorError(code, "PostgreSQL: \(detail) (\(state))\(place).\(advice)", context: context)
+      return SalvorError(
+        code, "PostgreSQL: \(detail) (\(state))\(place).\(advice)", context: context,
+        retryAfterMilliseconds: code == .storageBusy ? retryMilliseconds : nil)
     }
 
     /// The connection is gone or never was. libpq names host, port, user and database, never the password.
@@ -24,15 +26,29 @@
       // What waiting does not mend: who asks, and for what.
       let isRefusal = ["authentication failed", "does not exist", "pg_hba.conf", "certificate", "SSL", "no password"]
         .contains { line.contains($0) }
-      let isFull = line.contains("too many clients") || line.contains("remaining connection slots")
+      let isFull =
+        line.contains("too many clients") || line.contains("too many connections")
+        || line.contains("remaining connection slots")
+      let isReadOnly = line.contains("session is read-only") || line.contains("hot standby")
       let advice =
-        isFull
-        ? " All connections of the database are in use: try again, or raise its max_connections."
-        : " Check that the database runs, and the module's url."
+        if isFull {
+          " All connections of the database are in use: try again, or raise its max_connections."
+        } else if isReadOnly {
+          " It is a standby, or read-only: name the primary, or all hosts, in url."
+        } else {
+          " Check that the database runs, and the module's url."
+        }
       return SalvorError(
         isRefusal ? .storage : .storageBusy, "PostgreSQL: \(line.isEmpty ? "there is no connection" : line).\(advice)",
-        context: ["sqlstate": isFull ? "53300" : "08006", "detail": line])
+        context: ["sqlstate": isFull ? "53300" : "08006", "detail": line],
+        retryAfterMilliseconds: isRefusal ? nil : retryMilliseconds)
     }
+
+    /// Who is put off by the database comes again after this time.
+    private static let retryMilliseconds: Int64 = 1000
+
+    /// A prepared statement does not fit a table any more that somebody has altered.
+    var isOfAlteredTable: Bool { sqlState == "0A000" || sqlState == "26000" }
 
     /// The five characters of the SQL standard, where this error came from PostgreSQL.
     var sqlState: String? { context["sqlstate"] }

@@ -74,6 +74,21 @@
       }
     }
 
+    /// The same database under another identity: nobody can know here whether the other one is still served.
+    static let moved =
+      "The database has moved to another cluster, or was restored from a dump. If the old one lives on as well, give one of them another server ID: salvor server adopt --new-id."
+
+    /// Writes down where the database stands. True: it stood elsewhere until now.
+    func noteCluster(_ connection: PostgreSQLConnection) throws -> Bool {
+      let now = "\(system)/\(database)"
+      let before = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'cluster'")?.string
+      guard before != now else { return false }
+      try connection.run(
+        "INSERT INTO salvor_server (key, value) VALUES ('cluster', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
+        .text(now))
+      return before != nil
+    }
+
     /// What became of the database that `connection` reaches since these facts.
     func finding(in connection: PostgreSQLConnection) throws -> (finding: Finding, now: HistoryFacts) {
       let now = try HistoryFacts(connection)

@@ -14,6 +14,9 @@
     private let clock: any Clock
     private let capturesReplicas: Bool
     private var settings: ConnectionSettings { connection.settings }
+    private var isLater = false
+    /// Tables whose columns are others than those that the triggers were made for.
+    private var altered: Set<String> = []
     private(set) var notices: [String] = []
     private(set) var opening: ServerOpening
 
@@ -53,7 +56,7 @@
 
     private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
       let isNew = try !isThere("salvor_server")
-      if !isNew { try refuseLaterFormat() }
+      if !isNew { isLater = try refuseLaterFormat() }
       try once("layout", PostgreSQLTables.statements(settings), isThere: !isNew)
       let known = try carry(try knownTables())
       let added = try applyDifferences(known)
@@ -77,13 +80,30 @@
         "SELECT to_regclass(?1) IS NOT NULL", .text(Array("\(quoted(settings.schema)).\(table)".utf8))) == 1
     }
 
-    private func refuseLaterFormat() throws {
-      let format = try connection.integer("SELECT value FROM salvor_server WHERE key = 'format'") ?? 0
-      guard format <= PostgreSQLTables.format else {
+    /// Whether a later release has added to the layout, and leaves it to this one, too.
+    private func refuseLaterFormat() throws -> Bool {
+      func number(_ key: String) throws -> Int64? {
+        try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text(key))?.string.flatMap {
+          Int64($0)
+        }
+      }
+      let format = try number("format") ?? 0
+      let served = try number("format-served") ?? format
+      guard served <= PostgreSQLTables.format else {
         throw SalvorError(
           .schemaRefused,
           "The database was written by a later version of Salvor (format \(format), this one knows \(PostgreSQLTables.format)). Update this server."
         )
+      }
+      return format > PostgreSQLTables.format
+    }
+
+    /// A later release says of its layout what it is.
+    private func noteFormat() throws {
+      for (key, value) in [("format", PostgreSQLTables.format), ("format-served", PostgreSQLTables.formatServed)] {
+        try connection.run(
+          "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2 "
+            + "WHERE salvor_server.value IS DISTINCT FROM ?2", .text(key), .text("\(value)"))
       }
     }
 
@@ -217,7 +237,7 @@
       guard try DatabaseCheck(connection).canRead() else { return found }
       var known: [String: Known] = [:]
       if found.isEmpty, try isThere("salvor_server") {
-        try refuseLaterFormat()
+        _ = try refuseLaterFormat()
         known = try knownTables()
       }
       for table in schema.tables {
@@ -363,6 +383,7 @@
         if let before = known[table.name] {
           number = before.number
           generation = before.generation
+          if before.columns != columns { altered.insert(table.name) }
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
           if try !DatabaseCheck(connection).isCaptured(table.name, number) {
             notices.append(
@@ -440,12 +461,12 @@
         opening.serverID = id
       } else {
         try connection.run(
-          "INSERT INTO salvor_server (key, value) VALUES ('format', ?1), ('id', ?2), ('trimmed', '0')",
-          .integer(PostgreSQLTables.format), .text(opening.serverID.text))
+          "INSERT INTO salvor_server (key, value) VALUES ('id', ?1), ('trimmed', '0')", .text(opening.serverID.text))
         try connection.run(
           "INSERT INTO salvor_commit (number, id, last_seq, time) VALUES (0, ?1, 0, ?2) ON CONFLICT DO NOTHING",
           .text(opening.serverID.text), .integer(clock.now()))
       }
+      if !isLater { try noteFormat() }
       let current = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'incarnation'")?.string
       if !beginsIncarnation, let current, let known = IncarnationID(current) {
         opening.incarnation = known
@@ -466,13 +487,15 @@
       }
       try once(
         "triggers.\(table.number)", statements,
-        isThere: try DatabaseCheck(connection).isCaptured(table.name, table.number))
+        isThere: try !altered.contains(table.name) && DatabaseCheck(connection).isCaptured(table.name, table.number))
     }
 
     /// Runs statements that make a part of the database, where they are others than those that made it: each takes a lock that
     /// writers wait for, and that waits for every open transaction of theirs, even where nothing is to be made.
     private func once(_ part: String, _ statements: [String], isThere: Bool = true) throws {
       let wanted = digest(Array(statements.joined(separator: "\n").utf8))
+      // A later release serves the same database: what it made for this schema is right for both.
+      if isThere, isLater, part != "width" { return }
       if isThere,
         try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text(part))?.string == wanted
       {

@@ -4,8 +4,11 @@
 
   /// The tables of Salvor's own. Those that ServerStoreSupport defines are made from its own text.
   enum PostgreSQLTables {
-    /// The number of this layout; a database with a later one is refused.
+    /// The number of this layout. A release whose layout only adds to that of an earlier one leaves `formatServed` as it is: then both
+    /// serve the database for the length of a rolling update. A database whose `formatServed` is later than this is refused.
     static let format: Int64 = 1
+    /// The oldest layout whose release may serve a database of this one.
+    static let formatServed: Int64 = 1
 
     /// An advisory lock under which schemas are installed: one process at a time, whichever it is.
     static let installationLock: Int64 = 0x5341_4C56_4F52
@@ -57,11 +60,15 @@
       """,
       "ALTER TABLE salvor_change ALTER COLUMN seq SET DEFAULT salvor_next_seq()",
       // Sessions and recoveries under way, for all processes. What a crash or a failover takes along is begun again.
+      // Its numbers are logged: those of an unlogged table are damaged on a standby that is promoted (PostgreSQL 15).
+      "CREATE SEQUENCE IF NOT EXISTS salvor_conversation_order",
       """
       CREATE UNLOGGED TABLE IF NOT EXISTS salvor_conversation (
-        place bigint GENERATED ALWAYS AS IDENTITY, token text COLLATE "C" PRIMARY KEY, kind text COLLATE "C" NOT NULL,
+        place bigint NOT NULL DEFAULT nextval('salvor_conversation_order'), token text COLLATE "C" PRIMARY KEY, kind text COLLATE "C" NOT NULL,
         remote text COLLATE "C" NOT NULL, principal text COLLATE "C" NOT NULL, subject bytea NOT NULL, seen bigint NOT NULL)
       """,
+      "ALTER TABLE salvor_conversation ALTER COLUMN place DROP IDENTITY IF EXISTS",
+      "ALTER TABLE salvor_conversation ALTER COLUMN place SET DEFAULT nextval('salvor_conversation_order')",
       "CREATE INDEX IF NOT EXISTS salvor_conversation_remote ON salvor_conversation (kind, remote, place)",
       "CREATE INDEX IF NOT EXISTS salvor_conversation_principal ON salvor_conversation (kind, principal)",
       "CREATE INDEX IF NOT EXISTS salvor_conversation_seen ON salvor_conversation (kind, seen)",

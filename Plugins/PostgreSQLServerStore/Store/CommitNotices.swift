@@ -23,7 +23,8 @@
 
   /// A connection of its own that listens for commits, and is made again where it was lost.
   ///
-  /// A pooler that hands connections out by transaction (PgBouncer) tells nothing: then processes find commits by looking.
+  /// A pooler that hands connections out by transaction (PgBouncer) tells nothing: then processes find commits by looking, and this
+  /// ends.
   final class CommitNotices: Sendable {
     /// Of all Salvor schemas of a database: what is told is the name of one.
     static let channel = "salvor_commit"
@@ -55,6 +56,7 @@
     private func listen() throws {
       let connection = try PostgreSQLConnection(settings)
       defer { connection.close() }
+      guard !connection.isPooled else { return end() }
       try connection.execute("LISTEN \(Self.channel)")
       // What was committed meanwhile was told to nobody.
       continuation.yield()

@@ -27,6 +27,9 @@
       side = stateDirectory.flatMap { SideFile($0 + "/postgresql" + sideSuffix) }
     }
 
+    /// Nil: nothing is open.
+    var present: HistoryFacts? { state.withLock { $0.facts } }
+
     var hasParted: Bool { state.withLock { $0.hasParted } }
 
     /// Throws where a folder was named in which nothing can be remembered.

@@ -8,10 +8,8 @@
     /// On a connection of its own: the store need not be open.
     public func examine(_ setup: ServerSetup) async throws -> StorageExamination {
       let options = options
-      return try await StoreSession(
-        "examination", options.settings, StoreInterruption(), HistoryWatch(stateDirectory: nil)
-      )
-      .run { connection in
+      return try await StoreSession("examination", options.settings, StoreInterruption(), look: { _ in }).run {
+        connection in
         defer { connection.close() }
         var installation = Installation(connection, setup, random: options.random, clock: options.clock)
         let facts = try connection.rows(

@@ -12,11 +12,11 @@
     }
 
     public func rowCount(of groups: [String], for scope: ReadScope) async throws -> Int64 {
-      try await ask(scope) { try $0.rowCount(of: groups) }
+      try await compare(scope) { try $0.rowCount(of: groups) }
     }
 
     public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
-      try await ask(scope) { try $0.rows(query) }
+      try await compare(scope) { try $0.rows(query) }
     }
 
     /// Errors: `usage` where `limit` or `question.rowsPerRange` is not positive.
@@ -24,7 +24,7 @@
       guard question.rowsPerRange > 0, limit > 0 else {
         throw SalvorError(.usage, "A range has one row at least, and a page one range.")
       }
-      return try await ask(scope) { try $0.ranges(question, limit: limit) }
+      return try await compare(scope) { try $0.ranges(question, limit: limit) }
     }
 
     /// Numbers first what was written. A digest is remembered until the next commit.
@@ -32,7 +32,7 @@
       // A row whose scope moves has an entry when the move is numbered.
       let head = try await sweep()
       if let known = digests.known(table, scope, at: head) { return known }
-      let (digest, now) = try await ask(scope) { queries in
+      let (digest, now) = try await compare(scope, at: head, replica) { queries in
         (try queries.digest(of: table), try CommitLog.state(queries.connection))
       }
       // What was written in between is in the digest, and in the next commit.
@@ -85,11 +85,19 @@
   }
 
   extension PostgreSQLServerStore: ObservableServerStore {
-    /// The size of the database in bytes, and nothing else. Never throws: a size that cannot be read is nil.
+    /// The size of the database in bytes, the age of its log, and what the read replica did. Never throws: what cannot be read is nil.
     public func observation() async -> StorageObservation {
       var facts = StorageObservation()
-      facts.databaseBytes = try? await reading { connection, _ in
-        try connection.integer("SELECT pg_database_size(current_database())")
+      let found = try? await reading { connection, _ in
+        (
+          try connection.integer("SELECT pg_database_size(current_database())"), try LogAges(connection)
+        )
+      }
+      facts.databaseBytes = found?.0
+      (facts.oldestLogEntry, facts.oldestTombstone) = (found?.1.entry, found?.1.tombstone)
+      if let figures = replica?.figures {
+        facts.replica = StorageObservation.Replica(
+          answers: figures.answers, behind: figures.behind, failures: figures.failures)
       }
       return facts
     }

@@ -25,6 +25,9 @@
       public var lockTimeoutMilliseconds: Int64
       /// How long one statement may take; nil: as the role has it.
       public var statementTimeoutMilliseconds: Int64?
+      /// Of a standby of the database, which answers downloads and comparisons where it has replayed what they begin at; nil: the
+      /// primary answers all.
+      public var readReplica: String?
       /// What a logical subscriber writes (`session_replication_role = replica`) is captured, too.
       public var capturesReplicas: Bool
       /// A folder of this process's own, where it remembers the last commit that it has seen and the rows that were purged, as
@@ -44,7 +47,8 @@
       public init(
         url: String, schema: String = "salvor", tablesIn: String = "public", connections: Int = 8,
         lockTimeoutMilliseconds: Int64 = 5000, statementTimeoutMilliseconds: Int64? = nil,
-        capturesReplicas: Bool = false, stateDirectory: String? = nil, limits: Limits = Limits(),
+        readReplica: String? = nil, capturesReplicas: Bool = false, stateDirectory: String? = nil,
+        limits: Limits = Limits(),
         random: any RandomSource = SystemRandom(),
         clock: any Clock = SystemClock(), log: Log = .none
       ) {
@@ -54,6 +58,7 @@
         self.connections = connections
         self.lockTimeoutMilliseconds = lockTimeoutMilliseconds
         self.statementTimeoutMilliseconds = statementTimeoutMilliseconds
+        self.readReplica = readReplica
         self.capturesReplicas = capturesReplicas
         self.stateDirectory = stateDirectory
         self.limits = limits
@@ -86,17 +91,19 @@
       var unseen: Set<RemoteID> = []
       /// When the triggers were last looked at; milliseconds since 1970.
       var looked: Int64 = 0
+      /// Somebody has altered the tables so that they do not fit the schema; nobody is served until they do again.
+      var misfit: SalvorError?
       /// The database is being opened anew.
       var opening: Task<View, any Error>?
     }
 
     let options: Options
-    let atWork: BlobsAtWork
     let interruption = StoreInterruption()
     let digests = DigestMemory()
     private let writer: StoreSession
     let books: StoreSession
     private let readers: [StoreSession]
+    let replica: ReadReplica?
     let keeper: ProcessKeeper
     private let state: Mutex<State>
     private let history: HistoryWatch
@@ -104,19 +111,21 @@
 
     /// So often the triggers are looked at, in milliseconds.
     private static let lookMilliseconds: Int64 = 60_000
+    /// And so often where the tables do not fit.
+    private static let misfitLookMilliseconds: Int64 = 5000
 
     /// Connects to nothing yet: `open` does.
     public init(_ options: Options) {
       self.options = options
-      atWork = BlobsAtWork(options.limits)
       let (settings, interruption) = (options.settings, interruption)
       let history = HistoryWatch(stateDirectory: options.stateDirectory)
       self.history = history
-      writer = StoreSession("writer", settings, interruption, history)
-      books = StoreSession("books", settings, interruption, history)
+      writer = StoreSession("writer", settings, interruption, look: history.look)
+      books = StoreSession("books", settings, interruption, look: history.look)
       readers = (0..<max(1, options.connections - 3)).map {
-        StoreSession("reader.\($0)", settings, interruption, history)
+        StoreSession("reader.\($0)", settings, interruption, look: history.look)
       }
+      replica = options.readReplica.map { ReadReplica($0, options, interruption, history) }
       keeper = ProcessKeeper(settings)
       state = Mutex(State(asking: readers.map { _ in 0 }))
     }
@@ -145,7 +154,13 @@
         var installation = Installation(
           connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas)
         let catalog = try installation.run(beginsIncarnation: begins)
-        return (View(setup: setup, opening: installation.opening, catalog: catalog), installation.notices)
+        var notices = installation.notices
+        if connection.isPooled {
+          notices.append(
+            "A pooler stands between this server and the database. Nothing is told through it: what changed is found by looking (eventLookMilliseconds). Each statement is prepared anew."
+          )
+        }
+        return (View(setup: setup, opening: installation.opening, catalog: catalog), notices)
       }
       try await keeper.hold()
       let now = options.clock.now()
@@ -154,6 +169,7 @@
         let desk = Desk(connection, opened, options)
         _ = try desk.log.sweep()
         let facts = try HistoryFacts(connection)
+        let hasMoved = try facts.noteCluster(connection) && before == nil
         var lost = remembered
         if let before, let incarnation = before.incarnation, let head = before.head {
           lost = SideFile.Content(server: opened.opening.serverID, incarnation: incarnation, commit: head)
@@ -168,7 +184,10 @@
         }
         let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored)
         if !said.isEmpty { _ = try desk.log.sweep() }
-        return (facts: facts, isRestored: isRestored, unseen: try book.unseen(), notices: said)
+        return (
+          facts: facts, isRestored: isRestored, unseen: try book.unseen(),
+          notices: hasMoved && !isRestored ? said + [HistoryFacts.moved] : said
+        )
       }
       let wasRestored = before == nil && state.withLock { $0.view?.opening.isRestored } == true
       view.opening.isRestored = found.isRestored || wasRestored
@@ -178,7 +197,7 @@
       for notice in notices + found.notices { options.log(notice) }
       history.begin(found.facts, at: now)
       let made = view
-      state.withLock { ($0.view, $0.looked, $0.unseen) = (made, now, found.unseen) }
+      state.withLock { ($0.view, $0.looked, $0.unseen, $0.misfit) = (made, now, found.unseen, nil) }
       try await followLedger(made.opening.serverID)
       return made
     }
@@ -202,6 +221,7 @@
       let before = history.beginAnew()
       do {
         for session in [writer, books] + readers { await session.close() }
+        await replica?.close()
         await keeper.reconnect()
         let found = try await writer.run { try before?.finding(in: $0) }
         let made = try await install(view.setup, since: before)
@@ -218,9 +238,7 @@
             "The database was restored, or another one lacks what this server has seen (up to \(seen)). Devices that have seen more say so at their next sync: salvor server restores."
           )
         case .copy?:
-          options.log.warning(
-            "The database has moved to another cluster, and lacks nothing. If the old one lives on as well, give one of them another server ID: salvor server adopt --new-id."
-          )
+          options.log.warning(HistoryFacts.moved)
         default: options.log("The database goes on after a failover. Nothing of it is missing.")
         }
         return made
@@ -234,19 +252,40 @@
     private func renew() async throws {
       let now = options.clock.now()
       let isTime = history.isDue(at: now)
-      if isTime { try? await books.run { [history] in try history.look($0) } }
+      if isTime {
+        try? await books.run { [history] in try history.look($0) }
+        try? await keeper.renew()
+      }
       let view = try await present()
       // Its file is behind until then: nothing that waits for this.
       if isTime { try? await followLedger(view.opening.serverID) }
       let isDue = state.withLock { state in
-        guard now - state.looked >= Self.lookMilliseconds else { return false }
+        guard now - state.looked >= (state.misfit == nil ? Self.lookMilliseconds : Self.misfitLookMilliseconds) else {
+          return false
+        }
         state.looked = now
         return true
       }
-      guard isDue else { return }
+      guard isDue else { return try checkFit() }
       let lost = try await books.run { connection in try DatabaseCheck(connection).uncaptured(view.catalog.tables) }
-      if !lost.isEmpty { _ = try await install(view.setup, since: nil) }
+      if !lost.isEmpty {
+        do {
+          _ = try await install(view.setup, since: nil)
+        } catch let error as SalvorError where error.code == .schemaRefused || error.code == .configuration {
+          let misfit = SalvorError(
+            .storageBusy, "The database's tables were altered under the server. \(error.message)",
+            context: error.context,
+            retryAfterMilliseconds: Self.misfitLookMilliseconds)
+          options.log.error(misfit.message)
+          state.withLock { $0.misfit = misfit }
+        }
+      }
+      if lost.isEmpty { state.withLock { $0.misfit = nil } }
+      try checkFit()
     }
+
+    /// Throws where somebody has altered the tables so that they do not fit the schema.
+    private func checkFit() throws { if let misfit = state.withLock({ $0.misfit }) { throw misfit } }
 
     func view() throws -> View {
       guard let view = state.withLock({ $0.view }) else {
@@ -262,6 +301,7 @@
       state.withLock { $0.view = nil }
       history.end()
       for session in [writer, books] + readers { await session.close() }
+      await replica?.close()
       await keeper.end()
     }
 
@@ -332,6 +372,7 @@
 
     /// Throws where the database does not answer.
     public func answers() async throws {
+      try checkFit()
       _ = try await reading { connection, _ in try CommitLog.state(connection) }
     }
 
@@ -386,29 +427,40 @@
 
     public func page(_ request: PageRequest) async throws -> FeedPage {
       var request = request
-      let catalog = try await present().catalog
-      let (clock, limits) = (options.clock, options.limits)
+      let view = try await present()
+      let position = ReplicaPosition(request.position)
+      request.position = position.text
+      if let (page, hints) = try await replicaPage(request, position, view) { return try await noting(hints, of: page) }
+      let (catalog, clock, limits, hasReplica) = (view.catalog, options.clock, options.limits, replica != nil)
       while true {
         let asked = request
-        let outcome = try await reader { session in
+        let (outcome, place) = try await reader { session in
           try await session.run { connection in
-            try FeedPageMaker.page(
+            let outcome = try FeedPageMaker.page(
               asked, connection, catalog, now: clock.now(), blobReferenceBytesMin: limits.blobReferenceBytesMin)
+            // Where the next page may be the replica's.
+            let place = hasReplica ? try connection.scalar("SELECT pg_current_wal_insert_lsn()::text")?.string : nil
+            return (outcome, place)
           }
         }
         switch outcome {
-        case .page(let page, let hints):
-          if !hints.isEmpty {
-            try await updating("hints") { connection in
-              for hint in hints { try BlobHints(connection: connection).note(hint) }
-            }
-          }
-          return page
+        case .page(var page, let hints):
+          if let place { page.position = ReplicaPosition.joined(page.position, place) }
+          return try await noting(hints, of: page)
         case .unsealed(let position):
           _ = try await number()
           if let position { request.position = position.text }
         }
       }
+    }
+
+    private func noting(_ hints: [BlobHint], of page: FeedPage) async throws -> FeedPage {
+      if !hints.isEmpty {
+        try await updating("hints") { connection in
+          for hint in hints { try BlobHints(connection: connection).note(hint) }
+        }
+      }
+      return page
     }
 
     // MARK: Uploads
@@ -430,7 +482,6 @@
         try Staging(connection: connection).stage(
           chunk, index: index, try RemoteBook(connection: connection).registered(remote), sequence, limits, now: now)
       }
-      atWork.goesOn(remote, now: now)
     }
 
     public func staged(_ remote: RemoteID, sequence: SequenceID) async throws -> StagedUpload {
@@ -443,7 +494,6 @@
 
     public func unstage(_ remote: RemoteID, sequence: SequenceID) async throws {
       try await updating(remote.text) { try Staging(connection: $0).forget(remote, sequence) }
-      atWork.ended(remote)
       try await removeLeftOver(remote)
     }
 
@@ -451,8 +501,8 @@
     public func process(_ upload: ProcessRequest) async throws -> UploadResults {
       let (view, options, interruption) = (try await present(), options, interruption)
       let now = options.clock.now()
-      atWork.goesOn(upload.remote, now: now)
       let pace = try await healPace()
+      let late = LateRows(options.settings)
       let results = try await writer.run(view.logWidth) { connection in
         let book = RemoteBook(connection: connection)
         // Again after each attempt: it may have been committed when its connection was lost, or by another process.
@@ -470,7 +520,9 @@
           try StoreSession.holdingHead(connection) {
             if let recorded = try recorded() { return recorded }
             let desk = Desk(connection, view, options)
-            return try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
+            let results = try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
+            try late.check(results, connection)
+            return results
           }
         } reading: { body in
           try connection.snapshot {
@@ -482,7 +534,6 @@
         return results
       }
       if let commit = results.commit { noteSeen(commit) }
-      atWork.ended(upload.remote)
       // It is done whatever becomes of this: the next time that somebody looks removes what is left.
       try? await removeLeftOver(upload.remote)
       // It may have brought what offers of others wait for.
@@ -507,7 +558,6 @@
       let left = try await reading { connection, _ in try Staging(connection: connection).left(before: milliseconds) }
       for remote in left {
         try await updating(remote.text) { try Staging(connection: $0).forget(remote) }
-        atWork.ended(remote)
       }
       var last = ""
       while true {

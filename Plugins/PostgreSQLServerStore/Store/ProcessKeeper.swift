@@ -22,12 +22,28 @@
       if let connection, connection.isAlive { return false }
       connection?.close()
       let made = try PostgreSQLConnection(settings)
+      do {
+        // A pooler leaves a connection of the database's to whoever has a transaction open on it. It holds nothing else up.
+        if made.isPooled { try made.link.begin("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0") }
+        // Who is about to begin one is waited for.
+        try made.execute("SET lock_timeout = 60000")
+        isAlone = try made.integer("SELECT pg_try_advisory_lock(\(Self.lock))") == 1
+        if !isAlone { try made.execute("SELECT pg_advisory_lock_shared(\(Self.lock))") }
+      } catch {
+        isAlone = false
+        made.close()
+        throw error
+      }
       connection = made
-      // Who is about to begin one is waited for.
-      try made.execute("SET lock_timeout = 60000")
-      isAlone = try made.integer("SELECT pg_try_advisory_lock(\(Self.lock))") == 1
-      if !isAlone { try made.execute("SELECT pg_advisory_lock_shared(\(Self.lock))") }
       return isAlone
+    }
+
+    /// Somebody may have ended the connection: then it is made again, and the lock with it.
+    func renew() throws {
+      if let connection, (try? connection.execute("SELECT 1")) != nil { return }
+      connection?.close()
+      connection = nil
+      if try begin() { try hold() }
     }
 
     func hold() throws {

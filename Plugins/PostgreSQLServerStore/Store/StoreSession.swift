@@ -17,17 +17,21 @@
 
     private let settings: ConnectionSettings
     private let interruption: StoreInterruption
-    private let history: HistoryWatch
+    /// At each connection that is made, before anything else is asked on it.
+    private let look: @Sendable (PostgreSQLConnection) throws -> Void
     private var connection: PostgreSQLConnection?
+    /// It was connected once: what is in the way now passes, such as a database that is put back.
+    private var wasConnected = false
     private var logCount = LogCount()
 
     /// So often a transaction is begun anew that another one was in the way of.
     private static let attemptsMax = 12
 
     init(
-      _ label: String, _ settings: ConnectionSettings, _ interruption: StoreInterruption, _ history: HistoryWatch
+      _ label: String, _ settings: ConnectionSettings, _ interruption: StoreInterruption,
+      look: @escaping @Sendable (PostgreSQLConnection) throws -> Void
     ) {
-      self.history = history
+      self.look = look
       queue = ConnectionQueue(label)
       self.settings = settings
       self.interruption = interruption
@@ -48,9 +52,13 @@
           // What was cut off by `interrupt` says so.
           try interruption.check()
           if connection.isAlive {
-            guard let error = error as? SalvorError, connection.failure(error) == .serialization,
-              attempt < Self.attemptsMax
-            else { throw error }
+            guard let error = error as? SalvorError, attempt < Self.attemptsMax else { throw error }
+            if error.isOfAlteredTable, attempt == 1 {
+              // What is prepared on it is of the table as it was.
+              drop()
+              continue
+            }
+            guard connection.failure(error) == .serialization else { throw error }
             // Others in the way are through by then, more or less.
             usleep(UInt32.random(in: 1000...(4000 << UInt32(min(attempt, 6)))))
           } else {
@@ -119,9 +127,9 @@
         return connection
       }
       drop()
-      let made = try PostgreSQLConnection(settings)
+      let made = try connected()
       do {
-        try history.look(made)
+        try look(made)
       } catch {
         made.close()
         throw error
@@ -129,7 +137,17 @@
       made.logWidth = logWidth
       interruption.add(made)
       connection = made
+      wasConnected = true
       return made
+    }
+
+    private func connected() throws -> PostgreSQLConnection {
+      do {
+        return try PostgreSQLConnection(settings)
+      } catch var error as SalvorError where wasConnected && error.code == .storage {
+        error.code = .storageBusy
+        throw error
+      }
     }
 
     private func drop() {

@@ -44,19 +44,28 @@ struct DemoData {
 
   /// Writes the tables and all rows into a new file. Returns the number of rows.
   func load(into path: String) throws -> Int64 {
-    let connection = try SQLiteConnection(path)
-    try connection.execute("PRAGMA foreign_keys = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
-    try connection.execute(String(decoding: try read("data/schema.sql"), as: UTF8.self))
+    let connection = try emptyDatabase(at: path)
     var count: Int64 = 0
     try connection.execute("BEGIN")
-    for table in DemoData.tables { count += try load(table, into: connection) }
+    for table in DemoData.tables { count += try load(table, try text(of: table), into: connection) }
     try connection.execute("COMMIT")
     return count
   }
 
-  private func load(_ table: String, into connection: SQLiteConnection) throws -> Int64 {
-    let text =
-      isSmall ? try read("data/small/\(table).csv") : try unpacked(try read("data/\(table).csv.gz"))
+  /// A new file with the tables.
+  func emptyDatabase(at path: String) throws -> SQLiteConnection {
+    let connection = try SQLiteConnection(path)
+    try connection.execute("PRAGMA foreign_keys = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
+    try connection.execute(String(decoding: try read("data/schema.sql"), as: UTF8.self))
+    return connection
+  }
+
+  /// Lines of fields, the names first.
+  func text(of table: String) throws -> [UInt8] {
+    isSmall ? try read("data/small/\(table).csv") : try unpacked(try read("data/\(table).csv.gz"))
+  }
+
+  func load(_ table: String, _ text: [UInt8], into connection: SQLiteConnection) throws -> Int64 {
     var insert: SQLiteStatement?
     var count: Int64 = 0
     try CommaSeparated.read(text) { fields in

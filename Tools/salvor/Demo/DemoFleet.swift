@@ -22,27 +22,41 @@ struct DemoFleet: Sendable {
   var log: String { "\(directory)/demo.log" }
   func database(_ device: String) -> String { "\(directory)/\(device)/field.db" }
 
-  init(directory: String, devices: [String], data: DemoData) throws {
+  /// `limits` of the devices, `snapshots` of the servers.
+  private let limits: String
+  private let snapshots: String
+
+  init(
+    directory: String, devices: [String], data: DemoData,
+    storage: String = #"{ module: "sqlite", path: "consolidated.db" }"#, limits: String = "{}",
+    snapshots: String = "{ minRows: 1000 }"
+  ) throws {
+    self.snapshots = snapshots
+    self.limits = limits
     self.directory = directory
     self.devices = devices
     for folder in ["server", "restored"] + devices { try makeFolder("\(directory)/\(folder)") }
     try write(try readFile("\(data.directory)/schema.json5"), to: "schema.json5")
+    try configureServer("server", storage: storage)
+  }
+
+  func configureServer(_ folder: String, storage: String) throws {
     try write(
       """
       {
         schema: "../schema.json5",
         server: {
-          storage: { module: "sqlite", path: "consolidated.db" },
+          storage: \(storage),
           listen: { module: "http", address: "127.0.0.1", port: 0 },
           compression: ["gzip"],
           authentication: { module: "none" },
           // Any group whose rows are worth a file in the demo's small data, too.
-          snapshots: { minRows: 1000 },
+          snapshots: \(snapshots),
           recovery: { selfServiceRemoteDeletion: true },
         },
       }
 
-      """, to: "server/salvor.json5")
+      """, to: "\(folder)/salvor.json5")
   }
 
   /// Starts `salvor serve` and writes the devices' configurations with the URL that it says.
@@ -55,6 +69,11 @@ struct DemoFleet: Sendable {
       throw SalvorError(.failed, "The demo's server did not start; \(log) says why.")
     }
     url = String(line.dropFirst(prefix.count))
+    try configureDevices()
+  }
+
+  /// With the URL of now.
+  func configureDevices() throws {
     for device in devices { try configure(device, as: device) }
     for device in strategies.keys.sorted() { try configure(device, as: principal(device)) }
   }
@@ -69,6 +88,7 @@ struct DemoFleet: Sendable {
           storage: { module: "sqlite", path: "field.db" },
           transport: { module: "http", url: "\(url)", compression: "gzip" },
           credentials: { principal: "\(principal)" },
+          limits: \(limits),
           \(recovery)
         },
       }
@@ -183,8 +203,9 @@ struct DemoFleet: Sendable {
 
   private func write(_ text: String, to name: String) throws { try write(Array(text.utf8), to: name) }
 
-  func write(_ bytes: [UInt8], to name: String) throws {
-    let path = "\(directory)/\(name)"
+  func write(_ bytes: [UInt8], to name: String) throws { try write(bytes, toFile: "\(directory)/\(name)") }
+
+  func write(_ bytes: [UInt8], toFile path: String) throws {
     guard let file = fopen(path, "w") else {
       throw SalvorError(.failed, "\(path) cannot be written: \(String(cString: strerror(errno))).")
     }

@@ -270,15 +270,19 @@ struct DemoStory: Sendable {
     }
   }
 
-  func padded(_ device: String) -> String {
+  func padded(_ device: String) -> String { Self.padded(device) }
+  func counted(_ value: Int64, _ what: String) -> String { Self.counted(value, what) }
+  func number(_ value: Int64) -> String { Self.number(value) }
+
+  static func padded(_ device: String) -> String {
     device + String(repeating: " ", count: max(1, 8 - device.count))
   }
 
-  func counted(_ value: Int64, _ what: String) -> String {
+  static func counted(_ value: Int64, _ what: String) -> String {
     "\(number(value)) \(what)\(value == 1 ? "" : "s")"
   }
 
-  func number(_ value: Int64) -> String {
+  static func number(_ value: Int64) -> String {
     var out = ""
     for (place, digit) in String(value.magnitude).reversed().enumerated() {
       if place > 0, place % 3 == 0 { out.append(",") }
