@@ -23,6 +23,11 @@
           CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes)
             WHERE staged_bytes > 0
           """,
+          // What was staged and never sent is looked for by its time.
+          """
+          CREATE INDEX IF NOT EXISTS salvor_remote_staged_time ON salvor_remote (staged_time)
+            WHERE staged_sequence IS NOT NULL
+          """,
           "CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)",
           "CREATE INDEX IF NOT EXISTS salvor_settled_time ON salvor_settled (time)",
           "CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first)",

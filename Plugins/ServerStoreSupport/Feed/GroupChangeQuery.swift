@@ -34,7 +34,7 @@ package struct GroupChangeQuery {
       SELECT g.t, c.remote, max(c.number) FROM salvor_commit p
       \(connection.dialect.orderedJoin) salvor_commit c ON c.number = p.number + 1
       \(connection.dialect.orderedJoin) salvor_change g ON g.seq > p.last_seq AND g.seq <= c.last_seq
-      WHERE p.number >= ?1 AND g.op <> \(LogOperation.differs) GROUP BY g.t, c.remote
+      WHERE p.number >= ?1 AND c.number > ?1 AND g.op <> \(LogOperation.differs) GROUP BY g.t, c.remote
       """, [.integer(number)]
     ) { row in
       guard let place = catalog.place(number: row.int64(0)) else { return true }

@@ -128,8 +128,8 @@ struct DemoFailover: Sendable {
     command("salvor server restores show 1")
     let report = try await fleet.operate(["server", "restores", "show", "1"])
     terminal.say(
-      "\(counted(report["lost"]?["commits"]?.integer ?? 0, "commit")) lost; "
-        + "\(counted(report["healed"]?.integer ?? 0, "offer")) of the devices brought something back")
+      "\(counted(report["lost"]?["commits"]?.integer ?? 0, "commit")) lost, which Anna's and Ben's devices have sent again"
+    )
     try await requireWritten()
     return report
   }
