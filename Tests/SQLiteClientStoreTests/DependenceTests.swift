@@ -29,7 +29,7 @@ import Testing
     ])
 
   /// Few keys and few values, so that requests meet.
-  private static func statement(_ random: inout Seeded) -> String {
+  static func statement(_ random: inout Seeded) -> String {
     func number() -> String { "\(1 + random.below(6))" }
     func optional() -> String { random.oneIn(4) ? "NULL" : number() }
     func note() -> String { random.pick(["'a'", "'b'", "NULL"]) }

@@ -60,7 +60,7 @@ struct Adoption {
       {
         try spreading.take(table, key) {
           try connection.run(
-            "INSERT INTO salvor_log (t, op, \(table.logColumns(table.keySlots))) VALUES (\(table.number), \(LogOperation.deleteOfNothing.rawValue), \(slots))",
+            "INSERT INTO salvor_log (t, op, m0, \(table.logColumns(table.keySlots))) VALUES (\(table.number), \(LogOperation.delete.rawValue), 1, \(slots))",
             key)
         }
       }
@@ -69,15 +69,17 @@ struct Adoption {
     let isTaken = table.keySlots.map { "s.k\($0) = \(table.tableColumn($0))" }.joined(separator: " AND ")
     let rest =
       "\(subject.condition) AND \(isMarked) AND NOT EXISTS (SELECT 1 FROM salvor_mark s WHERE s.t = \(table.number) AND \(isTaken) AND s.seq > \(start))"
-    try log(.deleteOfNothing, subject, where: rest)
+    try log(.delete, subject, where: rest)
     try connection.run(
       "INSERT INTO salvor_mark (t, \(subject.keys)) SELECT \(table.number), \(subject.columns) FROM \(quoted(table.name)) x WHERE \(rest)"
     )
   }
 
+  /// No base has the rows.
   private func log(_ operation: LogOperation, _ subject: Subject, where condition: String) throws {
+    let mask = operation == .delete ? "1" : "NULL"
     try connection.run(
-      "INSERT INTO salvor_log (t, op, \(subject.table.logColumns(subject.table.keySlots))) SELECT \(subject.table.number), \(operation.rawValue), \(subject.columns) "
+      "INSERT INTO salvor_log (t, op, m0, \(subject.table.logColumns(subject.table.keySlots))) SELECT \(subject.table.number), \(operation.rawValue), \(mask), \(subject.columns) "
         + "FROM \(quoted(subject.table.name)) x WHERE \(condition)")
   }
 }

@@ -39,11 +39,7 @@ struct CaptureCatalog: Sendable, Hashable {
     var changes = Changes()
     for table in tables where try register(table, on: connection) { changes.newTables.append(table.name) }
     let catalog = try found(tables, on: connection)
-    // At once as wide as it has to be: a column that is added later makes SQLite read the whole schema again.
-    let more = (1..<catalog.maskCount).map { ", m\($0)" } + (1..<catalog.valueCount).map { ", v\($0)" }
-    try connection.execute(
-      "CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, m0, v0\(more.joined()))")
-    try catalog.widen("salvor_log", on: connection)
+    try catalog.makeLogTables(on: connection)
     try catalog.makeMarkTables(on: connection)
     try catalog.makeMovingTable(on: connection)
     for table in catalog.tables {
@@ -163,12 +159,26 @@ struct CaptureCatalog: Sendable, Hashable {
     for place in tables.indices { tables[place].isParentOfActions = parents.contains(tables[place].number) }
   }
 
-  /// Adds the columns that the widest table needs to `table`.
-  func widen(_ table: String, on connection: SQLiteConnection) throws {
-    let names = Set(try connection.tableShape(table)?.columns.map(\.name) ?? [])
-    let wanted = (0..<maskCount).map { "m\($0)" } + (0..<valueCount).map { "v\($0)" }
-    for name in wanted where !names.contains(name) {
-      try connection.execute("ALTER TABLE \(table) ADD COLUMN \(name)")
+  /// The log, and what it does not say (`StoredRow`), each with the columns that the widest table needs.
+  func makeLogTables(on connection: SQLiteConnection) throws {
+    // At once as wide as they have to be: a column that is added later makes SQLite read the whole schema again.
+    let masks = (0..<maskCount).map { "m\($0)" }
+    let values = (0..<valueCount).map { "v\($0)" }
+    let (all, whole) = ((masks + values).joined(separator: ", "), values.joined(separator: ", "))
+    try connection.execute(
+      """
+      CREATE TABLE IF NOT EXISTS salvor_log (seq INTEGER PRIMARY KEY, t INTEGER, op INTEGER, \(all));
+      -- New values of changes that no later change and no table has; of a delete what it deletes, where it saw something else.
+      CREATE TABLE IF NOT EXISTS salvor_value (seq INTEGER PRIMARY KEY, t INTEGER, \(all));
+      -- Bases that walking back through the log does not lead to. there = 0: the base has no such row.
+      CREATE TABLE IF NOT EXISTS salvor_base (id INTEGER PRIMARY KEY, t INTEGER, there INTEGER, \(whole));
+      CREATE INDEX IF NOT EXISTS salvor_base_row ON salvor_base (t, v0);
+      """)
+    for (table, wanted) in [("salvor_log", masks + values), ("salvor_value", masks + values), ("salvor_base", values)] {
+      let names = Set(try connection.tableShape(table)?.columns.map(\.name) ?? [])
+      for name in wanted where !names.contains(name) {
+        try connection.execute("ALTER TABLE \(table) ADD COLUMN \(name)")
+      }
     }
   }
 

@@ -12,7 +12,7 @@ enum LogOperation: Int64, Sendable, Hashable {
   case insert = 1
   /// Values: the key, and the old value where the mask's bit is set.
   case update = 2
-  /// Values: the whole old row.
+  /// Values: the whole old row. A mask that is not 0: the base had no such row.
   case delete = 3
   /// A group opens. `v0`: its tag.
   case open = 4
@@ -20,13 +20,6 @@ enum LogOperation: Int64, Sendable, Hashable {
   case close = 5
   /// A delete that belongs to the next row of the log: the first half of a key change, or a row that REPLACE removed.
   case joinedDelete = 6
-  /// Made by the engine only: an insert where the base has the row meanwhile. Values: the base's row.
-  case insertOverRow = 7
-  /// Made by the engine only: a delete where the base has no row any more. Values: the key.
-  case deleteOfNothing = 8
-  /// The same, joined to the next. With a bit in the mask its values are the row that went from its table all the same: one of
-  /// a database from before, below a marked one.
-  case joinedDeleteOfNothing = 9
   /// A delete of a row whose parent was gone already: made by a foreign key action, where the parent's delete follows.
   case cascadedDelete = 10
   /// An update that unlinked a row from a parent that was gone already, likewise.
@@ -38,8 +31,9 @@ enum LogOperation: Int64, Sendable, Hashable {
   case withdrawnJoined = 13
 
   /// The change is one request with the log's next row.
-  var isJoined: Bool { self == .joinedDelete || self == .joinedDeleteOfNothing }
+  var isJoined: Bool { self == .joinedDelete }
   var isUpdate: Bool { self == .update || self == .cascadedUpdate }
+  var isDelete: Bool { self == .delete || self == .joinedDelete || self == .cascadedDelete }
   var isCascaded: Bool { self == .cascadedDelete || self == .cascadedUpdate }
   var isWithdrawn: Bool { self == .withdrawn || self == .withdrawnJoined }
   var isChange: Bool { self != .watermark && self != .open && self != .close && !isWithdrawn }

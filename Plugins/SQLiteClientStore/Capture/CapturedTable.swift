@@ -77,6 +77,8 @@ struct CapturedTable: Sendable, Hashable {
   /// A mark takes rows of other tables along, or is on rows whose mark does: its rows stand in `salvor_marking` for a while.
   var hasRowsOfMarks = false
 
+  /// Marks delete rows of it.
+  var isMarked: Bool { deletedFlag != nil || hasRowsOfMarks }
   var key: ArraySlice<Column> { columns.prefix(keyCount) }
   var pending: String { "salvor_pending_\(number)" }
   /// A view without rows, whose trigger does what an insert that found copies in `pending` has to do.
@@ -158,6 +160,9 @@ struct LogMask: Sendable, Hashable {
   static let bitsPerColumn = 62
 
   var words: [Int64]
+
+  /// Of a delete: the base has no such row.
+  static let nothing = LogMask(words: [1])
 
   init(words: [Int64]) { self.words = words }
   init(columns count: Int) {

@@ -211,10 +211,7 @@ extension TriggerParts {
   private func logBelow(_ step: MarkStep, isLogged: String?) -> String {
     let child = step.table
     let all = 0..<child.columns.count
-    func column(_ logged: LogOperation, _ unlogged: LogOperation) -> String {
-      isLogged.map { "CASE WHEN \($0) THEN \(logged.rawValue) ELSE \(unlogged.rawValue) END" } ?? "\(logged.rawValue)"
-    }
-    let kind = column(.joinedDelete, .joinedDeleteOfNothing)
+    let kind = "\(LogOperation.joinedDelete.rawValue)"
     let mask = isLogged.map { ("m0, ", "CASE WHEN \($0) THEN NULL ELSE 1 END, ") } ?? ("", "")
     return
       "INSERT INTO \(log) (seq, t, op, \(mask.0)\(child.logColumns(all))) SELECT m.seq, \(child.number), \(kind), \(mask.1)\(all.map(child.tableColumn).joined(separator: ", ")) "
@@ -267,11 +264,15 @@ extension TriggerParts {
       + "WHERE s.rt = \(t.number) AND s.rk = \(root(0)) AND NOT (s.t = \(t.number) AND s.k0 = \(root(0))) ORDER BY s.id"
   }
 
-  /// Which deletes wait: they are in the log, not in error, and not in an upload.
+  /// What a delete in the log (alias `g`) deletes now, where it saw something else (alias `w`).
+  private static let joinStored = "LEFT JOIN salvor_value w ON w.seq = g.seq"
+  private static func deleted(_ slot: Int) -> String { "CASE WHEN w.seq IS NULL THEN g.v\(slot) ELSE w.v\(slot) END" }
+
+  /// Which deletes wait: they are in the log, not in error, and not in an upload, and delete something.
   private var decide: String {
     let seq = "salvor_marking.seq"
     return
-      "UPDATE salvor_marking SET withdrawn = 1 WHERE \(groupInStatement) AND EXISTS (SELECT 1 FROM \(log) g WHERE g.seq = \(seq) AND g.t = salvor_marking.t AND g.v0 = salvor_marking.k0 AND g.op IN \(Self.wholeDeletes)) "
+      "UPDATE salvor_marking SET withdrawn = 1 WHERE \(groupInStatement) AND EXISTS (SELECT 1 FROM \(log) g \(Self.joinStored) WHERE g.seq = \(seq) AND g.t = salvor_marking.t AND g.v0 = salvor_marking.k0 AND g.op IN \(Self.wholeDeletes) AND CASE WHEN w.seq IS NULL THEN ifnull(g.m0, 0) = 0 ELSE w.m0 <> 0 END) "
       + "AND (\(seq) > coalesce((SELECT value FROM salvor_state WHERE name = '\(StateName.uploadLast.rawValue)'), 0) OR EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE \(seq) BETWEEN e.first AND e.last)) "
       + "AND NOT EXISTS (SELECT 1 FROM salvor_request_state r WHERE \(seq) BETWEEN r.first AND r.last)"
   }
@@ -282,10 +283,10 @@ extension TriggerParts {
   private func restore(_ step: MarkStep) -> [String] {
     let child = step.table
     let names = child.columns.map { quoted($0.name) }.joined(separator: ", ")
-    let old = child.columns.indices.map { "g.v\($0)" }.joined(separator: ", ")
+    let old = child.columns.indices.map(Self.deleted).joined(separator: ", ")
     var statements = [
-      "INSERT INTO \(quoted(child.name)) (\(names)) SELECT \(old) FROM salvor_marking m CROSS JOIN \(log) g WHERE \(group) AND m.t = \(child.number) "
-        + "AND g.seq = m.seq AND g.t = \(child.number) AND (g.op IN \(Self.wholeDeletes) OR (g.op = \(LogOperation.joinedDeleteOfNothing.rawValue) AND g.m0)) "
+      "INSERT INTO \(quoted(child.name)) (\(names)) SELECT \(old) FROM salvor_marking m CROSS JOIN \(log) g \(Self.joinStored) WHERE \(group) AND m.t = \(child.number) "
+        + "AND g.seq = m.seq AND g.t = \(child.number) AND g.op IN \(Self.wholeDeletes) AND ifnull(w.m0, 1) <> 0 "
         + "AND NOT EXISTS (SELECT 1 FROM \(quoted(child.name)) x WHERE \(child.rowAt(markedToo: true) { "m.k\($0)" })) ORDER BY m.id"
     ]
     if child.dirtyFlag != nil {
@@ -306,10 +307,10 @@ extension TriggerParts {
   private func logUpdates(_ step: MarkStep) -> String? {
     let child = step.table
     guard !child.otherSlots.isEmpty else { return nil }
-    let old = { (slot: Int) in "g.v\(slot)" }
+    let old = Self.deleted
     return TriggerParts(child).logUpdate(
       from:
-        "FROM salvor_marking m CROSS JOIN \(log) g CROSS JOIN \(quoted(child.name)) x WHERE \(group) AND m.t = \(child.number) "
+        "FROM salvor_marking m CROSS JOIN \(log) g CROSS JOIN \(quoted(child.name)) x \(Self.joinStored) WHERE \(group) AND m.t = \(child.number) "
         + "AND m.withdrawn AND g.seq = m.seq AND \(child.rowAt { "m.k\($0)" }) AND \(child.anyDiffers(child.otherSlots, old, child.tableColumn))",
       old: old, new: child.tableColumn)
   }

@@ -195,16 +195,17 @@ final class UnprovenCapture {
   private func makeInsert(_ timeline: RowTimeline, _ table: CapturedTable, _ key: Key) throws {
     guard timeline.base != nil else { return }
     var made = timeline
-    made.base = nil
     let first = made.steps[0]
     if let row = first.after {
       made.steps[0].change = .insert(row)
-      made.steps[0].before = nil
+      made.steps[0].saw = nil
+      try context.writeLog([made.steps[0].entry(table, key)])
     } else {
       made.steps.removeFirst()
       try context.takeOut([first.seq])
     }
-    try context.writeLog(made.encode(table, key: key))
+    made.rebase(on: nil)
+    try context.store(made, table, key)
     try context.noteLogChange()
   }
 

@@ -126,8 +126,8 @@ final class StoreContext {
       "INSERT INTO salvor_log (seq, t, op) VALUES (?1, 0, \(watermark))", .integer(last))
   }
 
-  static let changeOperations = "(1, 2, 3, 6, 7, 8, 9, 10, 11)"
-  static let deleteOperations = "(3, 6, 8, 9, 10)"
+  static let changeOperations = "(1, 2, 3, 6, 10, 11)"
+  static let deleteOperations = "(3, 6, 10)"
 }
 
 extension StoreContext {

@@ -113,8 +113,7 @@ struct CapturePause {
     for slot in count..<max(count, table.columns.count) {
       let value = context.defaultValue(table, slot)
       guard !value.isNull else { continue }
-      try connection.run(
-        "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(table.number))
+      try connection.fillColumn(slot, of: table, value)
     }
   }
 

@@ -70,7 +70,7 @@ struct DroppedColumn {
           values.append((change.seq, key, step(row[slot], slot, before: nil)))
         case .update(let news):
           guard let value = news[slot] else { break }
-          values.append((change.seq, key, step(value, slot, before: change.before)))
+          values.append((change.seq, key, step(value, slot, before: change.saw)))
           if news.count == 1 { gone.append(change.seq) }
         case .insert, .delete: break
         }
@@ -124,7 +124,6 @@ struct DroppedColumn {
 
   /// The slots after it move up by one, in the log and what belongs to it.
   private func closeSlot(_ captured: CapturedTable, _ slot: Int) throws {
-    try closeSeen(captured, slot)
     let count = captured.columns.count
     var sets = (slot..<count).map { "v\($0) = " + ($0 + 1 < count ? "v\($0 + 1)" : "NULL") }
     let bits = LogMask.bitsPerColumn
@@ -135,11 +134,14 @@ struct DroppedColumn {
       let carried = word + 1 < captured.maskCount ? " | ((coalesce(m\(word + 1), 0) & 1) << \(bits - 1))" : ""
       sets.append("m\(word) = \(kept) | \(moved)\(carried)")
     }
-    let updates = "(\(LogOperation.update.rawValue), \(LogOperation.cascadedUpdate.rawValue))"
     let values = sets.filter { $0.hasPrefix("v") }.joined(separator: ", ")
-    try connection.run("UPDATE salvor_log SET \(values) WHERE t = ?1", .integer(captured.number))
     let masks = sets.filter { $0.hasPrefix("m") }.joined(separator: ", ")
-    try connection.run("UPDATE salvor_log SET \(masks) WHERE t = ?1 AND op IN \(updates)", .integer(captured.number))
+    for table in ["salvor_log", "salvor_value", "salvor_base"] {
+      try connection.run("UPDATE \(table) SET \(values) WHERE t = ?1", .integer(captured.number))
+    }
+    for (table, condition) in [("salvor_log", "op IN (2, 11)"), ("salvor_value", "1")] {
+      try connection.run("UPDATE \(table) SET \(masks) WHERE t = ?1 AND \(condition)", .integer(captured.number))
+    }
     try connection.run(
       "DELETE FROM salvor_column WHERE t = ?1 AND slot = ?2", .integer(captured.number), .integer(Int64(slot)))
     try connection.closePausedSlot(captured.number, slot, of: count)
@@ -149,30 +151,6 @@ struct DroppedColumn {
       .integer(Int64(slot)))
     try connection.run(
       "UPDATE salvor_column SET slot = -slot - 1 WHERE t = ?1 AND slot < 0", .integer(captured.number))
-  }
-
-  /// What requests saw: of an update its slots' values, of a delete the whole row.
-  private func closeSeen(_ captured: CapturedTable, _ slot: Int) throws {
-    var entries: [LogEntry] = []
-    try connection.query(
-      "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE t = ?1 AND seq IN (SELECT seq FROM salvor_seen)",
-      [.integer(captured.number)]
-    ) { row in
-      entries.append(try context.catalog.entry(from: row))
-      return true
-    }
-    for entry in entries {
-      let slots =
-        entry.operation.isUpdate ? entry.mask.slots(below: captured.columns.count) : Array(captured.columns.indices)
-      guard let place = slots.firstIndex(of: slot),
-        let text = try connection.scalar("SELECT before FROM salvor_seen WHERE seq = ?1", .integer(entry.seq))
-      else { continue }
-      var values = try unpayload(text)
-      guard place < values.count else { continue }
-      values.remove(at: place)
-      try connection.run(
-        "UPDATE salvor_seen SET before = ?2 WHERE seq = ?1", .integer(entry.seq), .text(payload(values)))
-    }
   }
 
   // MARK: The table

@@ -26,11 +26,12 @@ struct Opening {
     if try connection.tableShape("salvor_state") != nil { try refuseLaterFormat() }
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection)
-    try connection.setState(.format, .integer(StoreTables.format))
     try settleIdentity(setup)
     let before = try definitions()
     let delivered = try connection.deliveredConfig()
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
+    let isOlder = try bringLogOver(setup, before)
+    try connection.setState(.format, .integer(StoreTables.format))
     if delivered == nil { try write(SyncConfig(schema), delivered: false) }
     let config = delivered ?? SyncConfig(schema)
     if setup.pauses, isNew {
@@ -45,10 +46,27 @@ struct Opening {
         catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
       return (context, ClientOpening())
     }
-    let (context, opening) = try bringInLine(schema, own: setup.schema, config, before: before)
+    let (context, opening) = try bringInLine(
+      schema, own: setup.schema, config, before: before, isOlder: isOlder)
     try connection.note(opening.notices + Self.restored(opening.restoredTriggers), at: clock.now())
     try OpenedBefore.note(context)
     return (context, opening)
+  }
+
+  /// The log of a file of an earlier format. Whether it is one.
+  private func bringLogOver(_ setup: ClientSetup, _ before: [Table]) throws -> Bool {
+    guard try connection.state(.format)?.integer ?? 0 < 2, try connection.tableShape("salvor_log") != nil else {
+      return false
+    }
+    let schema = Schema(tables: before)
+    var catalog = try CaptureCatalog.asTheyAre(on: connection, schema)
+    try catalog.link(before)
+    try catalog.makeLogTables(on: connection)
+    let context = StoreContext(
+      connection, random: random, clock: clock, schema: schema, own: setup.schema, config: SyncConfig(schema),
+      catalog: catalog)
+    try FormerLog(context: context).bringOver()
+    return true
   }
 
   /// Says which triggers were put back.
@@ -82,9 +100,11 @@ struct Opening {
   /// - Parameters:
   ///   - before: the tables as they were defined.
   ///   - adopts: the schema is the server's, delivered just now.
+  ///   - isOlder: the file is of an earlier format, and has the triggers of that.
   ///   - resumes: triggers were taken away on purpose, and what was written meanwhile is found by their snapshot.
   func bringInLine(
-    _ schema: Schema, own: Schema, _ config: SyncConfig, before: [Table], adopts: Bool = false, resumes: Bool = false
+    _ schema: Schema, own: Schema, _ config: SyncConfig, before: [Table], adopts: Bool = false, isOlder: Bool = false,
+    resumes: Bool = false
   ) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
     var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
@@ -115,7 +135,6 @@ struct Opening {
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
-    try widenSeen(comparison.additions, catalog, schema)
     let new = schema.parentsFirst(schema.synchronized).compactMap { table in
       catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
@@ -125,9 +144,10 @@ struct Opening {
     let context = StoreContext(
       connection, random: random, clock: clock, schema: schema, own: own, config: config, catalog: catalog)
     context.triesConstraints = !constraints.notices.isEmpty
-    // New columns alter the triggers, too.
-    let widened = Set(
+    // New columns alter the triggers, too; a file of an earlier format has those of its own.
+    var widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
+    if isOlder { widened.formUnion(catalog.tables.map(\.name)) }
     let ownDoing = catalog.tables.filter { widened.contains($0.name) && changes.altered.contains($0.name) }
     opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
@@ -201,30 +221,7 @@ struct Opening {
       guard let value = column.defaultValue, let captured = catalog.table(table.name),
         let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.name.lowercased() })
       else { continue }
-      try connection.run(
-        "UPDATE salvor_log SET v\(slot) = ?1 WHERE t = ?2 AND op IN (3, 6, 7, 10)", value, .integer(captured.number))
-    }
-  }
-
-  /// What deletes saw has the new columns, too.
-  private func widenSeen(
-    _ additions: [SchemaComparison.Addition], _ catalog: CaptureCatalog, _ schema: Schema
-  ) throws {
-    var names: Set<String> = []
-    for case .column(_, let table) in additions { names.insert(table.name) }
-    for name in names {
-      guard let table = catalog.table(name), let definition = schema.table(name) else { continue }
-      for row in try connection.rows(
-        "SELECT s.seq, s.before FROM salvor_seen s JOIN salvor_log g ON g.seq = s.seq WHERE g.t = ?1 AND g.op IN (3, 6, 8, 9, 10)",
-        .integer(table.number))
-      {
-        var values = try unpayload(row[1])
-        for column in table.columns.dropFirst(values.count) {
-          values.append(
-            definition.columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null)
-        }
-        try connection.run("UPDATE salvor_seen SET before = ?2 WHERE seq = ?1", row[0], .text(payload(values)))
-      }
+      try connection.fillColumn(slot, of: captured, value)
     }
   }
 
@@ -345,6 +342,15 @@ struct Opening {
 }
 
 extension SQLiteConnection {
+  /// Whole rows in the log, and what is stored beside it, have the default of a column that is new.
+  func fillColumn(_ slot: Int, of table: CapturedTable, _ value: Value) throws {
+    let isDelete = "op IN \(StoreContext.deleteOperations)"
+    let deletes = "seq IN (SELECT seq FROM salvor_log WHERE \(isDelete))"
+    for (name, isWhole) in [("salvor_log", isDelete), ("salvor_value", deletes), ("salvor_base", "there = 1")] {
+      try run("UPDATE \(name) SET v\(slot) = ?1 WHERE t = ?2 AND \(isWhole)", value, .integer(table.number))
+    }
+  }
+
   /// The SyncConfig that the server delivered; nil: none yet.
   func deliveredConfig() throws -> SyncConfig? {
     guard try state(.configDelivered)?.integer == 1, let head = try text(.configHead) else {

@@ -37,9 +37,9 @@ extension StoreContext {
     var requests: Set<RequestRange> = []
     for counter in counters {
       requests.insert(try range(of: counter))
-      try connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(counter))
-      try connection.run("DELETE FROM salvor_seen WHERE seq = ?1", .integer(counter))
+      try deleteChange(counter)
     }
+    try forgetStored()
     for request in requests {
       let left = try connection.integer(
         "SELECT min(seq) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(Self.changeOperations)",

@@ -4,7 +4,7 @@ import SQLiteSupport
 /// `CaptureCatalog`.
 enum StoreTables {
   /// One more with each release whose files an earlier one must not write in.
-  static let format: Int64 = 1
+  static let format: Int64 = 2
 
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
@@ -31,8 +31,6 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_error_value (seq INTEGER PRIMARY KEY, after TEXT);
     -- Requests up to the upload's last counter that are not part of it.
     CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
-    -- What a request saw, where the base under it has changed since: its old values as they were captured.
-    CREATE TABLE IF NOT EXISTS salvor_seen (seq INTEGER PRIMARY KEY, before TEXT NOT NULL);
     -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
     -- shown_…: what the view says where JSON has no word for a value (a blob); else NULL.
     CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, shown_key, shown_before TEXT, shown_after TEXT);

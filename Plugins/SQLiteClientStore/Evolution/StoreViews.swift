@@ -48,7 +48,7 @@ enum StoreViews {
   }
 
   private static let operation =
-    "CASE WHEN g.op IN (1, 7) THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
+    "CASE WHEN g.op = 1 THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
 
   /// A key of one column as it is; of several, their values as SQL literals.
   private static func key(_ catalog: CaptureCatalog, _ alias: String) -> String {
@@ -110,7 +110,7 @@ enum StoreViews {
 
   /// What a change of the log, alias `g`, replaced.
   private static func before(_ table: CapturedTable) -> String {
-    "CASE WHEN g.op IN (2, 3, 6, 10, 11) THEN \(list(table) { "quote(g.v\($0))" }) END"
+    "CASE WHEN g.op IN (2, 11) OR (g.op <> 1 AND g.m0 IS NOT 1) THEN \(list(table) { "quote(g.v\($0))" }) END"
   }
 
   /// The columns that a change of the log is about.

@@ -137,12 +137,12 @@ extension StoreContext {
       case .update: change = .update(Dictionary(uniqueKeysWithValues: zip(slots, after)))
       case .delete: change = .delete
       }
+      let saw = operation == .insert || before.isEmpty ? nil : whole(before, slots, table)
       found.append(
         ArchivedChange(
           range: RequestRange(first: first, last: last, tag: row[4].string), stamp: stamp, table: table, key: key,
           step: RowTimeline.Step(
-            seq: seq, change: change, isJoined: row[7].integer == 1,
-            before: operation == .insert ? nil : whole(before, slots, table), after: nil),
+            seq: seq, change: change, isJoined: row[7].integer == 1, before: saw, after: nil, saw: saw),
           slots: slots, before: before, after: after, state: state,
           stateBefore: row[13].string.flatMap { RequestState(rawValue: $0) }, reason: row[14].string,
           status: row[15].integer.map { Int($0) }, message: row[16].string, blockedBy: row[17].string))

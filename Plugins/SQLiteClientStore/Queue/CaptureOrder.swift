@@ -21,7 +21,7 @@ struct CaptureOrder {
       let entries = try index.entries(table, key).filter { $0.seq > done }
       let row = try context.currentRow(table, key)
       if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { continue }
-      try UnfitRows(context: context).cut(entries, key: key, table)
+      try UnfitRows(context: context).cut(entries, key: key, table, areAll: false)
       counts[table.number, default: 0] += 1
     }
     let tables = context.catalog.tables.filter { counts[$0.number] != nil }

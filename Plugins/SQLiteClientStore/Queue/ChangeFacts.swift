@@ -86,7 +86,7 @@ struct TableLinks {
 
   /// - Parameters:
   ///   - ref: the row.
-  ///   - timeline: each step with the old values that it was captured with.
+  ///   - timeline: on the base that it is asked for.
   ///   - request: the request of a step.
   func facts(
     _ ref: RowRef, _ timeline: RowTimeline, _ request: (RowTimeline.Step) throws -> RequestRange
@@ -107,10 +107,10 @@ struct TableLinks {
         before = present
         after = present
         for (slot, value) in news {
-          before?[slot] = step.before?[slot] ?? .null
+          before?[slot] = step.saw?[slot] ?? .null
           after?[slot] = value
         }
-      case .delete: before = step.before
+      case .delete: before = step.saw
       }
       present = after
       effect.targetsBefore = targets(before)

@@ -10,9 +10,8 @@ final class DependenceLookup {
   private let context: StoreContext
   private let index: LogIndex
   private let isMeant: (RequestRange) -> Bool
-  /// Gives a row's base and steps where they are not those of the log; the steps as they were captured.
+  /// Gives a row's base and steps where they are not those of the log.
   private let overlay: (CapturedTable, Key) throws -> RowTimeline?
-  private let anySeen: Bool
   private var displaced: DisplacedChanges?
   private var facts: [RowRef: RowFacts] = [:]
   private let factsMax = 20_000
@@ -36,7 +35,6 @@ final class DependenceLookup {
     self.index = try index ?? LogIndex(context)
     self.isMeant = isMeant
     self.overlay = overlay
-    anySeen = try context.anySeen()
     links = Dictionary(
       uniqueKeysWithValues: context.catalog.tables.map { ($0.number, TableLinks($0, context)) })
     if withDisplaced {
@@ -211,7 +209,6 @@ final class DependenceLookup {
       timeline = other
     } else {
       timeline = try index.timeline(table, ref.key)
-      if anySeen { timeline.steps = try timeline.steps.map { try context.asCaptured($0) } }
     }
     if let steps = displaced?.steps[ref] {
       timeline.steps = (timeline.steps + steps).sorted { $0.seq < $1.seq }
@@ -253,7 +250,7 @@ final class DependenceLookup {
     let timeline = try timeline(table, ref)
     var present = timeline.base
     for step in timeline.steps {
-      for row in [present, step.before].compactMap({ $0 }) { try values.add(table, ref.key, row, slots) }
+      for row in [present, step.saw].compactMap({ $0 }) { try values.add(table, ref.key, row, slots) }
       switch step.change {
       case .insert(let row): present = row
       case .update(let news): for (slot, value) in news { present?[slot] = value }

@@ -115,7 +115,7 @@ final class LogIndex {
   }
 
   func timeline(_ table: CapturedTable, _ key: Key) throws -> RowTimeline {
-    try RowTimeline(current: try context.currentRow(table, key), entries: try entries(table, key), table: table)
+    try context.timeline(table, key, try context.currentRow(table, key), try entries(table, key))
   }
 
   /// Calls `body` with each row of a table that has changes in the log.
@@ -166,6 +166,7 @@ final class LogIndex {
       try remove(table, Array(row[2...].prefix(table.keyCount)), seq: seq)
     }
     try context.connection.run("DELETE FROM salvor_log WHERE \(condition)", bounds)
+    try context.connection.run("DELETE FROM salvor_value WHERE seq BETWEEN ?1 AND ?2", bounds)
   }
 
   /// A change that leaves the log: `noteLogChange(isFollowed: true)` when all are out.

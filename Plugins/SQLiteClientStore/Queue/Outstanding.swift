@@ -17,14 +17,12 @@ struct OutstandingRequest {
 extension StoreContext {
   /// The requests in the log after `counter`, decoded, in order; at most `limit` of those that `isWanted`.
   ///
-  /// - Parameters:
-  ///   - index: nil: one of its own.
-  ///   - asCaptured: with the old values that each change saw, not those that the base has under it now.
+  /// - Parameter index: nil: one of its own.
   func outstanding(
-    after counter: Int64 = 0, limit: Int = .max, index: LogIndex? = nil, asCaptured: Bool = true,
+    after counter: Int64 = 0, limit: Int = .max, index: LogIndex? = nil,
     where isWanted: (RequestState) -> Bool = { _ in true }
   ) throws -> [OutstandingRequest] {
-    let steps = StepReader(try index ?? LogIndex(self), asCaptured: try asCaptured && anySeen())
+    let steps = StepReader(try index ?? LogIndex(self))
     var states: [Int64: RequestState] = [:]
     for row in try connection.rows("SELECT first, state FROM salvor_request_state") {
       if let first = row[0].integer { states[first] = row[1].string.flatMap { RequestState(rawValue: $0) } }
@@ -60,7 +58,7 @@ extension StoreContext {
   /// One request in the log, decoded, with the old values that each change saw; nil: it is not there.
   func outstanding(_ range: RequestRange, index: LogIndex) throws -> OutstandingRequest? {
     guard let state = try state(of: range) else { return nil }
-    let steps = StepReader(index, asCaptured: try anySeen())
+    let steps = StepReader(index)
     var request = OutstandingRequest(range: range, changes: [], state: state)
     try connection.query(
       "SELECT \(catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(Self.changeOperations) ORDER BY seq",
@@ -95,25 +93,18 @@ extension StoreContext {
   }
 }
 
-/// Decodes log entries, each row's together.
+/// Decodes log entries, each row's together, with the old values that each change saw.
 private final class StepReader {
   private let index: LogIndex
-  private let asCaptured: Bool
   private var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
 
-  /// - Parameter asCaptured: with the old values that each change saw, not those that the base has under it now.
-  init(_ index: LogIndex, asCaptured: Bool) {
-    self.index = index
-    self.asCaptured = asCaptured
-  }
+  init(_ index: LogIndex) { self.index = index }
 
   func step(_ entry: LogEntry, _ table: CapturedTable, _ key: Key) throws -> RowTimeline.Step? {
     let ref = RowRef(table: table.number, key: key)
     if timelines[ref]?[entry.seq] == nil {
       timelines[ref] = Dictionary(
-        uniqueKeysWithValues: try index.timeline(table, key).steps.map {
-          ($0.seq, asCaptured ? try index.context.asCaptured($0) : $0)
-        })
+        uniqueKeysWithValues: try index.timeline(table, key).steps.map { ($0.seq, $0.asCaptured) })
     }
     return timelines[ref]?[entry.seq]
   }

@@ -76,8 +76,6 @@ extension StoreContext {
       "salvor_range", "salvor_request_state", "salvor_upload_excluded", "salvor_restamped", "salvor_request_note",
       "salvor_request_history",
     ] { try connection.run("DELETE FROM \(name) WHERE first = ?1", .integer(range.first)) }
-    try connection.run(
-      "DELETE FROM salvor_seen WHERE seq BETWEEN ?1 AND ?2", .integer(range.first), .integer(range.last))
   }
 }
 

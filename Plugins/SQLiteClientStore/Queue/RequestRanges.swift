@@ -97,6 +97,7 @@ struct RequestSorting {
     }
     try context.deleteLogRows(
       where: "seq IN (SELECT seq FROM salvor_withdrawn WHERE seq <= ?1)", [.integer(end)], areMarkers: true)
+    try context.forgetStored()
     try connection.run("DELETE FROM salvor_withdrawn WHERE seq <= ?1", .integer(end))
   }
 

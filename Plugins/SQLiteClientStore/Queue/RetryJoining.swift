@@ -126,6 +126,7 @@ final class RetryJoining {
       try index.deleteChanges(of: member)
       try context.forget(member)
     }
+    try context.forgetBases(of: rows)
     try context.noteLogChange(isFollowed: true)
     for ref in rows { try dependence.rowChanged(ref) }
     guard end > last else {

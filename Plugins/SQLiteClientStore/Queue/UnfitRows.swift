@@ -25,8 +25,8 @@ struct UnfitRows {
     for entry in entries.reversed() {
       switch entry.operation {
       case .insert: was -= 1
-      case .insertOverRow: row = entry.values
       case .delete, .joinedDelete, .cascadedDelete:
+        guard entry.mask.isEmpty else { break }
         was += 1
         var whole = entry.values
         for update in waiting { put(update, into: &whole) }
@@ -39,16 +39,19 @@ struct UnfitRows {
         } else {
           waiting.append(entry)
         }
-      case .deleteOfNothing, .joinedDeleteOfNothing, .watermark, .open, .close, .withdrawn, .withdrawnJoined: break
+      case .watermark, .open, .close, .withdrawn, .withdrawnJoined: break
       }
     }
     return was > 0 ? row : nil
   }
 
   /// Nil: nothing is left.
-  static func left(of entries: [LogEntry], key: Key, current: SlotRow?, _ table: CapturedTable) -> LogEntry? {
+  ///
+  /// - Parameter before: the row that the changes were made upon.
+  static func left(
+    of entries: [LogEntry], key: Key, from before: SlotRow?, to current: SlotRow?, _ table: CapturedTable
+  ) -> LogEntry? {
     guard var entry = entries.last else { return nil }
-    let before = start(of: entries, current: current, table)
     entry.mask = LogMask(columns: table.columns.count)
     entry.values = key + Array(repeating: .null, count: table.columns.count - key.count)
     switch (before, current) {
@@ -71,12 +74,16 @@ struct UnfitRows {
     return entry
   }
 
-  /// - Parameter entries: of one row, oldest first.
-  func cut(_ entries: [LogEntry], key: Key, _ table: CapturedTable) throws {
-    let left = Self.left(of: entries, key: key, current: try context.currentRow(table, key), table)
-    for entry in entries where entry.seq != left?.seq {
-      try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(entry.seq))
-    }
+  /// - Parameters:
+  ///   - entries: of one row, oldest first.
+  ///   - areAll: it has no others. Its base is what is known of it then.
+  func cut(_ entries: [LogEntry], key: Key, _ table: CapturedTable, areAll: Bool) throws {
+    let current = try context.currentRow(table, key)
+    let stored = areAll ? try context.storedBase(table, key) : nil
+    let before = stored.map { $0.row } ?? Self.start(of: entries, current: current, table)
+    let left = Self.left(of: entries, key: key, from: before, to: current, table)
+    for entry in entries { try context.deleteChange(entry.seq) }
+    if areAll { try context.forgetBase(table, key) }
     if let left { try context.writeLog([left]) }
   }
 }

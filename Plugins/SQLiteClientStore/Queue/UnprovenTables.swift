@@ -98,7 +98,7 @@ struct UnprovenTables {
       let entries = try index.entries(table, key)
       if entries.isEmpty { return }
       let row = try context.currentRow(table, key)
-      if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { return }
+      if (try? context.timeline(table, key, row, entries)) != nil { return }
       if let row = try markedRow(table, key, under: entries) {
         marked.append((key, row))
       } else {
@@ -111,7 +111,7 @@ struct UnprovenTables {
     guard !unfit.isEmpty else { return }
     // Nobody knows what changes wrote whose row is gone. That it is gone is found by comparing.
     let counter = try connection.lastCounter()
-    for (key, entries) in unfit { try UnfitRows(context: context).cut(entries, key: key, table) }
+    for (key, entries) in unfit { try UnfitRows(context: context).cut(entries, key: key, table, areAll: true) }
     try context.keepCounter(counter)
     try forgetEmptyRequests()
     try context.noteLogChange()
@@ -120,7 +120,7 @@ struct UnprovenTables {
   /// The row that the changes made, with a mark: it is deleted.
   private func markedRow(_ table: CapturedTable, _ key: Key, under entries: [LogEntry]) throws -> SlotRow? {
     guard let row = try context.markedRow(table, key),
-      (try? RowTimeline(current: row, entries: entries, table: table)) != nil
+      (try? context.timeline(table, key, row, entries)) != nil
     else { return nil }
     return row
   }

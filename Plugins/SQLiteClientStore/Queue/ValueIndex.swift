@@ -40,8 +40,8 @@ final class ValueIndex {
     for table in context.catalog.tables where index.tables.contains(table.number) {
       for slot in (slots[table.number] ?? []).sorted() { try read(table, slot, after: known ?? 0) }
     }
-    // What changes saw apart from the log is there only since another base was put under them.
-    if try known == nil && context.anySeen() { try readSeen(slots) }
+    // What is stored is there only since another base was put under changes, or since changes have left.
+    if try known == nil && context.anyStored() { try readStored(slots) }
     try indexed.set(last, shape)
   }
 
@@ -58,29 +58,18 @@ final class ValueIndex {
         + "WHERE \(entries) AND \(table.rowAt { "g.v\($0)" }) AND \(column) IS NOT NULL", values)
   }
 
-  /// What changes saw, where the base under them is another one now.
-  private func readSeen(_ slots: [Int64: Set<Int>]) throws {
-    var steps: [(CapturedTable, LogEntry)] = []
-    let columns = context.catalog.logColumns
-    try context.connection.query(
-      "SELECT \(columns) FROM salvor_log WHERE seq IN (SELECT seq FROM salvor_seen) AND op IN \(StoreContext.changeOperations)"
-    ) { row in
-      let entry = try context.catalog.entry(from: row)
-      if slots[entry.table] != nil, let table = context.catalog.table(number: entry.table) {
-        steps.append((table, entry))
+  private func readStored(_ slots: [Int64: Set<Int>]) throws {
+    for table in context.catalog.tables {
+      for slot in (slots[table.number] ?? []).sorted() {
+        func read(_ sql: String, _ alias: String) throws {
+          let own = (0..<keyWidth).map { $0 < table.keyCount ? "\(alias).v\($0)" : "0" }.joined(separator: ", ")
+          try context.connection.run(
+            "INSERT OR IGNORE INTO \(name) SELECT ?1, ?2, s.v\(slot), \(own) FROM \(sql) AND s.v\(slot) IS NOT NULL",
+            .integer(table.number), .integer(Int64(slot)))
+        }
+        try read("salvor_base s WHERE s.t = ?1", "s")
+        try read("salvor_value s JOIN salvor_log g ON g.seq = s.seq WHERE s.t = ?1", "g")
       }
-      return true
-    }
-    for (table, entry) in steps {
-      // The values that it changed are told by its mask alone; the row after it does not matter here.
-      let row = SlotRow(repeating: .null, count: table.columns.count)
-      let change: RowChange =
-        entry.operation.isUpdate
-        ? .update(
-          Dictionary(uniqueKeysWithValues: entry.mask.slots(below: row.count).map { ($0, Value.null) })) : .delete
-      let seen = try context.asCaptured(
-        RowTimeline.Step(seq: entry.seq, change: change, isJoined: false, before: row, after: nil))
-      if let before = seen.before { try add(table, entry.key(table), before, slots[table.number] ?? []) }
     }
   }
 

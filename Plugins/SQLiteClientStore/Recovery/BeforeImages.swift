@@ -96,6 +96,7 @@ struct BeforeImages {
       try connection.undo(bytes)
       try forgetIncarnations(besides: description)
     }
+    try FormerLog(context: context).bringOver()
     try context.forgetDigests()
     try context.keepCounter(last)
     try context.noteLogChange()

@@ -12,8 +12,6 @@ final class RecoveredRequests {
   /// First counters of requests in error, and of those that were displaced before.
   private let inError: Set<Int64>
   private let wereDisplaced: Set<Int64>
-  /// Changes of which `salvor_seen` has what they saw.
-  private let seen: Set<Int64>
   private var names: RequestNames
   private var layouts: [Int64: Layout] = [:]
   private var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
@@ -32,7 +30,6 @@ final class RecoveredRequests {
     }
     inError = try counters("SELECT first FROM salvor_request_state")
     wereDisplaced = try counters("SELECT first FROM temp.salvor_archive_before WHERE state = 'displaced'")
-    seen = try counters("SELECT seq FROM salvor_seen")
   }
 
   func run() throws -> RecoveryCounts {
@@ -84,10 +81,9 @@ final class RecoveredRequests {
     if timelines[ref]?[entry.seq] == nil {
       if timelines.count >= rowsCachedMax { timelines = [:] }
       timelines[ref] = Dictionary(
-        uniqueKeysWithValues: try index.timeline(table, key).steps.map { ($0.seq, $0) })
+        uniqueKeysWithValues: try index.timeline(table, key).steps.map { ($0.seq, $0.asCaptured) })
     }
-    guard let step = timelines[ref]?[entry.seq] else { return nil }
-    return seen.contains(entry.seq) ? try context.asCaptured(step) : step
+    return timelines[ref]?[entry.seq]
   }
 
   private func record(_ range: RequestRange, _ changes: [OutstandingRequest.Change]) throws {
@@ -134,7 +130,7 @@ final class RecoveredRequests {
   /// A request of one change, the only one of its row, that stays as it was: the usual case by far, whose values go from
   /// where SQLite has them into the text. False: it is something else.
   private func recordPlainly(_ row: SQLiteStatement, _ seq: Int64) throws -> Bool {
-    guard !inError.contains(seq), !wereDisplaced.contains(seq), !seen.contains(seq), !merge.remade.contains(seq),
+    guard !inError.contains(seq), !wereDisplaced.contains(seq), !merge.remade.contains(seq),
       !merge.remadeParents.contains(seq), let layout = try layout(row.int64(1)),
       let operation = LogOperation(rawValue: row.int64(2))
     else { return false }
@@ -145,7 +141,7 @@ final class RecoveredRequests {
       let key = row.values(from: firstValue, count: table.keyCount)
       if merge.rebased.contains(RowRef(table: table.number, key: key)) { return false }
     }
-    guard operation == .insert || operation.isUpdate || operation == .delete,
+    guard operation == .insert || operation.isUpdate || (operation == .delete && row.int64(3) == 0),
       try index.isAlone(table, row, firstKey: firstValue)
     else { return false }
     let kind: Operation = operation == .insert ? .insert : operation.isUpdate ? .update : .delete

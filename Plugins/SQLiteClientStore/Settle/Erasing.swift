@@ -16,7 +16,7 @@ struct Erasing {
   func erases(_ request: RequestRange) throws -> Bool {
     guard request.first == request.last else { return false }
     return try connection.integer(
-      "SELECT 1 FROM salvor_log WHERE seq = ?1 AND (op NOT IN (1, 7) OR seq IN (SELECT seq FROM salvor_offer))",
+      "SELECT 1 FROM salvor_log WHERE seq = ?1 AND (op <> 1 OR seq IN (SELECT seq FROM salvor_offer))",
       .integer(request.first)) != nil
   }
 

@@ -16,7 +16,7 @@ extension StoreContext {
     try connection.query(
       """
       SELECT \(catalog.logColumns) FROM salvor_request_state s JOIN salvor_log g ON g.seq BETWEEN s.first AND s.last
-      WHERE g.op IN (1, 2, 7, 11) AND NOT EXISTS (SELECT 1 FROM salvor_error_value v WHERE v.seq = g.seq)
+      WHERE g.op IN (1, 2, 11) AND NOT EXISTS (SELECT 1 FROM salvor_error_value v WHERE v.seq = g.seq)
       """
     ) { row in
       missing.append(try catalog.entry(from: row))

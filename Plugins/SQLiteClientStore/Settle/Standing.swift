@@ -98,8 +98,7 @@ extension WorkingRows {
     for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
       guard var work = rows[ref], !work.timeline.steps.isEmpty else { continue }
       for step in work.timeline.steps {
-        try context.archive(
-          work.captured[step.seq] ?? step, of: try context.range(of: step.seq), work.table, work.key)
+        try context.archive(step.asCaptured, of: try context.range(of: step.seq), work.table, work.key)
       }
       work.timeline.steps = []
       try put(work, ref)
@@ -114,7 +113,8 @@ extension WorkingRows {
       "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = CASE WHEN state_before IN ('refused', 'blocked') THEN coalesce(message, ?2) ELSE ?2 END WHERE state = 'displaced'",
       .text(reason), .text(message))
     try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
-    for name in ["salvor_range", "salvor_request_state", "salvor_seen"] { try connection.run("DELETE FROM \(name)") }
+    for name in ["salvor_range", "salvor_request_state"] { try connection.run("DELETE FROM \(name)") }
+    try context.forgetStored()
   }
 
   /// The rows that requests in the log change, loaded.
@@ -140,8 +140,8 @@ extension WorkingRows {
         staying.append(step)
         continue
       }
-      try context.archive(work.captured[step.seq] ?? step, of: range, work.table, work.key)
-      try context.connection.run("DELETE FROM salvor_log WHERE seq = ?1", .integer(step.seq))
+      try context.archive(step.asCaptured, of: range, work.table, work.key)
+      try context.deleteChange(step.seq)
       try index.remove(work.table, work.key, seq: step.seq)
     }
     work.timeline.steps = staying
@@ -195,7 +195,6 @@ extension WorkingRows {
       if before[ref] == nil { before[ref] = work }
       let place = work.timeline.steps.firstIndex { $0.seq > change.step.seq } ?? work.timeline.steps.count
       work.timeline.steps.insert(change.step, at: place)
-      work.captured[change.step.seq] = change.step
       work.timeline.rebase(on: work.timeline.base)
       try put(work, ref)
     }
@@ -207,7 +206,10 @@ extension WorkingRows {
       unchecked = []
       return false
     }
-    for change in changes.joined() { try index.add(change.table, change.key, seq: change.step.seq) }
+    for change in changes.joined() {
+      try context.writeLog([change.step.entry(change.table, change.key)])
+      try index.add(change.table, change.key, seq: change.step.seq)
+    }
     for ref in before.keys { if let work = rows[ref] { try encode(work) } }
     try context.noteLogChange()
     for change in changes.compactMap(\.first) { try context.leaveArchive(change) }

@@ -65,6 +65,7 @@ struct UploadAcceptance {
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         [.integer(gap.first), .integer(gap.last)])
     }
+    try context.forgetStored()
     if !bases.isEmpty {
       // The index of the log is one table for all that look into it.
       _ = try LogIndex(context)
@@ -77,7 +78,6 @@ struct UploadAcceptance {
     }
     try letDeletesGo(waiting, rows)
     try connection.run("DELETE FROM salvor_upload_excluded")
-    try context.forgetSeen()
     try context.forgetOffers()
     report.waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     try forgetTimes()
@@ -106,7 +106,7 @@ struct UploadAcceptance {
     var deletes: [RequestRange] = []
     for range in waiting {
       deletes += try connection.rows(
-        "SELECT l.seq FROM salvor_log l JOIN salvor_offer o ON o.seq = l.seq WHERE l.seq BETWEEN ?1 AND ?2 AND o.waiting = 1 AND l.op IN (3, 6, 8, 9, 10)",
+        "SELECT l.seq FROM salvor_log l JOIN salvor_offer o ON o.seq = l.seq WHERE l.seq BETWEEN ?1 AND ?2 AND o.waiting = 1 AND l.op IN \(StoreContext.deleteOperations)",
         .integer(range.first), .integer(range.last)
       ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
     }
@@ -213,18 +213,18 @@ struct UploadAcceptance {
       let version = commit?.number ?? (cursor ?? 0) + 1
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN (3, 6, 8, 9, 10), \(keys) FROM salvor_log "
+        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN \(StoreContext.deleteOperations), \(keys) FROM salvor_log "
           + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
         .integer(gap.first), .integer(gap.last), .integer(version), .integer(table.number))
     }
   }
 
-  /// Rows with an accepted change after one that stays. (The server blocks later requests on the row of a refused one, so
+  /// Rows of which the log alone does not say the new base: those with an accepted change after one that stays. (The server blocks later requests on the row of a refused one, so
   /// that there are few: a displaced request that returned is such.)
   private func mixedRows(_ kept: [RequestRange]) throws -> Set<RowRef> {
-    guard !kept.isEmpty else { return [] }
+    var mixed = try rowsApart(kept)
+    guard !kept.isEmpty else { return mixed }
     var keptRows: Set<RowRef> = []
-    var mixed: Set<RowRef> = []
     var ranges = kept[...]
     try connection.query(
       "SELECT \(context.catalog.logColumns) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) ORDER BY seq",
@@ -243,6 +243,19 @@ struct UploadAcceptance {
       return true
     }
     return mixed
+  }
+
+  /// Rows with accepted changes and others that wait, of which something is stored: the log alone does not say the new base.
+  private func rowsApart(_ kept: [RequestRange]) throws -> Set<RowRef> {
+    guard try context.anyStored() else { return [] }
+    let index = try LogIndex(context)
+    var apart: Set<RowRef> = []
+    for (table, key) in try context.storedRows() {
+      let entries = try index.entries(table, key)
+      let accepted = entries.count { $0.seq <= last && kept.holding($0.seq) == nil }
+      if accepted > 0 && accepted < entries.count { apart.insert(RowRef(table: table.number, key: key)) }
+    }
+    return apart
   }
 }
 

@@ -8,9 +8,7 @@ struct WorkingRow {
   /// The row as the table has it now.
   var shown: SlotRow?
   var timeline: RowTimeline
-  /// The steps as they were captured, for the archive.
-  var captured: [Int64: RowTimeline.Step]
-  /// The log entries must be written again.
+  /// What the log does not say of it must be stored again.
   var isChanged = false
   /// The row was removed to be written again.
   var remains: RowWriter.Remains?

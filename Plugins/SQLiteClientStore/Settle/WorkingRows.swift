@@ -19,7 +19,6 @@ final class WorkingRows {
   private(set) var added: [ClosedRange<Int64>] = []
   /// The highest counter that the move gave.
   private(set) var given: Int64
-  private let anySeen: Bool
   private(set) var rows: [RowRef: Work] = [:]
   /// Values have come under requests that no index of the log has.
   private var hasNewBases = false
@@ -51,7 +50,6 @@ final class WorkingRows {
   /// In a transaction, with foreign keys and triggers off; requests are sorted.
   init(_ context: StoreContext, after counter: Int64? = nil) throws {
     self.context = context
-    anySeen = try context.anySeen()
     let counter = try counter ?? context.connection.lastCounter()
     self.counter = counter
     given = counter
@@ -86,16 +84,12 @@ final class WorkingRows {
     if let work = rows[ref] { return work }
     let shown = try context.currentRow(table, key)
     let triggered = firing.isEmpty ? [] : try capturedByTriggers(table, key)
-    var timeline = try RowTimeline(
-      current: shown, entries: try index.entries(table, key) + triggered, table: table)
+    var timeline = try context.timeline(table, key, shown, try index.entries(table, key) + triggered)
     if !triggered.isEmpty {
       timeline.steps.removeAll { step in triggered.contains { $0.seq == step.seq } }
       timeline.rebase(on: timeline.base)
     }
-    let work = Work(
-      table: table, key: key, shown: shown, timeline: timeline,
-      captured: Dictionary(
-        uniqueKeysWithValues: try timeline.steps.map { ($0.seq, anySeen ? try context.asCaptured($0) : $0) }))
+    let work = Work(table: table, key: key, shown: shown, timeline: timeline)
     rows[ref] = work
     places.put(work, ref)
     return work
@@ -175,7 +169,7 @@ final class WorkingRows {
     let ref = RowRef(table: table.number, key: key)
     let work = Work(
       table: table, key: key, shown: try context.currentRow(table, key),
-      timeline: RowTimeline(base: row, steps: []), captured: [:])
+      timeline: RowTimeline(base: row, steps: []))
     rows[ref] = work
     places.put(work, ref)
     unchecked.insert(ref)
@@ -206,13 +200,12 @@ final class WorkingRows {
     return made
   }
 
-  /// The row as it is in work, on the base that it will have, each step as it was captured; nil: the log has it.
+  /// The row as it is in work, on the base that it will have; nil: the log has it.
   private func announced(_ table: CapturedTable, _ key: Key) throws -> RowTimeline? {
     let ref = RowRef(table: table.number, key: key)
     guard rows[ref] != nil || newBases[ref] != nil else { return nil }
     let work = try load(table, key)
     var timeline = work.timeline
-    timeline.steps = timeline.steps.map { work.captured[$0.seq] ?? $0 }
     if let base = newBases[ref] { timeline.base = base }
     return timeline
   }
@@ -332,7 +325,7 @@ final class WorkingRows {
 
   // MARK: Encoding
 
-  /// Writes the log entries of the rows in work again. After all else, since writes may be captured until then.
+  /// Stores what the log does not say of the rows in work. After all else, since writes may be captured until then.
   func encode() throws {
     if hasNewBases { try context.noteLogChange() }
     for work in rows.values where work.isChanged { try encode(work) }
@@ -340,9 +333,6 @@ final class WorkingRows {
 
   func encode(_ work: Work) throws {
     if work.table.dirtyFlag != nil { try context.noteDirty(work.table, work.key) }
-    for step in work.timeline.steps {
-      if let captured = work.captured[step.seq] { try context.remember(captured, now: step) }
-    }
-    try context.writeLog(work.timeline.encode(work.table, key: work.key))
+    try context.store(work.timeline, work.table, work.key)
   }
 }

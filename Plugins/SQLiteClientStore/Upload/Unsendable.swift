@@ -49,7 +49,7 @@ struct Unsendable {
       return false
     }
     if entry.operation.isUpdate { return slots.contains { entry.mask[$0] } }
-    guard [.insert, .insertOverRow].contains(entry.operation) else { return false }
+    guard entry.operation == .insert else { return false }
     // An insert without a value of its own there is the same to the server.
     let step = try index.timeline(table, entry.key(table)).steps.first { $0.seq == entry.seq }
     guard case .insert(let row)? = step?.change else { return false }

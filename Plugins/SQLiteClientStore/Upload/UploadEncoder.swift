@@ -53,7 +53,7 @@ struct UploadEncoder {
     var offers = try OfferCursor(context, after: counter)
     var offeredUpTo: Int64 = 0
     var saysLost = false
-    let anySeen = try context.anySeen()
+    let anyStored = try context.anyStored()
     let catalog = context.catalog
     var versions = try context.lostVersions(after: counter, upTo: last)[...]
     func isFull() -> Bool {
@@ -100,7 +100,7 @@ struct UploadEncoder {
         writer.offer(first: seq, last: run.last, Offer(run.version, written: written, isForReview: run.isForReview))
         offeredUpTo = run.last
       }
-      try write(row, seq, operation, layout, anySeen, &writer, &shapes, &names, &hints)
+      try write(row, seq, operation, layout, anyStored, &writer, &shapes, &names, &hints)
       return true
     }
     if isLast, try !writeVersions(before: .max) { isLast = false }
@@ -152,7 +152,7 @@ struct UploadEncoder {
   }
 
   private func write(
-    _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anySeen: Bool,
+    _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anyStored: Bool,
     _ writer: inout UploadChunkWriter,
     _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames, _ hints: inout [(hash: BlobHash, place: BlobPlace)]
   ) throws {
@@ -184,10 +184,12 @@ struct UploadEncoder {
       hints.append(
         (blob.reference.hash, BlobPlace(table: table.name, key: key, column: table.columns[slot].name)))
     }
+    /// Its new values are not the row as it is now.
+    func isApart() throws -> Bool { try plan.mayRepeat(hash) || (anyStored && context.hasValues(seq)) }
     switch operation {
-    case .insert, .insertOverRow:
+    case .insert:
       begin(.insert, nil, layout.names)
-      if plan.mayRepeat(hash) {
+      if try isApart() {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
         guard case .insert(let new) = step.change else { throw plan.unfit(table) }
         for slot in layout.slots { writeNew(slot) { $0.value(new[slot], isKey: slot < table.keyCount) } }
@@ -203,12 +205,11 @@ struct UploadEncoder {
       let slots = mask.slots(below: table.columns.count)
       begin(.update, mask, slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] })
       writeKey()
-      if anySeen || plan.mayRepeat(hash) {
+      if try isApart() {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
-        let captured = anySeen ? try context.asCaptured(step) : step
-        guard case .update(let news) = captured.change else { throw plan.unfit(table) }
+        guard case .update(let news) = step.change else { throw plan.unfit(table) }
         for slot in slots {
-          writer.value(captured.before?[slot] ?? .null)
+          writer.value { $0.value(of: row, firstValue + slot) }
           writeNew(slot) { $0.value(news[slot] ?? .null) }
         }
       } else {

@@ -105,7 +105,7 @@ final class UploadPlan {
         return false
       }
     }
-    let timeline = try RowTimeline(current: try context.currentRow(table, key), entries: entries, table: table)
+    let timeline = try context.timeline(table, key, try context.currentRow(table, key), entries)
     if cache.count >= cachedRowsMax { cache = [:] }
     cache[ref] = Dictionary(uniqueKeysWithValues: timeline.steps.map { ($0.seq, $0) })
     guard let step = cache[ref]?[seq] else { throw unfit(table) }

@@ -127,7 +127,9 @@ final class OfferedRows: AddedRequests {
     try connection.run(
       "UPDATE \(watch.name) AS w SET settled = 1 WHERE EXISTS (SELECT 1 FROM \(name) o WHERE \(sameRow("o", "w")))")
     let stay = "(\(Fate.lost.rawValue), \(Fate.deleted.rawValue))"
-    stayed = try connection.integer("SELECT count(*) FROM \(name) WHERE fate IN \(stay) AND op <> 8") ?? 0
+    stayed =
+      try connection.integer("SELECT count(*) FROM \(name) WHERE fate IN \(stay) AND op <> \(Self.deleteOfNothing)")
+      ?? 0
   }
 
   /// The rows that are in work now.
@@ -171,11 +173,14 @@ final class OfferedRows: AddedRequests {
     }
   }
 
+  /// What `op` says of a delete of what the server does not have.
+  private static let deleteOfNothing = 0
+
   /// The rows of the watch that are offered, each with what its change is.
   private func choose(_ table: CapturedTable, _ rows: WorkingRows) throws {
     let (number, isLost) = try versions.lostNumber(table)
     let operation = """
-      CASE w.fate WHEN \(Fate.lost.rawValue) THEN CASE WHEN w.was IS NULL THEN 8 ELSE 1 END WHEN \(Fate.gone.rawValue) THEN 8
+      CASE w.fate WHEN \(Fate.lost.rawValue) THEN CASE WHEN w.was IS NULL THEN \(Self.deleteOfNothing) ELSE 1 END WHEN \(Fate.gone.rawValue) THEN \(Self.deleteOfNothing)
         WHEN \(Fate.deleted.rawValue) THEN 1 WHEN \(Fate.anew.rawValue) THEN 1 WHEN \(Fate.same.rawValue) THEN 2 ELSE CASE WHEN w.was IS NULL THEN 3 ELSE 2 END END
       """
     // What the server has deleted since is offered, too: its values become a conflict version there. A row that left this device
@@ -200,7 +205,7 @@ final class OfferedRows: AddedRequests {
     if rows.firing.contains(table.number) || table.deletedFlag != nil { return "1" }
     var terms = [
       isBusy("w", table, rows.index), "w.fate = \(Fate.deleted.rawValue)",
-      "((\(operation)) = 8 OR w.fate = \(Fate.anew.rawValue)) = \(stands("w", table))",
+      "((\(operation)) = \(Self.deleteOfNothing) OR w.fate = \(Fate.anew.rawValue)) = \(stands("w", table))",
     ]
     if !table.uniques.isEmpty {
       let slots = uniqueSlots(table)
@@ -340,9 +345,13 @@ final class OfferedRows: AddedRequests {
     for slot in table.otherSlots { mask[slot] = true }
     let columns =
       ["seq", "t", "op"] + mask.words.indices.map { "m\($0)" } + table.columns.indices.map { "v\($0)" }
-    let masks = mask.words.map { "CASE WHEN o.op = 2 THEN \($0) END" }
+    let nothing = LogMask.nothing.words[0]
+    let masks = mask.words.enumerated().map { place, word in
+      "CASE o.op WHEN 2 THEN \(word)\(place == 0 ? " WHEN \(Self.deleteOfNothing) THEN \(nothing)" : "") END"
+    }
+    let kind = "CASE o.op WHEN \(Self.deleteOfNothing) THEN \(LogOperation.delete.rawValue) ELSE o.op END"
     let olds = table.otherSlots.map { "CASE WHEN o.op IN (2, 3) THEN \(table.tableColumn($0)) END" }
-    let values = ["o.seq", "o.t", "o.op"] + masks + table.keySlots.map { "o.k\($0)" } + olds
+    let values = ["o.seq", "o.t", kind] + masks + table.keySlots.map { "o.k\($0)" } + olds
     try connection.run(
       "INSERT INTO salvor_log (\(columns.joined(separator: ", "))) SELECT \(values.joined(separator: ", ")) FROM \(name) o LEFT JOIN \(quoted(table.name)) x ON \(table.rowAt { "o.k\($0)" }) WHERE \(mine) ORDER BY o.place"
     )

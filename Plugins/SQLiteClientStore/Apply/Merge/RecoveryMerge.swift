@@ -222,7 +222,7 @@ final class RecoveryMerge: RecoveryRules {
     for (table, key, _) in try context.rows(changedBy: range) {
       let work = try rows.load(table, key)
       for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
-        found.append(OutstandingRequest.Change(table: table, key: key, step: work.captured[step.seq] ?? step))
+        found.append(OutstandingRequest.Change(table: table, key: key, step: step.asCaptured))
       }
     }
     return found.sorted { $0.step.seq < $1.step.seq }

@@ -15,9 +15,8 @@ extension WorkingRows {
     let made = RowTimeline.Step(
       seq: step.seq, change: .insert(row), isJoined: step.isJoined, before: nil, after: row)
     work.timeline.steps[0] = made
-    work.captured[step.seq] = made
+    try context.writeLog([made.entry(table, key)])
     try put(work, ref)
-    try context.connection.run("DELETE FROM salvor_seen WHERE seq = ?1", .integer(step.seq))
     try setBase(table, key, nil)
     return try context.range(of: step.seq).first
   }
@@ -66,23 +65,14 @@ extension WorkingRows {
   func add(_ change: RowChange, _ table: CapturedTable, _ key: Key, _ counter: Int64) throws {
     let ref = RowRef(table: table.number, key: key)
     var work = try load(table, key)
-    let operation: LogOperation =
-      switch change.operation {
-      case .insert: .insert
-      case .update: .update
-      case .delete: work.timeline.base == nil ? .deleteOfNothing : .delete
-      }
-    let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
-    let slots = (0..<table.keyCount).map { "?\($0 + 4)" }.joined(separator: ", ")
-    try context.connection.run(
-      "INSERT INTO salvor_log (seq, t, op, \(keys)) VALUES (?1, ?2, ?3, \(slots))",
-      [.integer(counter), .integer(table.number), .integer(operation.rawValue)] + key)
+    let step = RowTimeline.Step(
+      seq: counter, change: change, isJoined: false, before: nil, after: nil,
+      saw: change.operation == .insert ? nil : work.timeline.current)
+    try context.writeLog([step.entry(table, key)])
     noteAdded(counter...counter)
     try index.add(table, key, seq: counter)
-    work.timeline.steps.append(
-      RowTimeline.Step(seq: counter, change: change, isJoined: false, before: nil, after: nil))
+    work.timeline.steps.append(step)
     work.timeline.rebase(on: work.timeline.base)
-    work.captured[counter] = work.timeline.steps.last
     try put(work, ref)
     // One that stands in its table already is not written.
     if work.shown == work.timeline.current, work.shown != nil { try touched.written(table, key) }
@@ -97,6 +87,7 @@ extension WorkingRows {
     }
     try context.deleteLogRows(
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
+    try context.forgetStored()
     try context.forgetNotes(from: range.first, to: range.first)
   }
 }
