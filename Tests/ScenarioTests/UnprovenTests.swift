@@ -268,6 +268,61 @@ struct UnprovenTests {
     try fleet.expectEqual(["severity", "place", "visit"], [a])
   }
 
+  @Test("a row that was written without triggers, and whose parent a restored server has lost, is sent with its parent")
+  func lostParent() async throws {
+    let (fleet, a) = try await fleet()
+    let b = try fleet.device("b")
+    try await a.write("INSERT INTO site (id, name) VALUES ('of a', 'seen before')")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("night")
+    try await b.write("INSERT INTO site (id, name) VALUES ('new', 'of b')")
+    for device in [b, a] { #expect(try await device.sync().error == nil) }
+    try await fleet.restore("night")
+    try withoutTriggers(a, ["visit"], "INSERT INTO visit VALUES ('v8', 'new', 'silent', 1)")
+    for _ in 0..<2 {
+      let report = try await a.sync()
+      #expect(report.error == nil, "\(String(describing: report.error))")
+    }
+    #expect(try fleet.serverRows("visit").contains(["v8", "new", "silent", 1]))
+    #expect(try await b.sync().error == nil)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().errorArchive().isEmpty)
+  }
+
+  @Test("a table that comes whole, since its scope is another one: what was written without triggers is in the archive")
+  func comesWhole() async throws {
+    let scoped = Fleet.visits.replacing("version: 1,", with: "version: 1, parameters: { city: \"text\" },")
+      .replacing("seats: \"integer = 0\" } }", with: "seats: \"integer = 0\" }, scope: { city: \"parameter:city\" } }")
+      .replacing("{ table: \"site\",", with: "{ table: \"site\", scope: \"inherit\",")
+    let (fleet, a) = try await fleet(schema: scoped)
+    try withoutTriggers(
+      a, ["site"], "INSERT INTO site VALUES ('k', 'made', 'Toronto', 1); UPDATE site SET seats = 77 WHERE id = 's3'")
+    fleet.schemaText = scoped.replacing("version: 1", with: "version: 2").replacing(
+      "draft: {",
+      with: """
+        photo: { maintained: "dual", group: "visits", primaryKey: "id", columns: { id: "text", visit_id: "text?" },
+                 references: { visit_id: { table: "visit", scope: "inherit" } } },
+        draft: {
+        """)
+    try await fleet.restart()
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.notices.contains { $0.contains("site came whole. 2 of its rows") })
+    let client = try await a.open()
+    let kept = try await client.errorArchive()
+    #expect(
+      kept.map { "\($0.state.rawValue) \($0.operation.rawValue) \($0.key)" }.sorted() == [
+        "kept insert [k]", "kept update [s3]",
+      ])
+    #expect(kept.contains { $0.after.map(\.value) == [77] })
+    _ = try await client.retry(Set(kept.map(\.id)))
+    #expect(try await a.sync().uploaded == 2)
+    #expect(try fleet.serverRows("site").contains(["k", "made", "Toronto", 1]))
+    #expect(try fleet.serverRows("site").contains(["s3", "site 3", "Toronto", 77]))
+    try fleet.expectEqual(tables, [a])
+  }
+
   @Test("a key-set table is compared anyway: while it is unproven, differences of the device's become requests")
   func keySetTable() async throws {
     let (fleet, a) = try await fleet(schema: KeySetTests.schema)

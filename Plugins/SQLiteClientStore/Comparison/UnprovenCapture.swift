@@ -42,10 +42,7 @@ final class UnprovenCapture {
     let unproven = UnprovenTables(context)
     let servers = try unproven.servers()
     try unproven.prove(tables)
-    for table in tables where full.contains(table.number) && !servers.contains(table.name) {
-      notices.append(
-        "The table \(table.name) came whole; what was written into it while its triggers were away is not known.")
-    }
+    let whole = tables.filter { full.contains($0.number) && !servers.contains($0.name) }
     let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
     let known = try fed(looked)
     defer { try? known.clear() }
@@ -63,7 +60,13 @@ final class UnprovenCapture {
       try context.noteDirty(table, after: start)
     }
     captured += try waiting(looked)
-    let kept = try keepOverwritten(looked)
+    let kept = try keepOverwritten(looked, whole)
+    for table in whole {
+      guard let count = kept[table.number] else { continue }
+      notices.append(
+        "The table \(table.name) came whole. \(count) of its rows here were not the server's, and may have been written while its triggers were away: their values are in the archive."
+      )
+    }
     for table in looked {
       if let count = kept[table.number] {
         notices.append(
@@ -219,25 +222,34 @@ final class UnprovenCapture {
     ) ?? 0
   }
 
-  /// Rows without a request that the server has changed since the cursor: which of their values were written here while
-  /// nobody looked is not known. What the download takes away is kept.
-  private func keepOverwritten(_ tables: [CapturedTable]) throws -> [Int64: Int64] {
+  /// Rows without a request that the server has changed since the cursor, and rows of a table that comes whole: which of their
+  /// values were written here while nobody looked is not known. What the download takes away is kept.
+  ///
+  /// - Returns: how many, by the number of the table.
+  private func keepOverwritten(_ tables: [CapturedTable], _ whole: [CapturedTable]) throws -> [Int64: Int64] {
     let numbers = Set(tables.map(\.number))
     let seen = try RowNames(context, "overwritten")
     defer { try? seen.clear() }
     let index = try LogIndex(context)
     var counter = try connection.lastCounter()
     var counts: [Int64: Int64] = [:]
-    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
-      guard line.version != nil, numbers.contains(line.table.number), line.departure != .dropped,
-        let row = try context.currentRow(line.table, line.key), try !index.mayContain(line.table, line.key)
-      else { return }
-      guard let step = LossArchive.step(line.table, was: row, now: line.row),
-        try seen.insert(line.table, line.key)
+    func keep(_ line: StagedLine) throws {
+      guard let row = try context.currentRow(line.table, line.key), try !index.mayContain(line.table, line.key),
+        let step = LossArchive.step(line.table, was: row, now: line.row), try seen.insert(line.table, line.key)
       else { return }
       counter += 1
       try context.keepUnproven(step, line.table, line.key, counter: counter)
       counts[line.table.number, default: 0] += 1
+    }
+    try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
+      if line.version != nil, numbers.contains(line.table.number), line.departure != .dropped { try keep(line) }
+    }
+    for table in whole {
+      try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) {
+        line in
+        // The server has such a row, outside of what the device is to have: nothing was written here.
+        if line.departure != .dropped, line.departure != .left { try keep(line) }
+      }
     }
     try context.keepCounter(counter)
     return counts

@@ -93,6 +93,7 @@ final class RecoveryMerge: RecoveryRules {
       }
     }
     try offered?.add(to: rows)
+    try captureUnproven(rows, watch)
     try makeParentsAgain(rows, watch)
     for change in plain where try watch.isHeld(change.table, change.key) {
       try rows.setBase(change.table, change.key, nil)
@@ -259,6 +260,26 @@ final class RecoveryMerge: RecoveryRules {
             if let made = try shown(parent, key, rows) { waiting.append((parent, made)) }
           }
         }
+      }
+    }
+  }
+
+  /// A row that was made while the triggers were away references a row that the server has lost. The server does not have it, so
+  /// it is captured as what it is: an insert that waits, and that needs its parent.
+  private func captureUnproven(_ rows: WorkingRows, _ watch: BaseWatch) throws {
+    guard !versions.unproven.isEmpty else { return }
+    let lost = try watch.lostTables()
+    let parents = context.catalog.tables.filter { lost.contains($0.number) }
+    for table in context.catalog.tables where versions.unproven.contains(table.number) {
+      let isChild = references(of: table, to: parents).map { watch.isHeld($1, by: table.tableColumn($0)) }
+      guard !isChild.isEmpty else { continue }
+      let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+      let isLogged = rows.index.contains(table) { table.tableColumn(table.keySlots[$0]) }
+      for key in try connection.rows(
+        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE (\(isChild.joined(separator: " OR "))) AND NOT \(isLogged) ORDER BY \(keys)"
+      )
+      where try !watch.isHeld(table, key) && rows.load(table, key).timeline.steps.isEmpty {
+        _ = try rows.makeAgainAlone(table, key)
       }
     }
   }
