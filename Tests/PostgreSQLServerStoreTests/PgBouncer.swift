@@ -44,9 +44,25 @@
         try PrivateCluster.run(path, ["-q", "-d", "\(folder)/ini"])
       }
       while !FileManager.default.fileExists(atPath: "\(folder)/.s.PGSQL.5432") { usleep(10_000) }
+      register()
     }
 
-    deinit {
+    /// With the process, where nobody has let it go before.
+    private func register() {
+      let folder = folder
+      PgBouncer.running.withLock { folders in
+        if folders.isEmpty {
+          atexit { PgBouncer.running.withLock { all in for folder in all { PgBouncer.end(folder) } } }
+        }
+        folders.append(folder)
+      }
+    }
+
+    private static let running = Mutex<[String]>([])
+
+    deinit { Self.end(folder) }
+
+    private static func end(_ folder: String) {
       if let text = try? String(contentsOfFile: "\(folder)/pid", encoding: .utf8),
         let process = pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines))
       {

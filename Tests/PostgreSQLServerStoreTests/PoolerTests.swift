@@ -31,7 +31,8 @@
 
     private static let subject = StoreSubject<any ServerStore>(holdsAnyText: false) {
       let settings = try pooler().settings((PrivateCluster.shared ?? PrivateCluster.another()).database())
-      return { PostgreSQLServerStore(.init(url: settings.url, connections: 4)) }
+      let folder = try StateFolder()
+      return { PostgreSQLServerStore(.init(url: settings.url, connections: 4, stateDirectory: folder.path)) }
     }
 
     @Test("A pooler is known by the process that it names, and a direct connection is none")
