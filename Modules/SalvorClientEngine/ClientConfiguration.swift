@@ -25,13 +25,16 @@ public struct ClientConfiguration: Sendable {
   public var makeStore: (@Sendable (_ database: String) throws -> any ClientStore)?
   /// Who sends, for all parts of one client.
   var login: Login?
-  /// Content codings that answers may come in.
+  /// What the server takes, for all parts of one client.
+  let sending = SendingCoding()
+  /// Content codings that answers may come in, the best first. Where the server takes a better one than `uploadCompression`, what
+  /// comes after its first answer is sent in it.
   public var compressions: [any Compression]
   /// Content codings that snapshots may come in, the best first; empty: groups come by rows alone.
   public var snapshotCompressions: [any Compression] = []
   /// A snapshot's database that the application brings along (`salvor server snapshots export`); nil: none.
   public var seed: String?
-  /// The coding of uploads; nil: identity.
+  /// The coding of uploads to a server of which nothing is known; nil: identity.
   public var uploadCompression: (any Compression)?
   /// How much of anything is taken at once.
   public var limits: Limits

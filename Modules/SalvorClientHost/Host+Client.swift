@@ -27,16 +27,19 @@ extension Host {
         "\(configuration.file) has no \"client\" section: it is a server's. Name a device's file with --config.")
     }
     let compression = try section.compression?.make()
+    let codings = try section.snapshotCompressions.map { try $0.make() }
     var made = SalvorClient.Configuration(
       schema: configuration.schema, principal: section.credentials["principal"] ?? "",
       store: try section.storage.make(), transport: try section.transport.make(),
-      credentials: credentialHeaders(section.credentials), compressions: compression.map { [$0] } ?? [],
+      credentials: credentialHeaders(section.credentials),
+      compressions: section.isCompressionWritten
+        ? compression.map { [$0] } ?? [] : codings.filter { $0.token != "identity" },
       uploadCompression: compression, limits: section.limits,
       recovery: try recovery(section.recovery), individualDeletion: section.individualDeletion,
       optimisesQueue: section.optimisesQueue, log: log)
     made.makeStore = section.storageAt
     made.seed = section.seed
-    made.snapshotCompressions = try section.snapshotCompressions.map { try $0.make() }
+    made.snapshotCompressions = codings
     adjust(&made)
     return made
   }

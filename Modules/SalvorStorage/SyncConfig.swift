@@ -8,14 +8,15 @@ public struct SyncConfig: Sendable, Hashable {
   /// (`schema(own:)`).
   public var schemaVersion: Int64
   /// The groups that tables are synchronized in.
-  public var groups: [Schema.Group]
+  public var groups: [Schema.Group] { didSet { known = KnownDigest() } }
   /// The parameters that scopes name, with their types.
   public var parameters: [Schema.Parameter]
   /// The synchronized tables, in the order in which rows are inserted (parents first); rows are deleted in the reverse
   /// order.
-  public var entries: [Entry]
+  public var entries: [Entry] { didSet { known = KnownDigest() } }
   /// Tables that are gone on purpose (`Schema.dropped`).
-  public var dropped: [String]
+  public var dropped: [String] { didSet { known = KnownDigest() } }
+  private var known = KnownDigest()
 
   /// One synchronized table, and how its rows travel.
   public struct Entry: Sendable, Hashable {
@@ -108,7 +109,9 @@ public struct SyncConfig: Sendable, Hashable {
 
   /// Equal exactly where the synchronized part of two schemas is equal (the schema's version aside): the tables, and the
   /// groups of whose changes the server tells.
-  public var digest: String {
+  public var digest: String { known.text { makeDigest() } }
+
+  private func makeDigest() -> String {
     var parts = entries.map { TableDefinition.json($0.table) }
     let telling = groups.filter(\.serverInitiated).map(\.name).sorted()
     if !telling.isEmpty { parts.append(["serverInitiated": .array(telling.map(JSONValue.string))]) }
@@ -226,4 +229,24 @@ public func quoted(_ identifier: String) -> String {
   }
   bytes.append(0x22)
   return String(decoding: bytes, as: UTF8.self)
+}
+
+/// The digest of a configuration, once it was asked for: each begin asks, and it is made of every table.
+private struct KnownDigest: Sendable, Hashable {
+  private final class Box: Sendable {
+    let text = Mutex<String?>(nil)
+  }
+
+  private let box = Box()
+
+  func text(_ make: () -> String) -> String {
+    if let known = box.text.withLock({ $0 }) { return known }
+    let made = make()
+    box.text.withLock { $0 = made }
+    return made
+  }
+
+  /// It follows from the rest.
+  static func == (a: KnownDigest, b: KnownDigest) -> Bool { true }
+  func hash(into hasher: inout Hasher) {}
 }

@@ -75,7 +75,9 @@
         kind: .clientTransport, name: "http", summary: "HTTP/1.1 and HTTPS client",
         options: [
           ModuleOption("url", type: "string", default: nil, "the server, e.g. https://sync.example.org/salvor"),
-          ModuleOption("compression", type: "string", default: "\"gzip\"", "the content coding to send and to ask for"),
+          ModuleOption(
+            "compression", type: "string", default: "\"gzip\"",
+            "the one content coding to send and to ask for; not written: a better one, too, where the server has it"),
           ModuleOption("connectTimeoutSeconds", type: "integer", default: "10", "for name, connection and TLS"),
           ModuleOption(
             "idleTimeoutSeconds", type: "integer", default: "60", "no byte in either direction for this long ends it"),

@@ -79,10 +79,21 @@ public final class SQLiteConnection {
   public func close() {
     guard isOpen else { return }
     interruption.forget()
-    let isKept = authorizer == nil && place?.keep(self) == true
+    let isKept = authorizer == nil && place.map { isIdle && $0.keep(database, cache) } == true
     isOpen = false
     cache.removeAll()
     if !isKept { sqlite3_close_v2(database) }
+  }
+
+  /// Nothing of it is open, and no other file is attached.
+  private var isIdle: Bool {
+    var statement = sqlite3_next_stmt(database, nil)
+    while let found = statement {
+      if sqlite3_stmt_busy(found) != 0 { return false }
+      statement = sqlite3_next_stmt(database, found)
+    }
+    let files = try? rows("PRAGMA database_list")
+    return !isInTransaction && files?.allSatisfy { $0[1] == "main" || $0[1] == "temp" } == true
   }
 
   // MARK: Statements

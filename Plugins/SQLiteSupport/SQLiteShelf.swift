@@ -54,7 +54,9 @@ public final class SQLiteShelf: Sendable {
     func take() -> Kept? { shelf.take(name) }
 
     /// False: the connection is to be closed.
-    func keep(_ connection: SQLiteConnection) -> Bool { shelf.keep(connection, name) }
+    func keep(_ database: OpaquePointer, _ statements: [String: SQLiteStatement]) -> Bool {
+      shelf.keep(database, statements, name)
+    }
   }
 
   private let state = Mutex(State())
@@ -89,17 +91,15 @@ public final class SQLiteShelf: Sendable {
     return nil
   }
 
-  private func keep(_ connection: SQLiteConnection, _ name: Name) -> Bool {
-    guard !connection.isInTransaction, !connection.isReading, let file = File(name.path),
-      (try? connection.rows("PRAGMA database_list").allSatisfy { $0[1] == "main" || $0[1] == "temp" }) == true
-    else { return false }
+  private func keep(_ database: OpaquePointer, _ statements: [String: SQLiteStatement], _ name: Name) -> Bool {
+    guard let file = File(name.path) else { return false }
     return state.withLock { state in
       state.closings[name, default: 0] += 1
       guard state.closings[name, default: 0] % closingsOfOne != 0, state.kept[name, default: []].count < keptMax else {
         return false
       }
       state.kept[name, default: []].append(
-        Kept(database: connection.database, statements: connection.cache, file: file))
+        Kept(database: database, statements: statements, file: file))
       return true
     }
   }
@@ -108,17 +108,5 @@ public final class SQLiteShelf: Sendable {
     var kept = kept
     kept.statements = [:]
     sqlite3_close_v2(kept.database)
-  }
-}
-
-extension SQLiteConnection {
-  /// A statement of it has begun and was not reset.
-  fileprivate var isReading: Bool {
-    var statement = sqlite3_next_stmt(database, nil)
-    while let found = statement {
-      if sqlite3_stmt_busy(found) != 0 { return true }
-      statement = sqlite3_next_stmt(database, found)
-    }
-    return false
   }
 }

@@ -45,7 +45,8 @@ actor SnapshotMaker {
     return snapshot
   }
 
-  /// Page after page, as a device gets them. After each as long a pause as it took, and a millisecond: others come first.
+  /// Page after page, as a device gets them. After each a pause that is twice as long as it took, and a millisecond: others come
+  /// first.
   private func download(
     _ order: SnapshotOrder, into writer: SnapshotWriter, _ page: @Sendable (PageRequest) async throws -> FeedPage
   ) async throws -> GroupState {
@@ -66,7 +67,7 @@ actor SnapshotMaker {
       }
       request.position = page.position
       // The wall clock may be set meanwhile.
-      try await order.clock.sleep(milliseconds: min(max(1, order.clock.now() - began), 5000))
+      try await order.clock.sleep(milliseconds: min(max(1, 2 * (order.clock.now() - began)), 5000))
     }
   }
 

@@ -88,7 +88,7 @@ struct SnapshotScene {
   private func expectNoCredential(_ what: String) {
     for request in files.requests {
       let names = Set(request.headers.keys)
-      #expect(names.isSubset(of: ["host", "user-agent", "range", "if-range"]), "\(what): \(names.sorted())")
+      #expect(names.isSubset(of: ["host", "user-agent", "range"]), "\(what): \(names.sorted())")
       #expect(request.target.hasPrefix("/files/"), "\(what): \(request.target)")
       #expect(request.target.contains("&signature="), "\(what): \(request.target)")
     }
@@ -132,7 +132,8 @@ struct SnapshotScene {
       for request in files.requests {
         let id = request.target.split(separator: "?")[0].split(separator: "/").last.map(String.init) ?? ""
         #expect(request.headers["range"] == "bytes=\(try scene.size(id) / 2)-", "\(manner)")
-        #expect(request.headers["if-range"] == "\"\(id)\"", "\(manner)")
+        // That place may know the file by its name alone: a tag is its own.
+        #expect(request.headers["if-range"] == nil, "\(manner)")
       }
       #expect(files.requests.count == 2, "\(manner)")
       #expect(try await scene.sent().answers - before == (manner == .otherRange ? 2 : 0), "\(manner)")

@@ -1,11 +1,23 @@
 import SalvorContracts
 import Testing
 
-/// Groups that come as files, on the stores that make and take them.
+/// Groups that come as files: databases of SQLite on disk, and the specification's, whose files are lines of a download.
 @Suite struct SnapshotContractTests {
-  @Test("SnapshotContract", arguments: SnapshotContract.cases)
+  @Test("SnapshotContract, SQLite", arguments: SnapshotContract.cases)
   func keepsTheContract(_ rule: SnapshotContract.Case) async throws {
     try await rule.run(SnapshotSubject(sqliteStores))
+  }
+
+  @Test("SnapshotContract, the specification", arguments: SnapshotContract.cases)
+  func specificationKeepsTheContract(_ rule: SnapshotContract.Case) async throws {
+    try await rule.run(SnapshotSubject(memoryStores))
+  }
+
+  @Test("a file of another kind of store is refused, and its group comes by rows")
+  func refusesOthersFiles() async throws {
+    for (server, client) in [(sqliteStores.server, memoryStores.client), (memoryStores.server, sqliteStores.client)] {
+      try await SnapshotContract.refusesOthersFiles(SnapshotSubject(StorePairSubject(client: client, server: server)))
+    }
   }
 
   private static func isCaught(_ stores: StorePairSubject) async -> Bool {
@@ -17,15 +29,17 @@ import Testing
 
   @Test("the suite catches every server whose snapshots are wrong", arguments: BrokenServerStore.Fault.ofSnapshots)
   func catches(_ fault: BrokenServerStore.Fault) async {
-    var stores = sqliteStores
-    stores.server = stores.server.wrapped { BrokenServerStore($0, fault) }
-    #expect(await Self.isCaught(stores))
+    for var stores in [sqliteStores, memoryStores] {
+      stores.server = stores.server.wrapped { BrokenServerStore($0, fault) }
+      #expect(await Self.isCaught(stores))
+    }
   }
 
   @Test("the suite catches every device that takes them over wrongly", arguments: BrokenClientStore.Fault.ofSnapshots)
   func catches(_ fault: BrokenClientStore.Fault) async {
-    var stores = sqliteStores
-    stores.client = stores.client.wrapped { BrokenClientStore($0, fault) }
-    #expect(await Self.isCaught(stores))
+    for var stores in [sqliteStores, memoryStores] {
+      stores.client = stores.client.wrapped { BrokenClientStore($0, fault) }
+      #expect(await Self.isCaught(stores))
+    }
   }
 }

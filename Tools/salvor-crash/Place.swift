@@ -57,7 +57,7 @@ final class Place {
         """
         { schema: "../schema.json5",
           server: { storage: \(server.configuration(ofServer: number)),
-                    listen: { module: "http", address: "127.0.0.1", port: 0 }, compression: ["gzip"],
+                    listen: { module: "http", address: "127.0.0.1", port: 0 },
                     \(takesSnapshots ? "snapshots: { minRows: 1, path: \"../files\" }," : "")
                     authentication: { module: "none" }, recovery: { selfServiceRemoteDeletion: true } } }
         """, "server-\(number)/salvor.json5")
@@ -147,7 +147,7 @@ final class Place {
       """
       { schema: "../schema.json5",
         client: { storage: { module: "sqlite", path: "field.db" },
-                  transport: { module: "http", url: "\(url)", compression: "gzip" }, credentials: { principal: "anna" },
+                  transport: { module: "http", url: "\(url)" }, credentials: { principal: "anna" },
                   recovery: { strategy: "\(strategies[device])" } } }
       """, "device-\(device)/salvor.json5")
   }

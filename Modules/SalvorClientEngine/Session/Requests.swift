@@ -20,6 +20,8 @@ extension ClientConfiguration {
       do {
         return try await request(
           method, path, body, login.merging(more) { $1 }, isBinary: isBinary, counting: &report)
+      } catch let error as SalvorError where error.code == .unsupportedEncoding && sending.forget() {
+        continue
       } catch let error as SalvorError where error.code == .unauthenticated {
         guard let others = try await self.login?.headers(after: login, error) else { throw error }
         login = others
@@ -44,7 +46,9 @@ extension ClientConfiguration {
     if let context = LogContext.current { headers["traceparent"] = context.trace.child().traceparent }
     let codings = isBinary ? [] : compressions.map(\.token)
     if !codings.isEmpty { headers["accept-encoding"] = codings.joined(separator: ", ") }
-    if !isBinary, body.count >= compressionBytesMin, let compression = uploadCompression {
+    if !isBinary, body.count >= compressionBytesMin,
+      let compression = sending.coding(uploadCompression, of: compressions)
+    {
       body = try await ByteStream.bytes(body).compressed(by: compression).collect(upTo: Int.max)
       headers["content-encoding"] = compression.token
     }
@@ -52,6 +56,7 @@ extension ClientConfiguration {
     report.bytesSent += Int64(body.count)
     let response = try await transport.send(
       TransportRequest(method: method, path: path, headers: headers, body: .bytes(body), contentLength: body.count))
+    sending.note(response.headers["accept-encoding"])
     guard response.status / 100 == 2 else {
       let text = try await response.body.collect(upTo: limits.chunkBytesMax)
       report.bytesReceived += Int64(text.count)

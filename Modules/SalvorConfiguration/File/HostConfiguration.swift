@@ -129,9 +129,11 @@ public struct ClientSection: Sendable {
   public var transport: PreparedModule<any ClientTransport>
   /// The compression module that `transport.compression` names; nil: none is named.
   public var compression: PreparedModule<any Compression>?
+  /// The file names it, and no other coding is asked for. False: it is the default, for a server of which nothing is known.
+  public var isCompressionWritten: Bool
   /// A snapshot that the application brings along, resolved against the configuration's folder; nil: none.
   public var seed: String?
-  /// The codings that snapshots may come in: those of this host.
+  /// The codings that snapshots may come in, and answers where no compression is written: those of this host, the best first.
   public var snapshotCompressions: [PreparedModule<any Compression>]
   /// What the device shows the server: `token`, `principal`, or the keys of another authentication module.
   public var credentials: [String: String]

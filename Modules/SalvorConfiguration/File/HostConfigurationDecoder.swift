@@ -249,7 +249,7 @@ struct HostConfigurationDecoder {
     return path.map { BackupSettings(directory: ConfigurationFile.resolve($0, in: directory), keep: Int(keep)) }
   }
 
-  /// A list of names; gzip where the file has none and the host has it.
+  /// A list of names; zstd and gzip where the file has none, those of them that the host has.
   private func decodeCompressions(
     _ section: inout OptionReader, _ context: ModuleContext
   ) -> [PreparedModule<any Compression>] {
@@ -258,8 +258,10 @@ struct HostConfigurationDecoder {
     let names: [ConfigurationValue]
     switch written?.content {
     case nil:
-      let isKnown = registry.names(of: .compression).contains("gzip")
-      names = isKnown ? [ConfigurationValue(.string("gzip"), line: section.line)] : []
+      let line = section.line
+      names = SnapshotOptions.known(registry).filter { $0 != "identity" }.map {
+        ConfigurationValue(.string($0), line: line)
+      }
     case .array(let items): names = items
     default:
       section.report(
@@ -317,7 +319,8 @@ struct HostConfigurationDecoder {
     guard let storage, let transport else { return nil }
     return ClientSection(
       storage: storage, storageAt: storageAt(section.value("storage"), context), storageLine: storageLine,
-      transport: transport, compression: compression, seed: seed,
+      transport: transport, compression: compression?.module, isCompressionWritten: compression?.isWritten ?? true,
+      seed: seed,
       snapshotCompressions: snapshotCompressions,
       credentials: credentials,
       recovery: recovery, individualDeletion: individualDeletion, optimisesQueue: optimisesQueue, log: log,
@@ -351,14 +354,15 @@ struct HostConfigurationDecoder {
   /// this host has the module.
   private func decodeClientCompression(
     _ section: inout OptionReader, _ context: ModuleContext
-  ) -> PreparedModule<any Compression>? {
+  ) -> (module: PreparedModule<any Compression>, isWritten: Bool)? {
     guard case .object(let members) = section.value("transport")?.content,
       case .string(let transport) = members.first(where: { $0.key == "module" })?.value.content,
       let factory = try? registry.factory(.clientTransport, transport),
       let option = factory.descriptor.options.first(where: { $0.name == "compression" })
     else { return nil }
     let name: ConfigurationValue
-    if let written = members.first(where: { $0.key == "compression" })?.value {
+    let written = members.first(where: { $0.key == "compression" })?.value
+    if let written {
       guard case .string = written.content else { return nil }
       name = written
     } else {
@@ -370,7 +374,8 @@ struct HostConfigurationDecoder {
     }
     return registry.prepare(
       .compression, named: name, path: section.join("transport") + ".compression", &section, context,
-      as: (any Compression).self)
+      as: (any Compression).self
+    ).map { ($0, written != nil) }
   }
 
   /// The keys that some authentication module of this host makes headers from.

@@ -60,13 +60,17 @@ public struct SnapshotOptions: Sendable {
     return String(text.reversed().drop { $0 == "/" }.reversed())
   }
 
+  /// The names of `codings` that this host has.
+  static func known(_ registry: ModuleRegistry) -> [String] {
+    codings.filter(registry.names(of: .compression).contains)
+  }
+
   /// Every coding that this host can decode, the best first.
   static func compressions(
     _ section: inout OptionReader, _ registry: ModuleRegistry, _ context: ModuleContext
   ) -> [PreparedModule<any Compression>] {
-    let known = registry.names(of: .compression)
     let line = section.line
-    return codings.filter(known.contains).compactMap { name in
+    return known(registry).compactMap { name in
       registry.prepare(
         .compression, named: ConfigurationValue(.string(name), line: line), path: section.join("snapshots"), &section,
         context, as: (any Compression).self)

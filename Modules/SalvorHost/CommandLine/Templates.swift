@@ -8,7 +8,6 @@ enum Templates {
       server: {
         storage: { module: "sqlite", path: "consolidated.db" },
         listen: { module: "http", address: "127.0.0.1", port: 8484 },
-        compression: ["gzip"],                    // offered, best first; "identity" always works
         // "none" believes what a device says of its user and works on this machine only. For anything else:
         //   authentication: { module: "tokens", file: "tokens.json5" },   (salvor token makes one)
         authentication: { module: "none" },
@@ -16,7 +15,7 @@ enum Templates {
 
       client: {
         storage: { module: "sqlite", path: "field.db" },
-        transport: { module: "http", url: "http://127.0.0.1:8484", compression: "gzip" },
+        transport: { module: "http", url: "http://127.0.0.1:8484" },
         credentials: { principal: "anna" },       // with tokens: { token: "${SALVOR_TOKEN}" }
       },
     }

@@ -133,10 +133,10 @@ final class EventHub: Sendable {
     }
   }
 
-  /// A write is told of before it is committed: one look more is taken soon after, and one when the disk has had its time.
+  /// A write is told of before it is committed: looks are taken soon after, at pauses that grow as long as the disk may take.
   private static func pass(on writes: AsyncStream<Void>, to wake: AsyncStream<Void>.Continuation) async {
     for await _ in writes {
-      for pause in [0, 4, 16] {
+      for pause in [0, 1, 1, 2, 4, 8, 16] {
         if pause > 0, (try? await Task.sleep(for: .milliseconds(pause))) == nil { return }
         wake.yield()
       }

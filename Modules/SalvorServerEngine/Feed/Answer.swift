@@ -14,7 +14,9 @@ extension ServerEngine {
     _ session: SessionTable.Session, results: UploadResults?, _ comparison: Comparison?, _ request: TransportRequest
   ) async throws -> TransportResponse {
     var head = PayloadWriter()
-    let count = try await firstRows(session)
+    // A file says how many rows it has: nobody counts them for each device.
+    let offers = comparison == nil ? try await snapshotOffers(session) : []
+    let count = offers.isEmpty ? try await firstRows(session) : nil
     sessionLine(
       session.principal, count.map { [.init("rows", .integer($0))] } ?? [], untold: session.begin.incarnations,
       heal: session.begin.heal
@@ -33,7 +35,6 @@ extension ServerEngine {
       head.raw("\n")
       return try await respond(head.bytes, request)
     }
-    let offers = comparison == nil ? try await snapshotOffers(session) : []
     if !offers.isEmpty {
       (["snapshots": .array(offers.map(\.json))] as JSONValue).write(to: &head)
       head.raw("\n")
@@ -110,7 +111,7 @@ extension ServerEngine {
 
   /// A body of known length, compressed where that is worth it and the client takes it.
   func respond(_ bytes: [UInt8], _ request: TransportRequest) async throws -> TransportResponse {
-    var headers = ["content-type": "application/jsonl"]
+    var headers = headersOfAnswer
     var bytes = bytes
     if bytes.count >= compressionBytesMin, let compression = acceptedCompression(request) {
       let stream = try ByteStream.bytes(bytes).compressed(by: compression)
@@ -121,7 +122,7 @@ extension ServerEngine {
   }
 
   func respond(streaming body: ByteStream, _ request: TransportRequest) throws -> TransportResponse {
-    var headers = ["content-type": "application/jsonl"]
+    var headers = headersOfAnswer
     var stream = body
     if let compression = acceptedCompression(request) {
       stream = try stream.compressed(by: compression)
@@ -132,6 +133,15 @@ extension ServerEngine {
       stream = stream.made(on: thread)
     }
     return TransportResponse(status: 200, headers: headers, body: stream)
+  }
+
+  /// What is taken is said with what is sent (RFC 7694): a device that has sent a begin sends what comes after in the best coding
+  /// that both have.
+  private var headersOfAnswer: [String: String] {
+    var headers = ["content-type": "application/jsonl"]
+    let tokens = configuration.compressions.map(\.token)
+    if !tokens.isEmpty { headers["accept-encoding"] = tokens.joined(separator: ", ") }
+    return headers
   }
 
   /// The best offered coding that the client names; nil: identity.

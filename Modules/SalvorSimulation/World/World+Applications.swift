@@ -5,6 +5,15 @@ import SalvorModel
 extension World {
   // MARK: The specification
 
+  /// Nil: it does not go along, or not any more.
+  var specification: Specification? { beside as? Specification }
+
+  func beginSpecification() async throws {
+    let made = Specification(self, SeededGenerator(seed: history.seed).derived(5))
+    try await made.start()
+    beside = made
+  }
+
   /// The specification does the same, as long as it goes along. What it cannot do ends that.
   func specify(_ body: (Specification) async throws -> Void) async {
     guard let specification else { return }
@@ -13,7 +22,7 @@ extension World {
 
   func partFromSpecification(_ why: String) async {
     guard let specification else { return }
-    self.specification = nil
+    beside = nil
     trace.add("  the specification goes no further: \(why)")
     coverage.meet("specification until \(why.prefix { $0 != ":" })")
     await specification.stop()

@@ -32,8 +32,8 @@ final class World: @unchecked Sendable {
   private var loaded: (texts: [String], configuration: HostConfiguration)?
   var serverSchema: DrawnSchema
   var backups: Set<Int> = []
-  /// Nil: it does not go along, or not any more.
-  var specification: Specification?
+  /// The specification, where it goes along (`specification`).
+  var beside: AnyObject?
   /// The names of the steps so far.
   var happened: Set<String> = []
   /// Devices that nobody hears of any more.
@@ -304,11 +304,7 @@ final class World: @unchecked Sendable {
     }
     do {
       try await startServer()
-      if history.swarm.has(.specification) {
-        let made = Specification(self, SeededGenerator(seed: history.seed).derived(5))
-        try await made.start()
-        specification = made
-      }
+      if history.swarm.has(.specification) { try await beginSpecification() }
       for step in history.steps where oracle.violations.isEmpty {
         oracle.step = step.id
         trace.add("\(step.id): \(step)")

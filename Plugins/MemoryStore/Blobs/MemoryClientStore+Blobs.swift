@@ -22,9 +22,9 @@ extension MemoryClientStore {
   public func missingBlobs(limit: Int) throws -> [MissingBlob] {
     var state = try read()
     var missing: [BlobHash: MissingBlob] = [:]
-    for chunk in state.staged {
+    for lines in files.map(\.file.lines) + state.staged.map(\.bytes) {
       for (reference, place) in try placedBlobs(
-        inDownload: chunk.bytes, primaryKey: { state.schema.table($0)?.primaryKey })
+        inDownload: lines, primaryKey: { state.schema.table($0)?.primaryKey })
       {
         if state.blobs[reference.hash]?.isWhole == true { continue }
         let tables = state.schema.synchronized

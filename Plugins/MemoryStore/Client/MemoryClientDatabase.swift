@@ -27,6 +27,8 @@ public final class MemoryClientDatabase: Sendable {
     var rehearsal: [[UInt8]] = []
     /// Newest first. One without content is a database that was set aside because nobody could read it.
     var backups: [(backup: Backup, content: ClientContent?)] = []
+    /// What has come of snapshots, by their IDs.
+    var parts: [String: [UInt8]] = [:]
   }
 
   /// - Parameter rows: tables that exist before Salvor, with whole rows in the order of the schema's columns.

@@ -12,6 +12,9 @@ public actor MemoryClientStore: ClientStore {
   let clock: any Clock
   let limits: Limits
   var isOpen = false
+  /// Snapshots that were examined: the next `apply`, or a recovery, takes them over.
+  var files: [(offer: SnapshotOffer, file: MemorySnapshotFile)] = []
+  var refusesSnapshots = false
 
   /// Reads nothing: `open` does.
   ///
@@ -246,8 +249,10 @@ public actor MemoryClientStore: ClientStore {
       state.groups[group.name]?.cursor == group.cursor && state.groups[group.name]?.scopeDigest == group.scopeDigest
     }
     if state.staged.isEmpty && isSame { return ApplyReport() }
-    let arrivals = try state.arrivals(in: state.staged.map(\.bytes))
+    let taken = try filePayloads(end, state)
+    let arrivals = try state.arrivals(in: taken + state.staged.map(\.bytes))
     var report = state.takeBases(arrivals, keepsDropped: true)
+    report.snapshots = Int64(taken.count)
     state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
     state.rememberCompared(arrivals, as: end.groups)
     state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
@@ -257,6 +262,7 @@ public actor MemoryClientStore: ClientStore {
     report.displaced = try state.remake(try constraints(state), afterDownload: true)
     state.forgetGivenBack(arrivals)
     database.state = state
+    if !files.isEmpty { closeSnapshots(removing: true) }
     return report
   }
 

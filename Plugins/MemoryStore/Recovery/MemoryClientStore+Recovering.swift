@@ -105,11 +105,13 @@ extension MemoryClientStore: RecoveringClientStore {
     var state = try read()
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
     let before = state
-    let recovery = try recovered(state, order, state.staged.map(\.bytes))
+    let payloads = state.staged.map(\.bytes)
+    let recovery = try recovered(state, order, filePayloads(order, payloads, state) + payloads)
     let report = report(of: recovery)
     state = recovery.content
     state.recoveries.insert((report, recovery.items), at: 0)
     writeIdentity(&state)
+    if !files.isEmpty { closeSnapshots(removing: true) }
     if let id = report.backup {
       let changed = recovery.content.view.differences(from: before.view)
       keep(
@@ -130,7 +132,7 @@ extension MemoryClientStore: RecoveringClientStore {
     let payloads = database.besides.rehearsal
     database.besides.rehearsal = []
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
-    return report(of: try recovered(state, order, payloads))
+    return report(of: try recovered(state, order, filePayloads(order, payloads, state) + payloads))
   }
 
   /// Rows of this table with changes that are not settled; each row counts once.

@@ -9,6 +9,7 @@ public final class MemoryServerDatabase: Sendable {
   private let side = Mutex<SideFile?>(nil)
   private let acts = Mutex<[PurgeAct]>([])
   private let copies = Mutex<[String: ServerState]>([:])
+  private let folders = Mutex<[String: MemorySnapshotFolder]>([:])
   private let rowsBefore: [String: [Row]]
 
   struct SideFile: Sendable {
@@ -56,6 +57,14 @@ public final class MemoryServerDatabase: Sendable {
   /// What `MemoryServerStore.backup(to:)` put under this path; nil: nothing.
   public func backup(at path: String) -> MemoryServerDatabase? {
     copies.withLock { $0[path] }.map { MemoryServerDatabase($0) }
+  }
+
+  func snapshots(at path: String) -> MemorySnapshotFolder {
+    folders.withLock { folders in
+      let folder = folders[path] ?? MemorySnapshotFolder()
+      folders[path] = folder
+      return folder
+    }
   }
 
   func keep(_ state: ServerState, at path: String) { copies.withLock { $0[path] = state } }

@@ -12,7 +12,13 @@ extension DownloadStream {
     for table in file.tables {
       let number = try context.captured(table.name).number
       if let onlyTables, !onlyTables.contains(number) { continue }
-      if try onlyTables != nil || !carryOver(table, of: file) { try readRows(table, of: file) }
+      if onlyTables != nil {
+        _ = try readRows(table, of: file)
+      } else if try !carryOver(table, of: file), try readRows(table, of: file) {
+        report.notices.append(
+          "The rows of \(table.name) came from their file one by one: the table has rows, changes or triggers of this device."
+        )
+      }
       // Rows with large values stand apart, as the lines of a download.
       try context.connection.query(
         "SELECT payload FROM \(file.alias).\(SnapshotFormat.apartTable) WHERE \"table\" = ?1", [.text(table.name)]
@@ -35,6 +41,10 @@ extension DownloadStream {
     let sql =
       "INSERT INTO main.\(quoted(table.name))\(names.map { " (\($0))" } ?? "") "
       + "SELECT \(names ?? "*") FROM \(file.alias).\(quoted(table.name))"
+    // In the order of the keys: pages that are full are done, and a large cache would hold them for nothing.
+    let cache = try connection.integer("PRAGMA main.cache_size") ?? 0
+    try connection.execute("PRAGMA main.cache_size = -2048")
+    defer { try? connection.execute("PRAGMA main.cache_size = \(cache)") }
     do {
       try connection.prepare(sql).run()
     } catch let error as SalvorError where error.isConstraintViolation {
@@ -49,7 +59,9 @@ extension DownloadStream {
     try context.connection.rows("SELECT name FROM pragma_table_xinfo(?1, ?2)", .text(table.name), .text(schema))
   }
 
-  private func readRows(_ table: Table, of file: AttachedSnapshot) throws {
+  /// False: the file has none.
+  private func readRows(_ table: Table, of file: AttachedSnapshot) throws -> Bool {
+    var hasRows = false
     let names = table.travelling.map(\.name)
     var writer = DownloadChunkWriter(capacity: Self.chunkBytes + 4096)
     func hand(_ writer: inout DownloadChunkWriter) throws {
@@ -59,6 +71,7 @@ extension DownloadStream {
     let columns = names.map(quoted).joined(separator: ", ")
     let rows = try context.connection.prepare("SELECT \(columns) FROM \(file.alias).\(quoted(table.name))")
     while try rows.step() {
+      hasRows = true
       writer.table(table.name, columns: names)
       writer.beginRow(version: nil)
       for value in rows.values() { writer.value(value) }
@@ -66,5 +79,6 @@ extension DownloadStream {
       if writer.byteCount >= Self.chunkBytes { try hand(&writer) }
     }
     if writer.byteCount > 0 { try hand(&writer) }
+    return hasRows
   }
 }

@@ -48,7 +48,6 @@ struct DemoFleet: Sendable {
         server: {
           storage: \(storage),
           listen: { module: "http", address: "127.0.0.1", port: 0 },
-          compression: ["gzip"],
           authentication: { module: "none" },
           // Any group whose rows are worth a file in the demo's small data, too.
           snapshots: \(snapshots),
@@ -86,7 +85,7 @@ struct DemoFleet: Sendable {
         schema: "../schema.json5",
         client: {
           storage: { module: "sqlite", path: "field.db" },
-          transport: { module: "http", url: "\(url)", compression: "gzip" },
+          transport: { module: "http", url: "\(url)" },
           credentials: { principal: "\(principal)" },
           limits: \(limits),
           \(recovery)
