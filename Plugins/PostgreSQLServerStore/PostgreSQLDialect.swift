@@ -53,6 +53,20 @@
     func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { PostgreSQLType.excludes(value, type) }
     func insertingFree(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 
+    func rows(_ types: [String]) -> String? {
+      guard !types.isEmpty else { return nil }
+      let arrays = types.map(PostgreSQLType.array)
+      guard !arrays.contains(nil) else { return nil }
+      let slots = arrays.enumerated().map { "?\($0 + 1)::\($1 ?? "")[]" }.joined(separator: ", ")
+      let columns = types.indices.map { "c\($0)" } + ["place"]
+      return "unnest(\(slots)) WITH ORDINALITY AS rows (\(columns.joined(separator: ", ")))"
+    }
+
+    func rowValue(_ place: Int, _ type: String) -> String {
+      let isText = PostgreSQLType.array(type) == "text" && !["text", "character varying"].contains(type)
+      return isText ? "CAST(rows.c\(place) AS \(type))" : "rows.c\(place)"
+    }
+
     func temporaryTable(_ name: String, _ columns: [TemporaryColumn], indexes: [TemporaryIndex]) -> [String] {
       let columns = columns.map { column in
         switch column.kind {

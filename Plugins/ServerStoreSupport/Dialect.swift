@@ -30,6 +30,11 @@ package protocol Dialect: Sendable {
   func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
   /// An `INSERT` that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String
+  /// Rows that a statement is given, one array for each column, as what follows `FROM`: `rows`, with the columns `c0`, … and `place`
+  /// from 1 on. Nil: the database takes none, or not of these types.
+  func rows(_ types: [String]) -> String?
+  /// A value of such a row as a column of this type takes it.
+  func rowValue(_ place: Int, _ type: String) -> String
   /// A value in the text of a statement: of a schema, never of a row.
   func literal(_ value: Value) -> String
   /// ` INDEXED BY …` after a table and its alias, where the database takes such a hint.
@@ -61,6 +66,8 @@ extension Dialect {
   package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
   package func insertingFree(_ insert: String) -> String { insert }
+  package func rows(_ types: [String]) -> String? { nil }
+  package func rowValue(_ place: Int, _ type: String) -> String { "rows.c\(place)" }
 }
 
 package enum RangeEnd: Sendable { case first, last }

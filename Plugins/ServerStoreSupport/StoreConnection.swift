@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// One connection to the consolidated database, as the code that the server stores share uses it.
 ///
@@ -101,6 +102,9 @@ package protocol StoreStatement: AnyObject {
   /// - Parameter copying: as in `bindText`.
   func bindBlob(_ parameter: Int, _ bytes: UnsafeRawBufferPointer, copying: Bool) throws
 
+  /// Binds the values of one column of the rows that the statement is given (`Dialect.rows`).
+  func bindColumn(_ parameter: Int, count: Int, _ value: (Int) -> PayloadReader.Item) throws
+
   var columnCount: Int { get }
   func storageClass(_ column: Int) -> StorageClass
   func int64(_ column: Int) -> Int64
@@ -119,6 +123,25 @@ package enum StorageClass: Int32, Sendable {
 // MARK: - What follows from these
 
 extension StoreStatement {
+  package func bindColumn(_ parameter: Int, count: Int, _ value: (Int) -> PayloadReader.Item) throws {
+    throw SalvorError(.storage, "This database takes no sets of rows.")
+  }
+
+  /// The column holds this very value.
+  package func holds(_ item: PayloadReader.Item, _ column: Int) -> Bool {
+    func isSame(_ bytes: UnsafeRawBufferPointer, _ other: UnsafeBufferPointer<UInt8>) -> Bool {
+      bytes.count == other.count && bytes.elementsEqual(other)
+    }
+    return switch (storageClass(column), item) {
+    case (.null, .null): true
+    case (.integer, .integer(let x)): int64(column) == x
+    case (.real, .real(let x)): double(column) == x
+    case (.text, .text(let x)): isSame(textBytes(column), x)
+    case (.blob, .blob(let x)): isSame(blobBytes(column), x)
+    default: false
+    }
+  }
+
   package func bind(_ parameter: Int, _ value: Value) throws {
     switch value {
     case .null: try bindNull(parameter)

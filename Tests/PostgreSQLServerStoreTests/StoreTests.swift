@@ -334,6 +334,38 @@
       await store.close()
     }
 
+    @Test(
+      "A key that another program takes while an upload is processed is a row that the upload meets, not a broken constraint"
+    )
+    func takenMeanwhile() async throws {
+      let (store, _) = try await store()
+      let connection = try PostgreSQLConnection(settings)
+      try connection.execute("BEGIN; INSERT INTO item VALUES ('a', 'theirs')")
+      let remote = RemoteID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      // One request of two changes.
+      var writer = UploadChunkWriter()
+      let shape = writer.place(of: UploadShape(table: "item", operation: .insert, columns: ["id", "body"]))
+      let stamp = RequestStamp(from: SystemRandom())
+      writer.request(first: 1, last: 2, tag: nil)
+      for (counter, key) in [(Int64(1), "b"), (2, "a")] {
+        writer.beginChange(shape: shape, stamp: stamp, counter: counter, made: 0)
+        for value in [key, "mine"] { writer.value(.text(Array(value.utf8))) }
+        writer.endChange()
+      }
+      let chunk = UploadChunk(bytes: writer.finish(), firstCounter: 1, lastCounter: 2, changeCount: 2, isLast: true)
+      async let results = upload(store, remote, SequenceID(from: SystemRandom()), chunk)
+      // It waits for the key by now, or will read what is committed.
+      try await Task.sleep(for: .milliseconds(300))
+      try connection.execute("COMMIT")
+      let found = try await results
+      #expect(found.acceptedRequests == 1)
+      #expect(found.refused.isEmpty)
+      #expect(found.conflicts == 1)
+      #expect(try await store.rows(of: "item") == [["a", "mine"], ["b", "mine"]])
+      await store.close()
+    }
+
     @Test("A trigger that somebody dropped is put back at the next start, and its group comes whole once")
     func droppedTrigger() async throws {
       let (store, _) = try await store()

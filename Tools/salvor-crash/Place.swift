@@ -180,7 +180,8 @@ final class Place {
     var quiet = 0
     for _ in 0..<200 {
       let ended = try start(device, "sync", "--json").wait()
-      let json = try? JSONValue(parsing: Array(ended.out.utf8))
+      // An error stands below it once more, in words.
+      let json = try? JSONValue(parsing: Array(ended.out.prefix { $0 != "\n" }.utf8))
       let error = json?["error"]?["name"]?.string
       snapshots += json?["snapshots"]?.integer ?? 0
       switch ended.code {

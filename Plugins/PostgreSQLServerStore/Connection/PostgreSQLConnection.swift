@@ -2,6 +2,7 @@
   import CPQ
   import SalvorModel
   import SalvorStorage
+  import SalvorWire
   import ServerStoreSupport
 
   /// One connection to a PostgreSQL database. Not thread-safe: it belongs to one actor, whose thread waits for its answers.
@@ -115,7 +116,7 @@
         "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
         "bytea_output = 'hex'", "standard_conforming_strings = on",
         "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
-        "lock_timeout = \(settings.lockTimeout)", "row_security = off",
+        "lock_timeout = \(settings.lockTimeout)", "row_security = off", "jit = off",
       ]
       if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
       return values
@@ -511,6 +512,13 @@
     package func bindBlob(_ parameter: Int, _ bytes: UnsafeRawBufferPointer, copying: Bool) throws {
       if type(parameter) == PostgreSQLType.bytea { return try set(parameter, Array(bytes), isBinary: true) }
       try set(parameter, Array("\\x\(hexadecimal(bytes))".utf8), isBinary: false)
+    }
+
+    package func bindColumn(_ parameter: Int, count: Int, _ value: (Int) -> PayloadReader.Item) throws {
+      guard let element = PostgreSQLType.elements[type(parameter)] else {
+        throw SalvorError(.storage, "The statement takes no array as parameter \(parameter).", context: ["sql": sql])
+      }
+      try set(parameter, try PostgreSQLType.array(of: element, count: count, value), isBinary: true)
     }
 
     // MARK: Columns of the current row

@@ -24,6 +24,9 @@
     /// Of `xid8`: eight bytes.
     static let xid8: UInt32 = 5069
 
+    /// The types of arrays, each with that of its elements.
+    static let elements: [UInt32: UInt32] = [1000: boolean, 1001: bytea, 1009: text, 1016: int8, 1022: float8]
+
     /// What a value of the type is for the store; nil: it travels as text.
     static func storageClass(_ type: UInt32) -> StorageClass? {
       switch type {
@@ -76,6 +79,16 @@
     /// Types whose equal values are the same bytes, and whose order is that of the devices' keys.
     static func canBeKey(_ type: String) -> Bool {
       integers.contains(type) || ["text", "character varying", "uuid", "bytea"].contains(type)
+    }
+
+    /// What many values of a column of this type travel as, in an array; nil: as nothing that every value comes through unharmed.
+    static func array(_ type: String) -> String? {
+      switch type {
+      case "smallint", "integer", "bigint": "bigint"
+      case "double precision", "boolean", "bytea": type
+      case "text", "character varying", "real", "uuid", "numeric", "date", "json", "jsonb", "interval": "text"
+      default: type.hasPrefix("time") ? "text" : nil
+      }
     }
 
     /// Whether it has a collation that a key's order must not follow.

@@ -72,6 +72,14 @@ struct EchoAccount {
     }
   }
 
+  /// One statement has changed these rows as they were sent, one change each.
+  mutating func account(rows: [UInt64]) {
+    for row in rows {
+      noteChange(of: row)
+      unnumbered[row, default: 0] += 1
+    }
+  }
+
   /// A set of rows was written, one change each. `isDoubled`: they were written twice, and are what was meant.
   mutating func account(_ evaluation: SetEvaluation, isDoubled: Bool) throws {
     hasSets = true

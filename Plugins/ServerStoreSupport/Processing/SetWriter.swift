@@ -78,7 +78,14 @@ struct SetWriter {
     let table = catalog.tables[row.table]
     guard let now = row.now else { return }
     let slots = now.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
-    try connection.run("INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))", now)
+    let insert = "INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))"
+    // Where the unique value is that of a row which came meanwhile, the database says so: all is begun anew, and sees it.
+    let free = catalog.dialect.insertingFree(insert)
+    if free != insert {
+      try connection.run(free, now)
+      if connection.changes > 0 { return }
+    }
+    try connection.run(insert, now)
   }
 
   private func update(_ row: OverlayRow) throws {

@@ -41,6 +41,11 @@ final class ShapePlan {
   /// The row may have unique values afterwards that it did not have before.
   private(set) var takesUniqueValues = true
   private(set) var statement: (any StoreStatement)?
+  /// The same of many rows that are given as a table (`Dialect.rows`): their places come before `answers`, except of an insert's.
+  private var setText: String?
+  private var setStatement: (any StoreStatement)?
+  private var filterValues: [Value] = []
+  private let connection: any StoreConnection
   /// Where the database may store something else than it is given, the statement answers with these columns of the row.
   private var answers: [Int] = []
   /// The types of the items (`ServerTable.types`).
@@ -52,6 +57,7 @@ final class ShapePlan {
   init(
     _ shape: UploadShape, _ connection: any StoreConnection, _ catalog: Catalog, _ principal: Principal
   ) throws {
+    self.connection = connection
     operation = shape.operation
     seed = RowHash(table: shape.table)
     let place = catalog.place(of: shape.table)
@@ -169,23 +175,9 @@ final class ShapePlan {
     _ table: ServerTable, _ place: Int, _ shape: UploadShape, _ connection: any StoreConnection, _ catalog: Catalog,
     _ filter: ScopeFilter?
   ) throws {
-    var sql: String
     switch operation {
     case .insert:
-      let slots = shape.columns.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
-      sql = "INSERT INTO \(table.sql) (\(quotedNames(shape.columns))) "
-      if let filter {
-        guard filter.columns.isSubset(of: shape.columns) else { return }
-        sql +=
-          "SELECT \(slots) WHERE "
-          + filter.sql { name in
-            let place = shape.columns.firstIndex(of: name) ?? 0
-            return catalog.dialect.parameter("?\(place + 1)", types[place])
-          }
-      } else {
-        sql += "VALUES (\(slots))"
-      }
-      sql = catalog.dialect.insertingFree(sql)
+      guard filter?.columns.isSubset(of: shape.columns) ?? true else { return }
       if connection.altersRows { answers = Array(table.columns.indices) }
       parameters = Array(0..<itemCount)
     case .update:
@@ -193,30 +185,126 @@ final class ShapePlan {
         Set(shape.columns).count == shape.columns.count,
         filter?.columns.isDisjoint(with: shape.columns) ?? true
       else { return }
-      let count = shape.columns.count
-      let sets = shape.columns.enumerated().map { "\(quoted($1)) = ?\($0 + 1)" }
-      sql =
-        "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", ")) WHERE "
-        + table.keyMatches("x") { "?\(count + $0 + 1)" }
-      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
-      parameters = (0..<count).map { keyItems.count + 2 * $0 + 1 } + keyItems
+      parameters = shape.columns.indices.map { keyItems.count + 2 * $0 + 1 } + keyItems
       if connection.altersRows { answers = columns }
+    case .delete: parameters = keyItems
+    }
+    let dialect = catalog.dialect
+    let types = parameters.map { self.types[$0] }
+    let text = TextOfShape(operation, table, place, shape.columns, answers: answers, filter, catalog)
+    let statement = try connection.prepare(
+      text.sql(nil, { "?\($0 + 1)" }, typed: { dialect.parameter("?\($0 + 1)", types[$0]) }), persistent: true)
+    try statement.bind(filter?.values ?? [], from: parameters.count + 1)
+    self.statement = statement
+    filterValues = filter?.values ?? []
+    setText = dialect.rows(types).map { rows in
+      text.sql(
+        rows, { dialect.rowValue($0, types[$0]) }, typed: { "CAST(\(dialect.rowValue($0, types[$0])) AS \(types[$0]))" }
+      )
+    }
+  }
+}
+
+/// The statement of a shape: of one row, or of many.
+private struct TextOfShape {
+  private let operation: Operation
+  private let table: ServerTable
+  private let place: Int
+  private let names: [String]
+  private let answers: [Int]
+  private let filter: ScopeFilter?
+  private let catalog: Catalog
+
+  init(
+    _ operation: Operation, _ table: ServerTable, _ place: Int, _ names: [String], answers: [Int],
+    _ filter: ScopeFilter?, _ catalog: Catalog
+  ) {
+    (self.operation, self.table, self.place, self.names) = (operation, table, place, names)
+    (self.answers, self.filter, self.catalog) = (answers, filter, catalog)
+  }
+
+  /// - Parameters:
+  ///   - rows: the rows as a table; nil: it is one, given by parameters.
+  ///   - value: of the parameter's place.
+  ///   - typed: the same where nothing else tells its type.
+  func sql(_ rows: String?, _ value: (Int) -> String, typed: (Int) -> String) -> String {
+    var sql: String
+    switch operation {
+    case .insert:
+      let values = names.indices.map(value).joined(separator: ", ")
+      sql = "INSERT INTO \(table.sql) (\(quotedNames(names))) "
+      sql += filter == nil && rows == nil ? "VALUES (\(values))" : "SELECT \(values)"
+      if let rows { sql += " FROM \(rows)" }
+      if let filter { sql += " WHERE " + filter.sql { typed(names.firstIndex(of: $0) ?? 0) } }
+      if rows != nil { sql += " ORDER BY rows.place" }
+      sql = catalog.dialect.insertingFree(sql)
+    case .update:
+      let sets = names.enumerated().map { "\(quoted($1)) = \(value($0))" }
+      sql = "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", "))\(rows.map { " FROM \($0)" } ?? "") WHERE "
+      sql += table.keyMatches("x") { value(names.count + $0) }
+      if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
     case .delete:
-      sql = "DELETE FROM \(table.sql) AS x WHERE " + table.keyMatches("x") { "?\($0 + 1)" }
+      sql = "DELETE FROM \(table.sql) AS x\(rows.map { " USING \($0)" } ?? "") WHERE " + table.keyMatches("x", value)
       for child in catalog.children[place] where child.reference.takesRowsAlong {
         sql += " AND NOT " + catalog.childExists(child, of: place, parentKey: "x.\(quoted(table.table.primaryKey[0]))")
       }
       if let filter { sql += " AND " + filter.sql { "x.\(quoted($0))" } }
-      parameters = keyItems
     }
-    if !answers.isEmpty { sql += " RETURNING \(quotedNames(answers.map { table.columns[$0].name }))" }
-    let statement = try connection.prepare(sql, persistent: true)
-    try statement.bind(filter?.values ?? [], from: parameters.count + 1)
-    self.statement = statement
+    var answered = answers.map { (operation == .insert ? "" : "x.") + quoted(table.columns[$0].name) }
+    if rows != nil, operation != .insert { answered.insert("rows.place", at: 0) }
+    return answered.isEmpty ? sql : sql + " RETURNING " + answered.joined(separator: ", ")
   }
 }
 
 extension ShapePlan {
+  /// Whether many rows are written by one statement.
+  var writesSets: Bool { setText != nil }
+
+  /// Runs the statement of sets. The places of those rows that are not what was sent; nil: not every row was changed.
+  func runSet(_ rows: ArraySlice<UploadRow>, _ catalog: Catalog) throws -> [Int]? {
+    guard let setText, let place else { return nil }
+    let statement = try setStatement ?? connection.prepare(setText, persistent: true)
+    if setStatement == nil {
+      try statement.bind(filterValues, from: parameters.count + 1)
+      setStatement = statement
+    }
+    for (index, item) in parameters.enumerated() {
+      try statement.bindColumn(index + 1, count: rows.count) { rows[rows.startIndex + $0].row.items[item] }
+    }
+    defer { statement.reset() }
+    let table = catalog.tables[place]
+    let sent = answers.map { column in
+      sentItem(of: column).map(Sent.item) ?? .value(table.columns[column].defaultValue ?? .null)
+    }
+    let first = operation == .insert ? 0 : 1
+    var others: [Int] = []
+    var count = 0
+    while try statement.step() {
+      let row = operation == .insert ? count : Int(statement.int64(0)) - 1
+      count += 1
+      guard row < rows.count else { return nil }
+      let items = rows[rows.startIndex + row].row.items
+      let isAsSent = sent.enumerated().allSatisfy { index, sent in
+        switch sent {
+        case .item(let item): statement.holds(items[item], first + index)
+        case .value(let value): statement.value(first + index) == value
+        }
+      }
+      if !isAsSent { others.append(row) }
+    }
+    return count == rows.count ? others : nil
+  }
+
+  private enum Sent {
+    case item(Int)
+    case value(Value)
+  }
+
+  /// The item that gives the column its value.
+  private func sentItem(of column: Int) -> Int? {
+    columns.firstIndex(of: column).map { operation == .update ? keyItems.count + 2 * $0 + 1 : $0 }
+  }
+
   /// Runs the statement. False: the row, if there is one, is not what was sent.
   func run(_ items: [PayloadReader.Item], _ catalog: Catalog) throws -> Bool {
     guard let statement, let place else { return false }
@@ -227,14 +315,10 @@ extension ShapePlan {
     }
     defer { statement.reset() }
     guard try statement.step() else { return true }
-    let first = operation == .update ? keyItems.count : 0
-    let step = operation == .update ? 2 : 1
-    let sent = Dictionary(
-      columns.enumerated().map { ($1, items[first + step * $0 + step - 1].value) }
-    ) { first, _ in first }
     let table = catalog.tables[place]
     return answers.enumerated().allSatisfy { index, column in
-      statement.value(index) == sent[column] ?? table.columns[column].defaultValue ?? .null
+      sentItem(of: column).map { statement.holds(items[$0], index) }
+        ?? (statement.value(index) == table.columns[column].defaultValue ?? .null)
     }
   }
 

@@ -5,8 +5,13 @@ import SalvorWire
 /// The row array that the reader stands on: its values in place, until the next one.
 ///
 /// Texts and blobs point into the chunk. The few that had to be unescaped stand in the reader's scratch space, which its
-/// next value overwrites: they are copied aside.
+/// next value overwrites: they are copied aside, and stay as long as a copy of this array does.
 struct RowItems {
+  private final class Copies {
+    var buffers: [UnsafeMutableBufferPointer<UInt8>] = []
+    deinit { for buffer in buffers { buffer.deallocate() } }
+  }
+
   private(set) var items: [PayloadReader.Item] = []
   /// Blobs that travelled outside the payload are not counted.
   private(set) var byteCount = 0
@@ -14,14 +19,14 @@ struct RowItems {
   private(set) var blobBytes: Int64 = 0
   /// Those that travelled outside, each with its item.
   private(set) var references: [(item: Int, reference: BlobReference)] = []
-  private var copies: [UnsafeMutableBufferPointer<UInt8>] = []
+  private var copies: Copies?
   private let chunk: UnsafeBufferPointer<UInt8>
 
   init(_ chunk: UnsafeBufferPointer<UInt8>) { self.chunk = chunk }
 
   mutating func read(_ reader: inout UploadChunkReader) throws(SalvorError) {
     items.removeAll(keepingCapacity: true)
-    release()
+    copies = nil
     byteCount = 0
     blobBytes = 0
     references.removeAll(keepingCapacity: true)
@@ -51,16 +56,19 @@ struct RowItems {
     if base >= start && base <= start + chunk.count { return bytes }
     let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(1, bytes.count))
     _ = copy.initialize(from: bytes)
-    copies.append(copy)
+    if copies == nil { copies = Copies() }
+    copies?.buffers.append(copy)
     return UnsafeBufferPointer(start: copy.baseAddress, count: bytes.count)
   }
+}
 
-  /// Call it when the last row is done with.
-  mutating func release() {
-    guard !copies.isEmpty else { return }
-    for copy in copies { copy.deallocate() }
-    copies.removeAll(keepingCapacity: true)
-  }
+/// A change of an upload where it stands in the payload.
+struct UploadRow {
+  let plan: ShapePlan
+  let row: RowItems
+  let stamp: RequestStamp
+  let counter: Int64
+  let made: Int64
 }
 
 extension ColumnType {

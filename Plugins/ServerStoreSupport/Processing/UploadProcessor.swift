@@ -21,9 +21,11 @@ import SalvorWire
 /// depends on a refused request is `blocked` and never tried.
 ///
 /// Four ways read for that decision, the cheapest first. *Straight*: one statement that changes its row exactly where the table
-/// says "written", and nothing otherwise; an offer goes so where nothing became of its row since the device parted. *Alone*: a request is looked at, decided and written by itself. *As a set*: several
-/// are decided over one another's rows, written squashed, and bisected where a constraint breaks. *Carried*: what may lack a
-/// parent that a later chunk brings is decided at the end.
+/// says "written", and nothing otherwise; an offer goes so where nothing became of its row since the device parted. Where the
+/// database takes sets of rows, one statement changes many (`RowQueue`): all of them, or it is taken back and each is one of its
+/// own. *Alone*: a request is looked at, decided and written by itself. *As a set*: several are decided over one another's rows,
+/// written squashed, and bisected where a constraint breaks. *Carried*: what may lack a parent that a later chunk brings is
+/// decided at the end.
 ///
 /// It goes block by block, a block being as many chunks as `blockBytes` holds. First straight through: a request that
 /// nothing speaks against is one prepared statement, its values bound where they stand in the payload; any other is
@@ -61,7 +63,10 @@ package final class UploadProcessor {
   private var plans: [UploadShape: ShapePlan] = [:]
   private var block: [[UInt8]] = []
   private var heldBytes = 0
-  private var reading = Reading()
+  private var reading = UploadReading()
+  private var queue = RowQueue()
+  /// Requests of a large block that are to be decided together.
+  private var set: [StagedRequest] = []
   private var settled: SettledRequests
   private var tally: Tally
   /// The lost commits that the upload's offers are of.
@@ -70,25 +75,6 @@ package final class UploadProcessor {
   private var kept: [IncarnationID: Set<Int64>] = [:]
   /// What the book of what waits has.
   private var held = WaitingBook.Held()
-
-  /// Where the reading of the upload stands.
-  private struct Reading {
-    var nextOrdinal = 0
-    var lastCounter: Int64 = 0
-    /// A request of several changes that has not ended.
-    var group: StagedRequest?
-    /// What the last `offer` line said.
-    var offers: (first: Int64, last: Int64, offer: Offer)?
-
-    func offer(of counter: Int64) -> Offer? {
-      offers.flatMap { ($0.first...$0.last).contains(counter) ? $0.offer : nil }
-    }
-
-    mutating func drawOrdinal() -> Int {
-      defer { nextOrdinal += 1 }
-      return nextOrdinal
-    }
-  }
 
   /// The block must be decided as a set.
   private struct NeedsSet: Error {}
@@ -208,7 +194,7 @@ package final class UploadProcessor {
     do {
       return try connection.savepoint("salvor_block") { try processStraight(chunks, isLast: isLast) }
     } catch is Failed {
-      (tally, reading) = (tallyBefore, readingBefore)
+      (tally, reading, set) = (tallyBefore, readingBefore, [])
     }
     isCareful = true
     defer { isCareful = false }
@@ -217,10 +203,10 @@ package final class UploadProcessor {
 
   /// A large block: where a request breaks a constraint, it and the next few are a set, and then it goes on straight.
   private func processStraight(_ chunks: [[UInt8]], isLast: Bool) throws {
-    var set: [StagedRequest] = []
     func decideSet() throws {
-      defer { set = [] }
-      try decision.decide(set, &tally, isLast: false)
+      let requests = set
+      set = []
+      try decision.decide(requests, &tally, isLast: false)
       try writeBooks(Self.unwrittenMax)
     }
     func take(_ request: StagedRequest) throws {
@@ -228,11 +214,11 @@ package final class UploadProcessor {
       let countMax = set[0].isOffer ? Self.setOffersMax : Self.setRequestsMax
       if set.count >= countMax { try decideSet() }
     }
-    try read(chunks) { plan, row, stamp, counter, made in
+    try read(chunks) { change in
       if !set.isEmpty {
-        let request = try request(plan, row, stamp, counter, made)
+        let request = try request(change)
         if try !isSettled(request) { try take(request) }
-      } else if let open = try straight(plan, row, stamp, counter, made) {
+      } else if let open = try straight(change) {
         try take(open)
       }
     } group: { request in
@@ -256,8 +242,8 @@ package final class UploadProcessor {
     let readingBefore = reading
     do {
       try connection.savepoint("salvor_block") {
-        try read(chunks) { plan, row, stamp, counter, made in
-          if try straight(plan, row, stamp, counter, made) != nil { throw NeedsSet() }
+        try read(chunks) { change in
+          if try straight(change) != nil { throw NeedsSet() }
         } group: { request in
           if try !isSettled(request), try !decision.decideAlone(request, &tally) { throw NeedsSet() }
         }
@@ -272,8 +258,8 @@ package final class UploadProcessor {
       reading = readingBefore
     }
     var requests = tally.takeCarried()
-    try read(chunks) { plan, row, stamp, counter, made in
-      requests.append(try request(plan, row, stamp, counter, made))
+    try read(chunks, queues: false) { change in
+      requests.append(try request(change))
     } group: {
       requests.append($0)
     }
@@ -287,24 +273,41 @@ package final class UploadProcessor {
 
   // MARK: Reading
 
-  private typealias Single = (ShapePlan, RowItems, RequestStamp, Int64, Int64) throws -> Void
+  private typealias Single = (UploadRow) throws -> Void
 
+  /// - Parameters:
+  ///   - queues: what nothing speaks against may be written in sets, and `single` is not called with it.
+  ///   - single: is given a request of one change.
   private func read(
-    _ chunks: [[UInt8]], single: Single, group finished: (StagedRequest) throws -> Void
+    _ chunks: [[UInt8]], queues: Bool = true, single: Single, group finished: (StagedRequest) throws -> Void
   ) throws {
+    _ = queue.take()
     for chunk in chunks {
-      try chunk.withUnsafeBufferPointer { try read($0, single, finished) }
+      try chunk.withUnsafeBufferPointer { chunk in
+        try read(chunk) { change in
+          if queues, try canQueue(change) { return try enqueue(change, single) }
+          try writeQueue(single)
+          try single(change)
+        } began: {
+          // It gets its place in the order then.
+          try writeQueue(single)
+        } finished: { request in
+          try writeQueue(single)
+          try finished(request)
+        }
+        try writeQueue(single)
+      }
     }
   }
 
   private func read(
-    _ chunk: UnsafeBufferPointer<UInt8>, _ single: Single, _ finished: (StagedRequest) throws -> Void
+    _ chunk: UnsafeBufferPointer<UInt8>, _ single: Single, began: () throws -> Void,
+    finished: (StagedRequest) throws -> Void
   ) throws {
     var reader = UploadChunkReader(chunk, blobs: blobs)
     // Each of what has waited is an upload of its own.
     if heals.intake.purpose != .upload { reading.lastCounter = 0 }
     var row = RowItems(chunk)
-    defer { row.release() }
     var shapes: [ShapePlan] = []
     var range: (first: Int64, last: Int64)?
     while let event = try reader.next() {
@@ -331,11 +334,12 @@ package final class UploadProcessor {
           try finished(group)
         }
         if reading.group == nil, let range, range.first == counter, range.last > counter {
+          try began()
           reading.group = StagedRequest(
             ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: range.last, changes: [])
         }
         guard reading.group != nil else {
-          try single(plan, row, stamp, counter, made)
+          try single(UploadRow(plan: plan, row: row, stamp: stamp, counter: counter, made: made))
           continue
         }
         let next = try change(plan, row, stamp, counter, made)
@@ -365,12 +369,10 @@ package final class UploadProcessor {
     return plan
   }
 
-  private func request(
-    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
-  ) throws -> StagedRequest {
+  private func request(_ change: UploadRow) throws -> StagedRequest {
     StagedRequest(
-      ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: counter,
-      changes: [try change(plan, row, stamp, counter, made)])
+      ordinal: reading.drawOrdinal(), stamp: change.stamp, first: change.counter, last: change.counter,
+      changes: [try self.change(change.plan, change.row, change.stamp, change.counter, change.made)])
   }
 
   private func change(
@@ -399,28 +401,21 @@ package final class UploadProcessor {
 
   /// A request of one change: most of any upload. Nil: it is decided. Else the request, which breaks a constraint or lacks
   /// a parent.
-  private func straight(
-    _ plan: ShapePlan, _ row: RowItems, _ stamp: RequestStamp, _ counter: Int64, _ made: Int64
-  ) throws -> StagedRequest? {
+  private func straight(_ change: UploadRow) throws -> StagedRequest? {
+    let (plan, row, stamp, counter, made) = (change.plan, change.row, change.stamp, change.counter, change.made)
     let hash = plan.hash(row.items)
     let offer = reading.offer(of: counter)
     // What the offers before have made of a row must be known.
     if offer == nil || tally.straightOffers.isLarge { try decision.noteStraight(&tally) }
     let mayRun =
-      try plan.statement != nil && !settled.mayHold(stamp) && isClear(offer, plan, row, hash)
-      && refusal(plan, row, stamp, counter) == nil
-      // An insert's statement does nothing where the row is there.
-      && (plan.operation == .insert
-        || !decision.foreign.isNewer(
-          hash, than: made,
-          at: plan.place.map { ForeignChanges.Place(table: $0, key: plan.keyItems.map { row.items[$0].value }) }))
+      try plan.statement != nil && !settled.mayHold(stamp) && isClear(offer, plan, row, hash) && isOpen(change, hash)
     let mayDepend = tally.mayConcern(plan, row.items, row: hash)
     if mayRun, !mayDepend, try run(plan, row, hash, made, offer) {
       reading.nextOrdinal += 1
       accept(plan, row, stamp, counter, isOffer: offer != nil)
       return nil
     }
-    let request = try request(plan, row, stamp, counter, made)
+    let request = try request(change)
     if try isSettled(request) { return nil }
     if mayRun, mayDepend {
       var reader = StepReader(rows, over: tally.refusedRows)
@@ -437,6 +432,94 @@ package final class UploadProcessor {
     // The offers of a large block are looked at as a set.
     if offer != nil, isLarge { return request }
     return try decision.decideAlone(request, &tally) ? nil : request
+  }
+
+  /// Nothing speaks against the change by itself, and nobody else has changed the row since.
+  private func isOpen(_ change: UploadRow, _ hash: UInt64) throws -> Bool {
+    let (plan, row) = (change.plan, change.row)
+    return try refusal(plan, row, change.stamp, change.counter) == nil
+      // An insert's statement does nothing where the row is there.
+      && (plan.operation == .insert
+        || !decision.foreign.isNewer(
+          hash, than: change.made,
+          at: plan.place.map { ForeignChanges.Place(table: $0, key: plan.keyItems.map { row.items[$0].value }) }))
+  }
+
+  // MARK: Sets of rows
+
+  /// Nothing that is known before the tables are asked speaks against the change, and it depends on nothing that is open.
+  private func canQueue(_ change: UploadRow) throws -> Bool {
+    guard set.isEmpty, !isCareful, change.plan.writesSets, reading.offer(of: change.counter) == nil else {
+      return false
+    }
+    let hash = change.plan.hash(change.row.items)
+    return try !settled.mayHold(change.stamp) && isOpen(change, hash)
+      && !tally.mayConcern(change.plan, change.row.items, row: hash)
+  }
+
+  private func enqueue(_ change: UploadRow, _ single: Single) throws {
+    let hash = change.plan.hash(change.row.items)
+    if !queue.takes(change, hash) {
+      try writeQueue(single)
+      // What was in it may have left something open.
+      guard try canQueue(change) else { return try single(change) }
+    }
+    queue.append(change, hash)
+  }
+
+  private func writeQueue(_ single: Single) throws {
+    guard !queue.rows.isEmpty else { return }
+    let (rows, hashes) = queue.take()
+    try decision.noteStraight(&tally)
+    try write(rows[...], hashes[...], single)
+  }
+
+  /// In the client's order: where a set cannot be written whole, its halves are, and the last few one by one.
+  private func write(_ rows: ArraySlice<UploadRow>, _ hashes: ArraySlice<UInt64>, _ single: Single) throws {
+    let isSet =
+      rows.count >= RowQueue.rowsMin && set.isEmpty
+      && zip(rows, hashes).allSatisfy { !tally.mayConcern($0.plan, $0.row.items, row: $1) }
+    guard isSet else {
+      let wasCareful = isCareful
+      isCareful = isCareful || isLarge && connection.endsOnFailure
+      defer { isCareful = wasCareful }
+      for row in rows { try single(row) }
+      return
+    }
+    let isWritten = try writeSet(rows, hashes)
+    queue.note(written: isWritten)
+    if isWritten { return }
+    let middle = rows.startIndex + rows.count / 2
+    try write(rows[..<middle], hashes[..<middle], single)
+    try write(rows[middle...], hashes[middle...], single)
+  }
+
+  /// False: nothing of it is written.
+  private func writeSet(_ rows: ArraySlice<UploadRow>, _ hashes: ArraySlice<UInt64>) throws -> Bool {
+    struct Undone: Error {}
+    guard let plan = rows.first?.plan, let place = plan.place else { return false }
+    do {
+      let others = try connection.savepoint("salvor_straight") {
+        guard let others = try plan.runSet(rows, catalog) else { throw Undone() }
+        return others
+      }
+      for other in others {
+        let (row, hash) = (rows[rows.startIndex + other].row, hashes[hashes.startIndex + other])
+        tally.echo.feed(place, plan.keyItems.map { row.items[$0].value }, hash)
+      }
+    } catch is Undone {
+      return false
+    } catch let error as SalvorError where connection.refusesRow(error) {
+      try connection.refuseRolledBack(error)
+      return false
+    }
+    for (change, hash) in zip(rows, hashes) {
+      if plan.operation == .insert { try decision.foreign.noteMade(hash, on: change.made) }
+      reading.nextOrdinal += 1
+      accept(plan, change.row, change.stamp, change.counter, isOffer: false)
+    }
+    tally.echo.account(rows: Array(hashes))
+    return true
   }
 
   private func accept(
