@@ -254,6 +254,8 @@ let package = Package(
         "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "ZstdCompression", "NoAuthentication",
         "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
+        .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])),
+        .target(name: "ServerStoreSupport", condition: .when(traits: ["PostgreSQL"])),
       ],
       path: "Tools/salvor-bench"),
 

@@ -13,10 +13,15 @@ import SalvorStorage
 import SalvorTransport
 import ZstdCompression
 
-/// The server of a measurement: SQLite store, HTTP on a free port of 127.0.0.1, the content codings that a host can have.
+#if PostgreSQL
+  import PostgreSQLServerStore
+#endif
+
+/// The server of a measurement: SQLite store (PostgreSQL's where the database is a URL), HTTP on a free
+/// port of 127.0.0.1, the content codings that a host can have.
 struct BenchServer {
   let url: String
-  private let store: SQLiteServerStore
+  private let store: any ServerStore
   private let engine: ServerEngine
   private let transport: HTTPServerTransport
 
@@ -26,7 +31,7 @@ struct BenchServer {
   static func start(
     database: String, schema: Schema, snapshots: Bool = false, files: String? = nil
   ) async throws -> BenchServer {
-    let store = SQLiteServerStore(path: database)
+    let store = serverStore(database)
     var configuration = ServerConfiguration(
       schema: schema, store: store, authentication: NoAuthentication(), compressions: productCompressions)
     if snapshots {
@@ -56,6 +61,13 @@ struct BenchServer {
     await transport.stop(graceMilliseconds: 1000)
     await engine.stop()
   }
+}
+
+private func serverStore(_ database: String) -> any ServerStore {
+  #if PostgreSQL
+    if database.hasPrefix("postgresql:") { return PostgreSQLServerStore(url: database) }
+  #endif
+  return SQLiteServerStore(path: database)
 }
 
 /// The best first: as `compression: ["zstd", "gzip"]` offers them.

@@ -31,7 +31,8 @@ struct BenchOptions: Sendable {
                         [--keep]
            salvor-bench --list | --help
 
-      --only NAME  this workload, or those whose names begin with NAME-; may be given several times
+      --only NAME  this workload, or those whose names begin with NAME- (postgresql, in a build with
+                   --traits default,PostgreSQL); may be given several times
       --quick      a tenth of each size, one run: to see that it works, not to compare
       --rows N     at most so many rows in each workload (and changes), e.g. 100000: to try it, not to compare
       --runs N     measurements of each figure, medians are shown (3; capture at least 5)

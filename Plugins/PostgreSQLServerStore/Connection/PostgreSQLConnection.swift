@@ -86,6 +86,9 @@
       }
     }
 
+    /// With the defaults of the module, for whoever looks at its tables from outside.
+    package convenience init(to url: String) throws { try self.init(ConnectionSettings(url: url)) }
+
     private static func connect(_ settings: ConnectionSettings) throws -> Link {
       let parameters = try settings.parameters()
       let keywords = parameters.map { $0.keyword.withCString { strdupped($0) } } + [nil]

@@ -66,6 +66,12 @@ final class ChildProcess {
   /// Sends a command and waits for its answer. An answer with an `error` is thrown.
   @discardableResult
   func call(_ command: String, _ arguments: [(String, JSONValue)] = []) throws -> JSONValue {
+    try send(command, arguments)
+    return try answer(to: command)
+  }
+
+  /// Sends a command; `answer` waits for what comes of it.
+  func send(_ command: String, _ arguments: [(String, JSONValue)] = []) throws {
     let message: JSONValue = .object(
       [.init("do", .string(command))] + arguments.map { .init($0.0, $0.1) })
     let line = message.bytes + [0x0A]
@@ -75,7 +81,6 @@ final class ChildProcess {
       guard count > 0 else { throw SalvorError(.failed, "The \(name) process has ended.") }
       sent += count
     }
-    return try answer(to: command)
   }
 
   /// The next line of the child.

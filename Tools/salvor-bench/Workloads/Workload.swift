@@ -16,7 +16,26 @@ struct Workload: Sendable {
   /// By its name, or the name's beginning up to a hyphen.
   func isMeant(by name: String) -> Bool { self.name == name || self.name.hasPrefix(name + "-") }
 
-  static let all: [Workload] = [
+  #if PostgreSQL
+    static let all = ofSQLite + ofPostgreSQL
+
+    private static let ofPostgreSQL: [Workload] = [
+      Workload(name: "postgresql-capture", summary: "what capture and sealing cost eight writers of PostgreSQL") {
+        try await PostgreSQLCapture().run($0)
+      },
+      Workload(name: "postgresql-upload", summary: "upload of 100,000 rows into PostgreSQL, by one device and by eight")
+      {
+        try await PostgreSQLUpload(rows: $0.scaled(100_000)).run($0)
+      },
+      Workload(name: "postgresql-download", summary: "first, small and idle syncs of 1,000,000 rows in PostgreSQL") {
+        try await PostgreSQLDownload(rows: $0.scaled(1_000_000), fewRows: min(10_000, $0.scaled(1_000_000))).run($0)
+      },
+    ]
+  #else
+    static let all = ofSQLite
+  #endif
+
+  private static let ofSQLite: [Workload] = [
     Workload(name: "first-sync-dinesafe", summary: "first sync of the DineSafe inspections") {
       try FirstSync(
         name: "first-sync-dinesafe", data: .dinesafe(DinesafeData(directory: $0.options.data)), ratioMax: 2.5
