@@ -83,7 +83,7 @@
         hand.pass(61_000)
         try await admit(store)
         #expect(try desk.integer("SELECT generation FROM salvor_table") == generation + 1)
-        #expect(try DatabaseCheck(desk).uncaptured(store.view().catalog.tables) == [])
+        #expect(try DatabaseCheck(desk).uncaptured(store.view().catalog.tables, capturesReplicas: false) == [])
         #expect(try await page(store).matches(of: /unseen/).count == Int(count))
       }
       await store.close()
@@ -97,7 +97,8 @@
       try desk.execute("INSERT INTO item VALUES ('a', 'one')")
       #expect(try await page(store).contains("one"))
       // A prepared statement has another answer now. PostgreSQL wants the trigger away for it, which is put back.
-      try desk.execute("DROP TRIGGER \"!salvor_1_update\" ON item; ALTER TABLE item ALTER COLUMN body TYPE varchar(40)")
+      try desk.execute(
+        "DROP TRIGGER \"!salvor_1_columns\" ON item; ALTER TABLE item ALTER COLUMN body TYPE varchar(40)")
       for _ in 0..<4 { #expect(try await page(store).contains("one")) }
       try desk.execute("ALTER TABLE item ADD COLUMN more text DEFAULT 'ours'")
       #expect(try await !page(store).contains("ours"))
@@ -264,17 +265,18 @@
       let first = try await open()
       await first.close()
       let made = "SELECT value FROM salvor_server WHERE key = 'triggers.1'"
+      let later = PostgreSQLTables.format + 1
       // As a later release would leave it: triggers and tables of its own.
       try desk.execute(
-        "UPDATE salvor_server SET value = '2' WHERE key = 'format'; UPDATE salvor_server SET value = 'later' WHERE key = 'triggers.1'"
+        "UPDATE salvor_server SET value = '\(later)' WHERE key = 'format'; UPDATE salvor_server SET value = 'later' WHERE key = 'triggers.1'"
       )
       let store = try await open()
       #expect(try desk.scalar(made) == "later")
-      #expect(try desk.scalar("SELECT value FROM salvor_server WHERE key = 'format'") == "2")
+      #expect(try desk.scalar("SELECT value FROM salvor_server WHERE key = 'format'")?.string == "\(later)")
       try desk.execute("INSERT INTO item VALUES ('a', 'one')")
       #expect(try await page(store).contains("one"))
       await store.close()
-      try desk.execute("UPDATE salvor_server SET value = '2' WHERE key = 'format-served'")
+      try desk.execute("UPDATE salvor_server SET value = '\(later)' WHERE key = 'format-served'")
       let refused = try await failure { _ = try await open() }
       #expect(refused.code == .schemaRefused && refused.message.contains("Update this server"), "\(refused)")
     }

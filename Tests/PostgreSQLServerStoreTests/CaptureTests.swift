@@ -29,6 +29,13 @@
       #expect(try captured("UPDATE note SET body = body, local_only = 'l'", after: two) == [])
       #expect(try captured("DELETE FROM note WHERE id = 'b'", after: two) == ["1 3 - b ben"])
       #expect(try captured("UPDATE note SET id = 'c' WHERE id = 'a'", after: two) == ["1 3 - a anna", "1 1 - c -"])
+      // Keys that are swapped are rows that were changed.
+      #expect(
+        try captured(
+          "UPDATE note SET id = CASE id WHEN 'a' THEN 'b' ELSE 'a' END WHERE id IN ('a', 'b')",
+          after: two.replacing("'b', 'y'", with: "'b', 'x'")
+            + "; ALTER TABLE note DROP CONSTRAINT note_pkey CASCADE; ALTER TABLE note ADD PRIMARY KEY (id) DEFERRABLE"
+        ) == ["1 5 4 a anna", "1 5 4 b ben"])
       #expect(
         try captured(
           "INSERT INTO note VALUES ('a', 'new', 'anna'), ('d', 'x', NULL) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
@@ -58,8 +65,69 @@
           UPDATE note SET body = 'stamped' WHERE id = NEW.id; RETURN NULL; END$$;
         CREATE TRIGGER a_stamp AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION stamp()
         """
+      let desk = try LogDesk(), connection = try desk.connection()
+      try connection.execute(trigger)
+      // A trigger of each statement would fire after it: that is found, and the table's are made anew.
+      let check = DatabaseCheck(connection)
+      #expect(try check.uncaptured(desk.tables, capturesReplicas: false) == ["note"])
+      _ = try LogDesk.install(connection)
+      #expect(try check.uncaptured(desk.tables, capturesReplicas: false) == [])
       #expect(
-        try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", after: trigger) == ["1 1 - a -", "1 2 2 a anna"])
+        try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", desk) == ["1 1 - a -", "1 2 2 a anna"])
+    }
+
+    @Test("What is written through a parent of the table is captured, and a table that becomes a part later is found")
+    func partitions() throws {
+      let desk = try LogDesk(), connection = try desk.connection()
+      try connection.execute(
+        """
+        CREATE TABLE every (LIKE note INCLUDING ALL) PARTITION BY RANGE (id);
+        ALTER TABLE every ATTACH PARTITION note DEFAULT
+        """)
+      #expect(try DatabaseCheck(connection).uncaptured(desk.tables, capturesReplicas: false) == ["note"])
+      _ = try LogDesk.install(connection)
+      #expect(
+        try captured("INSERT INTO every VALUES ('a', 'x', 'anna'), ('b', 'y', 'ben')", desk) == [
+          "1 1 - a -", "1 1 - b -",
+        ])
+      #expect(try captured("UPDATE every SET body = 'z' WHERE id = 'a'", desk) == ["1 2 2 a anna"])
+      #expect(try captured("DELETE FROM every WHERE id = 'b'", desk) == ["1 3 - b ben"])
+    }
+
+    @Test(
+      "Statements of many rows, of one and of none leave an entry for each row, in whatever order a session runs them")
+    func manyRows() throws {
+      let desk = try LogDesk(), connection = try desk.connection()
+      try connection.execute("INSERT INTO note SELECT 'n' || g, 'x', 'anna' FROM generate_series(1, 1000) g")
+      #expect(try desk.seal(connection).count == 1000)
+      #expect(try captured("UPDATE note SET body = 'y' WHERE id = 'n7'", desk) == ["1 2 2 n7 anna"])
+      #expect(
+        try captured("UPDATE note SET body = 'z' WHERE id = 'none'; DELETE FROM note WHERE id = 'none'", desk) == [])
+      try connection.execute("UPDATE note SET body = 'z', owner = 'ben' WHERE length(id) < 4")
+      #expect(try desk.seal(connection).count == 99)
+      #expect(Set(try desk.entries(connection, after: 1001)) == Set((1...99).map { "1 5 6 n\($0) anna" }))
+      try connection.execute("DELETE FROM note WHERE length(id) >= 4")
+      #expect(try desk.seal(connection).count == 901)
+      #expect(try connection.integer("SELECT count(DISTINCT v0) FROM salvor_change WHERE op = 3") == 901)
+      try connection.execute("TRUNCATE note CASCADE")
+      #expect(try desk.seal(connection).count == 99)
+      #expect(try connection.integer("SELECT count(*) FROM salvor_inbox") == 0)
+    }
+
+    @Test("A column that the triggers read is not dropped by accident, and what guards it captures nothing")
+    func guardedColumns() throws {
+      let desk = try LogDesk(), connection = try desk.connection()
+      for column in ["body", "owner"] {
+        let error = #expect(throws: SalvorError.self) {
+          try connection.execute("ALTER TABLE note DROP COLUMN \(column)")
+        }
+        #expect(error?.sqlState == "2BP01", "\(column)")
+      }
+      try connection.execute("ALTER TABLE note DROP COLUMN local_only")
+      // As after a bulk load.
+      try connection.execute("ALTER TABLE note DISABLE TRIGGER USER; ALTER TABLE note ENABLE TRIGGER USER")
+      #expect(try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", desk) == ["1 1 - a -"])
+      #expect(try captured("UPDATE note SET body = 'y'", desk) == ["1 2 2 a anna"])
     }
 
     @Test("Savepoints and transactions that are rolled back leave nothing")

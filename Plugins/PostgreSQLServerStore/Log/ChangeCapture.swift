@@ -7,7 +7,8 @@
   /// cascades, and `TRUNCATE`.
   ///
   /// An entry has the transaction that wrote it, and no number that means an order (`Sealing`). It waits for nobody: no lock is
-  /// taken that another writer waits for.
+  /// taken that another writer waits for. A trigger fires once a statement and reads the statement's rows, where it sees as much
+  /// (docs/decisions/0170).
   struct ChangeCapture {
     let table: ServerTable
     /// Of the synchronized tables.
@@ -16,6 +17,8 @@
     let schema: String
     /// The types of the columns that travel, as PostgreSQL names them.
     let types: [String]
+    /// Each row's own trigger, where one of each statement would not see it, or too late (`DatabaseCheck.needsRowTriggers`).
+    let eachRow: Bool
 
     private var t: Int64 { table.number }
     /// Of the table, as SQL takes it.
@@ -24,29 +27,62 @@
     func function(_ event: String) -> String { "\(quoted(schema)).salvor_\(t)_\(event)" }
     /// PostgreSQL fires triggers of one event in the order of their names. These come before the application's: what such a
     /// trigger makes of the row is a later entry, and the first one says what the row was before.
-    static func trigger(_ t: Int64, _ event: String) -> String { "!salvor_\(t)_\(event)" }
+    static let triggerPrefix = "!salvor_"
+    static func trigger(_ t: Int64, _ event: String) -> String { "\(triggerPrefix)\(t)_\(event)" }
     static let events = ["insert", "update", "delete", "truncate"]
+    /// Beside the triggers of statements: it is disabled, and names the columns that they read. So PostgreSQL drops none of them and
+    /// alters the type of none, as with a trigger of each row, until this one is dropped.
+    static let guarding = "columns"
+    static let triggers = events + [guarding]
 
     /// Statements that make the functions and triggers anew.
     var statements: [String] {
-      [
-        function("insert", [entry(LogOperation.insert, "NEW", old: false)]),
-        function("update", update),
-        function("delete", [entry(LogOperation.delete, "OLD", old: true)]),
-        function("truncate", [truncated]),
-        trigger("insert", "AFTER INSERT", "FOR EACH ROW"),
-        trigger("update", "AFTER UPDATE", "FOR EACH ROW WHEN (\(isChanged))"),
-        trigger("delete", "AFTER DELETE", "FOR EACH ROW"),
-        trigger("truncate", "BEFORE TRUNCATE", "FOR EACH STATEMENT"),
-      ].joined().map(\.self)
+      let drops = Self.triggers.map { "DROP TRIGGER IF EXISTS \(quoted(Self.trigger(t, $0))) ON \(name)" }
+      return drops + (eachRow ? ofRows : ofStatements)
+        + function("truncate", [entry(LogOperation.delete, "x", old: true, from: "\(name) x")])
+        + [trigger("truncate", "BEFORE TRUNCATE", "FOR EACH STATEMENT")]
     }
 
+    private var ofRows: [String] {
+      function("insert", [entry(LogOperation.insert, "NEW", old: false)])
+        + function("update", update)
+        + function("delete", [entry(LogOperation.delete, "OLD", old: true)])
+        + [
+          trigger("insert", "AFTER INSERT", "FOR EACH ROW"),
+          trigger("update", "AFTER UPDATE", "FOR EACH ROW WHEN (\(isChanged()))"),
+          trigger("delete", "AFTER DELETE", "FOR EACH ROW"),
+        ]
+    }
+
+    private var ofStatements: [String] {
+      let columns = table.columns.map { quoted($0.name) }.joined(separator: ", ")
+      let guardian = quoted(Self.trigger(t, Self.guarding))
+      return function("insert", [entry(LogOperation.insert, "x", old: false, from: "\(new) x")], " SET jit = off")
+        + function("update", [updated], " SET jit = off SET enable_hashjoin = off")
+        + function("delete", [entry(LogOperation.delete, "x", old: true, from: "\(old) x")], " SET jit = off")
+        + function(Self.guarding, ["NULL"])
+        + [
+          trigger("insert", "AFTER INSERT", "REFERENCING NEW TABLE AS \(new) FOR EACH STATEMENT"),
+          trigger("update", "AFTER UPDATE", "REFERENCING OLD TABLE AS \(old) NEW TABLE AS \(new) FOR EACH STATEMENT"),
+          trigger("delete", "AFTER DELETE", "REFERENCING OLD TABLE AS \(old) FOR EACH STATEMENT"),
+          trigger(Self.guarding, "AFTER UPDATE OF \(columns)", "FOR EACH STATEMENT"),
+          "ALTER TABLE \(name) DISABLE TRIGGER \(guardian)",
+        ]
+    }
+
+    /// Of the rows of a statement.
+    private var old: String { "salvor_old" }
+    private var new: String { "salvor_new" }
+
     /// With the rights of its owner: a writer needs none on Salvor's tables, and no name is looked up where he could put one.
-    private func function(_ event: String, _ body: [String]) -> [String] {
+    ///
+    /// - Parameter settings: of a trigger of statements. Each session keeps the plans that it made of a function's statements, for
+    ///   one row as for a million: none may be compiled anew each time, or reserve memory for the most rows that it once had.
+    private func function(_ event: String, _ body: [String], _ settings: String = "") -> [String] {
       [
         """
         CREATE OR REPLACE FUNCTION \(function(event))() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp\(textSettings) AS $salvor$
+        SET search_path = pg_catalog, pg_temp\(settings)\(textSettings) AS $salvor$
         BEGIN
           \(body.map { "\($0);" }.joined(separator: "\n  "))
           RETURN NULL;
@@ -55,12 +91,8 @@
       ]
     }
 
-    private func trigger(_ event: String, _ when: String, _ each: String) -> [String] {
-      let trigger = quoted(Self.trigger(t, event))
-      return [
-        "DROP TRIGGER IF EXISTS \(trigger) ON \(name)",
-        "CREATE TRIGGER \(trigger) \(when) ON \(name) \(each) EXECUTE FUNCTION \(function(event))()",
-      ]
+    private func trigger(_ event: String, _ when: String, _ each: String) -> String {
+      "CREATE TRIGGER \(quoted(Self.trigger(t, event))) \(when) ON \(name) \(each) EXECUTE FUNCTION \(function(event))()"
     }
 
     // MARK: Entries
@@ -90,26 +122,41 @@
       table.keyPlaces.map { text(row, $0) } + (old ? table.relevant.compactMap(table.place).map { text(row, $0) } : [])
     }
 
-    private func entry(_ operation: Int64, _ row: String, old: Bool) -> String { entry("\(operation)", row, old: old) }
-
-    private func entry(_ operation: String, _ row: String, old: Bool, mask: String? = nil) -> String {
-      let values = values(row, old: old)
+    /// Of the trigger's one row; or of those of `source`, `x`.
+    private func entry(
+      _ operation: String, _ values: [String], mask: String? = nil, from source: String? = nil
+    ) -> String {
+      let items = ["\(t)", operation] + (mask.map { [$0] } ?? []) + values
+      let list = items.joined(separator: ", ")
       return "INSERT INTO \(inbox) (t, op, \(mask == nil ? "" : "m, ")\(slots(values.count))) "
-        + "VALUES (\(t), \(operation), \(mask.map { "\($0), " } ?? "")\(values.joined(separator: ", ")))"
+        + (source.map { "SELECT \(list) FROM \($0)" } ?? "VALUES (\(list))")
+    }
+
+    private func entry(_ operation: Int64, _ row: String, old: Bool, from source: String? = nil) -> String {
+      entry("\(operation)", values(row, old: old), from: source)
+    }
+
+    /// What an update is: a move, where a column that decides scopes has changed.
+    private func operation(_ old: String, _ new: String) -> String {
+      let moved = table.relevant.compactMap(table.place).map { differs($0, old, new) }
+      return moved.isEmpty
+        ? "\(LogOperation.update)"
+        : "CASE WHEN \(balanced(moved)) THEN \(LogOperation.move) ELSE \(LogOperation.update) END"
+    }
+
+    private func mask(_ old: String, _ new: String) -> String {
+      let bits = table.columns.indices.map {
+        "CASE WHEN \(differs($0, old, new)) THEN \(1 << Int64(table.bits[$0])) ELSE 0 END"
+      }
+      return "(\(balanced(bits, by: "|")))::bigint"
     }
 
     private var update: [String] {
-      let moved = table.relevant.compactMap(table.place).map { differs($0) }
-      let operation =
-        moved.isEmpty
-        ? "\(LogOperation.update)"
-        : "CASE WHEN \(balanced(moved)) THEN \(LogOperation.move) ELSE \(LogOperation.update) END"
-      let mask = table.columns.indices.map { "CASE WHEN \(differs($0)) THEN \(1 << Int64(table.bits[$0])) ELSE 0 END" }
       let sameKey = table.keyPlaces.map { "NOT (\(differs($0)))" }.joined(separator: " AND ")
       return [
         """
         IF \(sameKey) THEN
-            \(entry(operation, "OLD", old: true, mask: "(\(balanced(mask, by: "|")))::bigint"));
+            \(entry(operation("OLD", "NEW"), values("OLD", old: true), mask: mask("OLD", "NEW")));
           ELSE
             \(entry(LogOperation.delete, "OLD", old: true));
             \(entry(LogOperation.insert, "NEW", old: false));
@@ -118,15 +165,24 @@
       ]
     }
 
-    private var truncated: String {
-      let values = values("x", old: true)
-      return "INSERT INTO \(inbox) (t, op, \(slots(values.count))) "
-        + "SELECT \(t), \(LogOperation.delete), \(values.joined(separator: ", ")) FROM \(name) x"
+    /// What a statement has changed is told by the keys: one that is gone was deleted, one that has come was inserted.
+    private var updated: String {
+      let keys = table.keyPlaces.map { quoted(table.columns[$0].name) }
+      let (isGone, isNew) = ("n.\(keys[0]) IS NULL", "o.\(keys[0]) IS NULL")
+      return entry(
+        "CASE WHEN \(isGone) THEN \(LogOperation.delete) WHEN \(isNew) THEN \(LogOperation.insert) ELSE \(operation("o", "n")) END",
+        table.keyPlaces.map { "coalesce(\(text("o", $0)), \(text("n", $0)))" }
+          + table.relevant.compactMap(table.place).map { text("o", $0) },
+        mask: "CASE WHEN \(isGone) OR \(isNew) THEN NULL ELSE \(mask("o", "n")) END",
+        from: "\(old) o FULL JOIN \(new) n ON \(keys.map { "o.\($0) = n.\($0)" }.joined(separator: " AND "))"
+          + " WHERE \(isGone) OR \(isNew) OR \(isChanged("o", "n"))")
     }
 
     // MARK: Comparing
 
-    private var isChanged: String { balanced(table.columns.indices.map { differs($0) }) }
+    private func isChanged(_ old: String = "OLD", _ new: String = "NEW") -> String {
+      balanced(table.columns.indices.map { differs($0, old, new) })
+    }
 
     /// Types whose equal values are the same bytes; the others are compared by their text: by bytes, whatever the collation.
     private static let exact: Set<String> = [
@@ -134,10 +190,10 @@
       "timestamp without time zone", "timestamp with time zone",
     ]
 
-    private func differs(_ place: Int) -> String {
+    private func differs(_ place: Int, _ old: String = "OLD", _ new: String = "NEW") -> String {
       let column = quoted(table.columns[place].name)
-      if Self.exact.contains(types[place]) { return "OLD.\(column) IS DISTINCT FROM NEW.\(column)" }
-      return "OLD.\(column)::text COLLATE \"C\" IS DISTINCT FROM NEW.\(column)::text COLLATE \"C\""
+      if Self.exact.contains(types[place]) { return "\(old).\(column) IS DISTINCT FROM \(new).\(column)" }
+      return "\(old).\(column)::text COLLATE \"C\" IS DISTINCT FROM \(new).\(column)::text COLLATE \"C\""
     }
   }
 #endif

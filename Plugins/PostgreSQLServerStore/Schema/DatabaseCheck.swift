@@ -119,23 +119,55 @@
 
     /// The synchronized tables whose triggers somebody has dropped, disabled or altered: what was written meanwhile is in no entry
     /// of the log.
-    func uncaptured(_ tables: [ServerTable]) throws -> [String] {
-      try tables.filter { try !isCaptured($0.name, $0.number) }.map(\.name)
+    func uncaptured(_ tables: [ServerTable], capturesReplicas: Bool) throws -> [String] {
+      try tables.filter { table in
+        let eachRow = try needsRowTriggers(table.name, capturesReplicas: capturesReplicas)
+        return try !isCaptured(table.name, table.number, eachRow: eachRow)
+      }.map(\.name)
     }
 
-    /// - Parameter number: of the table in the change log.
-    func isCaptured(_ table: String, _ number: Int64) throws -> Bool {
-      let found = try connection.integer(
+    /// - Parameters:
+    ///   - number: of the table in the change log.
+    ///   - eachRow: its triggers must fire for each row (`needsRowTriggers`); those that need not may.
+    func isCaptured(_ table: String, _ number: Int64, eachRow: Bool) throws -> Bool {
+      let events = ChangeCapture.events.map {
+        "('\(ChangeCapture.trigger(number, $0))', 'salvor_\(number)_\($0)')"
+      }.joined(separator: ", ")
+      let isOurs = "(g.tgname, p.proname) IN (\(events)) AND g.tgenabled IN ('O', 'A')"
+      let ofRows = "count(*) FILTER (WHERE \(isOurs) AND (g.tgtype & 1 = 1 OR g.tgtype & 32 = 32))"
+      let guardian = "bool_or(g.tgname = '\(ChangeCapture.trigger(number, ChangeCapture.guarding))')"
+      return try connection.integer(
         """
-        SELECT count(*) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
-        WHERE g.tgrelid = to_regclass(?1) AND g.tgenabled IN ('O', 'A') AND p.pronamespace = to_regnamespace(?2)
-          AND (g.tgname, p.proname) IN (\(ChangeCapture.events.map {
-              "('\(ChangeCapture.trigger(number, $0))', 'salvor_\(number)_\($0)')"
-            }.joined(separator: ", ")))
-        """, .text(Array("\(quoted(settings.tablesIn)).\(quoted(table))".utf8)),
-        .text(Array(quoted(settings.schema).utf8)))
-      return found == Int64(ChangeCapture.events.count)
+        SELECT CASE WHEN \(ofRows) = \(ChangeCapture.events.count)
+          \(eachRow ? "" : "OR count(*) FILTER (WHERE \(isOurs)) = \(ChangeCapture.events.count) AND \(guardian)") THEN 1 END
+        FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+        WHERE g.tgrelid = to_regclass(?1) AND p.pronamespace = to_regnamespace(?2)
+        """, .text(Array(name(table).utf8)), .text(Array(quoted(settings.schema).utf8))) == 1
     }
+
+    /// 1,664 columns are in a row of a query at most: those before, and those after.
+    private static let columnsOfStatements = 800
+
+    /// Whether each row of the table must fire triggers of its own. A statement's would not see what is written through a parent of
+    /// the table, and by a logical subscriber; and they fire after the application's triggers of each row, so that what such a
+    /// trigger makes of a row would be told before the row itself. And a foreign key that changes keys along may change a row twice in
+    /// one statement. A statement's update joins the rows before and after, and PostgreSQL has an end of columns there.
+    func needsRowTriggers(_ table: String, capturesReplicas: Bool) throws -> Bool {
+      if capturesReplicas { return true }
+      return try holds(
+        """
+        SELECT relkind <> 'r' OR relnatts > \(Self.columnsOfStatements)
+          OR EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhrelid = c.oid OR i.inhparent = c.oid)
+          OR EXISTS (SELECT 1 FROM pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgtype & 67 = 1
+            AND NOT starts_with(g.tgname::text, '\(ChangeCapture.triggerPrefix)'))
+          OR EXISTS (SELECT 1 FROM pg_constraint k LEFT JOIN pg_constraint p ON p.conrelid = c.oid AND p.contype = 'p'
+            WHERE k.conrelid = c.oid AND k.confupdtype IN ('c', 'n', 'd')
+              AND (k.confrelid = c.oid OR k.conkey && p.conkey))
+        FROM pg_class c WHERE c.oid = to_regclass(?1)
+        """, name(table))
+    }
+
+    private func name(_ table: String) -> String { "\(quoted(settings.tablesIn)).\(quoted(table))" }
 
     private func holds(_ sql: String, _ values: String...) throws -> Bool {
       try connection.integer(sql, values.map { .text(Array($0.utf8)) }) == 1

@@ -167,7 +167,7 @@
 
     private func dropTriggers(_ number: Int64, of table: String) throws {
       guard try TableFacts(table, connection) != nil else { return }
-      for event in ChangeCapture.events {
+      for event in ChangeCapture.triggers {
         try connection.execute(
           "DROP TRIGGER IF EXISTS \(quoted(ChangeCapture.trigger(number, event))) ON \(name(table))")
       }
@@ -385,9 +385,9 @@
           generation = before.generation
           if before.columns != columns { altered.insert(table.name) }
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
-          if try !DatabaseCheck(connection).isCaptured(table.name, number) {
+          if try !isCaptured(table.name, number) {
             notices.append(
-              "\(table.name): a trigger of the change log was missing or disabled. It was put back; the table's group is fed whole once."
+              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written. It was made anew; the table's group is fed whole once."
             )
             generation += 1
           } else if !found.isEmpty || before.grouping != table.group {
@@ -479,7 +479,8 @@
 
     private func installTriggers(_ table: ServerTable) throws {
       let capture = ChangeCapture(
-        table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types)
+        table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types,
+        eachRow: try needsRowTriggers(table.name))
       var statements = capture.statements
       for event in ChangeCapture.events where capturesReplicas {
         statements.append(
@@ -487,7 +488,15 @@
       }
       try once(
         "triggers.\(table.number)", statements,
-        isThere: try !altered.contains(table.name) && DatabaseCheck(connection).isCaptured(table.name, table.number))
+        isThere: try !altered.contains(table.name) && isCaptured(table.name, table.number))
+    }
+
+    private func needsRowTriggers(_ table: String) throws -> Bool {
+      try DatabaseCheck(connection).needsRowTriggers(table, capturesReplicas: capturesReplicas)
+    }
+
+    private func isCaptured(_ table: String, _ number: Int64) throws -> Bool {
+      try DatabaseCheck(connection).isCaptured(table, number, eachRow: needsRowTriggers(table))
     }
 
     /// Runs statements that make a part of the database, where they are others than those that made it: each takes a lock that

@@ -6,7 +6,7 @@
   enum PostgreSQLTables {
     /// The number of this layout. A release whose layout only adds to that of an earlier one leaves `formatServed` as it is: then both
     /// serve the database for the length of a rolling update. A database whose `formatServed` is later than this is refused.
-    static let format: Int64 = 1
+    static let format: Int64 = 2
     /// The oldest layout whose release may serve a database of this one.
     static let formatServed: Int64 = 1
 

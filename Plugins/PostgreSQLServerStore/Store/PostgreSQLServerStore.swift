@@ -267,7 +267,10 @@
         return true
       }
       guard isDue else { return try checkFit() }
-      let lost = try await books.run { connection in try DatabaseCheck(connection).uncaptured(view.catalog.tables) }
+      let capturesReplicas = options.capturesReplicas
+      let lost = try await books.run { connection in
+        try DatabaseCheck(connection).uncaptured(view.catalog.tables, capturesReplicas: capturesReplicas)
+      }
       if !lost.isEmpty {
         do {
           _ = try await install(view.setup, since: nil)
