@@ -30,6 +30,8 @@ package struct ChangeEffect<Row: Hashable & Sendable, Unique: Hashable & Sendabl
   package var uniqueBefore: Set<Unique> = []
   package var uniqueBeneath: Set<Unique> = []
   package var uniqueAfter: Set<Unique> = []
+  /// An offered update of a row that is there: it changes no column that an earlier change does, and comes before these by effect.
+  package var isAhead = false
 
   package init(row: Row, operation: Operation) {
     self.row = row
@@ -47,7 +49,7 @@ package struct ChangeEffect<Row: Hashable & Sendable, Unique: Hashable & Sendabl
 
   /// It depends on earlier requests that left one of these.
   package var needs: [Trace] {
-    var needs = [Trace.changed(row)]
+    var needs = isAhead ? [] : [Trace.changed(row)]
     needs += targetsAfter.map { .linked($0) }
     if operation == .delete { needs.append(.unlinked(row)) }
     needs += uniqueAfter.subtracting(uniqueBefore).map { .freed($0) }

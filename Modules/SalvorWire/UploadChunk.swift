@@ -32,7 +32,7 @@ public struct UploadShape: Sendable, Hashable {
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
 /// the device's rows stood at when the changes were made. An offer's third number is that of the
 /// newest commit that both sides had when they parted; `written` names columns that are no offer, `review` and `version` are as of
-/// `Offer`. Without `order` the lost incarnations stand in the order in which they lived.
+/// `Offer`. `[]` in a row array is the value before it once more: an offer names columns that are as the server has them, too. Without `order` the lost incarnations stand in the order in which they lived.
 public struct UploadChunkWriter: Sendable {
   /// What was written so far. A line may still be open: `finish()` closes it.
   public private(set) var payload: PayloadWriter
@@ -202,6 +202,9 @@ public struct UploadChunkWriter: Sendable {
     }
   }
 
+  /// The value that was appended last, once more.
+  public mutating func sameValue() { payload.raw(",[]") }
+
   /// Ends the row array that `beginChange` began.
   public mutating func endChange() { payload.raw("]") }
 
@@ -249,6 +252,8 @@ public struct UploadChunkReader: ~Copyable {
   private var inChanges = false
   private var isFirstChange = true
   private var inRow = false
+  /// The value of the row that was read last.
+  private var lastItem: PayloadReader.Item?
 
   /// - Parameter blobs: as of `PayloadReader`.
   public init(_ buffer: UnsafeBufferPointer<UInt8>, blobs: (any BlobResolver)? = nil) {
@@ -282,6 +287,7 @@ public struct UploadChunkReader: ~Copyable {
     let place = try reader.integer()
     guard place >= 0, place < shapes.count else { throw reader.malformed("an unknown shape") }
     inRow = true
+    lastItem = nil
     defer { counter += 1 }
     return .change(shape: Int(place), stamp: stamp, counter: counter, made: made)
   }
@@ -294,7 +300,13 @@ public struct UploadChunkReader: ~Copyable {
       return nil
     }
     try reader.expect(0x2C)
-    return try reader.item()
+    if try reader.take(0x5B) {
+      try reader.expect(0x5D)
+      guard let lastItem else { throw reader.malformed("no value before it that it could repeat") }
+      return lastItem
+    }
+    lastItem = try reader.item()
+    return lastItem
   }
 
   private mutating func skipItem() throws(SalvorError) {

@@ -184,6 +184,42 @@ struct ChunkTests {
       ])
   }
 
+  @Test("a value that is repeated comes as it came before; nothing is before the first one of a row")
+  func sameValue() throws {
+    var writer = UploadChunkWriter()
+    let shape = writer.place(of: UploadShape(table: "t", operation: .update, columns: ["a", "b"]))
+    for counter in 1...2 {
+      writer.beginChange(shape: shape, stamp: stamp, counter: Int64(counter), made: 1)
+      writer.value("k")
+      writer.value("one \"escaped\"")
+      writer.sameValue()
+      writer.value(nil)
+      writer.sameValue()
+      writer.endChange()
+    }
+    let bytes = writer.finish()
+    func read(_ bytes: [UInt8], readsValues: Bool = true) throws -> [[Value]] {
+      var rows: [[Value]] = []
+      try bytes.withUnsafeBufferPointer { buffer in
+        var reader = UploadChunkReader(buffer)
+        while let event = try reader.next() {
+          guard case .change = event else { continue }
+          rows.append([])
+          while readsValues, let item = try reader.item() { rows[rows.count - 1].append(item.value) }
+        }
+      }
+      return rows
+    }
+    let row: [Value] = ["k", "one \"escaped\"", "one \"escaped\"", nil, nil]
+    #expect(try read(bytes) == [row, row])
+    #expect(try read(bytes, readsValues: false).count == 2)
+    for wrong in ["[0,[]]", "[0,\"k\",[1]]", "[0,\"k\",[[]]]", "[0,\"k\",[\"k\"]]"] {
+      let text =
+        "{\"stamp\":\"\(stamp.text)\"}\n{\"shape\":0,\"table\":\"t\",\"operation\":\"update\",\"columns\":[\"a\"]}\n{\"first\":1,\"made\":1,\"changes\":[\(wrong)]}\n"
+      #expect(throws: SalvorError.self, "\(wrong)") { try read(Array(text.utf8)) }
+    }
+  }
+
   @Test("values that the caller does not read are passed over")
   func skipping() throws {
     var writer = DownloadChunkWriter()

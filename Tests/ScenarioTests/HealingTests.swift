@@ -242,6 +242,74 @@ struct HealingTests {
     try fleet.expectEqual(tables, [a, b])
   }
 
+  /// An older copy is put back, and the device finds what was lost, but does not send it; then a newer copy is put back.
+  private func goBackAndForward(_ fleet: Fleet, _ device: Device) async throws {
+    try await fleet.restore("night")
+    let report = try await device.sync(["reference"])
+    #expect(report.error == nil, "\(String(describing: report.error))")
+    #expect((report.recovery?.report?.counts.offered ?? 0) + (report.recovery?.report?.counts.merged ?? 0) > 0)
+    #expect(try await device.open().status().queued > 0)
+    try await fleet.restore("noon")
+  }
+
+  @Test("what a device wrote upon a lost row is an ordinary change where a newer copy has the row after all")
+  func writtenUponWhatIsThere() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a, b], times: 1)
+    try await fleet.backup("noon")
+    try await a.write("UPDATE site SET name = 'since' WHERE id = 'new'")
+    try await goBackAndForward(fleet, a)
+    try fleet.serverConnection().execute("UPDATE site SET city = 'Office' WHERE id = 'new'")
+    try await synchronize([a, b])
+    #expect(try site(fleet, "new") == ["new".value, "since".value, "Office".value, 0])
+    try fleet.expectEqual(tables, [a, b])
+    let status = try await a.open().status()
+    #expect([status.queued, status.inError, status.displaced, status.kept] == [0, 0, 0, 0])
+  }
+
+  @Test("what a newer copy had after all, and is lost once more, comes back")
+  func lostOnceMore() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
+      "DELETE FROM site WHERE id = 's4'")
+    try await synchronize([a, b])
+    let before = try tables.map { try fleet.serverRows($0) }
+    try await fleet.backup("noon")
+    try await goBackAndForward(fleet, a)
+    try await synchronize([a])
+    try await fleet.restore("night")
+    try await synchronize([a, b])
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, [a, b])
+  }
+
+  @Test("what is offered of a row comes back although another change of the row is refused")
+  func besideARefusedChange() async throws {
+    let serverWins = Fleet.visits.replacingOccurrences(
+      of: "seats: \"integer = 0\" } },", with: "seats: \"integer = 0\" }, conflicts: \"server-wins\" },")
+    #expect(serverWins != Fleet.visits)
+    let fleet = try Fleet(schema: serverWins)
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'One', 'Toronto', 1)")
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO site (id, name) VALUES ('a', 'of a')")
+    try await synchronize([a])
+    try await fleet.backup("night")
+    try await a.write("UPDATE site SET seats = 2 WHERE id = 's1'")
+    try await synchronize([a], times: 1)
+    try fleet.serverConnection().execute("UPDATE site SET city = 'Office' WHERE id = 's1'")
+    try await a.write("UPDATE site SET city = 'refused' WHERE id = 's1'")
+    #expect(try await a.sync().refused == 1)
+    try await fleet.restore("night")
+    try await synchronize([a])
+    #expect(try site(fleet, "s1") == ["s1".value, "One".value, "Toronto".value, 2], "what was acknowledged is back")
+    let status = try await a.open().status()
+    #expect([status.queued, status.inError] == [0, 1], "the refused change waits for a person")
+    #expect(try a.rows("site").first { $0[0] == "s1" } == ["s1".value, "One".value, "refused".value, 2])
+  }
+
   @Test(
     "a row that left its device because no subscription covers it was not deleted: others give it back",
     arguments: [true, false])

@@ -17,6 +17,18 @@ extension ClientStoreContract {
     }
   }
 
+  /// A server has lost a version of a row, one of whose columns a refused change has written since.
+  private static func lossBesideRefusal(_ bench: inout ClientBench) async throws {
+    try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
+    try await bench.write(.update("note", ["n1"], ["title": "lost", "body": "lost"]))
+    try await bench.commitUpload()
+    try await bench.write(.update("note", ["n1"], ["body": "refused"]))
+    try await bench.commitUpload { _ in .conflict }
+    var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", "x"])])
+    recovered.heal = .own
+    try await bench.recover(recovered)
+  }
+
   static let offers: [Case] = [
     offering("what this device wrote at a lost commit stays, and is sent again with its version") { bench in
       try await bench.download(
@@ -105,6 +117,73 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary), ["update note [\"body\"] [n1, null, mine]"], "what is sent then"
       )
       try await bench.expectArchive([])
+    },
+    offering("what is offered of a row with a refused change is an offer, and the change stays refused") { bench in
+      try await lossBesideRefusal(&bench)
+      let archive = [
+        "refused conflict update note [n1] [body=lost] > [body=refused]",
+        "kept lost-on-server update note [n1] [body=x] > [body=lost]",
+      ]
+      try await bench.expectRows("note", [["n1", "lost", "refused"]])
+      try await bench.expectArchive(archive)
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), ["update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try await bench.expectRows("note", [["n1", "lost", "refused"]])
+      try await bench.expectArchive(archive)
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("what a person writes beside a refused change and an offer is sent with the change, and after the offer") {
+      bench in
+      try await lossBesideRefusal(&bench)
+      try await bench.write(.update("note", ["n1"], ["title": "mended", "body": "mended"]))
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary),
+        [
+          "update note [\"title\"] [n1, a, lost] of 2 []",
+          "update note [\"title\", \"body\"] [n1, lost, mended, x, mended]",
+        ], "what is sent")
+      let report = try await bench.settle(sent, commit: bench.nextCommit()) { $0.offer == nil ? .conflict : nil }
+      try expectEqual([report.accepted, report.refused], [1, 1], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "mended", "mended"]])
+      try await bench.expectArchive([
+        "refused conflict update note [n1] [title=lost, body=x] > [title=mended, body=mended]",
+        "kept lost-on-server update note [n1] [body=x] > [body=lost]",
+      ])
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("what a newer copy of the server has after all is this device's to offer where it is lost once more") {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(
+        .update("note", ["n1"], ["title": "lost"]), .delete("note", ["n2"]),
+        .insert("note", ["id": "n3", "title": "lost"]))
+      try await bench.commitUpload()
+      var older = Recovered(
+        shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])],
+        departed: [("note", .lost, ["n3"])])
+      older.heal = .own
+      try await bench.recover(older)
+      let offers = ["update", "delete", "insert"]
+      try expectEqual(
+        try await bench.begin().changes.map(\.operation.rawValue).sorted(), offers.sorted(), "the offers")
+      await bench.store.endSession()
+      // The newer copy comes before anything is sent.
+      var newer = Recovered(
+        shared: 1, rows: [("note", ["n1", "lost", .null]), ("note", ["n3", "lost", .null])],
+        departed: [("note", .deleted, ["n2"])])
+      (newer.heal, newer.id) = (.own, "recovery 2")
+      try await bench.recover(newer)
+      let report = try await bench.settle(try await bench.begin()) { _ in .notLost }
+      try expectEqual([report.accepted, report.refused], [0, 0], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "lost", .null], ["n3", "lost", .null]])
+      older.id = "recovery 3"
+      try await bench.recover(older)
+      try await bench.expectRows("note", [["n1", "lost", .null], ["n3", "lost", .null]])
+      try await bench.expectArchive([])
+      try expectEqual(
+        try await bench.begin().changes.map(\.operation.rawValue).sorted(), offers.sorted(), "the offers once more")
     },
     offering("what a waiting change writes is not offered; the rest of the row is") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])

@@ -391,6 +391,43 @@ extension ServerStoreContract {
       try expectRefused(results, [1: .notLost, 2: .notLost, 3: .notLost], accepted: 1)
       try await bench.expectRows("note", [["n1", "a", "b"], ["n5", "x", .null], ["n6", "c", .null]])
     },
+    healing(
+      "an offer of a row of which another change is refused goes on",
+      ContractSchemas.notes(conflicts: ContractPolicies.serverWins)
+    ) { bench, parting in
+      var anna = try await device(bench)
+      try await bench.write(.update("note", ["n1"], ["body": "theirs"]))
+      _ = try await bench.store.sweep()
+      let results = try await anna.upload(
+        .update("note", ["n1"], [("body", "b", "mine")]),
+        .offer(version(5, parting: parting), .update("note", ["n1"], [("title", "a", "lost")])), made: parting)
+      try expectRefused(results, [1: .conflict], accepted: 1)
+      try expectEqual(results.healed, 1, "the healed offers")
+      try await bench.expectRows("note", [["n1", "lost", "theirs"]])
+    },
+    healing("what a device wrote upon a row that a newer copy has after all is an ordinary change of these columns") {
+      bench, parting in
+      let before = bench.opening.incarnation
+      try await bench.restart()
+      try await bench.write(.update("note", ["n1"], ["body": "theirs"]))
+      _ = try await bench.store.sweep()
+      let version = LostVersion(incarnation: before, number: parting, parting: parting - 1)
+      var anna = try await device(bench, lost: [before])
+      try expectOffers(try await anna.upload(.offer(version, note("n1", "mine", "b"), written: ["title"])))
+      try await bench.expectRows("note", [["n1", "mine", "theirs"]])
+      // Somebody else has written the column since that version: it is a conflict.
+      var bert = try await device(bench, "bert", lost: [before])
+      try expectOffers(
+        try await bert.upload(.offer(version, note("n1", "his", "b"), written: ["title"])), conflicts: 1)
+      try await bench.expectRows("note", [["n1", "his", "theirs"]])
+      try await bench.write(.delete("note", ["n1"]))
+      _ = try await bench.store.sweep()
+      var cleo = try await device(bench, "cleo", lost: [before])
+      try expectRefused(
+        try await cleo.upload(.offer(version, note("n1", "hers", "b"), written: ["title"])), [1: .rowDeleted],
+        accepted: 0)
+      try await bench.expectRows("note", [])
+    },
     healing("ranks and written columns outlive a restart") { bench, parting in
       var anna = try await device(bench)
       _ = try await anna.upload(

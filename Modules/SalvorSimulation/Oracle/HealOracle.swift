@@ -75,6 +75,14 @@ struct HealOracle: Sendable {
     }
   }
 
+  /// A device has changes of these rows to send, also of such as it has not.
+  mutating func touched(_ device: Int, _ rows: Set<RowName>, step: Int) {
+    for name in rows where tables.contains(name.table) {
+      lastWrite[name] = step
+      lastWriteBy[device, default: [:]][name] = step
+    }
+  }
+
   mutating func synchronized(_ device: Int, step: Int) { syncs[device, default: []].append(step) }
 
   mutating func purged(_ name: RowName) { purged.insert(name) }
@@ -237,8 +245,14 @@ struct HealOracle: Sendable {
     guard let row = entry.row, self.note(row, entry.name) != note else { return false }
     return lost.contains { other in
       other.epoch == entry.epoch && other.id < entry.id && other.name == entry.name
-        && self.note(other.row, other.name) == note
+        && self.note(other.row, other.name) == note && hasHeard(of: other)
     }
+  }
+
+  /// Its device has been told that the server had it. Else it sends it as what it is, a change that waits, and after what others offer.
+  private func hasHeard(of entry: Entry) -> Bool {
+    guard let author = entry.author else { return true }
+    return (syncs[author] ?? []).contains { entry.step <= $0 && $0 < restores[entry.epoch - 1].step }
   }
 
   private func references(_ name: RowName) -> [(place: Int, table: String)] { references[name.table] ?? [] }

@@ -155,6 +155,9 @@ struct Oracle {
     if device == nil { purged.subtract(after.keys.filter { before[$0] == nil }) }
   }
 
+  /// A device has changes of these rows to send that it had not before, whatever its tables show.
+  mutating func touched(_ device: Int, _ rows: Set<RowName>) { heal.touched(device, rows, step: step ?? .max) }
+
   /// An operator erased the row: nobody has to account for changes of it, and it never comes back.
   mutating func purge(_ name: RowName) {
     purged.insert(name)

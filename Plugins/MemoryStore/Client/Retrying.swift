@@ -60,14 +60,15 @@ extension ClientContent {
     return wanted
   }
 
-  /// The places of a failed request, of the unsent and failed requests on its rows, and so on, in order.
+  /// The places of a failed request, of the unsent and failed requests on its rows, and so on, in order. What is offered of a row
+  /// nobody wrote since: it comes before them.
   private func cluster(of start: Int) -> [Int] {
     var cluster: Set<Int> = [start]
     while true {
       let rows = cluster.reduce(into: Set<RowName>()) { $0.formUnion(requests[$1].rows) }
       let more = requests.indices.filter { index in
         let state = requests[index].state
-        return (state == .queued || state == .refused || state == .blocked)
+        return ((state == .queued && !requests[index].isPlainOffer) || state == .refused || state == .blocked)
           && !requests[index].rows.isDisjoint(with: rows)
       }
       if Set(more).isSubset(of: cluster) { return cluster.sorted() }

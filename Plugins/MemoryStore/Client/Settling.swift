@@ -74,6 +74,7 @@ extension ClientContent {
         }
         // A newer copy of the server has what was offered.
         if refusal.reason == .notLost, let place, requests[place].state != .displaced, requests[place].isPlainOffer {
+          rememberOffered(requests[place])
           requests.remove(at: place)
           continue
         }
@@ -126,6 +127,16 @@ extension ClientContent {
       where rows.contains(RowName(table: item.table, key: item.key)) {
         (recoveries[place].items[line].before, recoveries[place].items[line].after) = ([], [])
       }
+    }
+  }
+
+  /// The server has what this would have brought back: the rows are this device's again, by a commit that counts.
+  mutating func rememberOffered(_ request: Request) {
+    for change in request.changes {
+      guard let version = change.offer?.version else { continue }
+      baseChanges.append(
+        BaseChange(
+          row: change.row, version: version.number, isDeleted: change.operation == .delete, isOwn: true))
     }
   }
 

@@ -112,7 +112,7 @@ extension ClientRecovery {
         change.columns.removeAll { column in others.contains { $0.column(column.name) != nil } }
         if change.columns.isEmpty { continue }
       }
-      lost[name] = nil
+      lost[name] = unoffered(of: name)
       content.counter += 1
       change.counter = content.counter
       change.made = content.schema.table(name.table).flatMap { content.groups[$0.group]?.cursor?.number } ?? 0
@@ -122,6 +122,16 @@ extension ClientRecovery {
       offered.insert(request.id)
       requests[request.id] = (.offered, "lost-on-server")
     }
+  }
+
+  /// What a failed request of the row wrote is not offered, and that request is not sent: what was lost of these columns is in
+  /// the archive.
+  private func unoffered(of name: RowName) -> Change? {
+    let failed = outstanding.filter { content.requests[$0].state == .refused || content.requests[$0].state == .blocked }
+      .flatMap { content.requests[$0].changes }.filter { $0.row == name }
+    guard !failed.isEmpty, var change = lost[name], change.operation == .update else { return nil }
+    change.columns.removeAll { column in !failed.contains { $0.column(column.name) != nil } }
+    return change.columns.isEmpty ? nil : change
   }
 
   /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of
@@ -215,6 +225,8 @@ extension ClientRecovery {
             index, reason: "row-gone",
             "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
         } else {
+          // A newer copy of the server has the delete that was offered.
+          if request.isPlainOffer { content.rememberOffered(request) }
           idle.insert(request.id)
         }
         // Whoever deletes a row does not miss it.

@@ -18,8 +18,10 @@ struct Dependence: Sendable {
     var freed: [UniqueValue: Set<Int>] = [:]
     for (index, steps) in steps.enumerated() {
       for step in steps {
-        // An earlier request on the same row.
-        direct[index].formUnion(onRow[step.change.row] ?? [])
+        // An earlier request on the same row. An offered update changes none of its columns, and comes before it by effect.
+        let isAhead =
+          step.change.operation == .update && requests[index].isPlainOffer && tables[step.change.row] != nil
+        if !isAhead { direct[index].formUnion(onRow[step.change.row] ?? []) }
         // One that made or relinked a row that this one references.
         for parent in step.targetsAfter { direct[index].formUnion(made[parent] ?? []) }
         // For a delete, an earlier delete or relink of a row that referenced it.

@@ -10,6 +10,7 @@ extension UploadProcessing {
   mutating func apply(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
     let version = offer.version
     let isKnown = state.lastCommit(of: version.incarnation).map { version.number <= $0 } ?? false
+    if isKnown, !offer.written.isEmpty, change.operation == .insert { return applyWritten(change, offer, table) }
     if isKnown || version.incarnation == incarnation || version.parting > state.head.number {
       return (.notLost, "This server has not lost commit \(version.number), or never had it.")
     }
@@ -161,6 +162,27 @@ extension UploadProcessing {
     }
     if isInConflict { return settleConflict(own, over: row, table) }
     return put(own.applied(to: row, of: table), at: change.row, over: row)
+  }
+
+  /// The server has the version after all: what the device wrote upon it is an ordinary change of these columns.
+  private mutating func applyWritten(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
+    guard let present = tables[change.row] else { return rowDeleted(table) }
+    guard isInside(present, change.row, table) else { return outOfScope(table) }
+    func isChanged(_ column: String) -> Bool {
+      isWritten(column, of: change.row, since: offer.version.number)
+        || mark(column, of: change.row, since: offer.version.number) != nil
+    }
+    if table.sameKey == .refuse, isChanged(HealedColumn.existence) {
+      return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+    }
+    var own = change
+    own.columns = change.columns.filter { offer.written.contains($0.name) }
+    metAnother.insert(change.counter)
+    let isInConflict = own.columns.contains { column in
+      table.value(column.name, of: present) != column.new && isChanged(column.name)
+    }
+    if isInConflict { return settleConflict(own, over: present, table) }
+    return put(own.applied(to: present, of: table), at: change.row, over: present)
   }
 
   // MARK: What stands

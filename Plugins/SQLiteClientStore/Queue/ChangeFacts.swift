@@ -87,9 +87,11 @@ struct TableLinks {
   /// - Parameters:
   ///   - ref: the row.
   ///   - timeline: on the base that it is asked for.
+  ///   - isOffer: the step is nothing but an offer.
   ///   - request: the request of a step.
   func facts(
-    _ ref: RowRef, _ timeline: RowTimeline, _ request: (RowTimeline.Step) throws -> RequestRange
+    _ ref: RowRef, _ timeline: RowTimeline, isOffer: (RowTimeline.Step) throws -> Bool,
+    _ request: (RowTimeline.Step) throws -> RequestRange
   ) rethrows -> RowFacts {
     var facts = RowFacts()
     var present = timeline.base
@@ -97,6 +99,8 @@ struct TableLinks {
       let range = try request(step)
       var effect = ChangeFacts.Effect(row: ref, operation: step.change.operation)
       effect.uniqueBeneath = unique(present)
+      effect.isAhead =
+        try timeline.base != nil && !facts.changes.isEmpty && step.change.operation == .update && isOffer(step)
       var before: SlotRow?
       var after: SlotRow?
       switch step.change {

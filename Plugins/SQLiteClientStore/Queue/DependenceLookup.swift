@@ -193,7 +193,9 @@ final class DependenceLookup {
     guard let table = context.catalog.table(number: ref.table), let links = links[ref.table] else { return RowFacts() }
     var timeline = try timeline(table, ref)
     timeline.steps = try timeline.steps.filter { isMeant(try request(of: $0.seq)) }
-    let found = try links.facts(ref, timeline) { try request(of: $0.seq) }
+    let found = try links.facts(ref, timeline, isOffer: { try context.isNothingButOffer($0.seq) }) {
+      try request(of: $0.seq)
+    }
     if facts.count >= factsMax { facts.removeAll() }
     facts[ref] = found
     return found

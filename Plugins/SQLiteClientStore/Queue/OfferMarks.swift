@@ -107,11 +107,28 @@ extension StoreContext {
       != nil
   }
 
+  /// The change, wherever it is, is nothing but an offer.
+  func isNothingButOffer(_ seq: Int64) throws -> Bool {
+    try connection.integer("SELECT 1 FROM salvor_offer WHERE seq = ?1 AND written IS NULL", .integer(seq)) != nil
+  }
+
   /// The change, which waits, is nothing but an offer: nobody wrote it here since.
   func isPlainOffer(_ seq: Int64) throws -> Bool {
     try connection.integer(
       "SELECT 1 FROM salvor_offer o JOIN salvor_log l ON l.seq = o.seq WHERE o.seq = ?1 AND o.written IS NULL AND l.op IN \(Self.changeOperations)",
       .integer(seq)) != nil
+  }
+
+  /// The server has what these offers would have brought back: this device wrote the rows by commits that count again, and offers
+  /// them where they are lost once more.
+  func rememberOffered(_ range: RequestRange) throws {
+    for table in catalog.tables {
+      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      try connection.run(
+        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT l.t, o.number, 1, l.op IN \(Self.deleteOperations), \(table.keySlots.map { "l.v\($0)" }.joined(separator: ", ")) "
+          + "FROM salvor_log l JOIN salvor_offer o ON o.seq = l.seq WHERE l.seq BETWEEN ?1 AND ?2 AND l.t = ?3 AND l.op IN \(Self.changeOperations)",
+        .integer(range.first), .integer(range.last), .integer(table.number))
+    }
   }
 
   /// Of requests that have left for good.

@@ -66,7 +66,8 @@ final class RetryJoining {
     var sent: [RequestRange] = []
   }
 
-  /// A failed request, the waiting and failed requests on its rows, and so on.
+  /// A failed request, the waiting and failed requests on its rows, and so on. What is offered of a row nobody wrote since: it comes
+  /// before them.
   func cluster(of start: RequestRange) throws -> Cluster {
     var cluster = Cluster()
     var found: Set<Int64> = [start.first]
@@ -78,6 +79,7 @@ final class RetryJoining {
         cluster.sent.append(request)
         continue
       }
+      if state == .queued, try context.isNothingButOffer(request.first) { continue }
       cluster.members.append((request, state))
       for (table, key, _) in try context.rows(changedBy: request)
       where rows.insert(RowRef(table: table.number, key: key)).inserted {
@@ -100,12 +102,13 @@ final class RetryJoining {
     }
   }
 
-  /// All changes of their rows are those of the members: each row's become one, from its base to what it is now. Nil: there
-  /// is nothing left to send.
+  /// All changes of their rows are those of the members, and offers: each row's become one, from its base, with what is offered of
+  /// it, to what it is now. Nil: there is nothing left to send.
   @discardableResult
   func join(members: [RequestRange]) throws -> RequestID? {
     let connection = context.connection
     var rows: Set<RowRef> = []
+    var offered: [(table: CapturedTable, key: Key, timeline: RowTimeline)] = []
     let dependents = try dependence.dependents(of: members).filter { members.holding($0.first) == nil }
     let last = try connection.lastCounter()
     var note = RequestNote()
@@ -113,7 +116,12 @@ final class RetryJoining {
       for (table, key, _) in try context.rows(changedBy: member)
       where rows.insert(RowRef(table: table.number, key: key)).inserted {
         let timeline = try index.timeline(table, key)
-        try insert(table, key, timeline.base, timeline.current)
+        let offers = timeline.steps.filter { members.holding($0.seq) == nil }
+        var left = RowTimeline(base: timeline.base, steps: offers)
+        left.rebase(on: timeline.base)
+        if let step = try insert(table, key, left.current, timeline.current) { left.steps.append(step) }
+        left.rebase(on: timeline.base)
+        if !offers.isEmpty { offered.append((table, key, left)) }
       }
       let own = try context.note(member.first)
       note.history += own.history + [try context.requestID(first: member.first)]
@@ -127,6 +135,7 @@ final class RetryJoining {
       try context.forget(member)
     }
     try context.forgetBases(of: rows)
+    for row in offered { try context.store(row.timeline, row.table, row.key) }
     try context.noteLogChange(isFollowed: true)
     for ref in rows { try dependence.rowChanged(ref) }
     guard end > last else {
@@ -150,23 +159,33 @@ final class RetryJoining {
     return id
   }
 
-  private func insert(_ table: CapturedTable, _ key: Key, _ base: SlotRow?, _ current: SlotRow?) throws {
+  /// Nil: nothing changes.
+  private func insert(
+    _ table: CapturedTable, _ key: Key, _ base: SlotRow?, _ current: SlotRow?
+  ) throws -> RowTimeline.Step? {
     let operation: LogOperation
+    let change: RowChange
     var mask = LogMask(columns: table.columns.count)
     var values: [(Int, Value)] = key.enumerated().map { ($0, $1) }
     switch (base, current) {
-    case (nil, nil): return
-    case (nil, .some): operation = .insert
+    case (nil, nil): return nil
+    case (nil, let current?):
+      operation = .insert
+      change = .insert(current)
     case (let base?, nil):
       operation = .delete
+      change = .delete
       values = base.enumerated().map { ($0, $1) }
     case (let base?, let current?):
       operation = .update
+      var news: [Int: Value] = [:]
       for slot in table.keyCount..<table.columns.count where base[slot] != current[slot] {
         mask[slot] = true
         values.append((slot, base[slot]))
+        news[slot] = current[slot]
       }
-      if mask.isEmpty { return }
+      if mask.isEmpty { return nil }
+      change = .update(news)
     }
     let masks = operation == .update ? mask.words.enumerated().map { ("m\($0)", Value.integer($1)) } : []
     let columns =
@@ -177,11 +196,14 @@ final class RetryJoining {
       "INSERT INTO salvor_log (\(columns.map(\.0).joined(separator: ", "))) VALUES (\(slots))", columns.map(\.1))
     let seq = context.connection.lastInsertRowID
     try index.add(table, key, seq: seq)
-    guard operation == .delete else { return }
+    let step = RowTimeline.Step(
+      seq: seq, change: change, isJoined: false, before: base, after: current, saw: operation == .insert ? nil : base)
+    guard operation == .delete else { return step }
     // A mark that is taken back finds what it deleted.
     let isRow = table.keySlots.map { "k\($0) = ?\($0 + 3)" }.joined(separator: " AND ")
     try context.connection.run(
       "UPDATE salvor_mark SET seq = ?1 WHERE t = ?2 AND \(isRow) AND seq IS NOT NULL",
       [.integer(seq), .integer(table.number)] + key)
+    return step
   }
 }

@@ -73,6 +73,7 @@ struct UploadAcceptance {
     }
     if !erased.isEmpty { try Erasing(context).run(erased, rows) }
     if !neverLost.isEmpty {
+      for range in merged(neverLost) { try context.rememberOffered(range) }
       _ = try LogIndex(context)
       try rows().remove(neverLost)
     }

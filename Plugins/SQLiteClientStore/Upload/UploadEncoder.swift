@@ -100,7 +100,8 @@ struct UploadEncoder {
         writer.offer(first: seq, last: run.last, Offer(run.version, written: written, isForReview: run.isForReview))
         offeredUpTo = run.last
       }
-      try write(row, seq, operation, layout, anyStored, &writer, &shapes, &names, &hints)
+      try write(
+        row, seq, operation, layout, anyStored, isOffer: seq <= offeredUpTo, &writer, &shapes, &names, &hints)
       return true
     }
     if isLast, try !writeVersions(before: .max) { isLast = false }
@@ -153,7 +154,7 @@ struct UploadEncoder {
 
   private func write(
     _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anyStored: Bool,
-    _ writer: inout UploadChunkWriter,
+    isOffer: Bool, _ writer: inout UploadChunkWriter,
     _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames, _ hints: inout [(hash: BlobHash, place: BlobPlace)]
   ) throws {
     let table = layout.table
@@ -216,7 +217,12 @@ struct UploadEncoder {
         try withCurrent(row, firstValue, layout) { current in
           for slot in slots {
             writer.value { $0.value(of: row, firstValue + slot) }
-            writeNew(slot) { $0.value(of: current, slot) }
+            // An offer names what is as the server has it, too.
+            if isOffer, row.holdsPlainly(firstValue + slot, as: current, slot) {
+              writer.sameValue()
+            } else {
+              writeNew(slot) { $0.value(of: current, slot) }
+            }
           }
         }
       }
@@ -249,6 +255,21 @@ extension PayloadWriter {
     case SQLITE_TEXT: row.withText(column) { text($0.bindMemory(to: UInt8.self)) }
     case SQLITE_BLOB: row.withBlob(column) { blob($0.bindMemory(to: UInt8.self), isKey: isKey) }
     default: null()
+    }
+  }
+}
+
+extension SQLiteStatement {
+  /// Both columns have the same value, which is no blob.
+  fileprivate func holdsPlainly(_ column: Int, as other: SQLiteStatement, _ place: Int) -> Bool {
+    let kind = type(column)
+    guard kind == other.type(place) else { return false }
+    return switch kind {
+    case SQLITE_INTEGER: int64(column) == other.int64(place)
+    case SQLITE_TEXT: withText(column) { text in other.withText(place) { text.elementsEqual($0) } }
+    case SQLITE_FLOAT: value(column) == other.value(place)
+    case SQLITE_NULL: true
+    default: false
     }
   }
 }

@@ -143,6 +143,12 @@ package final class HealBook {
     return version.number > last ? nil : .notLost(version)
   }
 
+  /// The server's own history has the commit.
+  func has(_ version: LostVersion) throws -> Bool {
+    let head = try self.head ?? CommitLog.state(connection).head.number
+    return try lastCommit(of: version.incarnation, head: head).map { version.number <= $0 } ?? false
+  }
+
   private func lastCommit(of incarnation: IncarnationID, head: Int64) throws -> Int64? {
     if let known = lastCommits[incarnation] { return known }
     let first = try connection.integer(

@@ -63,6 +63,9 @@ struct RowStanding {
     writes.contains { $0.mask.has(bit) && (mark.at == .max || 2 * $0.sequence < mark.at) }
   }
 
+  /// Somebody has written it, or given it back.
+  func isChanged(_ bit: Int) -> Bool { isWritten(bit) || marks.contains { $0.mask.has(bit) } }
+
   /// For a change of the device's own that it made on the offered version: the server's value is one that it has not seen.
   func isUnseen(_ bit: Int) -> Bool {
     if isWritten(bit) { return true }

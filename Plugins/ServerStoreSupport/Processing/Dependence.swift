@@ -103,6 +103,9 @@ struct StepReader {
         if change.operation == .insert {
           step.isThere = try known == nil ? row != nil : rows.row(place, change.key) != nil
         }
+        if change.operation == .update, change.offer?.written.isEmpty == true {
+          step.effect.isAhead = try (known == nil ? row : rows.row(place, change.key)) != nil
+        }
         var before = change.operation == .insert ? nil : row
         var after = change.operation == .delete ? nil : row
         if change.operation == .insert && after == nil { after = table.columns.map { $0.defaultValue ?? .null } }

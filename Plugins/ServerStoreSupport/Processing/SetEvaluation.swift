@@ -308,7 +308,10 @@ struct SetEvaluation {
     _ change: StagedChange, _ offer: Offer, of request: RequestID, _ place: Int, over present: Row?,
     _ isKept: inout Bool, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
-    if let refusal = try heals.refusal(of: offer.version) { return refusal }
+    if let refusal = try heals.refusal(of: offer.version) {
+      guard !offer.written.isEmpty, change.operation == .insert, try heals.has(offer.version) else { return refusal }
+      return try applyWritten(change, offer, of: request, place, over: present, &isKept, &foreign)
+    }
     if offer.isVersion { return try keepVersion(change, of: request, place, over: present, &foreign) }
     let standing = try heals.standing(
       of: change.key, change.hash, at: place, for: offer.version, pending: healings[change.hash] ?? [])
@@ -466,6 +469,31 @@ struct SetEvaluation {
     }
     return isInConflict
       ? try settle(own, of: request, place, over: row, &isKept, &foreign) : try write(own, place, over: row)
+  }
+
+  /// The server has the version after all, since a newer copy of it was put back: what the device wrote upon it is an ordinary
+  /// change of these columns, made on that version.
+  private mutating func applyWritten(
+    _ change: StagedChange, _ offer: Offer, of request: RequestID, _ place: Int, over present: Row?,
+    _ isKept: inout Bool, _ foreign: inout ForeignChanges
+  ) throws -> RefusalText? {
+    let table = catalog.tables[place]
+    guard let present else { return .rowDeleted(table) }
+    var version = offer.version
+    version.parting = version.number
+    let since = try heals.standing(
+      of: change.key, change.hash, at: place, for: version, pending: healings[change.hash] ?? [])
+    if table.table.sameKey == .refuse, since.isChanged(ColumnMask.existence) {
+      return RefusalText(.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
+    }
+    let written = Set(offer.written.compactMap { table.place($0) })
+    let own = change.taking(change.columns.indices.filter { written.contains(change.columns[$0]) })
+    fed.append(change.hash)
+    let isInConflict = own.columns.enumerated().contains { index, column in
+      present[column] != own.new[index] && since.isChanged(table.bits[column])
+    }
+    return isInConflict
+      ? try settle(own, of: request, place, over: present, &isKept, &foreign) : try write(own, place, over: present)
   }
 
   private mutating func heal(

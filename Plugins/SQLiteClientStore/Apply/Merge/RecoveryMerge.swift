@@ -195,6 +195,8 @@ final class RecoveryMerge: RecoveryRules {
               message: "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
           }
         } else {
+          // A newer copy of the server has the delete that was offered.
+          if try context.isPlainOffer(range.first) { try context.rememberOffered(range) }
           try record.request(range, state: .merged, reason: "row-gone", deletes)
           counts.merged += 1
         }
