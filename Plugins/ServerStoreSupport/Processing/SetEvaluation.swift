@@ -5,27 +5,6 @@ import SalvorWire
 /// Decides a set of requests in order, over the server's rows and over each other, and writes nothing: what the rows come
 /// to be is an overlay (semantics 7). Whether the result may stand in the tables is `SetWriter`'s to find out.
 struct SetEvaluation {
-  /// What the conflict book is told: a change that is kept beside the server's row for a person, or one that the table's
-  /// policy settled.
-  struct ConflictVersion {
-    var request: RequestID
-    var change: StagedChange
-    var table: Int
-    /// Nil: there is none.
-    var server: Row?
-    /// The row that it would make; nil: the server has it, or it makes none.
-    var unmade: Row?
-    /// The entry of the change log by which somebody else changed the row; nil: none that is known.
-    var serverEntry: Int64?
-    /// The table's policy settled it, and this is what became of the row; nil: it is kept beside the row.
-    var settled: Settled?
-
-    struct Settled {
-      /// Nil: it was deleted.
-      var row: Row?
-    }
-  }
-
   /// Whose upload it is.
   private let upload: ProcessRequest
   private let departures: Departures
@@ -142,26 +121,6 @@ struct SetEvaluation {
     let (row, isNew) = try overlay.row(place, key, hash)
     if isNew { foreign.notePresence(row != nil, of: hash) }
     return row
-  }
-
-  /// Whether a row that the request would leave references one that is not there.
-  func lacksParent(_ request: StagedRequest, _ steps: [Step]) throws -> Bool {
-    try missingParent(of: request, steps) != nil
-  }
-
-  /// The first row that the request needs and that is not there.
-  func missingParent(of request: StagedRequest, _ steps: [Step]) throws -> (table: Int, key: Key)? {
-    for (change, step) in zip(request.changes, steps) {
-      guard let place = change.table, let after = step.after else { continue }
-      let table = catalog.tables[place]
-      for reference in table.table.references {
-        guard let column = table.place(reference.column), !after[column].isNull,
-          let parent = catalog.place(of: reference.table)
-        else { continue }
-        if try overlay.peek(parent, [after[column]]) == nil { return (parent, [after[column]]) }
-      }
-    }
-    return nil
   }
 
   private mutating func apply(
