@@ -168,6 +168,29 @@
       await store.close()
     }
 
+    @Test("A process that was cut off while another one began an incarnation takes it up: a timeline has one at a time")
+    func cutOff() async throws {
+      let store = try await open()
+      try desk.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+      )
+      let another = PostgreSQLServerStore(options())
+      let begun = try await another.open(ServerSetup(schema: schema)).incarnation
+      #expect(begun != store.opening?.incarnation)
+      for (id, writer) in [("a", store), ("b", another), ("c", store)] {
+        try desk.execute("INSERT INTO item VALUES ('\(id)', 'one')")
+        _ = try await writer.sweep()
+      }
+      // The database's beginning has none.
+      let incarnations = try desk.rows("SELECT DISTINCT incarnation FROM salvor_commit WHERE number > 0").map {
+        $0[0].string
+      }
+      #expect(incarnations == [begun.text])
+      #expect(store.opening?.incarnation == begun)
+      await store.close()
+      await another.close()
+    }
+
     @Test("Quotes and Unicode in every name, names of 63 bytes, a table of 1,600 columns")
     func names() async throws {
       let long = "n" + String(repeating: "ä", count: 31)

@@ -328,8 +328,21 @@
     }
 
     func writing<Answer: Sendable>(_ body: @Sendable (Desk) throws -> Answer) async throws -> Answer {
-      let (view, options) = (try await present(), options)
-      return try await writer.writing(view.logWidth) { try body(Desk($0, view, options)) }
+      let view = try await present()
+      return try await writer.writing(view.logWidth) { try body(desk($0, view)) }
+    }
+
+    /// A process that was cut off for a moment may have been taken for gone: then another one has begun an incarnation, and this one
+    /// takes it up. There is one at a time.
+    private func desk(_ connection: PostgreSQLConnection, _ view: View) throws -> Desk {
+      var view = view
+      let before = view.opening.incarnation
+      let found = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'incarnation'")?.string
+      if let now = found.flatMap({ IncarnationID($0) }), now != before {
+        view.opening.incarnation = now
+        state.withLock { if $0.view?.opening.incarnation == before { $0.view?.opening.incarnation = now } }
+      }
+      return Desk(connection, view, options)
     }
 
     func updating<Answer: Sendable>(
@@ -522,14 +535,14 @@
         let results = try run.process(upload) { body in
           try StoreSession.holdingHead(connection) {
             if let recorded = try recorded() { return recorded }
-            let desk = Desk(connection, view, options)
+            let desk = try self.desk(connection, view)
             let results = try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
             try late.check(results, connection)
             return results
           }
         } reading: { body in
           try connection.snapshot {
-            let desk = Desk(connection, view, options)
+            let desk = try self.desk(connection, view)
             return try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
           }
         }

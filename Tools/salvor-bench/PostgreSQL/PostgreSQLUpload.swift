@@ -108,9 +108,10 @@
         bench.settle()
         let before = (try hosts.map { try $0.call("usage").real("cpu") }.reduce(0, +), cluster.cpu())
         let start = Measure.wall()
-        for client in clients { try client.process.send("sync") }
+        // What the others bring is not fetched.
+        for client in clients { try client.process.send("upload") }
         for client in clients {
-          let sync = try SyncMeasurement(try client.process.answer(to: "sync"))
+          let sync = try SyncMeasurement(try client.process.answer(to: "upload"))
           guard sync.uploaded == each, sync.refused == 0 else {
             throw SalvorError(.failed, "\(sync.uploaded) of \(each) changes were accepted.")
           }
