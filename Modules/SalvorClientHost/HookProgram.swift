@@ -21,7 +21,7 @@ import SalvorModuleKit
 /// | `SALVOR_RECOVERY` | the recovery's ID, the same for both |
 ///
 /// Its output goes to standard error; the end of it is in the error where it fails. One that ends with another code than 0, or that runs longer than its time, has
-/// failed; it is ended with all processes that it has started.
+/// failed; it is ended with all processes that it has started. A file that somebody is still writing is waited for, as long.
 struct HookProgram: Sendable {
   var name: String
   var path: String
@@ -35,11 +35,14 @@ struct HookProgram: Sendable {
     variables["SALVOR_REASON"] = notice.reason.rawValue
     variables["SALVOR_STRATEGY"] = notice.strategy
     variables["SALVOR_RECOVERY"] = notice.id
-    let (child, output) = try spawn(variables)
-    let seconds = timeoutSeconds
-    let (status, said) = await withCheckedContinuation { continuation in
+    let (seconds, told) = (timeoutSeconds, variables)
+    let (status, said) = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
-        continuation.resume(returning: Self.wait(for: child, output, seconds: seconds))
+        continuation.resume(
+          with: Result {
+            let (child, output) = try spawn(told)
+            return Self.wait(for: child, output, seconds: seconds)
+          })
       }
     }
     guard let status else { throw failure("ran longer than \(seconds) s and was ended", said) }
@@ -60,7 +63,9 @@ struct HookProgram: Sendable {
       // Standard output is the command's own.
       let said = StartedProgram.Stream.descriptor(pipes[1])
       return (
-        try StartedProgram(path: path, environment: variables, input: .nothing, output: said, errors: said), pipes[0]
+        try StartedProgram(
+          path: path, environment: variables, input: .nothing, output: said, errors: said, busySeconds: timeoutSeconds),
+        pipes[0]
       )
     } catch {
       close(pipes[0])

@@ -35,10 +35,11 @@ public struct StartedProgram: Sendable, Hashable {
 
   /// - Parameters:
   ///   - environment: nil: that of this process.
+  ///   - busySeconds: how long a program that somebody has open for writing is waited for; the thread waits.
   /// - Throws: `Failure`.
   public init(
     path: String, arguments: [String] = [], environment: [String: String]? = nil, input: Stream, output: Stream,
-    errors: Stream = .inherited
+    errors: Stream = .inherited, busySeconds: Int64 = 2
   ) throws {
     #if canImport(Darwin)
       var actions: posix_spawn_file_actions_t?
@@ -73,7 +74,7 @@ public struct StartedProgram: Sendable, Hashable {
     }
     var code = spawn()
     // A program that somebody has just written is open for writing for a moment in a process that was being started then.
-    for _ in 0..<200 where code == ETXTBSY {
+    for _ in 0..<busySeconds * 100 where code == ETXTBSY {
       usleep(10_000)
       code = spawn()
     }

@@ -15,19 +15,24 @@ public final class SQLiteQueue: SerialExecutor {
     func add(_ job: UnownedJob, of executor: UnownedSerialExecutor)
   }
 
+  /// Makes a lane for each queue.
+  public protocol Lanes: Sendable {
+    func makeLane() -> any Lane
+  }
+
   /// What queues that are made in this task run their jobs on; nil: a dispatch queue each. A simulation decides by it
   /// which job goes next.
-  @TaskLocal public static var makeLane: (@Sendable () -> any Lane)?
+  @TaskLocal public static var lanes: (any Lanes)?
 
   private let queue: DispatchQueue
   private let lane: (any Lane)?
 
-  /// Where `makeLane` is set, the queue runs its jobs on a lane of it; else on a serial dispatch queue of its own.
+  /// Where `lanes` is set, the queue runs its jobs on a lane of it; else on a serial dispatch queue of its own.
   ///
   /// - Parameter label: the dispatch queue is named `salvor.` and this.
   public init(_ label: String) {
     queue = DispatchQueue(label: "salvor." + label)
-    lane = Self.makeLane?()
+    lane = Self.lanes?.makeLane()
   }
 
   #if canImport(Darwin)

@@ -56,7 +56,9 @@ import Testing
     try await scene.scene.expectSettled(scene.device, unsynced: 4, drafts: 1)
   }
 
-  @Test("A beforeReset that fails stops the recovery with nothing touched; the next sync tries again")
+  @Test(
+    "A beforeReset that fails stops the recovery with nothing touched, its own words are in the error; the next sync tries again"
+  )
   func failingBeforeReset() async throws {
     let scene = try await Scene()
     try scene.device.write(hook: "before.sh", "echo 'the backup disk'; echo 'is not mounted' >&2; exit 3")
@@ -70,13 +72,15 @@ import Testing
     try await scene.scene.expectSettled(scene.device, unsynced: 4, drafts: 1)
   }
 
-  @Test("A hook whose file somebody is still writing is run as soon as it is written")
+  @Test("A hook whose file somebody is still writing is run as soon as it is written", .timeLimit(.minutes(10)))
   func busyHook() async throws {
     let scene = try await Scene()
     let writer = open(scene.device.directory.appendingPathComponent("before.sh").path, O_WRONLY | O_APPEND | O_CLOEXEC)
     try #require(writer >= 0)
     async let report = scene.device.sync()
-    try await Task.sleep(for: .milliseconds(700))
+    while try await scene.device.status()["recovery"]["step"] != "before-reset" {
+      try await Task.sleep(for: .milliseconds(20))
+    }
     close(writer)
     #expect(try await report["outcome"] == "recovered")
     #expect(scene.device.lines(of: "before.log").contains("SALVOR_HOOK=beforeReset"))

@@ -50,7 +50,8 @@ struct RestoreStoryTests {
   }
 
   @Test(
-    "a device and its clone with one queue, each recovered by hand: the clone's old value does not go over a newer one")
+    "a device and its clone with one queue, each recovered by hand: the policy decides, and a value that lost is listed"
+  )
   func cloneWithTheSameQueue() async throws {
     let (fleet, devices) = try await fleet("a")
     let a = devices[0]
@@ -74,10 +75,10 @@ struct RestoreStoryTests {
     for device in [a, b, a] { #expect(try await device.sync().error == nil) }
     try fleet.expectEqual(["site"], [a, b])
     let seats = try fleet.serverRows("site").first { $0[0] == "s0" }?[3]
-    expectKnown("both queues begin anew against the new database, and the clone's change counts as a later one") {
-      #expect(seats == 2)
-    }
+    // Decision 158: the new database knows nothing of the one queue, and takes the clone's change for a later one.
+    #expect(seats == 1)
+    let lost = try fleet.serverConnection().rows(
+      "SELECT key, resolution, resolved_by, server ->> 'seats', settled ->> 'seats' FROM salvor_conflict")
+    #expect(lost == [["[\"s0\"]", "policy", "client-wins", 2, 1]])
   }
-
-  private func expectKnown(_ story: Comment, _ body: () -> Void) { withKnownIssue(story) { body() } }
 }

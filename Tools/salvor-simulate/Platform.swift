@@ -12,17 +12,16 @@ extension SimulationPlatform {
       connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0, for: "application")) },
       letGo: { SQLiteShelf.current?.clear($0) },
       onSchedule: { schedule, body in
-        await withLanes(of: schedule, body)
+        await SQLiteShelf.$current.withValue(SQLiteShelf()) {
+          await SQLiteQueue.$lanes.withValue(Lanes(schedule: schedule)) { await body() }
+        }
       })
   }
 }
 
-/// Not optimised: Swift 6.3 passes `withValue` a wrong type for a closure as the value, once it is inlined, and crashes.
-@_optimize(none)
-private func withLanes(of schedule: SimulationSchedule, _ body: () async -> Void) async {
-  await SQLiteShelf.$current.withValue(SQLiteShelf()) {
-    await SQLiteQueue.$makeLane.withValue({ Lane(lane: schedule.makeLane()) }) { await body() }
-  }
+private struct Lanes: SQLiteQueue.Lanes {
+  let schedule: SimulationSchedule
+  func makeLane() -> any SQLiteQueue.Lane { Lane(lane: schedule.makeLane()) }
 }
 
 private struct Lane: SQLiteQueue.Lane {
