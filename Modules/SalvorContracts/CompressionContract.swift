@@ -21,6 +21,14 @@ public enum CompressionContract {
         try expect(found == input, "\(input.count) bytes came back as \(found.count) others")
       }
     },
+    ContractCase("a stream whose length is told comes back, too", rule: "Exchange.swift, makeCompressor(bytes:)") {
+      subject in
+      for input in samples() {
+        let coded = try code(input, with: subject.makeCompressor(bytes: Int64(input.count)))
+        let found = try code(coded, with: subject.makeDecompressor())
+        try expect(found == input, "\(input.count) bytes came back as \(found.count) others")
+      }
+    },
     ContractCase("pieces are neither empty nor longer than 64 KiB", rule: "Exchange.swift, pieceBytesMax") { subject in
       for input in samples() {
         let coded = try pieces(input, with: subject.makeCompressor())

@@ -8,11 +8,13 @@ public typealias BytePieces = @Sendable () async throws -> [UInt8]?
 public struct SnapshotCoding: Sendable {
   /// The token of `Content-Encoding`.
   public var token: String
-  /// The bytes that come of those that are given.
-  public var code: @Sendable (_ pieces: @escaping BytePieces) throws -> BytePieces
+  /// The bytes that come of those that are given. `bytes`: exactly how many are given, where that is known.
+  public var code: @Sendable (_ pieces: @escaping BytePieces, _ bytes: Int64?) throws -> BytePieces
 
   /// A coding by its token, and what it does with bytes.
-  public init(token: String, code: @escaping @Sendable (_ pieces: @escaping BytePieces) throws -> BytePieces) {
+  public init(
+    token: String, code: @escaping @Sendable (_ pieces: @escaping BytePieces, _ bytes: Int64?) throws -> BytePieces
+  ) {
     self.token = token
     self.code = code
   }

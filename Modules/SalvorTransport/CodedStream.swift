@@ -2,8 +2,11 @@ import SalvorModel
 
 extension ByteStream {
   /// These bytes as `compression` codes them, made while they are pulled: no more than a piece of either side is held.
-  public func compressed(by compression: any Compression) throws -> ByteStream {
-    CodedSource(self, coder: try compression.makeCompressor(), sliceBytes: pieceBytesMax, limit: nil).stream
+  ///
+  /// - Parameter bytes: exactly how many these are, where that is known.
+  public func compressed(by compression: any Compression, bytes: Int64? = nil) throws -> ByteStream {
+    let coder = try compression.makeCompressor(bytes: bytes)
+    return CodedSource(self, coder: coder, sliceBytes: pieceBytesMax, limit: nil).stream
   }
 
   /// What `compression` coded, decoded while it is pulled. Errors: `malformed` where the coded bytes are corrupt or end

@@ -173,8 +173,16 @@ public protocol Compression: Sendable {
   var token: String { get }
   /// A coder for one stream. Throws where the system gives no memory for it.
   func makeCompressor() throws -> any StreamCoder
+  /// The same for a stream of exactly so many bytes, where that is known: a coding may write the number at the stream's
+  /// beginning, and its coder throws `failed` at an end that comes elsewhere. Without one of its own: `makeCompressor()`.
+  func makeCompressor(bytes: Int64?) throws -> any StreamCoder
   /// A decoder for one stream. Throws where the system gives no memory for it.
   func makeDecompressor() throws -> any StreamCoder
+}
+
+extension Compression {
+  /// A coder that does not ask how long its stream is.
+  public func makeCompressor(bytes: Int64?) throws -> any StreamCoder { try makeCompressor() }
 }
 
 /// One direction of one stream. Not shared between tasks.

@@ -144,7 +144,7 @@ public struct ReceivedSnapshots: Sendable {
     }
     var size: Int64 = 0
     do {
-      let decoded = try decoding.code(hashed)
+      let decoded = try decoding.code(hashed, nil)
       while let piece = try await decoded() {
         size += Int64(piece.count)
         guard size <= offer.size else { throw SnapshotFormat.unusable("it becomes larger than the server has said") }

@@ -35,7 +35,7 @@ actor SnapshotMaker {
       ]
     }
     let size = FileSystem.size(plain) ?? 0
-    let (id, bytes) = try await code(plain, to: coded, order)
+    let (id, bytes) = try await code(plain, of: size, to: coded, order)
     let snapshot = Snapshot(
       id: id, server: order.server, incarnation: order.incarnation, commit: commit, schemaDigest: digest,
       group: order.group, scope: scope, tables: tables, bytes: bytes, size: size, coding: order.coding.token,
@@ -72,13 +72,13 @@ actor SnapshotMaker {
   }
 
   private func code(
-    _ plain: String, to coded: String, _ order: SnapshotOrder
+    _ plain: String, of size: Int64, to coded: String, _ order: SnapshotOrder
   ) async throws -> (id: String, bytes: Int64) {
     guard let source = try OpenFile(reading: plain) else { throw OpenFile.failure("read", plain) }
     let target = try OpenFile(writing: coded)
     let hasher = ContentHasher()
     var bytes: Int64 = 0
-    let pieces = try order.coding.code(source.pieces())
+    let pieces = try order.coding.code(source.pieces(), size)
     while let piece = try await pieces() {
       bytes += Int64(piece.count)
       guard bytes <= order.bytesMax else {

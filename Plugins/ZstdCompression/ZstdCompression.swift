@@ -37,7 +37,11 @@
     }
 
     /// Errors: `failed` where libzstd gets no memory for the stream.
-    public func makeCompressor() throws -> any StreamCoder { try ZstdCompressor(level: Int32(level)) }
+    public func makeCompressor() throws -> any StreamCoder { try makeCompressor(bytes: nil) }
+    /// The frame names its content's size where it is known. Errors: as without.
+    public func makeCompressor(bytes: Int64?) throws -> any StreamCoder {
+      try ZstdCompressor(level: Int32(level), bytes: bytes)
+    }
     /// Reads several frames as one stream, each with a window of at most 8 MiB. Errors: `failed` where libzstd gets no
     /// memory for the stream.
     public func makeDecompressor() throws -> any StreamCoder { try ZstdDecompressor() }
@@ -51,7 +55,7 @@
     private let stream: OpaquePointer
     private var buffer: [UInt8] = []
 
-    init(level: Int32) throws {
+    init(level: Int32, bytes: Int64?) throws {
       guard let stream = ZSTD_createCCtx() else { throw outOfMemory() }
       self.stream = stream
       for (parameter, value) in [
@@ -59,6 +63,7 @@
       ] {
         guard ZSTD_isError(ZSTD_CCtx_setParameter(stream, parameter, value)) == 0 else { throw outOfMemory() }
       }
+      if let bytes { ZSTD_CCtx_setPledgedSrcSize(stream, UInt64(bytes)) }
     }
 
     deinit { ZSTD_freeCCtx(stream) }

@@ -16,7 +16,7 @@ struct SnapshotFileTests {
       columns: [Column("id", .text), Column("title", .text, nullable: true), Column("size", .integer, nullable: true)],
       unique: [["title"]], check: ["size < 1000"])
   ])
-  private static let plain = SnapshotCoding(token: "identity") { $0 }
+  private static let plain = SnapshotCoding(token: "identity") { pieces, _ in pieces }
   private static let end = GroupState(
     name: "notes", cursor: Commit(number: 7, id: CommitID(from: SystemRandom())), scopeDigest: "all")
 
@@ -225,7 +225,7 @@ struct SnapshotFileTests {
     // It becomes more than was named: a bomb.
     let received = ReceivedSnapshots(database: place.path + "/device.db")
     try received.keep(bytes, of: offer(snapshot), at: 0)
-    let bomb = SnapshotCoding(token: "bomb") { pieces in
+    let bomb = SnapshotCoding(token: "bomb") { pieces, _ in
       { try await pieces().map { $0 + $0 } }
     }
     await #expect(throws: SalvorError.self) {

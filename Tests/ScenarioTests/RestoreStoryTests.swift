@@ -50,7 +50,7 @@ struct RestoreStoryTests {
   }
 
   @Test(
-    "a device and its clone with one queue, each recovered by hand: the policy decides, and a value that lost is listed"
+    "a device and its clone with one queue, each recovered by hand: merge rule 4 decides, and the report names what was merged"
   )
   func cloneWithTheSameQueue() async throws {
     let (fleet, devices) = try await fleet("a")
@@ -74,11 +74,12 @@ struct RestoreStoryTests {
     try await recover(b)
     for device in [a, b, a] { #expect(try await device.sync().error == nil) }
     try fleet.expectEqual(["site"], [a, b])
+    let merged = [try await b.open().recoveries(limit: 1)[0], try await a.open().recoveries(limit: 1)[0]]
     let seats = try fleet.serverRows("site").first { $0[0] == "s0" }?[3]
-    // Decision 158: the new database knows nothing of the one queue, and takes the clone's change for a later one.
+    // Decision 158: the new database knows nothing of the one queue, and the clone's change is merged as its own.
     #expect(seats == 1)
-    let lost = try fleet.serverConnection().rows(
-      "SELECT key, resolution, resolved_by, server ->> 'seats', settled ->> 'seats' FROM salvor_conflict")
-    #expect(lost == [["[\"s0\"]", "policy", "client-wins", 2, 1]])
+    #expect(merged.map(\.counts.merged) == [1, 0])
+    let lines = try await b.open().recoveryItems(try #require(merged.first).id, after: 0, limit: 10)
+    #expect(lines.filter { $0.fate == .merged }.map(\.key) == [["s0"]])
   }
 }

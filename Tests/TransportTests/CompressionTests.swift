@@ -30,6 +30,32 @@ import ZstdCompression
   }
 
   #if Zstd
+    @Test("a zstd frame names the size of its content where that is told, and another size is an error")
+    func zstdNamesItsSize() throws {
+      let input = [UInt8](repeating: 7, count: 70_000)
+      func frame(_ bytes: Int64?) throws -> [UInt8] {
+        let coder = try ZstdCompression().makeCompressor(bytes: bytes)
+        var coded: [UInt8] = []
+        try coder.code(input) { coded += $0 }
+        try coder.finish { coded += $0 }
+        return coded
+      }
+      // RFC 8878, 3.1.1.1: magic number, descriptor, window where it is no single segment, size in as many bytes as its flag says.
+      func size(_ frame: [UInt8]) -> Int? {
+        let isOneSegment = frame[4] & 0x20 != 0
+        let width = [isOneSegment ? 1 : 0, 2, 4, 8][Int(frame[4] >> 6)]
+        guard width > 0 else { return nil }
+        let first = isOneSegment ? 5 : 6
+        let value = frame[first..<first + width].reversed().reduce(0) { $0 << 8 | Int($1) }
+        return width == 2 ? value + 256 : value
+      }
+      #expect(size(try frame(70_000)) == 70_000)
+      #expect(size(try frame(nil)) == nil)
+      for wrong in [Int64(69_999), 70_001] {
+        #expect(throws: SalvorError.self) { try frame(wrong) }
+      }
+    }
+
     @Test(arguments: CompressionContract.cases)
     func zstdKeeps(_ rule: ContractCase<any Compression>) async throws { try await rule.run(ZstdCompression()) }
 

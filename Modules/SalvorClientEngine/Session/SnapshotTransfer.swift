@@ -118,7 +118,7 @@ struct SnapshotTransfer {
       throw SalvorError(.snapshotUnusable, "The snapshot's coding \(offer.coding) was not asked for.")
     }
     let bytesMax = configuration.limits.downloadBytesMax
-    return SnapshotCoding(token: offer.coding) { pieces in
+    return SnapshotCoding(token: offer.coding) { pieces, _ in
       try ByteStream(next: pieces).decompressed(by: compression, limit: bytesMax).next
     }
   }

@@ -257,7 +257,7 @@ struct SnapshotBench: Sendable {
   private let group: String
   private let path: String?
 
-  static let plain = SnapshotCoding(token: "identity") { $0 }
+  static let plain = SnapshotCoding(token: "identity") { pieces, _ in pieces }
 
   init(_ subject: SnapshotSubject, _ schema: Schema, _ group: String) async throws {
     self.group = group

@@ -22,8 +22,8 @@ public struct SnapshotSettings: Sendable {
   /// As whoever makes a file needs it.
   public var coding: SnapshotCoding {
     let compression = compression
-    return SnapshotCoding(token: compression.token) { pieces in
-      try ByteStream(next: pieces).compressed(by: compression).next
+    return SnapshotCoding(token: compression.token) { pieces, bytes in
+      try ByteStream(next: pieces).compressed(by: compression, bytes: bytes).next
     }
   }
 }

@@ -53,7 +53,7 @@ extension MemoryClientStore: SnapshotTakingClientStore {
 
   private static func decode(_ coded: [UInt8], _ decoding: SnapshotCoding, atMost size: Int64) async throws -> [UInt8] {
     let once = Mutex<[UInt8]?>(coded.isEmpty ? nil : coded)
-    let pieces = try decoding.code { once.withLock { $0.take() } }
+    let pieces = try decoding.code({ once.withLock { $0.take() } }, nil)
     var bytes: [UInt8] = []
     while let piece = try await pieces() {
       bytes += piece

@@ -48,7 +48,7 @@ final class MemorySnapshotFolder: SnapshotFolder {
     let file = MemorySnapshotFile(group: order.group, commit: commit, scope: scope, lines: rows.lines())
     let plain = file.bytes
     let once = Mutex<[UInt8]?>(plain)
-    let pieces = try order.coding.code { once.withLock { $0.take() } }
+    let pieces = try order.coding.code({ once.withLock { $0.take() } }, Int64(plain.count))
     var coded: [UInt8] = []
     while let piece = try await pieces() { coded += piece }
     guard Int64(coded.count) <= order.bytesMax else {

@@ -87,7 +87,7 @@ extension Command {
     let store = try Host.makeServerStore(configuration)
     let made = try await invocation.audited("snapshot.export", group, on: store) {
       let made = try await invocation.makeSnapshot(
-        of: group, configuration, store, in: folder, SnapshotCoding(token: "identity") { $0 })
+        of: group, configuration, store, in: folder, SnapshotCoding(token: "identity") { pieces, _ in pieces })
       defer { try? folder.remove(made.id) }
       try await folder.write(made, to: file)
       return made
