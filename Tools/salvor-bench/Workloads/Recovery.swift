@@ -38,6 +38,34 @@ struct ServerRestored {
   }
 }
 
+/// The server was restored, and the device has lived through many downloads before it makes its tables anew: what it kept of its
+/// history must not make that slower. The limit: a first sync of the same database.
+struct LongHistory {
+  var rows: Int
+  var downloads: Int
+
+  private static let ratioMax = 1.2
+
+  func run(_ bench: Bench) throws -> WorkloadResult {
+    let runs = bench.options.runs
+    let scene = try RecoveryScene(bench, name: "long-history", rows: rows)
+    defer { scene.end() }
+    let first = try scene.firstSyncs(runs)
+    try scene.live(downloads: downloads, changes: 20)
+    try scene.work(lost: 20, unsynced: 20)
+    let figures = try ["copy-and-resubscribe", "recreate"].flatMap { strategy in
+      let syncs = try (1...runs).map { try scene.restored($0, strategy: strategy) }
+      return [
+        wall(strategy, syncs, first, "first sync", atMost: Self.ratioMax), cpu(strategy, syncs, first, "first sync"),
+      ]
+    }
+    return WorkloadResult(
+      name: "long-history",
+      title: "\(grouped(rows)) rows made anew after \(grouped(downloads)) downloads, medians of \(runs)",
+      figures: figures)
+  }
+}
+
 /// The device was away for longer than the server keeps tombstones: digests of key ranges are compared. The limit: a
 /// first sync of the same database.
 struct HistoryTrimmed {

@@ -93,6 +93,23 @@ final class RecoveryScene {
     return sync
   }
 
+  /// So many times another program changes rows on the server, and the device gets them.
+  func live(downloads: Int, changes: Int) throws {
+    bench.say("\(name): \(grouped(downloads)) downloads")
+    let server = try PlainDatabase.open(serverPath)
+    defer { server.close() }
+    try withPair { pair in
+      for download in 0..<downloads {
+        let places = RecordData.spread(changes, of: rows).map { ($0 + download * 13) % rows }
+        try PlainDatabase.updateQuantities(server, data, places: places, quantity: Int64(5000 + download))
+        let sync = try pair.sync()
+        guard sync.upserts == changes else {
+          throw SalvorError(.failed, "\(sync.upserts) rows came down, of \(changes).")
+        }
+      }
+    }
+  }
+
   /// Other programs change and delete rows on the server, and then no tombstone of that is left.
   ///
   /// - Returns: how many rows differ.

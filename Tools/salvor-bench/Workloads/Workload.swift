@@ -127,6 +127,11 @@ struct Workload: Sendable {
     {
       try ServerRestored(rows: $0.scaled(1_000_000), lost: 1000, unsynced: 100).run($0)
     },
+    Workload(
+      name: "long-history", summary: "80,000 rows made anew after a restore, on a device that has had 1,040 downloads"
+    ) {
+      try LongHistory(rows: $0.scaled(80_000), downloads: $0.options.isQuick ? 40 : 1_040).run($0)
+    },
     Workload(name: "history-trimmed-1m", summary: "0.1 % of 1,000,000 rows differ and no tombstone is left") {
       try HistoryTrimmed(rows: $0.scaled(1_000_000), share: 0.001).run($0)
     },
