@@ -72,15 +72,6 @@ public actor SalvorClient {
     try await store.forgetNotes(upTo: last)
   }
 
-  /// What the report does not say yet.
-  private func tellNotes(_ report: inout SyncReport) async {
-    guard isOpen else { return }
-    let notes = (try? await notes()) ?? []
-    for text in openingNotices + notes.map(\.text) where !report.notices.contains(text) { report.notices.append(text) }
-    openingNotices = []
-    try? await forgetNotes(notes)
-  }
-
   /// Sends what is queued, fetches what has changed, and applies it in one transaction. A call while another one runs waits
   /// for that one first.
   ///
@@ -136,9 +127,7 @@ public actor SalvorClient {
     let groups = groups ?? (circumstances.isMetered ? configuration.meteredGroups : nil)
     let told = telling(progress)
     let report = await alone(telling: told) {
-      var report = await self.run(groups: groups, progress: told)
-      await self.tellNotes(&report)
-      return report
+      await self.run(groups: groups, progress: told)
     }
     if !report.changed.isEmpty { broadcast.send(.rowsChanged(report.changes)) }
     broadcast.send(report.error == nil ? .synchronized(report) : .failed(report))
@@ -277,16 +266,22 @@ public actor SalvorClient {
     if report.outcome == .recovered {
       for table in configuration.schema.tables { report.changed.whole(table.name) }
     }
-    await countQueued(groups, &report)
+    await tellWhatIsLeft(groups, &report)
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
     }
     return report
   }
 
-  /// What still waits, and why.
-  private func countQueued(_ groups: Set<String>?, _ report: inout SyncReport) async {
-    guard isOpen, let queued = try? await configuration.store.queued() else { return }
+  /// What still waits, and why, and what a person has to know that the report does not say yet.
+  private func tellWhatIsLeft(_ groups: Set<String>?, _ report: inout SyncReport) async {
+    guard isOpen else { return }
+    let store = configuration.store
+    let (queued, notes) = await Self.left(store, store as? any Actor)
+    for text in openingNotices + notes.map(\.text) where !report.notices.contains(text) { report.notices.append(text) }
+    openingNotices = []
+    try? await forgetNotes(notes)
+    guard let queued else { return }
     report.queued = queued
     guard queued > 0 else { return }
     report.queuedReason =
@@ -297,6 +292,14 @@ public actor SalvorClient {
       } else {
         report.waiting > 0 ? .waiting : groups == nil ? .nextSync : .otherGroups
       }
+  }
+
+  /// Asked on the store's own thread: one change of threads for both.
+  private static func left(
+    _ store: any ClientStore, _ isolation: isolated (any Actor)?
+  ) async -> (queued: Int64?, notes: [StoreNote]) {
+    let queued = try? await store.queued()
+    return (queued, (try? await (store as? any NotingClientStore)?.notes()) ?? [])
   }
 
   private func session(

@@ -152,7 +152,12 @@ public struct SystemRandom: RandomSource {
   /// `count` bytes that cannot be guessed.
   public func bytes(_ count: Int) -> [UInt8] {
     var generator = SystemRandomNumberGenerator()
-    return (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count + 7)
+    // The system is asked at each `next`: for eight bytes at a time.
+    while bytes.count < count { withUnsafeBytes(of: generator.next()) { bytes.append(contentsOf: $0) } }
+    bytes.removeLast(bytes.count - count)
+    return bytes
   }
 }
 

@@ -171,6 +171,8 @@ public final class SQLiteServerStore: ServerStore {
     try? await removeLeftOver(upload.remote)
     // It may have brought what others wait for.
     try? await settleWaitingOffers()
+    // What a large upload has left in the write-ahead log comes into the file while its sender reads the answer.
+    if upload.chunks == nil { Task { [writer] in await writer.checkpoint() } }
     return results
   }
 

@@ -267,9 +267,26 @@ actor ServerWriter {
     // What other programs have committed gets its number first, by itself: who begins while this upload is processed finds
     // nothing to number, and need not wait for it.
     _ = try sweep()
-    let results = try processWithBlobs(upload)
+    if upload.chunks == nil { try checkpoints(false) }
+    let results: UploadResults
+    do { results = try processWithBlobs(upload) } catch {
+      checkpoint()
+      throw error
+    }
     atWork.ended(upload.remote)
     return results
+  }
+
+  /// Whether a commit that leaves much in the write-ahead log brings it into the file.
+  private func checkpoints(_ itself: Bool) throws {
+    try opened().connection.pragma("wal_autocheckpoint", itself ? "1000" : "0")
+  }
+
+  /// After `process`. Never throws: a later commit does it.
+  func checkpoint() {
+    guard let open else { return }
+    try? checkpoints(true)
+    try? open.connection.checkpoint(.passive)
   }
 
   func results(_ remote: RemoteID, _ sequence: SequenceID) throws -> UploadResults? {

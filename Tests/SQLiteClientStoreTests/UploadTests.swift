@@ -28,6 +28,25 @@ import Testing
     #expect(text.contains(#"[0,"m","once",null]"#))
   }
 
+  @Test func eachKindOfUpdateCarriesItsOwnColumnsHoweverManyKindsThereAre() async throws {
+    let columns = (0..<8).map { "c\($0)" }
+    let numbers = columns.map { Column($0, .integer, nullable: true) }
+    let schema = Schema(tables: [Table("r", primaryKey: ["id"], columns: [Column("id", .text)] + numbers)])
+    let bench = try await StoreBench(schema)
+    for row in 1...255 { try bench.write("INSERT INTO r (id) VALUES ('r\(row)')") }
+    try await bench.accept(bench.uploadText().session)
+    var wanted: [String] = []
+    for row in 1...255 {
+      let changed = columns.indices.filter { row >> $0 & 1 == 1 }
+      let sets = changed.map { "\(columns[$0]) = \(1000 * row + $0)" }
+      try bench.write("UPDATE r SET \(sets.joined(separator: ", ")) WHERE id = 'r\(row)'")
+      let values = changed.map { "null,\(1000 * row + $0)" }
+      wanted.append("[\(row - 1),\"r\(row)\",\(values.joined(separator: ","))]")
+    }
+    let text = try await bench.uploadText().text
+    for change in wanted { #expect(text.contains(change)) }
+  }
+
   @Test func aResendGivesTheSameBytesWhateverTheApplicationWritesMeanwhile() async throws {
     let bench = try await StoreBench(Self.notes)
     try bench.write(

@@ -13,8 +13,12 @@ extension BeginMessage.Group {
 extension ClientConfiguration {
   /// What the device subscribes to now, with the values that its personalization keys have, and what of it brings nothing
   /// for want of one, or because no table is chosen by its parameter (any more).
-  func resolvedSubscriptions() async throws -> (subscriptions: ResolvedSubscriptions, notices: [String]) {
-    let settings = try await store.deviceSettings()
+  ///
+  /// - Parameter known: what the database has; nil: it is asked.
+  func resolvedSubscriptions(
+    _ known: DeviceSettings? = nil
+  ) async throws -> (subscriptions: ResolvedSubscriptions, notices: [String]) {
+    let settings = if let known { known } else { try await store.deviceSettings() }
     var (subscriptions, notices) = settings.resolved(schema.parameters)
     guard settings.subscriptions.contains(where: { !$0.parameters.isEmpty }) else { return (subscriptions, notices) }
     let tables = Schema(tables: try await store.history().tables)

@@ -27,6 +27,9 @@ struct SyncSession {
   private(set) var compare: [TableDigest] = []
   /// Pieces of this download that staging holds.
   var stagedPieces = 0
+  /// What the device subscribes to, and the tables to compare where all groups are synchronized, as they were when the session began.
+  private var settings: DeviceSettings?
+  private var compared: [TableDigest]?
   /// What the server said of itself when it was met last: it need not be remembered again.
   private(set) var met: JSONValue?
   /// Why this database cannot synchronize before it is recovered; nothing was touched.
@@ -93,9 +96,30 @@ struct SyncSession {
     if comparing.contains(where: { !compared.contains($0.table) }) { hasNewRequests = true }
   }
 
+  private mutating func beginSession(_ groups: Set<String>?) async throws -> ClientSession {
+    let comparesAll = groups == nil && downloads && !onlyUploads
+    let begun = try await Self.begin(store, groups, blobBytesMax, comparesAll: comparesAll, store as? any Actor)
+    (settings, compared) = (begun.settings, begun.compared)
+    return begun.session
+  }
+
+  /// What a session asks of the store before it asks the server, on the store's own thread: one change of threads and back, not one for
+  /// each.
+  private static func begin(
+    _ store: any ClientStore, _ groups: Set<String>?, _ blobBytesMax: Int64?, comparesAll: Bool,
+    _ isolation: isolated (any Actor)?
+  ) async throws -> (session: ClientSession, settings: DeviceSettings, compared: [TableDigest]?) {
+    let session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+    let settings = try await store.deviceSettings()
+    guard comparesAll, !session.state.isOlderThanIdentityFile, let recovering = store as? any RecoveringClientStore
+    else { return (session, settings, nil) }
+    let names = Set(session.state.groups.map(\.name))
+    return (session, settings, try await recovering.tablesToCompare(groups: names))
+  }
+
   private mutating func runSession(groups: Set<String>?) async throws {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
-    var session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+    var session = try await beginSession(groups)
     LogContext.current?.set("remote", session.state.remoteID.text)
     // What this sync saw refused and now sends again with a later edit is not in the archive any more.
     let again = report.refusedCounters.intersection(session.joined)
@@ -117,14 +141,14 @@ struct SyncSession {
       } catch let error as SalvorError where error.needsAdoption {
         try await adoptFirst(session)
         await store.endSession()
-        session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+        session = try await beginSession(groups)
         try await exchange(session, groups: groups)
       }
       if !offered.isEmpty {
         try await fetchSnapshots(offered)
         offered = []
         await store.endSession()
-        session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+        session = try await beginSession(groups)
         try await exchange(session, groups: groups)
       }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
@@ -175,7 +199,11 @@ struct SyncSession {
     message.snapshot = try await snapshotTaking(message)
     let download = downloadName(message)
     message.position = resumption(session.state, download)
-    compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
+    if let compared {
+      compare = compared
+    } else {
+      compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
+    }
     message.compare = compare
     message.compared = comparison(session.state, download)?.head
     // Where more than what has changed since the cursors comes, it comes by whole rows.
@@ -290,7 +318,7 @@ struct SyncSession {
 
   /// What the device subscribes to now.
   private mutating func resolvedSubscriptions() async throws -> ResolvedSubscriptions {
-    let wanted = try await configuration.resolvedSubscriptions()
+    let wanted = try await configuration.resolvedSubscriptions(settings)
     report.notices += wanted.notices.filter { !report.notices.contains($0) }
     return wanted.subscriptions
   }

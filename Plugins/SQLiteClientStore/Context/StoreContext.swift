@@ -59,10 +59,15 @@ final class StoreContext {
   /// Selects the row with a key as the table has it, by slot.
   func rowQuery(_ table: CapturedTable) -> String {
     if let known = rowQueries[table.number] { return known }
-    let columns = (0..<table.columns.count).map(table.tableColumn).joined(separator: ", ")
-    let made = "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))"
+    let made = rowQuery(table, slots: Array(table.columns.indices))
     rowQueries[table.number] = made
     return made
+  }
+
+  /// The same of some of its columns.
+  func rowQuery(_ table: CapturedTable, slots: [Int]) -> String {
+    let columns = slots.map(table.tableColumn).joined(separator: ", ")
+    return "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(keyCondition(table))"
   }
 
   /// The row as the table has it, by slot.

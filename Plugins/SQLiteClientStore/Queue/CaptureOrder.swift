@@ -41,6 +41,7 @@ struct CaptureOrder {
     let isDelete =
       "op IN (\(LogOperation.delete.rawValue), \(LogOperation.joinedDelete.rawValue), \(LogOperation.cascadedDelete.rawValue))"
     let isInsert = "op = \(LogOperation.insert.rawValue)"
+    guard try mayHaveSeveral(after: done, with: "\(isInsert) OR \(isDelete)") else { return [] }
     for (count, tables) in Dictionary(grouping: context.catalog.tables, by: \.keyCount) {
       let keys = (0..<count).map { "v\($0)" }.joined(separator: ", ")
       let types = (0..<count).map { "typeof(v\($0))" }.joined(separator: ", ")
@@ -58,5 +59,20 @@ struct CaptureOrder {
       }
     }
     return found
+  }
+
+  /// False for nearly every log: no row has several changes, or there are updates alone. To sort all rows costs much more than to
+  /// look for that.
+  private func mayHaveSeveral(after done: Int64, with condition: String) throws -> Bool {
+    let connection = context.connection
+    let anySuch = "SELECT 1 FROM salvor_log WHERE seq > ?1 AND (\(condition)) LIMIT 1"
+    guard try connection.integer(anySuch, .integer(done)) != nil else { return false }
+    var seen = RowSketch(rows: try connection.lastCounter() - done)
+    var isRepeated = false
+    try context.eachChangedRow(after: done) { hash, _ in
+      if seen.insert(hash) { isRepeated = true }
+      return !isRepeated
+    }
+    return isRepeated
   }
 }

@@ -102,6 +102,13 @@ struct RequestSorting {
   }
 
   private func read(from start: Int64, to end: Int64) throws -> ([RequestRange], markers: Bool) {
+    let single = [LogOperation.watermark, .insert, .update, .delete].map { "\($0.rawValue)" }.joined(separator: ", ")
+    // Nearly always each change is a request of its own.
+    guard
+      try context.connection.integer(
+        "SELECT 1 FROM salvor_log WHERE seq > ?1 AND seq <= ?2 AND op NOT IN (\(single)) LIMIT 1", .integer(start),
+        .integer(end)) != nil
+    else { return ([], false) }
     var ranges: [RequestRange] = []
     var current: (first: Int64, last: Int64)?
     var members: Set<RowRef> = []

@@ -195,10 +195,14 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   // MARK: Journal
 
-  var journalPath: String { path + ".salvor-recovery" }
+  nonisolated var journalPath: String { path + ".salvor-recovery" }
 
-  /// The file beside the database; nil where there is none.
-  public func journal() throws -> [UInt8]? { isFile ? DurableFile.read(journalPath) : journalInMemory }
+  /// The file beside the database; nil where there is none. Read where the caller is: a file beside the database is nothing of the connection's.
+  public nonisolated func journal() async throws -> [UInt8]? {
+    if isFile { DurableFile.read(journalPath) } else { await journalInMemory }
+  }
+
+  var hasJournal: Bool { isFile ? DurableFile.read(journalPath) != nil : journalInMemory != nil }
 
   /// Nil removes the file. Durable when the call returns.
   public func setJournal(_ bytes: [UInt8]?) throws {

@@ -57,7 +57,7 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
   /// What a process left that was killed after its commit and before it removed its files, and what came of a file whose group
   /// came by rows after all. Under the session's lock, once.
   func removeLeftOverFiles(_ context: StoreContext) throws {
-    guard !hasLookedForFiles, isFile, snapshots.isEmpty, try journal() == nil,
+    guard !hasLookedForFiles, isFile, snapshots.isEmpty, !hasJournal,
       try context.connection.groupStates(context.schema.groups).allSatisfy(\.isSynchronized)
     else { return }
     hasLookedForFiles = true

@@ -38,13 +38,25 @@ struct UploadEncoder {
     var mask: LogMask?
   }
 
+  /// Changes of one kind: their shape's place in the chunk, and the slots that get new values.
+  private struct Kind {
+    var place: Int
+    var slots: [Int]
+    /// Selects the row as it is now, and which of its columns are the slots'.
+    var current: SQLiteStatement
+    var columns: [Int]
+  }
+
+  /// So many kinds read what they need alone: each column of a row that is read costs as much as finding the row. The others read it whole.
+  private static let narrowKindsMax = 64
+
   /// In a read transaction. Nil: there is nothing after `counter`.
   func chunk(after counter: Int64, bytesTarget: Int) throws -> Made? {
     try plan.catchUp()
     var writer = UploadChunkWriter(capacity: bytesTarget + 4096, blobs: blobs)
     var hints: [(hash: BlobHash, place: BlobPlace)] = []
     var layouts: [Int64: Layout] = [:]
-    var shapes: [ShapeKey: Int] = [:]
+    var kinds: [ShapeKey: Kind] = [:]
     var names = try RequestNames(context)
     var leftOut = try context.leftOut().filter { $0.last > counter }[...]
     var isLast = true
@@ -101,7 +113,7 @@ struct UploadEncoder {
         offeredUpTo = run.last
       }
       try write(
-        row, seq, operation, layout, anyStored, isOffer: seq <= offeredUpTo, &writer, &shapes, &names, &hints)
+        row, seq, operation, layout, anyStored, isOffer: seq <= offeredUpTo, &writer, &kinds, &names, &hints)
       return true
     }
     if isLast, try !writeVersions(before: .max) { isLast = false }
@@ -155,24 +167,21 @@ struct UploadEncoder {
   private func write(
     _ row: SQLiteStatement, _ seq: Int64, _ operation: LogOperation, _ layout: Layout, _ anyStored: Bool,
     isOffer: Bool, _ writer: inout UploadChunkWriter,
-    _ shapes: inout [ShapeKey: Int], _ names: inout RequestNames, _ hints: inout [(hash: BlobHash, place: BlobPlace)]
+    _ kinds: inout [ShapeKey: Kind], _ names: inout RequestNames, _ hints: inout [(hash: BlobHash, place: BlobPlace)]
   ) throws {
     let table = layout.table
     let firstValue = 3 + context.catalog.maskCount
     let stamp = try names.stamp(of: seq)
     let made = try names.made(
       seq, table.number, layout.group, key: row.values(from: firstValue, count: table.keyCount))
-    let hash = rowHash(row, table: 1, firstKey: firstValue, count: table.keyCount)
-    func begin(_ kind: Operation, _ mask: LogMask?, _ columns: @autoclosure () -> [String]) {
-      let key = ShapeKey(table: table.number, operation: kind, mask: mask)
-      let place: Int
-      if let known = shapes[key] {
-        place = known
-      } else {
-        place = writer.place(of: UploadShape(table: table.name, operation: kind, columns: columns()))
-        shapes[key] = place
-      }
-      writer.beginChange(shape: place, stamp: stamp, counter: seq, made: made)
+    let hash = plan.anyRepeats ? rowHash(row, table: 1, firstKey: firstValue, count: table.keyCount) : 0
+    func begin(_ operation: Operation, _ mask: LogMask?, _ slots: @autoclosure () -> [Int]) throws -> Kind {
+      let key = ShapeKey(table: table.number, operation: operation, mask: mask)
+      let known = kinds[key]
+      let kind = try known ?? makeKind(operation, slots(), layout, isNarrow: kinds.count < Self.narrowKindsMax, &writer)
+      if known == nil { kinds[key] = kind }
+      writer.beginChange(shape: kind.place, stamp: stamp, counter: seq, made: made)
+      return kind
     }
     func writeKey() {
       for slot in 0..<table.keyCount { writer.value { $0.value(of: row, firstValue + slot, isKey: true) } }
@@ -189,58 +198,83 @@ struct UploadEncoder {
     func isApart() throws -> Bool { try plan.mayRepeat(hash) || (anyStored && context.hasValues(seq)) }
     switch operation {
     case .insert:
-      begin(.insert, nil, layout.names)
+      let kind = try begin(.insert, nil, layout.slots)
       if try isApart() {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
         guard case .insert(let new) = step.change else { throw plan.unfit(table) }
-        for slot in layout.slots { writeNew(slot) { $0.value(new[slot], isKey: slot < table.keyCount) } }
+        for slot in kind.slots { writeNew(slot) { $0.value(new[slot], isKey: slot < table.keyCount) } }
       } else {
-        try withCurrent(row, firstValue, layout) { current in
-          for slot in layout.slots {
-            writeNew(slot) { $0.value(of: current, slot, isKey: slot < table.keyCount) }
+        try withCurrent(row, firstValue, kind, table) { current in
+          for (slot, column) in zip(kind.slots, kind.columns) {
+            writeNew(slot) { $0.value(of: current, column, isKey: slot < table.keyCount) }
           }
         }
       }
     case .update, .cascadedUpdate:
       let mask = LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
-      let slots = mask.slots(below: table.columns.count)
-      begin(.update, mask, slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] })
+      let kind = try begin(.update, mask, mask.slots(below: table.columns.count))
       writeKey()
       if try isApart() {
         let step = try plan.step(seq, table, row.values(from: firstValue, count: table.keyCount), hash)
         guard case .update(let news) = step.change else { throw plan.unfit(table) }
-        for slot in slots {
+        for slot in kind.slots {
           writer.value { $0.value(of: row, firstValue + slot) }
           writeNew(slot) { $0.value(news[slot] ?? .null) }
         }
       } else {
-        try withCurrent(row, firstValue, layout) { current in
-          for slot in slots {
+        try withCurrent(row, firstValue, kind, table) { current in
+          for (slot, column) in zip(kind.slots, kind.columns) {
             writer.value { $0.value(of: row, firstValue + slot) }
             // An offer names what is as the server has it, too.
-            if isOffer, row.holdsPlainly(firstValue + slot, as: current, slot) {
+            if isOffer, row.holdsPlainly(firstValue + slot, as: current, column) {
               writer.sameValue()
             } else {
-              writeNew(slot) { $0.value(of: current, slot) }
+              writeNew(slot) { $0.value(of: current, column) }
             }
           }
         }
       }
     default:
-      begin(.delete, nil, [])
+      _ = try begin(.delete, nil, [])
       writeKey()
     }
     writer.endChange()
   }
 
+  private func makeKind(
+    _ operation: Operation, _ slots: [Int], _ layout: Layout, isNarrow: Bool, _ writer: inout UploadChunkWriter
+  ) throws -> Kind {
+    let names = slots.map { slot in layout.names[layout.slots.firstIndex(of: slot) ?? 0] }
+    let place = writer.place(of: UploadShape(table: layout.table.name, operation: operation, columns: names))
+    guard operation == .update, isNarrow, !slots.isEmpty else {
+      return Kind(place: place, slots: slots, current: layout.current, columns: slots)
+    }
+    let query = context.rowQuery(layout.table, slots: slots)
+    return Kind(
+      place: place, slots: slots, current: try context.connection.prepare(query, persistent: true),
+      columns: Array(slots.indices))
+  }
+
   private func withCurrent(
-    _ row: SQLiteStatement, _ firstValue: Int, _ layout: Layout, _ body: (SQLiteStatement) throws -> Void
+    _ row: SQLiteStatement, _ firstValue: Int, _ kind: Kind, _ table: CapturedTable,
+    _ body: (SQLiteStatement) throws -> Void
   ) throws {
-    let current = layout.current
-    for slot in 0..<layout.table.keyCount { try current.bind(slot + 1, column: firstValue + slot, of: row) }
+    let current = kind.current
+    for slot in 0..<table.keyCount { try current.bindInPlace(slot + 1, column: firstValue + slot, of: row) }
     defer { current.reset() }
-    guard try current.step() else { throw plan.unfit(layout.table) }
+    guard try current.step() else { throw plan.unfit(table) }
     try body(current)
+  }
+}
+
+extension SQLiteStatement {
+  /// Binds a column of another statement's current row where it stands: this one is reset before that one goes on.
+  fileprivate func bindInPlace(_ parameter: Int, column: Int, of row: SQLiteStatement) throws {
+    switch row.type(column) {
+    case SQLITE_TEXT: try row.withText(column) { try bindText(parameter, $0, copying: false) }
+    case SQLITE_BLOB: try row.withBlob(column) { try bindBlob(parameter, $0, copying: false) }
+    default: try bind(parameter, column: column, of: row)
+    }
   }
 }
 

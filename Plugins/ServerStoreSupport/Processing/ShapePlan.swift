@@ -22,6 +22,8 @@ final class ShapePlan {
   private(set) var keyUpdates: [(place: Int, item: Int)] = []
   /// For each item: the column that must store it; nil for an old value.
   let targets: [Column?]
+  /// Their types alone, for the many rows in which nothing is wrong.
+  private(set) lazy var targetTypes = targets.map { $0?.type }
   let seed: RowHash
   /// Of table, operation and columns.
   let contentSeed: RowHash
@@ -50,7 +52,7 @@ final class ShapePlan {
   private var answers: [Int] = []
   /// The types of the items (`ServerTable.types`).
   private let types: [String]
-  private var mayExclude: Bool { types.contains { !$0.isEmpty } }
+  private lazy var mayExclude = types.contains { !$0.isEmpty }
   /// The items bound to the statement's parameters, in order.
   private(set) var parameters: [Int] = []
 

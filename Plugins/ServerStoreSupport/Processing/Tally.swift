@@ -47,6 +47,9 @@ struct Tally {
 
   var hasRefused: Bool { !refusedIDs.isEmpty || !waitingRows.isEmpty }
 
+  /// False: nothing was refused, is carried or waits.
+  var concernsAny: Bool { !refusedPrints.isEmpty || !carriedPrints.isEmpty || !waitingRows.isEmpty }
+
   /// False where the change certainly depends on nothing that was refused or is carried.
   func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {
     refusedPrints.mayConcern(plan, items, row: row) || carriedPrints.mayConcern(plan, items, row: row)

@@ -109,23 +109,24 @@ extension ShapePlan {
   func refusal(_ row: RowItems, _ catalog: Catalog, _ limits: Limits) -> RefusalText? {
     if let refusal { return refusal }
     guard let place else { return nil }
-    let table = catalog.tables[place]
+    // A table is large: nothing of it is touched where nothing is wrong.
+    func name() -> String { catalog.tables[place].name }
     func tooLarge() -> RefusalText {
       RefusalText(
-        .tooLarge, "The row of \(table.name) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
+        .tooLarge, "The row of \(name()) is larger than \(limits.rowBytesMax) bytes. Make its values smaller.")
     }
     if row.byteCount > limits.rowBytesMax { return tooLarge() }
     if row.blobBytes > limits.blobBytesMax {
       return RefusalText(
         .tooLarge,
-        "A blob of \(table.name) has \(row.blobBytes) bytes, more than \(limits.blobBytesMax). Make it smaller.")
+        "A blob of \(name()) has \(row.blobBytes) bytes, more than \(limits.blobBytesMax). Make it smaller.")
     }
-    for (item, target) in zip(row.items, targets) {
-      guard let target, !item.isStored(by: target.type) else { continue }
+    for (index, item) in row.items.enumerated() where index < targetTypes.count {
+      guard let type = targetTypes[index], !item.isStored(by: type), let target = targets[index] else { continue }
       // The device may not send such a row: it says how large it is (decision 120).
       if case .integer(let bytes) = item, bytes > limits.rowBytesMax, target.type.holdsBytes { return tooLarge() }
       return RefusalText(
-        .notStorable, "\(table.name).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
+        .notStorable, "\(name()).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
     }
     return excluded(row, catalog)
   }

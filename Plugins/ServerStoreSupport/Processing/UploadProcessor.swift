@@ -406,10 +406,10 @@ package final class UploadProcessor {
     let hash = plan.hash(row.items)
     let offer = reading.offer(of: counter)
     // What the offers before have made of a row must be known.
-    if offer == nil || tally.straightOffers.isLarge { try decision.noteStraight(&tally) }
+    if !tally.straightOffers.isEmpty, offer == nil || tally.straightOffers.isLarge { try decision.noteStraight(&tally) }
     let mayRun =
       try plan.statement != nil && !settled.mayHold(stamp) && isClear(offer, plan, row, hash) && isOpen(change, hash)
-    let mayDepend = tally.mayConcern(plan, row.items, row: hash)
+    let mayDepend = tally.concernsAny && mayConcern(plan, row, hash)
     if mayRun, !mayDepend, try run(plan, row, hash, made, offer) {
       reading.nextOrdinal += 1
       accept(plan, row, stamp, counter, isOffer: offer != nil)
@@ -417,21 +417,29 @@ package final class UploadProcessor {
     }
     let request = try request(change)
     if try isSettled(request) { return nil }
-    if mayRun, mayDepend {
-      var reader = StepReader(rows, over: tally.refusedRows)
-      let steps = try reader.steps(of: request)
-      let none = SetDecisions()
-      if none.blocker(of: request, steps, tally) == nil, !none.waits(request, steps, tally),
-        request.mayWait || !tally.waitingRows.mayHoldWhatIsNeeded(by: steps),
-        try run(plan, row, hash, made, offer)
-      {
-        accept(plan, row, stamp, counter, isOffer: offer != nil)
-        return nil
-      }
+    if mayRun, mayDepend, try !depends(request), try run(plan, row, hash, made, offer) {
+      accept(plan, row, stamp, counter, isOffer: offer != nil)
+      return nil
     }
     // The offers of a large block are looked at as a set.
     if offer != nil, isLarge { return request }
     return try decision.decideAlone(request, &tally) ? nil : request
+  }
+
+  // Both are functions of their own, since the tally is copied for them.
+  @inline(never)
+  private func mayConcern(_ plan: ShapePlan, _ row: RowItems, _ hash: UInt64) -> Bool {
+    tally.mayConcern(plan, row.items, row: hash)
+  }
+
+  /// On one that was refused, is carried or waits.
+  @inline(never)
+  private func depends(_ request: StagedRequest) throws -> Bool {
+    var reader = StepReader(rows, over: tally.refusedRows)
+    let steps = try reader.steps(of: request)
+    let none = SetDecisions()
+    return none.blocker(of: request, steps, tally) != nil || none.waits(request, steps, tally)
+      || !request.mayWait && tally.waitingRows.mayHoldWhatIsNeeded(by: steps)
   }
 
   /// Nothing speaks against the change by itself, and nobody else has changed the row since.
@@ -454,7 +462,7 @@ package final class UploadProcessor {
     }
     let hash = change.plan.hash(change.row.items)
     return try !settled.mayHold(change.stamp) && isOpen(change, hash)
-      && !tally.mayConcern(change.plan, change.row.items, row: hash)
+      && !(tally.concernsAny && mayConcern(change.plan, change.row, hash))
   }
 
   private func enqueue(_ change: UploadRow, _ single: Single) throws {
@@ -478,7 +486,7 @@ package final class UploadProcessor {
   private func write(_ rows: ArraySlice<UploadRow>, _ hashes: ArraySlice<UInt64>, _ single: Single) throws {
     let isSet =
       rows.count >= RowQueue.rowsMin && set.isEmpty
-      && zip(rows, hashes).allSatisfy { !tally.mayConcern($0.plan, $0.row.items, row: $1) }
+      && !(tally.concernsAny && zip(rows, hashes).contains { mayConcern($0.plan, $0.row, $1) })
     guard isSet else {
       let wasCareful = isCareful
       isCareful = isCareful || isLarge && connection.endsOnFailure

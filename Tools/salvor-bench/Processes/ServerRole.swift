@@ -1,3 +1,4 @@
+import SQLiteSupport
 import SalvorModel
 import SalvorWire
 
@@ -7,6 +8,8 @@ func runServerRole(_ arguments: [String]) async throws {
   guard (2...4).contains(arguments.count), let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots [URL]]")
   }
+  // As the program `salvor` does.
+  countNoSQLiteMemory()
   let server = try await BenchServer.start(
     database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots",
     files: arguments.dropFirst(3).first)
