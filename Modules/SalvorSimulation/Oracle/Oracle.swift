@@ -155,8 +155,12 @@ struct Oracle {
     if device == nil { purged.subtract(after.keys.filter { before[$0] == nil }) }
   }
 
-  /// A device has changes of these rows to send that it had not before, whatever its tables show.
-  mutating func touched(_ device: Int, _ rows: Set<RowName>) { heal.touched(device, rows, step: step ?? .max) }
+  /// A device has changes of these rows to send that it had not before, whatever its tables show: a row that they do not show was
+  /// made and deleted, perhaps by one statement, and other devices may have a row of its key.
+  mutating func touched(_ device: Int, _ rows: Set<RowName>, _ after: Contents) {
+    heal.touched(device, rows, step: step ?? .max)
+    deleted.formUnion(rows.filter { after[$0] == nil })
+  }
 
   /// An operator erased the row: nobody has to account for changes of it, and it never comes back.
   mutating func purge(_ name: RowName) {

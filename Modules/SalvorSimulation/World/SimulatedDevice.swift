@@ -148,6 +148,7 @@ final class SimulatedDevice: @unchecked Sendable {
     let database = try database()
     let version = try database.version()
     if let unsettled, unsettled.version == version { return unsettled.rows }
+    guard try isMade() else { return [] }
     let rows = Set(
       try database.rows("SELECT \"table\", key FROM salvor_row_state WHERE dirty OR in_error").map {
         world.rowName($0[0].description, $0[1])

@@ -49,7 +49,7 @@ extension World {
     let database = try device.database()
     for sql in device.schema.applicationTriggers() { try database.execute(sql) }
     let before = try device.contents()
-    let waited = history.swarm.has(.heal) ? try device.dirtyRows() : []
+    let waited = try device.dirtyRows()
     let moves = try transact(database, statements, device.name) { try device.contents() }
     if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
       device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
@@ -59,7 +59,7 @@ extension World {
     oracle.captured(device.number, before, after)
     oracle.wrote(device.number, before, after)
     // A row that was made and deleted at once goes up as both.
-    if history.swarm.has(.heal) { oracle.touched(device.number, try device.dirtyRows().subtracting(waited)) }
+    oracle.touched(device.number, try device.dirtyRows().subtracting(waited), after)
     return moves
   }
 
