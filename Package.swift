@@ -253,7 +253,7 @@ let package = Package(
         "SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SQLiteSupport", "SQLiteClientStore",
         "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "ZstdCompression", "NoAuthentication",
-        "RecoverUnsyncedChangesRecovery", "RecreateRecovery",
+        "RecoverUnsyncedChangesRecovery", "RecreateRecovery", "CopyAndResubscribeRecovery",
         .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])),
         .target(name: "ServerStoreSupport", condition: .when(traits: ["PostgreSQL"])),
       ],

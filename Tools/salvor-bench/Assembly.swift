@@ -1,3 +1,4 @@
+import CopyAndResubscribeRecovery
 import GzipCompression
 import HTTPClientTransport
 import HTTPServerTransport
@@ -108,7 +109,7 @@ struct BenchClient {
       credentials: credentials, compressions: way == .gzip ? [GzipCompression()] : productCompressions,
       uploadCompression: GzipCompression(),
       recovery: RecoveryConfiguration(
-        strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery()], strategy: strategy))
+        strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery(), CopyAndResubscribeRecovery()], strategy: strategy))
     configuration.recovery.heal = heal
     configuration.snapshotCompressions = way == .product ? [snapshotCompression] : []
     return BenchClient(client: SalvorClient(configuration), transport: transport, credentials: credentials)
