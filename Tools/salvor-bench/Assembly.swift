@@ -109,7 +109,8 @@ struct BenchClient {
       credentials: credentials, compressions: way == .gzip ? [GzipCompression()] : productCompressions,
       uploadCompression: GzipCompression(),
       recovery: RecoveryConfiguration(
-        strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery(), CopyAndResubscribeRecovery()], strategy: strategy))
+        strategies: [RecoverUnsyncedChangesRecovery(), RecreateRecovery(), CopyAndResubscribeRecovery()],
+        strategy: strategy))
     configuration.recovery.heal = heal
     configuration.snapshotCompressions = way == .product ? [snapshotCompression] : []
     return BenchClient(client: SalvorClient(configuration), transport: transport, credentials: credentials)
