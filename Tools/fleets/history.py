@@ -233,6 +233,8 @@ class History:
             backups = place.run("backups", on=device.name)[1].get("backups") or []
             if backups:
                 self.may_stop = True
+                # What waits, or is in the archive, and is not in the backup, goes.
+                self.excused.update(row for row, (who, _) in self.made.items() if who == device.name)
                 self.expect(
                     place.run("backups", "restore", rng.choice(backups)["id"], on=device.name), "backups restore", 0, 2
                 )
