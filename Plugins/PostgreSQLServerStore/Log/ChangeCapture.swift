@@ -77,7 +77,7 @@
     /// With the rights of its owner: a writer needs none on Salvor's tables, and no name is looked up where he could put one.
     ///
     /// - Parameter settings: of a trigger of statements. Each session keeps the plans that it made of a function's statements, for
-    ///   one row as for a million: none may be compiled anew each time, or reserve memory for the most rows that it once had.
+    ///   one row as for a million: none may be compiled again each time, or reserve memory for the most rows that it once had.
     private func function(_ event: String, _ body: [String], _ settings: String = "") -> [String] {
       [
         """

@@ -387,7 +387,7 @@
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
           if try !isCaptured(table.name, number) {
             notices.append(
-              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written. It was made anew; the table's group is fed whole once."
+              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written. The trigger was replaced; the table's group is sent whole once."
             )
             generation += 1
           } else if !found.isEmpty || before.grouping != table.group {

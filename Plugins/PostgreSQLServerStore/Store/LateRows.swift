@@ -3,7 +3,7 @@
   import SalvorStorage
 
   /// Another program may take a unique value after an upload has taken its snapshot: PostgreSQL refuses the value, and no row that the upload
-  /// sees has it. Where a constraint refused a request and somebody has committed meanwhile, the upload is begun anew and sees what
+  /// sees has it. Where a constraint refused a request and somebody has committed meanwhile, the upload starts again and sees what
   /// there is; at the last attempt the refusal stands.
   final class LateRows: Sendable {
     private let settings: ConnectionSettings
@@ -12,7 +12,7 @@
 
     init(_ settings: ConnectionSettings) { self.settings = settings }
 
-    /// At the end of the upload's transaction, before it commits. Throws what has it begun anew.
+    /// At the end of the upload's transaction, before it commits. Throws the error after which the upload starts again.
     func check(_ results: UploadResults, _ connection: PostgreSQLConnection) throws {
       guard results.refused.contains(where: { $0.reason == .constraint }),
         attempts.withLock({ count in

@@ -38,8 +38,8 @@ struct ServerRestored {
   }
 }
 
-/// The server was restored, and the device has lived through many downloads before it makes its tables anew: what it kept of its
-/// history must not make that slower. The limit: a first sync of the same database.
+/// The server was restored, and a device that has had many downloads recreates its database: the history that it keeps must not
+/// make that slower. The limit: a first sync of the same database.
 struct LongHistory {
   var rows: Int
   var downloads: Int
@@ -61,7 +61,7 @@ struct LongHistory {
     }
     return WorkloadResult(
       name: "long-history",
-      title: "\(grouped(rows)) rows made anew after \(grouped(downloads)) downloads, medians of \(runs)",
+      title: "\(grouped(rows)) rows recreated after \(grouped(downloads)) downloads, medians of \(runs)",
       figures: figures)
   }
 }

@@ -128,7 +128,7 @@ struct Workload: Sendable {
       try ServerRestored(rows: $0.scaled(1_000_000), lost: 1000, unsynced: 100).run($0)
     },
     Workload(
-      name: "long-history", summary: "80,000 rows made anew after a restore, on a device that has had 1,040 downloads"
+      name: "long-history", summary: "80,000 rows recreated after a restore, on a device that has had 1,040 downloads"
     ) {
       try LongHistory(rows: $0.scaled(80_000), downloads: $0.options.isQuick ? 40 : 1_040).run($0)
     },
