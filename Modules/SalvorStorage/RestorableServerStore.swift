@@ -15,12 +15,25 @@ public protocol RestorableServerStore: ServerStore {
   ///
   /// Works without `open`. Throws `storage-busy` where anybody has the database open; nothing is changed then.
   func adoptNewID() async throws -> ServerRenaming
+
+  /// The next start takes the tables as they are, where it would refuse them since they are of another moment than the change log.
+  /// Their groups come whole to every device then.
+  ///
+  /// Works without `open`. Returns where the database stands.
+  func takeRows() async throws -> String
 }
 
 extension RestorableServerStore {
   /// Throws `usage`: for stores that keep their ID.
   public func adoptNewID() async throws -> ServerRenaming {
     throw SalvorError(.usage, "This server's storage module cannot take another server ID. Use the storage \"sqlite\".")
+  }
+}
+
+extension RestorableServerStore {
+  /// Throws `usage`: for stores whose rows and log are in one file.
+  public func takeRows() async throws -> String {
+    throw SalvorError(.usage, "Rows and change log of this storage are of one moment. There is nothing to take.")
   }
 }
 

@@ -35,6 +35,8 @@
     private static let meant: [(table: String, query: String)] = [
       // After each connect: what is there then is what has come since somebody looked.
       ("salvor_inbox", "WHERE TRUE RETURNING"),
+      // At an opening, before that: whether it is of the rows' moment.
+      ("salvor_inbox", "FROM salvor_proof p LEFT JOIN"), ("salvor_inbox", "ORDER BY id DESC LIMIT 100"),
       // The ledger of purged rows, which ends: at an opening, and into the file of each process.
       ("salvor_purge", "SELECT act, hash, time, seal FROM salvor_purge ORDER BY n"),
       // A purge, on an operator's word: it forgets what is on the way of everybody.

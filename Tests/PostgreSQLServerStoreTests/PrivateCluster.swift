@@ -95,6 +95,20 @@
       try asOwner("pg_restore", ["-h", folder, "-U", "postgres", "-d", copy, "\(folder)/\(copy).dump"])
     }
 
+    /// What `pg_dump` makes of a database with these options, in a file of this name.
+    func dump(_ database: ConnectionSettings, as file: String, _ options: String...) throws {
+      try asOwner(
+        "pg_dump",
+        ["-h", folder, "-U", "postgres", "-Fc", "-f", "\(folder)/\(file)"] + options + [Self.name(database)])
+    }
+
+    /// Puts it into the database with these options of `pg_restore`.
+    func restore(_ file: String, into database: ConnectionSettings, _ options: String...) throws {
+      try asOwner(
+        "pg_restore",
+        ["-h", folder, "-U", "postgres", "-d", Self.name(database)] + options + ["\(folder)/\(file)"])
+    }
+
     /// A line of its own before those that let everybody in. Counts from the next reload on.
     func allow(_ line: String) throws {
       let path = "\(folder)/data/pg_hba.conf"

@@ -121,6 +121,37 @@
       return chunks
     }
 
+    /// The rows after a round, and how often its upload has named each.
+    private struct Round {
+      var remote: RemoteID
+      var named: [String: Int]
+      var rows: [String: Row]
+    }
+
+    private func name(_ table: String, _ key: Value) -> String { "\(table) \(key)" }
+
+    /// The conflicts of an upload, by counter, with the names of their rows.
+    private func conflicts(_ stamp: RequestStamp, _ store: any ServerStore) async throws -> [Int64: String] {
+      var found: [Int64: String] = [:]
+      var last: Int64 = 0
+      while case let page = try await store.conflicts(after: last, limit: 500, state: .settled), !page.isEmpty {
+        for version in page where version.request.stamp == stamp {
+          found[version.request.counter] = name(version.table, version.key[0])
+        }
+        last = page.last?.id ?? last
+      }
+      return found
+    }
+
+    /// An earlier upload of another device has written the row, and written it back: the log names it, though its commit does not
+    /// change it, which is what the specification goes by (docs/internals, *Server stores against the specification*).
+    private func wasWrittenBack(_ row: String, besides remote: RemoteID, _ rounds: [Round]) -> Bool {
+      rounds.indices.dropFirst().contains { place in
+        rounds[place].remote != remote && rounds[place].named[row] ?? 0 > 1
+          && rounds[place].rows[row] == rounds[place - 1].rows[row]
+      }
+    }
+
     @Test("Uploads of many rows of one shape end as the specification says", arguments: ContractTests.seeds)
     func endsAsTheSpecification(_ seed: UInt64) async throws {
       let settings = try #require(PrivateCluster.shared).database()
@@ -131,6 +162,7 @@
       var dice = Dice(state: seed)
       let remotes = (0..<3).map { _ in RemoteID(from: SystemRandom()) }
       for store in stores { for remote in remotes { try await store.register(remote, principal: "anna") } }
+      var rounds: [Round] = []
       for round in 0..<12 {
         let (changes, stamp, sequence) = (
           changes(&dice), RequestStamp(from: SystemRandom()), SequenceID(from: SystemRandom())
@@ -147,7 +179,14 @@
                 chunks: chunks(changes, stamp, made: max(0, head - Int64(late))))))
         }
         #expect(found[0].acceptedRequests == found[1].acceptedRequests, "seed \(seed), round \(round)")
-        #expect(found[0].conflicts == found[1].conflicts, "seed \(seed), round \(round)")
+        if found[0].conflicts != found[1].conflicts {
+          let (here, meant) = (try await conflicts(stamp, database), try await conflicts(stamp, specification))
+          for (counter, row) in here where meant[counter] == nil {
+            #expect(wasWrittenBack(row, besides: remote, rounds), "seed \(seed), round \(round): \(row)")
+          }
+          #expect(Set(meant.keys).isSubset(of: here.keys), "seed \(seed), round \(round)")
+          #expect(found[0].conflicts - found[1].conflicts == Int64(here.count - meant.count))
+        }
         #expect(
           found[0].refused.map { "\($0.counter) \($0.reason)" }
             == found[1].refused.map { "\($0.counter) \($0.reason)" },
@@ -157,6 +196,12 @@
             try await database.rows(of: table) == specification.rows(of: table),
             "seed \(seed), round \(round): \(table)")
         }
+        var now = Round(remote: remote, named: [:], rows: [:])
+        for change in changes { now.named[name(change.shape.table, change.values[0]), default: 0] += 1 }
+        for table in ["box", "thing"] {
+          for row in try await specification.rows(of: table) { now.rows[name(table, row[0])] = row }
+        }
+        rounds.append(now)
       }
       for store in stores { await store.close() }
     }

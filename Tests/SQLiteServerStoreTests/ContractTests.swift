@@ -63,6 +63,7 @@ private let memoryClient = StoreSubject<any ClientStore> {
   /// `SALVOR_SEEDS=from-to` runs others.
   static let seeds = chosenSeeds(1...20)
   static let conflictSeeds = chosenSeeds(1...48)
+  static let lostSeeds = chosenSeeds(1...5)
 
   private static func chosenSeeds(_ usual: ClosedRange<UInt64>) -> ClosedRange<UInt64> {
     let bounds = (ProcessInfo.processInfo.environment["SALVOR_SEEDS"] ?? "").split(separator: "-").compactMap {
@@ -149,6 +150,17 @@ private let memoryClient = StoreSubject<any ClientStore> {
     try await RecoveryComparison(
       subject: StorePairSubject(client: memoryClient, server: sqliteServer),
       specification: StorePairSubject(client: memoryClient, server: memoryServer)
+    ).run(seed: seed) { step in
+      if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
+    }
+  }
+
+  @Test(
+    "random histories of what a restore has lost end as the specification says (semantics 10)", arguments: lostSeeds)
+  func givesBackAsTheSpecification(_ seed: UInt64) async throws {
+    try await RecoveryComparison(
+      subject: StorePairSubject(client: memoryClient, server: sqliteServer),
+      specification: StorePairSubject(client: memoryClient, server: memoryServer), about: .healing
     ).run(seed: seed) { step in
       if ProcessInfo.processInfo.environment["SALVOR_TRACE"] != nil { print(step) }
     }

@@ -13,8 +13,12 @@
     private let random: any RandomSource
     private let clock: any Clock
     private let capturesReplicas: Bool
+    /// The server that this process has seen in the database; nil: none.
+    private let expected: ServerID?
     private var settings: ConnectionSettings { connection.settings }
     private var isLater = false
+    /// The operator has said that the tables are right as they are (`takeRows`).
+    private var takesRows = false
     /// Tables whose columns are others than those that the triggers were made for.
     private var altered: Set<String> = []
     private(set) var notices: [String] = []
@@ -30,9 +34,10 @@
 
     init(
       _ connection: PostgreSQLConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock,
-      capturesReplicas: Bool = false
+      capturesReplicas: Bool = false, expecting expected: ServerID? = nil
     ) {
       self.connection = connection
+      self.expected = expected
       self.setup = setup
       self.capturesReplicas = capturesReplicas
       schema = setup.schema.synchronizedPart
@@ -57,10 +62,17 @@
     private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
       let isNew = try !isThere("salvor_server")
       if !isNew { isLater = try refuseLaterFormat() }
+      if isNew, let expected {
+        throw SalvorError(
+          .storageCorrupt,
+          "The database has no schema \(settings.schema), and this process has served it as \(expected). Put the database back whole. If a new server is meant, remove postgresql\(sideSuffix) in stateDirectory."
+        )
+      }
       try once("layout", PostgreSQLTables.statements(settings), isThere: !isNew)
+      takesRows = try connection.scalar("DELETE FROM salvor_server WHERE key = '\(Self.takingRows)' RETURNING 1") != nil
       let known = try carry(try knownTables())
       let added = try applyDifferences(known)
-      let tables = try makeCatalogTables(known, isNew: isNew, added: added)
+      var tables = try makeCatalogTables(known, isNew: isNew, added: added)
       try identify(isNew: isNew, beginsIncarnation: beginsIncarnation)
       connection.logWidth = Catalog.logWidth(of: tables)
       try once(
@@ -68,11 +80,42 @@
         PostgreSQLTables.widening(
           logWidth: connection.logWidth, keyWidth: tables.map(\.keyCount).max() ?? 1,
           scopeWidth: Catalog.scopeWidth(of: tables)))
+      try proveRows(&tables, known)
       for table in tables { try installTriggers(table) }
       return Catalog(
         schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
         // The transactions of uploads check them at once (`Sealing.begin`), and sets at their end.
         hasDeferrableForeignKeys: false, withholdsMessages: setup.withholdsMessages, dialect: connection.dialect)
+    }
+
+    /// Of `salvor_server`: the next start takes the tables as they are.
+    static let takingRows = "takes-rows"
+
+    /// Refuses rows of another moment than the log's, or has their groups sent whole.
+    private mutating func proveRows(_ tables: inout [ServerTable], _ known: [String: Known]) throws {
+      var refused: [String] = []
+      for place in tables.indices {
+        let table = tables[place]
+        // What the log could not see since then is sent whole already.
+        guard known[table.name]?.generation == table.generation else { continue }
+        let count = try RowProof(connection: connection, table: table)
+          .disagreeing(tellsDeletes: !needsRowTriggers(table.name))
+        guard count > 0 else { continue }
+        guard takesRows else {
+          refused.append("\(table.name) (\(count))")
+          continue
+        }
+        tables[place].generation += 1
+        try connection.run(
+          "UPDATE salvor_table SET generation = ?2 WHERE t = ?1", .integer(table.number),
+          .integer(table.generation + 1))
+        notices.append("\(table.name): its rows are taken as they are; the table's group is sent whole once.")
+      }
+      guard let first = refused.first else { return }
+      throw SalvorError(
+        .storageCorrupt,
+        "Tables and change log are of different moments. Of the rows that were changed last, some are others than the log says: \(refused.joined(separator: ", ")). Put the database back whole, of one moment. If its rows are right as they are: salvor server adopt --rows.",
+        context: ["table": String(first.prefix { $0 != " " })])
     }
 
     private func isThere(_ table: String) throws -> Bool {
@@ -187,6 +230,9 @@
       }
       var adopted: [String: TableFacts] = [:]
       for table in schema.tables { adopted[table.name] = try TableFacts(table.name, connection) }
+      if !takesRows, let problem = Self.missing(known.keys.filter { schema.table($0) != nil && adopted[$0] == nil }) {
+        throw SalvorError(.storageCorrupt, problem)
+      }
       let ddl = PostgreSQLTableDDL(schema: schema, settings: settings, adopted: adopted)
       var statements: [String] = []
       var references: [String] = []
@@ -231,6 +277,13 @@
       return added
     }
 
+    /// Nil: each table that was synchronized is there.
+    private static func missing(_ tables: [String]) -> String? {
+      guard !tables.isEmpty else { return nil }
+      return
+        "\(tables.sorted().joined(separator: ", ")) was synchronized, and is not in the database. Put the database back whole, or declare the table dropped in the schema. If it is to be made anew, without rows: salvor server adopt --rows."
+    }
+
     /// What is in the way of serving the schema, in words; nothing is changed, and no lock is taken that a writer waits for.
     mutating func examine() throws -> [String] {
       var found = try DatabaseCheck(connection).problems()
@@ -239,6 +292,8 @@
       if found.isEmpty, try isThere("salvor_server") {
         _ = try refuseLaterFormat()
         known = try knownTables()
+        let gone = try known.keys.filter { try schema.table($0) != nil && TableFacts($0, connection) == nil }
+        if let problem = Self.missing(gone) { found.append(problem) }
       }
       for table in schema.tables {
         let facts = try TableFacts(table.name, connection)

@@ -6,7 +6,7 @@
   enum PostgreSQLTables {
     /// The number of this layout. A release whose layout only adds to that of an earlier one leaves `formatServed` as it is: then both
     /// serve the database for the length of a rolling update. A database whose `formatServed` is later than this is refused.
-    static let format: Int64 = 2
+    static let format: Int64 = 3
     /// The oldest layout whose release may serve a database of this one.
     static let formatServed: Int64 = 1
 
@@ -58,6 +58,12 @@
         single boolean PRIMARY KEY DEFAULT true CHECK (single), sealed pg_snapshot)
       """,
       "INSERT INTO salvor_head DEFAULT VALUES ON CONFLICT DO NOTHING",
+      // What the rows were whose keys were changed last (`RowProof`).
+      """
+      CREATE TABLE IF NOT EXISTS salvor_proof (
+        seq bigint NOT NULL, t integer NOT NULL, shape text COLLATE "C" NOT NULL, digest text COLLATE "C")
+      """,
+      "CREATE INDEX IF NOT EXISTS salvor_proof_seq ON salvor_proof (t, seq)",
       // Of an entry that the store itself appends, with the head locked.
       """
       CREATE OR REPLACE FUNCTION salvor_next_seq() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -139,7 +145,7 @@
         (0..<count).map { "ALTER TABLE \(table) ADD COLUMN IF NOT EXISTS \(prefix)\($0) text COLLATE \"C\"" }
       }
       return add("salvor_inbox", "v", logWidth) + add("salvor_change", "v", logWidth)
-        + add("salvor_gone", "v", keyWidth)
+        + add("salvor_gone", "v", keyWidth) + add("salvor_proof", "v", keyWidth)
         + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
         + [
           "CREATE INDEX IF NOT EXISTS salvor_change_key ON salvor_change (t, v0)",

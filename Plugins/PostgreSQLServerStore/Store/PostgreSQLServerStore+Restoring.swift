@@ -36,11 +36,36 @@
       }
     }
 
+    /// Beside processes that serve it, too: one that refuses the tables takes them with its next attempt.
+    public func takeRows() async throws -> String {
+      let name = try await books.run { connection in
+        try connection.transaction {
+          let name = try self.requireServer(connection).name
+          try connection.run(
+            "INSERT INTO salvor_server (key, value) VALUES (?1, '1') ON CONFLICT (key) DO NOTHING",
+            .text(Installation.takingRows))
+          return name
+        }
+      }
+      if (try? view()) == nil { await books.close() }
+      return name
+    }
+
     private func rename(to new: ServerID, _ connection: PostgreSQLConnection) throws -> ServerRenaming {
+      let (name, before) = try requireServer(connection)
+      try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
+      // The state before the first commit has the server's own name.
+      try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
+      if let ledger { try PurgeBook(connection).bring(ledger, new) }
+      return ServerRenaming(before: before, now: new, database: name)
+    }
+
+    /// Throws `usage` where the database is no server's.
+    private func requireServer(_ connection: PostgreSQLConnection) throws -> (name: String, id: ServerID) {
       let name = try connection.scalar("SELECT current_database()")?.string ?? ""
       let table = Value.text(Array("\(quoted(connection.settings.schema)).salvor_server".utf8))
       guard try connection.integer("SELECT to_regclass(?1) IS NOT NULL", table) == 1,
-        let before = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
+        let id = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
           ServerID($0)
         })
       else {
@@ -49,11 +74,7 @@
           "The database \(name) has no server's tables in the schema \(connection.settings.schema). Nothing was changed."
         )
       }
-      try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
-      // The state before the first commit has the server's own name.
-      try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
-      if let ledger { try PurgeBook(connection).bring(ledger, new) }
-      return ServerRenaming(before: before, now: new, database: name)
+      return (name, id)
     }
   }
 #endif

@@ -10,71 +10,6 @@
   /// let opening = try await store.open(ServerSetup(schema: schema))
   /// ```
   public final class PostgreSQLServerStore: ServerStore {
-    /// Where the database is, how it is reached, and how long is waited for it.
-    public struct Options: Sendable {
-      /// libpq's own: a URL or a keyword list, which may name several hosts.
-      public var url: String
-      /// The schema of Salvor's own tables, made where it is not there.
-      public var schema: String
-      /// The schema of the application's tables.
-      public var tablesIn: String
-      /// Connections at most, 4 to 100: one that numbers and writes uploads, one for staging, one that says that the process lives,
-      /// the others for downloads.
-      public var connections: Int
-      /// How long another program's lock is waited for before `storage-busy`.
-      public var lockTimeoutMilliseconds: Int64
-      /// How long one statement may take; nil: as the role has it.
-      public var statementTimeoutMilliseconds: Int64?
-      /// Of a standby of the database, which answers downloads and comparisons where it has replayed what they begin at; nil: the
-      /// primary answers all.
-      public var readReplica: String?
-      /// What a logical subscriber writes (`session_replication_role = replica`) is captured, too.
-      public var capturesReplicas: Bool
-      /// A folder of this process's own, where it remembers the last commit that it has seen and the rows that were purged, as
-      /// the files beside a SQLite database do: a start on a database that was restored says so. Nil: only a process that runs finds
-      /// out, and nothing is purged.
-      public var stateDirectory: String?
-      /// Bounds uploads, blobs and remotes.
-      public var limits: Limits
-      /// Makes IDs: of the server, of its incarnations and of commits, among others.
-      public var random: any RandomSource
-      /// Gives the time of commits, uploads and staged parts.
-      public var clock: any Clock
-      /// Takes notices about the database, from its opening on.
-      public var log: Log
-
-      /// Eight connections and five seconds to wait for a lock, where nothing else is given.
-      public init(
-        url: String, schema: String = "salvor", tablesIn: String = "public", connections: Int = 8,
-        lockTimeoutMilliseconds: Int64 = 5000, statementTimeoutMilliseconds: Int64? = nil,
-        readReplica: String? = nil, capturesReplicas: Bool = false, stateDirectory: String? = nil,
-        limits: Limits = Limits(),
-        random: any RandomSource = SystemRandom(),
-        clock: any Clock = SystemClock(), log: Log = .none
-      ) {
-        self.url = url
-        self.schema = schema
-        self.tablesIn = tablesIn
-        self.connections = connections
-        self.lockTimeoutMilliseconds = lockTimeoutMilliseconds
-        self.statementTimeoutMilliseconds = statementTimeoutMilliseconds
-        self.readReplica = readReplica
-        self.capturesReplicas = capturesReplicas
-        self.stateDirectory = stateDirectory
-        self.limits = limits
-        self.random = random
-        self.clock = clock
-        self.log = log
-      }
-
-      var settings: ConnectionSettings {
-        var settings = ConnectionSettings(url: url, schema: schema, tablesIn: tablesIn)
-        settings.lockTimeout = lockTimeoutMilliseconds
-        settings.statementTimeout = statementTimeoutMilliseconds
-        return settings
-      }
-    }
-
     /// The database as it was opened.
     struct View: Sendable {
       var setup: ServerSetup
@@ -93,6 +28,8 @@
       var looked: Int64 = 0
       /// Somebody has altered the tables so that they do not fit the schema; nobody is served until they do again.
       var misfit: SalvorError?
+      /// Up to this entry of the log rows are proven.
+      var proven: Int64 = 0
       /// The database is being opened anew.
       var opening: Task<View, any Error>?
     }
@@ -149,10 +86,12 @@
     private func install(_ setup: ServerSetup, since before: HistoryFacts?) async throws -> View {
       let options = options
       let remembered = before == nil ? history.remembered : nil
+      let expected = before == nil ? remembered?.server : state.withLock { $0.view?.opening.serverID }
       let begins = try await keeper.begin()
       var (view, notices) = try await writer.run { connection in
         var installation = Installation(
-          connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas)
+          connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas,
+          expecting: expected)
         let catalog = try installation.run(beginsIncarnation: begins)
         var notices = installation.notices
         if connection.isPooled {
@@ -184,6 +123,7 @@
         }
         let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored)
         if !said.isEmpty { _ = try desk.log.sweep() }
+        _ = try RowProof.note(connection, opened.catalog.tables, after: 0)
         return (
           facts: facts, isRestored: isRestored, unseen: try book.unseen(),
           notices: hasMoved && !isRestored ? said + [HistoryFacts.moved] : said
@@ -242,6 +182,12 @@
         default: options.log("The database goes on after a failover. Nothing of it is missing.")
         }
         return made
+      } catch let error as SalvorError where error.code == .storageCorrupt {
+        // Somebody may put it back whole.
+        history.giveUp(before)
+        note(misfit: error.message, error)
+        try checkFit()
+        throw error
       } catch {
         history.giveUp(before)
         throw error
@@ -258,7 +204,10 @@
       }
       let view = try await present()
       // Its file is behind until then: nothing that waits for this.
-      if isTime { try? await followLedger(view.opening.serverID) }
+      if isTime {
+        try? await followLedger(view.opening.serverID)
+        try? await proveRows(view)
+      }
       let isDue = state.withLock { state in
         guard now - state.looked >= (state.misfit == nil ? Self.lookMilliseconds : Self.misfitLookMilliseconds) else {
           return false
@@ -274,17 +223,34 @@
       if !lost.isEmpty {
         do {
           _ = try await install(view.setup, since: nil)
-        } catch let error as SalvorError where error.code == .schemaRefused || error.code == .configuration {
-          let misfit = SalvorError(
-            .storageBusy, "The database's tables were altered under the server. \(error.message)",
-            context: error.context,
-            retryAfterMilliseconds: Self.misfitLookMilliseconds)
-          options.log.error(misfit.message)
-          state.withLock { $0.misfit = misfit }
+        } catch let error as SalvorError
+          where [.schemaRefused, .configuration, .storageCorrupt].contains(error.code)
+        {
+          note(misfit: "The database's tables were altered under the server. \(error.message)", error)
         }
       }
       if lost.isEmpty { state.withLock { $0.misfit = nil } }
       try checkFit()
+    }
+
+    /// What a later start compares the rows with.
+    func proveRows(_ view: View) async throws {
+      let before = state.withLock { $0.proven }
+      let last = try await books.updating("proof") { try RowProof.note($0, view.catalog.tables, after: before) }
+      state.withLock { $0.proven = max($0.proven, last) }
+    }
+
+    /// With the next request, however short ago it was (for tests).
+    func lookAgain() { state.withLock { $0.looked = 0 } }
+
+    private func note(misfit message: String, _ error: SalvorError) {
+      let misfit = SalvorError(
+        .storageBusy, message, context: error.context, retryAfterMilliseconds: Self.misfitLookMilliseconds)
+      let isNew = state.withLock { state in
+        defer { state.misfit = misfit }
+        return state.misfit?.message != message
+      }
+      if isNew { options.log.error(message) }
     }
 
     /// Throws where somebody has altered the tables so that they do not fit the schema.
@@ -301,7 +267,11 @@
 
     /// Closes every connection; waits for what each of them is doing.
     public func close() async {
-      state.withLock { $0.view = nil }
+      let view = state.withLock { state in
+        defer { state.view = nil }
+        return state.view
+      }
+      if let view, await writer.isConnected { try? await proveRows(view) }
       history.end()
       for session in [writer, books] + readers { await session.close() }
       await replica?.close()

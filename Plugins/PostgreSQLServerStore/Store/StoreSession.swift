@@ -158,6 +158,9 @@
       connection = nil
     }
 
+    /// As far as is known without asking.
+    var isConnected: Bool { connection?.isAlive == true }
+
     func close() { drop() }
   }
 

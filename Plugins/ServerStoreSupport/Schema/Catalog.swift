@@ -168,7 +168,7 @@ package struct ServerTable: Sendable {
   /// Its number in the change log; never another table's.
   package let number: Int64
   /// Counts what the change log could not see of the table; see `Catalog.digest`.
-  let generation: Int64
+  package var generation: Int64
   /// The columns that travel.
   package let columns: [Column]
   /// Of the key's columns among `columns`, in the order of the key.
@@ -282,7 +282,7 @@ package struct ServerTable: Sendable {
   }
 
   /// The row `row` of the table has the key that `other` names in `v0`, …
-  func keyMatches(_ row: String, log other: String) -> String {
+  package func keyMatches(_ row: String, log other: String) -> String {
     keyMatches(row) { logValue("\(other).v\($0)", $0) }
   }
 

@@ -211,9 +211,24 @@ extension Command {
       For a staging server that begins with a copy of the real one's database: with its own server ID, a device that is
       pointed at it by mistake is told server-replaced, and sends and applies nothing. Rows, remotes and history stay as they
       are. --new-id says that you mean it.
+
+      --rows is for a start on PostgreSQL that refuses tables, since some of them were put back from a dump and the others
+      were not: the next start takes all rows as they are, and every device gets them whole once.
       """,
-    options: [Option("new-id", "draw a new server ID")]
+    options: [
+      Option("new-id", "draw a new server ID"),
+      Option("rows", "take the tables as they are, though they are of another moment than the change log"),
+    ]
   ) { invocation in
+    if invocation.flags.contains("rows"), !invocation.flags.contains("new-id") {
+      guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
+        throw unable("taking rows as they are")
+      }
+      let database = try await invocation.audited("server.adopt", "rows", on: store) { try await store.takeRows() }
+      invocation.terminal.json(["database": .string(database), "rows": .bool(true)])
+      invocation.terminal.say("the next start takes the tables of \(database) as they are")
+      return 0
+    }
     guard invocation.flags.contains("new-id") else {
       throw SalvorError(
         .usage, "Say --new-id: every device that knows this database under its present server ID is refused afterwards."
