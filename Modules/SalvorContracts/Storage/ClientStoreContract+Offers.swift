@@ -185,6 +185,38 @@ extension ClientStoreContract {
       try expectEqual(
         try await bench.begin().changes.map(\.operation.rawValue).sorted(), offers.sorted(), "the offers once more")
     },
+    offering("a delete whose row a still older copy of the server lacks is offered still, and stays an offer") { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "lost"]))
+      try await bench.commitUpload()
+      try await bench.write(.delete("note", ["n1"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 2, rows: [("note", ["n1", "lost", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try expectEqual(try await bench.begin().changes.map(\.summary), ["delete note [n1] of 3 []"], "the offer")
+      await bench.store.endSession()
+      var older = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+      (older.heal, older.id) = (.own, "recovery 2")
+      try await bench.recover(older)
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive([])
+      try expectEqual(
+        try await bench.begin().changes.compactMap(\.offer?.version),
+        [LostVersion(incarnation: incarnation, number: 3, parting: 1)], "the version that is offered still")
+      await bench.store.endSession()
+      // A newer copy has the row again.
+      var newer = Recovered(shared: 1, rows: [("note", ["n1", "lost", .null])])
+      (newer.heal, newer.id) = (.own, "recovery 3")
+      try await bench.recover(newer)
+      try await bench.expectRows("note", [])
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), ["delete note [n1] of 3 []"], "what is sent then")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive([])
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
     offering("what a waiting change writes is not offered; the rest of the row is") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
       try await bench.write(.update("note", ["n1"], ["title": "lost", "body": "lost"]))

@@ -209,7 +209,7 @@ extension ClientRecovery {
   }
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
-  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
+  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back. An offer stays one.
   private mutating func dropDeletesOfGoneRows(_ standing: MemoryTables) {
     var view = standing
     var idle: Set<RequestID> = []
@@ -220,7 +220,10 @@ extension ClientRecovery {
           && before.bases[change.row] != nil && content.bases[change.row] == nil
       }
       if isIdle && request.state == .queued {
-        if request.changes.contains(where: { fates[$0.row] == .lost }) {
+        let isLost = request.changes.contains { fates[$0.row] == .lost }
+        if isLost, request.isPlainOffer {
+          // It stays an offer, of nothing now: no older version of another device makes the row again.
+        } else if isLost {
           archive(
             index, reason: "row-gone",
             "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")

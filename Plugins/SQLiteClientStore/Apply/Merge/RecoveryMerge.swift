@@ -172,7 +172,7 @@ final class RecoveryMerge: RecoveryRules {
   private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
-  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back.
+  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back. An offer stays one.
   private func takeOutIdle(_ changes: [Change], _ rows: WorkingRows) throws {
     var gone: Set<RowRef> = []
     var lost: Set<RowRef> = []
@@ -189,6 +189,8 @@ final class RecoveryMerge: RecoveryRules {
         guard try isIdle(range, gone, rows) else { continue }
         let deletes = try captured(range, rows)
         if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
+          // It stays an offer, of nothing now: no older version of another device makes the row again.
+          if try context.isPlainOffer(range.first) { continue }
           for delete in deletes {
             try context.archive(
               delete.step, of: range, delete.table, delete.key, state: .kept, reason: "row-gone",
