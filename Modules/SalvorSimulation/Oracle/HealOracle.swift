@@ -45,6 +45,10 @@ struct HealOracle: Sendable {
   private var purged: Set<RowName> = []
   /// Conflict versions that restores took: the row, the note that it would write, its device, and the restore.
   private var versions: [(name: RowName, note: String, device: Int, epoch: Int)] = []
+  /// What somebody wrote after a restore, and a version that the restore had taken stood in its place later.
+  private var overwritten: [(name: RowName, note: String, by: String, epoch: Int)] = []
+  /// Notes that a person has sent again.
+  private var sentAgain: Set<String> = []
   private let notePlaces: [String: Int]
   private let tables: Set<String>
   private let references: [String: [(place: Int, table: String)]]
@@ -91,6 +95,7 @@ struct HealOracle: Sendable {
   mutating func watched(_ before: Contents, _ now: Contents, step: Int) {
     for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] && tables.contains(name.table)
     {
+      noteOverwritten(name, before[name], now[name])
       nextID += 1
       var entry = Entry(id: nextID, step: step, name: name, row: now[name])
       if now[name] == nil {
@@ -103,6 +108,20 @@ struct HealOracle: Sendable {
       }
       lineage.append(entry)
     }
+  }
+
+  mutating func sentAgain(_ note: String) { sentAgain.insert(note) }
+
+  private mutating func noteOverwritten(_ name: RowName, _ old: [Value]?, _ new: [Value]?) {
+    guard let restore = restores.last, let old = note(old, name), let new = note(new, name), old != new,
+      wasLost(new, name), !wasLost(old, name), !sentAgain.contains(new),
+      let written = lineage.first(where: { $0.name == name && note($0.row, name) == old }), written.step > restore.step
+    else { return }
+    overwritten.append((name, old, new, restores.count))
+  }
+
+  private func wasLost(_ note: String, _ name: RowName) -> Bool {
+    lost.contains { $0.name == name && self.note($0.row, name) == note }
   }
 
   mutating func backedUp(_ slot: Int) { backups[slot] = lineage }
@@ -162,10 +181,11 @@ struct HealOracle: Sendable {
   /// - Parameters:
   ///   - server: its rows now.
   ///   - conflicts: the values of its conflict versions.
+  ///   - settled: the values that it had where it kept or settled a conflict.
   ///   - conflictRows: the rows that have such.
   /// - Returns: what is wrong, and of how many lost rows it could be told.
   func judge(
-    _ server: Contents, _ devices: [Device], conflicts: String, conflictRows: Set<RowName>
+    _ server: Contents, _ devices: [Device], conflicts: String, settled: String, conflictRows: Set<RowName>
   ) -> (findings: [Finding], judged: Int) {
     var newest: [RowName: Entry] = [:]
     for entry in lost {
@@ -214,7 +234,21 @@ struct HealOracle: Sendable {
           ))
       }
     }
-    return (findings + lostVersions(devices, server, conflicts: conflicts), judged)
+    findings += lostVersions(devices, server, conflicts: conflicts)
+    return (findings + silentlyOverwritten(conflicts + settled), judged)
+  }
+
+  /// What was written after the parting stands against what is offered, or is listed as a conflict.
+  private func silentlyOverwritten(_ conflicts: String) -> [Finding] {
+    overwritten.compactMap { write in
+      guard write.epoch == restores.count, !purged.contains(write.name), !mentions(conflicts, write.note) else {
+        return nil
+      }
+      return Finding(
+        message:
+          "\(write.note) was written to \(write.name) after restore \(write.epoch), and the lost \(write.by) took its place in silence"
+      )
+    }
   }
 
   /// Who returned, has the row as the entry left it, and may offer it.

@@ -185,7 +185,10 @@ struct Oracle {
   }
 
   /// A person asked for this note to be sent again.
-  mutating func reapplied(_ name: RowName, _ note: String) { writes[name, default: [:]][note, default: 0] += 1 }
+  mutating func reapplied(_ name: RowName, _ note: String) {
+    writes[name, default: [:]][note, default: 0] += 1
+    heal.sentAgain(note)
+  }
 
   /// A person let a conflict version of the client's stand.
   mutating func resolved(_ name: RowName, _ note: String) {

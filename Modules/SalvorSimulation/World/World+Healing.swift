@@ -79,6 +79,7 @@ extension World {
           returns: device.hasDatabase && !away.contains(device.number), heal: device.settings.heal ?? "own",
           archive: try device.archiveTextOfRequests())
       }, conflicts: try await conflictText(),
+      settled: versions.flatMap { $0.server.row ?? [] }.map { literal($0.value) }.joined(separator: "\n"),
       conflictRows: Set(versions.map { RowName(table: $0.table, key: $0.key.map(literal).joined(separator: ", ")) }))
     if judgement.judged > 0 { coverage.meet("lost rows judged") }
     trace.add("healing: \(judgement.judged) lost rows judged")
