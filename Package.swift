@@ -250,8 +250,8 @@ let package = Package(
     .executableTarget(
       name: "salvor-bench",
       dependencies: protocols + [
-        "SalvorRecovery", "SalvorClientEngine", "SalvorServerEngine", "SQLiteSupport", "SQLiteClientStore",
-        "SQLiteServerStore",
+        "SalvorRecovery", "SalvorConfiguration", "SalvorClientEngine", "SalvorServerEngine", "SalvorServerHost",
+        "SQLiteSupport", "SQLiteClientStore", "SQLiteServerStore",
         "HTTPClientTransport", "HTTPServerTransport", "GzipCompression", "ZstdCompression", "NoAuthentication",
         "RecoverUnsyncedChangesRecovery", "RecreateRecovery", "CopyAndResubscribeRecovery",
         .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])),

@@ -34,9 +34,9 @@ import Testing
     let starts = try await bench.store.recoveryStarts(shared: shared, trimmed: 0)
     #expect(starts == [GroupStart(name: "default", commit: shared)])
     let first = try #require(try await bench.store.changedKeys(after: starts, place: 0, limit: 2))
-    #expect(first.queries == [RowQuery(table: "note", keys: [["a"], ["c"]])])
+    #expect(first.queries == [RowQuery(table: "note", keys: [["a"], ["b"]])])
     let second = try #require(try await bench.store.changedKeys(after: starts, place: first.place, limit: 2))
-    #expect(second.queries == [RowQuery(table: "note", keys: [["b"]])])
+    #expect(second.queries == [RowQuery(table: "note", keys: [["c"]])])
     #expect(try await bench.store.changedKeys(after: starts, place: second.place, limit: 2) == nil)
   }
 

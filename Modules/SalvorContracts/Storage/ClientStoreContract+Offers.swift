@@ -185,7 +185,7 @@ extension ClientStoreContract {
       try expectEqual(
         try await bench.begin().changes.map(\.operation.rawValue).sorted(), offers.sorted(), "the offers once more")
     },
-    offering("a delete whose row a still older copy of the server lacks is offered still, and stays an offer") { bench in
+    offering("a delete whose row a still older copy of the server lacks stays an offer") { bench in
       try await bench.download(full: ["note"], rows: [])
       try await bench.write(.insert("note", ["id": "n1", "title": "lost"]))
       try await bench.commitUpload()

@@ -75,6 +75,14 @@ final class LogIndex {
     return "EXISTS (SELECT 1 FROM \(name) i WHERE i.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
   }
 
+  /// A row has several changes in the log.
+  func hasRepeatedRow() throws -> Bool {
+    let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+    let found = try context.connection.integer(
+      "SELECT 1 FROM \(name) GROUP BY t, \(keys) HAVING count(*) > 1 LIMIT 1")
+    return found != nil
+  }
+
   /// Whether a change is the only one of its row.
   ///
   /// - Parameters:

@@ -19,7 +19,8 @@ struct ChangedKeys {
     }
   }
 
-  /// Place: of an entry of `salvor_history`. A key comes with its first entry after the start.
+  /// Each key once, in the order of the tables and of their keys: what stands by its key is then met in its order, on both
+  /// sides. Place: of a key in that order.
   func keys(after starts: [GroupStart], place: Int64, limit: Int) throws -> (queries: [RowQuery], place: Int64)? {
     let connection = context.connection
     var bounds: [Int64: Int64] = [:]
@@ -35,7 +36,7 @@ struct ChangedKeys {
     var queries: [RowQuery] = []
     var last = place
     try connection.query(
-      "SELECT first, t, \(keys) FROM temp.salvor_changed_key WHERE first > ?1 ORDER BY first LIMIT ?2",
+      "SELECT place, t, \(keys) FROM temp.salvor_changed_key WHERE place > ?1 ORDER BY place LIMIT ?2",
       [.integer(place), .integer(Int64(limit))]
     ) { row in
       last = row.int64(0)
@@ -58,9 +59,9 @@ struct ChangedKeys {
     try context.connection.execute(
       """
       DROP TABLE IF EXISTS temp.salvor_changed_key;
-      CREATE TEMP TABLE salvor_changed_key (first INTEGER PRIMARY KEY, t, \(keys));
-      INSERT INTO temp.salvor_changed_key SELECT min(id), t, \(keys) FROM salvor_history
-        WHERE version > CASE t \(cases) ELSE 9223372036854775807 END GROUP BY t, \(keys);
+      CREATE TEMP TABLE salvor_changed_key (place INTEGER PRIMARY KEY, t, \(keys));
+      INSERT INTO temp.salvor_changed_key (t, \(keys)) SELECT DISTINCT t, \(keys) FROM salvor_history
+        WHERE version > CASE t \(cases) ELSE 9223372036854775807 END ORDER BY t, \(keys);
       """)
   }
 }

@@ -16,6 +16,9 @@ final class RecoveredRequests {
   private var layouts: [Int64: Layout] = [:]
   private var timelines: [RowRef: [Int64: RowTimeline.Step]] = [:]
   private let rowsCachedMax = 1000
+  /// A row has more than one change in the log; nil: not looked.
+  private var anyRepeats: Bool?
+  private var afters: [AfterKey: After] = [:]
   private var counts = RecoveryCounts()
 
   /// - Parameter index: of the log, with what the recovery has added.
@@ -113,7 +116,36 @@ final class RecoveredRequests {
     /// `"name":`, by slot.
     var labels: [[UInt8]]
     var tableName: [UInt8]
+  }
+
+  private struct AfterKey: Hashable {
+    var table: Int64
+    /// Nil: all columns.
+    var mask: LogMask?
+  }
+
+  /// Selects the columns that a change has written, from the row as it is now.
+  private struct After {
+    var slots: [Int]
     var current: SQLiteStatement
+  }
+
+  private func after(_ table: CapturedTable, _ mask: LogMask?) throws -> After {
+    let key = AfterKey(table: table.number, mask: mask)
+    if let known = afters[key] { return known }
+    let slots = mask?.slots(below: table.columns.count) ?? Array(table.columns.indices)
+    // What a change wrote may be a column that is dropped.
+    let query = context.rowQuery(table, slots: slots.isEmpty ? [0] : slots)
+    let made = After(slots: slots, current: try context.connection.prepare(query, persistent: true))
+    if afters.count >= rowsCachedMax { afters = [:] }
+    afters[key] = made
+    return made
+  }
+
+  private func isAlone(_ table: CapturedTable, _ row: SQLiteStatement, firstKey: Int) throws -> Bool {
+    let repeats = try anyRepeats ?? index.hasRepeatedRow()
+    anyRepeats = repeats
+    return try !repeats || index.isAlone(table, row, firstKey: firstKey)
   }
 
   private func layout(_ number: Int64) throws -> Layout? {
@@ -121,8 +153,7 @@ final class RecoveredRequests {
     guard let table = context.catalog.table(number: number) else { return nil }
     let made = Layout(
       table: table, labels: table.columns.map { jsonText($0.name) + [UInt8(ascii: ":")] },
-      tableName: jsonText(table.name),
-      current: try context.connection.prepare(context.rowQuery(table), persistent: true))
+      tableName: jsonText(table.name))
     layouts[number] = made
     return made
   }
@@ -142,33 +173,30 @@ final class RecoveredRequests {
       if merge.rebased.contains(RowRef(table: table.number, key: key)) { return false }
     }
     guard operation == .insert || operation.isUpdate || (operation == .delete && row.int64(3) == 0),
-      try index.isAlone(table, row, firstKey: firstValue)
+      try isAlone(table, row, firstKey: firstValue)
     else { return false }
     let kind: Operation = operation == .insert ? .insert : operation.isUpdate ? .update : .delete
     var line = try begin(seq, kind, row, firstValue, layout, isOffer ? .offered : .kept)
-    func values(_ name: StaticString, _ slots: some Sequence<Int>, of row: SQLiteStatement, from first: Int) {
+    func values(_ name: StaticString, _ slots: [Int], _ write: (_ place: Int, _ slot: Int) -> Void) {
       line.raw(name)
-      var isFirst = true
-      for slot in slots {
-        line.raw(byte: UInt8(ascii: isFirst ? "{" : ","))
-        isFirst = false
+      for (place, slot) in slots.enumerated() {
+        line.raw(byte: UInt8(ascii: place == 0 ? "{" : ","))
         line.raw(bytes: layout.labels[slot])
-        line.value(of: row, first + slot)
+        write(place, slot)
       }
-      if isFirst { line.null() } else { line.raw("}") }
+      if slots.isEmpty { line.null() } else { line.raw("}") }
     }
-    let all = table.columns.indices
     if kind == .delete {
-      values(",\"before\":", all, of: row, from: firstValue)
+      values(",\"before\":", Array(table.columns.indices)) { line.value(of: row, firstValue + $1) }
       line.raw(",\"after\":null")
     } else {
-      let mask = LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
-      let slots = kind == .insert ? Array(all) : mask.slots(below: table.columns.count)
-      for slot in 0..<table.keyCount { try layout.current.bind(slot + 1, column: firstValue + slot, of: row) }
-      defer { layout.current.reset() }
-      guard try layout.current.step() else { return false }
-      values(",\"before\":", kind == .insert ? [] : slots, of: row, from: firstValue)
-      values(",\"after\":", slots, of: layout.current, from: 0)
+      let mask = kind == .insert ? nil : LogMask(words: (0..<table.maskCount).map { row.int64(3 + $0) })
+      let after = try after(table, mask)
+      for slot in 0..<table.keyCount { try after.current.bindInPlace(slot + 1, column: firstValue + slot, of: row) }
+      defer { after.current.reset() }
+      guard try after.current.step() else { return false }
+      values(",\"before\":", kind == .insert ? [] : after.slots) { line.value(of: row, firstValue + $1) }
+      values(",\"after\":", after.slots) { place, _ in line.value(of: after.current, place) }
     }
     line.raw(isOffer ? ",\"reason\":\"lost-on-server\"}" : ",\"reason\":null}")
     try record.request(seq: seq, line.bytes)

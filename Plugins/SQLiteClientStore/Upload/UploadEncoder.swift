@@ -269,7 +269,7 @@ struct UploadEncoder {
 
 extension SQLiteStatement {
   /// Binds a column of another statement's current row where it stands: this one is reset before that one goes on.
-  fileprivate func bindInPlace(_ parameter: Int, column: Int, of row: SQLiteStatement) throws {
+  func bindInPlace(_ parameter: Int, column: Int, of row: SQLiteStatement) throws {
     switch row.type(column) {
     case SQLITE_TEXT: try row.withText(column) { try bindText(parameter, $0, copying: false) }
     case SQLITE_BLOB: try row.withBlob(column) { try bindBlob(parameter, $0, copying: false) }

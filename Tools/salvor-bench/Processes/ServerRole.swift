@@ -1,5 +1,7 @@
 import SQLiteSupport
+import SalvorConfiguration
 import SalvorModel
+import SalvorServerHost
 import SalvorWire
 
 /// `role server DATABASE SCHEMA [snapshots [URL]]`: serves the database over HTTP on a free port of 127.0.0.1 until its input ends.
@@ -8,8 +10,9 @@ func runServerRole(_ arguments: [String]) async throws {
   guard (2...4).contains(arguments.count), let schema = namedSchema(arguments[1]) else {
     throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots [URL]]")
   }
-  // As the program `salvor` does.
+  // As `salvor serve` does.
   countNoSQLiteMemory()
+  Host.settleMemory()
   let server = try await BenchServer.start(
     database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots",
     files: arguments.dropFirst(3).first)

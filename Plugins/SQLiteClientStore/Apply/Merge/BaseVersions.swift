@@ -119,10 +119,17 @@ final class BaseVersions {
     (name, find) = try Self.make(keyWidth, connection)
     if order.absence == .lost {
       let values = (0..<keyWidth).map { "coalesce(v\($0), 0)" }.joined(separator: ", ")
-      // Of several entries the newest commit counts, whenever it was heard of: the last one written stays.
+      let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
+      let named = (0..<keyWidth).map { "coalesce(v\($0), 0) AS k\($0)" }.joined(separator: ", ")
+      // Of several entries the newest commit counts, whenever it was heard of, and of one commit's the last one: of a group SQLite
+      // takes the other columns from the row that has its only max().
       try connection.run(
-        "INSERT OR REPLACE INTO \(name) SELECT t, \(values), version, deleted, max(own) OVER (PARTITION BY t, \(values), version), max(own AND version > \(order.shared ?? 0)) OVER (PARTITION BY t, \(values)) FROM salvor_history ORDER BY version, id"
-      )
+        """
+        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0 FROM (
+          SELECT t, \(named), max(id), version, deleted, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
+          FROM salvor_history GROUP BY t, \(values), version)
+        GROUP BY t, \(keys)
+        """)
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
     for table in context.catalog.tables {
