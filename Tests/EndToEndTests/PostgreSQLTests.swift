@@ -280,4 +280,120 @@
         ])
     }
   }
+
+  /// What readers by cursor see of a PostgreSQL database that programs and devices write at once: all of them real processes, the
+  /// servers behind a balancer without stickiness.
+  @Suite(.enabled(if: PrivateCluster.isThere && HAProxy.isThere, "PostgreSQL or HAProxy is not installed here"))
+  struct LinearityTests {
+    private let settings: ConnectionSettings
+    private let place: Workspace
+
+    private static let programs = 4
+    private static let transactions = 40
+    private static let rounds = 10
+
+    init() throws {
+      settings = try #require(PrivateCluster.shared).database()
+      place = try Workspace(
+        authentication: #"{ module: "none" }"#, storage: #"{ module: "postgresql", url: "\#(settings.url)" }"#)
+    }
+
+    /// Transactions with savepoints, of which some are taken back, as psql would send them.
+    private static func write(_ program: Int, _ settings: ConnectionSettings) throws {
+      let connection = try PostgreSQLConnection(settings)
+      defer { connection.close() }
+      try connection.execute("SET search_path = public")
+      for number in 0..<transactions {
+        let key = "p\(program)-\(number)-"
+        let rows = Int.random(in: 1...20)
+        try connection.execute(
+          """
+          BEGIN; INSERT INTO site SELECT '\(key)' || n, 'by a program', n FROM generate_series(1, \(rows)) n; SAVEPOINT s;
+          INSERT INTO site SELECT '\(key)s' || n, 'in a savepoint', n FROM generate_series(1, 5) n;
+          \(Int.random(in: 0..<3) == 0 ? "ROLLBACK TO s;" : "")
+          SELECT pg_sleep(\(Double.random(in: 0...0.05))); INSERT INTO site VALUES ('\(key)last', 'the last', 1);
+          \(Int.random(in: 0..<5) == 0 ? "ROLLBACK" : "COMMIT")
+          """)
+      }
+    }
+
+    private enum Part: Sendable { case program, writer(Int64), reader(Int64) }
+
+    /// Who still writes.
+    private final class Writers: Sendable {
+      private let count: Mutex<Int>
+      init(_ count: Int) { self.count = Mutex(count) }
+      var areDone: Bool { count.withLock { $0 == 0 } }
+      func end() { count.withLock { $0 -= 1 } }
+    }
+
+    @Test("Each row of programs and of devices comes to every reader once, whichever of three processes it asks")
+    func eachOnce() async throws {
+      var urls = [try await place.server.start()]
+      for number in 2...3 { urls.append(try await place.anotherServer("server-\(number)").start()) }
+      let balancer = try await HAProxy(urls, in: place.directory)
+      defer { balancer.end() }
+      let writers = try ["carl", "dora"].map { try place.device($0, url: balancer.url) }
+      let readers = try ["anna", "ben"].map { try place.device($0, url: balancer.url) }
+      for device in writers + readers { try await device.sync() }
+      let open = Writers(Self.programs + writers.count)
+      let settings = settings
+      var (sent, arrived): (Int64, [Int64]) = (0, [])
+      try await withThrowingTaskGroup(of: Part.self) { group in
+        for program in 0..<Self.programs {
+          group.addTask {
+            defer { open.end() }
+            try await withCheckedThrowingContinuation { continuation in
+              Thread { continuation.resume(with: Result { try Self.write(program, settings) }) }.start()
+            }
+            return .program
+          }
+        }
+        for writer in writers {
+          group.addTask {
+            defer { open.end() }
+            let name = writer.directory.lastPathComponent
+            var sent: Int64 = 0
+            for round in 0..<Self.rounds {
+              try writer.sqlite().execute(
+                """
+                WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < \(Int.random(in: 1...60)))
+                INSERT INTO site SELECT '\(name)-\(round)-' || i, 'by a device', i FROM n
+                """)
+              sent += try await writer.sync()["uploaded"].integer ?? 0
+            }
+            return .writer(sent)
+          }
+        }
+        for reader in readers {
+          group.addTask {
+            var arrived: Int64 = 0
+            var isLast = false
+            while true {
+              let mayBeLast = open.areDone
+              arrived += try await reader.sync()["downloaded"]["upserts"].integer ?? 0
+              if isLast { return .reader(arrived) }
+              isLast = mayBeLast
+            }
+          }
+        }
+        for try await part in group {
+          switch part {
+          case .program: break
+          case .writer(let rows): sent += rows
+          case .reader(let rows): arrived.append(rows)
+          }
+        }
+      }
+      let desk = try PostgreSQLConnection(settings)
+      let rows = try desk.rows("SELECT id, name, seats FROM public.site ORDER BY id COLLATE \"C\"")
+      #expect(arrived == [Int64(rows.count), Int64(rows.count)])
+      #expect(sent == (try desk.integer("SELECT count(*) FROM public.site WHERE name = 'by a device'")))
+      #expect(try desk.integer("SELECT max(seq) FROM salvor.salvor_change") == Int64(rows.count))
+      for device in writers { try await device.sync() }
+      for device in writers + readers {
+        #expect(try device.sqlite().rows("SELECT id, name, seats FROM site ORDER BY id") == rows)
+      }
+    }
+  }
 #endif
