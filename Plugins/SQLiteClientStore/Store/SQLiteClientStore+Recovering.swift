@@ -70,13 +70,11 @@ extension SQLiteClientStore: RecoveringClientStore {
     if let done = try recorded(order.id, context) { return done }
     try fold(context)
     do {
-      let report = try withPagesAtHand(context) {
-        try withSnapshots(for: order, context) {
-          try durably(context) {
-            guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }
-            return try BeforeImages(context: context, folder: backupFolder, database: path).keep(order) {
-              try recovered(order, context)
-            }
+      let report = try withSnapshots(for: order, context) {
+        try durably(context) {
+          guard order.keepsBeforeImages, isFile else { return try recovered(order, context) }
+          return try BeforeImages(context: context, folder: backupFolder, database: path).keep(order) {
+            try recovered(order, context)
           }
         }
       }
@@ -90,16 +88,6 @@ extension SQLiteClientStore: RecoveringClientStore {
       }
       throw error
     }
-  }
-
-  /// A recovery writes each row that differs twice, and remembers it in temporary tables, of which SQLite keeps 2 MB at hand: while it
-  /// lasts there are more pages of both.
-  private func withPagesAtHand<Result>(_ context: StoreContext, _ body: () throws -> Result) throws -> Result {
-    let connection = context.connection
-    let sizes = try ["main", "temp"].map { ($0, try connection.integer("PRAGMA \($0).cache_size") ?? 0) }
-    try connection.execute("PRAGMA main.cache_size = -32768; PRAGMA temp.cache_size = -16384")
-    defer { for (name, size) in sizes { try? connection.execute("PRAGMA \(name).cache_size = \(size)") } }
-    return try body()
   }
 
   /// The payloads of a rehearsal: in a temporary file of SQLite's, not in memory.
