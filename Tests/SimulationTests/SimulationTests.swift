@@ -13,7 +13,7 @@ private let seeds = ProcessInfo.processInfo.environment["SALVOR_SIMULATION_SEEDS
 private let healingFaults: [(mutant: Mutant, swarm: String, seeds: String)] = [
   (.forgottenLedger, "heal", "1-15"), (.device(.forgetsWhatItWrote), "heal", "1-15"),
   (.server(.ranksNothing), "heal", "63"), (.server(.ordersIncarnationsBackwards), "heal", "2"),
-  (.server(.overlooksWrites), "heal", "36"), (.server(.putsOffersAfterTheQueue), "heal", "558"),
+  (.server(.overlooksWrites), "heal", "36"), (.server(.putsOffersAfterTheQueue), "heal", "63"),
   (.server(.dropsWaiting), "consent", "14"),
 ]
 
