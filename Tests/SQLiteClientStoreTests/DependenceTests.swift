@@ -130,18 +130,6 @@ import Testing
     #expect(sent.map(\.key) == [[2], [2, 1]])
     #expect(try await bench.store.requests(in: [.queued], after: nil, limit: 10).map(\.key) == [[1]])
   }
-
-  @Test func aFileOfAnEarlierBuildOpens() async throws {
-    var bench = try await StoreBench(Self.schema)
-    try bench.write("INSERT INTO node VALUES (1, NULL, 7)")
-    _ = try await bench.download([("node", [2, nil, 7])])
-    await bench.store.close()
-    try SQLiteConnection(bench.path).execute("ALTER TABLE salvor_archive ADD COLUMN needs TEXT NOT NULL DEFAULT '9'")
-    _ = try await bench.store.open(ClientSetup(schema: Self.schema, principal: "anna"))
-    #expect(try await bench.store.status().displaced == 1)
-    _ = try await bench.download([("node", [2, nil, 8])])
-    #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [2, 8]])
-  }
 }
 
 extension SQLiteClientStore {

@@ -136,11 +136,14 @@ import Testing
     /// What format 1 said in another way is read as the same.
     mutating func passesThroughTheFormerFormat() async throws {
       let before = try await bench.store.timelines()
+      let views = ["salvor_queue", "salvor_error_archive", "salvor_status", "salvor_row_state"]
+      let said = try views.map { try bench.read("SELECT * FROM \($0)") }
       try await bench.store.writeFormerFormat()
       await bench.store.close()
       _ = try await bench.store.open(ClientSetup(schema: DependenceTests.schema, principal: "anna"))
       let after = try await bench.store.timelines()
       for ref in Set(before.keys).union(after.keys) { #expect(after[ref] == before[ref]) }
+      #expect(try views.map { try bench.read("SELECT * FROM \($0)") } == said)
       try LogAudit().look(at: bench.path)
     }
   }

@@ -384,7 +384,9 @@ import Testing
   @Test func aRehearsalAnswersWithTheReportAndChangesNothing() async throws {
     let bench = try await synchronized()
     try bench.write("UPDATE note SET body = 'mine' WHERE id = 'c'")
-    let tables = ["note", "salvor_log", "salvor_state", "salvor_history", "salvor_archive", "salvor_group"]
+    let tables = [
+      "note", "salvor_log", "salvor_state", "salvor_history", "salvor_archive", "salvor_group", "salvor_outstanding",
+    ]
     let before = try tables.map { try bench.read("SELECT * FROM \($0)") }
     try await bench.store.keepForRehearsal(bench.payload(Self.restored))
     let rehearsed = try await bench.store.rehearse(bench.order(shared: 1))

@@ -273,8 +273,8 @@ extension TriggerParts {
     let seq = "salvor_marking.seq"
     return
       "UPDATE salvor_marking SET withdrawn = 1 WHERE \(groupInStatement) AND EXISTS (SELECT 1 FROM \(log) g \(Self.joinStored) WHERE g.seq = \(seq) AND g.t = salvor_marking.t AND g.v0 = salvor_marking.k0 AND g.op IN \(Self.wholeDeletes) AND CASE WHEN w.seq IS NULL THEN ifnull(g.m0, 0) = 0 ELSE w.m0 <> 0 END) "
-      + "AND (\(seq) > coalesce((SELECT value FROM salvor_state WHERE name = '\(StateName.uploadLast.rawValue)'), 0) OR EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE \(seq) BETWEEN e.first AND e.last)) "
-      + "AND NOT EXISTS (SELECT 1 FROM salvor_request_state r WHERE \(seq) BETWEEN r.first AND r.last)"
+      + "AND (\(seq) > coalesce((SELECT value FROM salvor_state WHERE name = '\(StateName.uploadLast.rawValue)'), 0) OR EXISTS (SELECT 1 FROM salvor_outstanding e WHERE e.apart = 1 AND \(seq) BETWEEN e.first AND e.last)) "
+      + "AND NOT EXISTS (SELECT 1 FROM salvor_outstanding r WHERE r.state IN ('refused', 'blocked') AND \(seq) BETWEEN r.first AND r.last)"
   }
 
   private static let wholeDeletes = "(\(LogOperation.delete.rawValue), \(LogOperation.joinedDelete.rawValue))"

@@ -218,7 +218,7 @@ final class UnprovenCapture {
     let compared = Set(tables.map(\.number))
     let numbers = UnprovenTables(context).referencing(compared).union(compared).map { "\($0)" }
     return try connection.integer(
-      "SELECT count(*) FROM salvor_log g WHERE g.t IN (\(numbers.joined(separator: ", "))) AND g.op IN \(StoreContext.changeOperations) AND NOT EXISTS (SELECT 1 FROM salvor_request_state s WHERE g.seq BETWEEN s.first AND s.last)"
+      "SELECT count(*) FROM salvor_log g WHERE g.t IN (\(numbers.joined(separator: ", "))) AND g.op IN \(StoreContext.changeOperations) AND NOT EXISTS (SELECT 1 FROM salvor_outstanding s WHERE s.\(OutstandingTable.inError) AND g.seq BETWEEN s.first AND s.last)"
     ) ?? 0
   }
 

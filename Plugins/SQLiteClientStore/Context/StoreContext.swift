@@ -83,11 +83,8 @@ final class StoreContext {
   // MARK: Requests' names
 
   func stamp(of counter: Int64) throws -> RequestStamp {
-    let given = try connection.scalar(
-      "SELECT CASE WHEN last >= ?1 THEN stamp END FROM salvor_restamped WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
-      .integer(counter))?.string
     let text =
-      try given
+      try ownStamp(of: counter)
       ?? connection.scalar(
         "SELECT stamp FROM salvor_stamp WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1", .integer(counter))?
       .string

@@ -88,7 +88,7 @@ struct DroppedColumn {
     _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
   ) throws {
     for row in try connection.rows(
-      "SELECT seq, slots, key, before, after, op, first, last FROM salvor_archive WHERE t = ?1 ORDER BY seq",
+      "SELECT seq, slots, key, before, after, op, first FROM salvor_archive WHERE t = ?1 ORDER BY seq",
       .integer(captured.number))
     {
       var slots = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
@@ -108,7 +108,7 @@ struct DroppedColumn {
       if slots.isEmpty {
         try connection.run("DELETE FROM salvor_archive WHERE seq = ?1", row[0])
         if try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1", row[6]) == nil {
-          try context.forget(RequestRange(first: row[6].integer ?? 0, last: row[7].integer ?? 0))
+          try context.forget(RequestRange(first: row[6].integer ?? 0, last: row[6].integer ?? 0))
         }
         continue
       }

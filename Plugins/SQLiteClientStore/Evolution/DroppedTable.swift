@@ -51,10 +51,13 @@ struct DroppedTable {
 
   /// Displaced requests cannot come back.
   private func keepDisplaced(of table: CapturedTable) throws {
-    try connection.run(
-      "UPDATE salvor_archive SET state = 'kept', state_before = NULL, reason = ?2, message = ?3 "
-        + "WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_archive WHERE t = ?1)",
-      .integer(table.number), .text(SchemaArchive.reason), .text("The table \(name) was dropped from the schema."))
+    let isOfTable = "state = 'displaced' AND first IN (SELECT first FROM salvor_archive WHERE t = ?1)"
+    for request in try context.requestRows(where: isOfTable, .integer(table.number)) {
+      try context.change(request.range) { row in
+        (row.state, row.stateBefore, row.reason) = (.kept, nil, SchemaArchive.reason)
+        row.message = "The table \(name) was dropped from the schema."
+      }
+    }
   }
 
   /// Its number and slots stay with what the archive has of it.

@@ -44,6 +44,7 @@ struct Opening {
       let context = StoreContext(
         connection, random: random, clock: clock, schema: schema, own: setup.schema, config: config,
         catalog: try CaptureCatalog.asTheyAre(on: connection, schema))
+      if isOlder { try StoreViews.make(context.catalog, on: connection) }
       return (context, ClientOpening())
     }
     let (context, opening) = try bringInLine(
@@ -53,11 +54,11 @@ struct Opening {
     return (context, opening)
   }
 
-  /// The log of a file of an earlier format. Whether it is one.
+  /// The log of a file of format 1. Whether the file is of an earlier format.
   private func bringLogOver(_ setup: ClientSetup, _ before: [Table]) throws -> Bool {
-    guard try connection.state(.format)?.integer ?? 0 < 2, try connection.tableShape("salvor_log") != nil else {
-      return false
-    }
+    let format = try connection.state(.format)?.integer ?? 0
+    guard format < StoreTables.format, try connection.tableShape("salvor_log") != nil else { return false }
+    guard format < 2 else { return true }
     let schema = Schema(tables: before)
     var catalog = try CaptureCatalog.asTheyAre(on: connection, schema)
     try catalog.link(before)

@@ -26,8 +26,8 @@ struct SchemaArchive {
     entry.seq = counter
     entry.isJoined = false
     try context.archive(
-      entry, of: RequestRange(first: counter, last: counter), table, key, state: .kept, reason: Self.reason,
-      message: message)
+      entry, of: RequestRange(first: counter, last: counter), table, key,
+      kept: (Self.reason, message))
   }
 }
 
@@ -49,22 +49,6 @@ extension StoreContext {
         continue
       }
       if left != request.first { try moveStart(of: request, to: left) }
-    }
-  }
-
-  private func moveStart(of request: RequestRange, to first: Int64) throws {
-    let old = try requestID(first: request.first)
-    for name in [
-      "salvor_range", "salvor_request_state", "salvor_upload_excluded", "salvor_restamped", "salvor_request_note",
-      "salvor_request_history",
-    ] {
-      try connection.run(
-        "UPDATE \(name) SET first = ?1 WHERE first = ?2", .integer(first), .integer(request.first))
-    }
-    let new = try requestID(first: first)
-    for name in ["salvor_request_state", "salvor_archive"] {
-      try connection.run(
-        "UPDATE \(name) SET blocked_by = ?1 WHERE blocked_by = ?2", .text(new.description), .text(old.description))
     }
   }
 }

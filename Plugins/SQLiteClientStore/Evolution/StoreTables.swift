@@ -4,7 +4,7 @@ import SQLiteSupport
 /// `CaptureCatalog`.
 enum StoreTables {
   /// One more with each release whose files an earlier one must not write in.
-  static let format: Int64 = 2
+  static let format: Int64 = 3
 
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
@@ -14,29 +14,14 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_epoch (grp TEXT NOT NULL, first_seq INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (grp, first_seq)) WITHOUT ROWID;
     -- Tables that were in another group up to a counter: the rows stood at that group's commit.
     CREATE TABLE IF NOT EXISTS salvor_former_group (t INTEGER NOT NULL, until_seq INTEGER NOT NULL, grp TEXT NOT NULL, PRIMARY KEY (t, until_seq)) WITHOUT ROWID;
-    -- Requests of several changes, and tagged ones; every other log row is a request of its own.
-    CREATE TABLE IF NOT EXISTS salvor_range (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT);
-    -- Refused and blocked requests: their changes are still in the log, and in their rows.
-    CREATE TABLE IF NOT EXISTS salvor_request_state (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER);
-    -- What became of a request so far: how often it was refused, and of one that was sent again, when it first was made.
-    CREATE TABLE IF NOT EXISTS salvor_request_note (first INTEGER PRIMARY KEY, since INTEGER, attempts INTEGER NOT NULL, last_attempt INTEGER);
-    -- The IDs that a request had before, oldest first.
-    CREATE TABLE IF NOT EXISTS salvor_request_history (first INTEGER NOT NULL, place INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (first, place)) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS salvor_request_history_id ON salvor_request_history (id);
-    -- Requests that are sent again as they were have another stamp than those round them.
-    CREATE TABLE IF NOT EXISTS salvor_restamped (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, stamp TEXT NOT NULL);
+    \(OutstandingTable.definition)
     -- When the requests from a counter on were first met.
     CREATE TABLE IF NOT EXISTS salvor_met (first_seq INTEGER PRIMARY KEY, at INTEGER NOT NULL);
     -- What their changes wrote, as the error archive's view shows it.
     CREATE TABLE IF NOT EXISTS salvor_error_value (seq INTEGER PRIMARY KEY, after TEXT);
-    -- Requests up to the upload's last counter that are not part of it.
-    CREATE TABLE IF NOT EXISTS salvor_upload_excluded (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
-    -- Displaced and kept requests, each change with its values: not shown in the tables, not in the log.
+    -- Changes of displaced and kept requests with their values: not shown in the tables, not in the log.
     -- shown_…: what the view says where JSON has no word for a value (a blob); else NULL.
-    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, state TEXT NOT NULL, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, shown_key, shown_before TEXT, shown_after TEXT);
-    CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
-    CREATE INDEX IF NOT EXISTS salvor_archive_lost ON salvor_archive (t, key) WHERE reason = 'lost-on-server';
-    CREATE INDEX IF NOT EXISTS salvor_archive_displaced ON salvor_archive (first) WHERE state = 'displaced';
+    \(archive)
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
@@ -76,6 +61,12 @@ enum StoreTables {
     -- What a person has to know and nobody has seen yet.
     CREATE TABLE IF NOT EXISTS salvor_note (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, text TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_setting (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
+    """
+
+  static let archive = """
+    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, shown_key, shown_before TEXT, shown_after TEXT);
+    CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
+    CREATE INDEX IF NOT EXISTS salvor_archive_row ON salvor_archive (t, key);
     """
 
   /// The rows of one target and ID are one subscription; one without parameters is a row with an empty parameter. A target
@@ -130,14 +121,6 @@ enum StoreTables {
     }
     // The unchanged parents of what an upload changes: nobody reads them.
     try connection.execute("DROP TABLE IF EXISTS salvor_upload_context")
-    // What a displaced request depends on is looked at anew each time.
-    if try connection.tableShape("salvor_archive")?.column("needs") != nil {
-      try connection.execute("ALTER TABLE salvor_archive DROP COLUMN needs")
-    }
-    if try connection.tableShape("salvor_archive")?.column("shown_key") == nil {
-      for column in ["shown_key", "shown_before TEXT", "shown_after TEXT"] {
-        try connection.execute("ALTER TABLE salvor_archive ADD COLUMN \(column)")
-      }
-    }
+    try FormerRequests(connection: connection).bringOver()
   }
 }

@@ -25,9 +25,9 @@ enum StoreViews {
       (SELECT value FROM salvor_state WHERE name = 'previous') AS previous,
       (SELECT value FROM salvor_state WHERE name = 'current') AS current,
       (SELECT count(*) FROM salvor_queue WHERE state NOT IN ('refused', 'blocked')) AS queued_changes,
-      (SELECT count(*) FROM salvor_request_state) AS in_error,
-      (SELECT count(DISTINCT first) FROM salvor_archive WHERE state = 'displaced') AS displaced,
-      (SELECT count(DISTINCT first) FROM salvor_archive WHERE state = 'kept') AS kept,
+      (SELECT count(*) FROM salvor_outstanding WHERE \(OutstandingTable.inError)) AS in_error,
+      (SELECT count(*) FROM salvor_outstanding WHERE state = 'displaced') AS displaced,
+      (SELECT count(*) FROM salvor_outstanding WHERE state = 'kept') AS kept,
       (SELECT value FROM salvor_state WHERE name = 'uploadSince') AS upload_since,
       (SELECT value FROM salvor_state WHERE name = 'uploadFailures') AS upload_failures,
       (SELECT value FROM salvor_state WHERE name = 'uploadError') AS upload_error,
@@ -36,13 +36,13 @@ enum StoreViews {
     """
 
   private static let stamp =
-    "coalesce((SELECT stamp FROM salvor_restamped p WHERE p.first = l.first), (SELECT stamp FROM salvor_stamp WHERE first_seq <= l.first ORDER BY first_seq DESC LIMIT 1)) || '-' || l.first"
+    "coalesce((SELECT stamp FROM salvor_outstanding p WHERE p.first = l.first), (SELECT stamp FROM salvor_stamp WHERE first_seq <= l.first ORDER BY first_seq DESC LIMIT 1)) || '-' || l.first"
 
   /// Each change of the log with its request's first counter and state.
   private static func changes(_ catalog: CaptureCatalog) -> String {
     """
     SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key,
-      coalesce((SELECT r.first FROM salvor_range r WHERE r.first <= g.seq AND r.last >= g.seq), g.seq) AS first
+      coalesce((SELECT r.first FROM salvor_outstanding r WHERE r.first = (SELECT max(first) FROM salvor_outstanding WHERE first <= g.seq) AND r.last >= g.seq), g.seq) AS first
     FROM salvor_log g WHERE g.op IN \(StoreContext.changeOperations)
     """
   }
@@ -64,11 +64,11 @@ enum StoreViews {
   private static func queue(_ catalog: CaptureCatalog) -> String {
     """
     SELECT \(stamp) AS id, (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", l.operation AS operation,
-      coalesce((SELECT state FROM salvor_request_state s WHERE s.first = l.first),
+      coalesce((SELECT state FROM salvor_outstanding s WHERE s.first = l.first),
         CASE WHEN l.seq <= (SELECT value FROM salvor_state WHERE name = 'uploadLast')
-            AND NOT EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE e.first = l.first)
+            AND NOT EXISTS (SELECT 1 FROM salvor_outstanding e WHERE e.first = l.first AND e.apart = 1)
           THEN (SELECT value FROM salvor_state WHERE name = 'uploadState') ELSE 'queued' END) AS state,
-      (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag, l.seq AS counter,
+      (SELECT tag FROM salvor_outstanding r WHERE r.first = l.first) AS tag, l.seq AS counter,
       \(noted)
     FROM (\(changes(catalog))) l ORDER BY l.seq
     """
@@ -76,24 +76,24 @@ enum StoreViews {
 
   /// When the request was made, and how often it was refused.
   private static let noted = """
-    coalesce((SELECT since FROM salvor_request_note n WHERE n.first = l.first),
+    coalesce((SELECT since FROM salvor_outstanding n WHERE n.first = l.first),
         (SELECT at FROM salvor_met WHERE first_seq <= l.first ORDER BY first_seq DESC LIMIT 1)) AS since,
-      coalesce((SELECT attempts FROM salvor_request_note n WHERE n.first = l.first), 0) AS attempts
+      coalesce((SELECT attempts FROM salvor_outstanding n WHERE n.first = l.first), 0) AS attempts
     """
 
   private static func archive(_ catalog: CaptureCatalog) -> String {
     """
     SELECT \(stamp) AS id, (SELECT name FROM salvor_table WHERE id = l.t) AS "table", l.key AS "key", l.operation AS operation,
       s.state, s.reason, s.status, s.message, s.blocked_by, s.at, \(perTable(catalog, "l.t", before)) AS "before",
-      (SELECT v.after FROM salvor_error_value v WHERE v.seq = l.seq) AS "after", l.seq AS counter, (SELECT tag FROM salvor_range r WHERE r.first = l.first) AS tag,
+      (SELECT v.after FROM salvor_error_value v WHERE v.seq = l.seq) AS "after", l.seq AS counter, s.tag,
       \(noted)
-    FROM (\(changes(catalog))) l JOIN salvor_request_state s ON s.first = l.first JOIN salvor_log g ON g.seq = l.seq
+    FROM (\(changes(catalog))) l JOIN salvor_outstanding s ON s.first = l.first AND s.\(OutstandingTable.inError) JOIN salvor_log g ON g.seq = l.seq
     UNION ALL
-    SELECT l.stamp || '-' || l.first, coalesce((SELECT name FROM salvor_table WHERE id = l.t), (SELECT name FROM salvor_retired_table WHERE id = l.t)),
+    SELECT \(stamp), coalesce((SELECT name FROM salvor_table WHERE id = l.t), (SELECT name FROM salvor_retired_table WHERE id = l.t)),
       coalesce(l.shown_key, CASE json_array_length(l.key) WHEN 1 THEN json_extract(l.key, '$[0]') ELSE (SELECT group_concat(quote(value), ', ') FROM json_each(l.key)) END),
-      l.op, l.state, l.reason, l.status, l.message, l.blocked_by, l.at, \(archived("before")), \(archived("after")), l.seq, l.tag,
+      l.op, s.state, s.reason, s.status, s.message, s.blocked_by, s.at, \(archived("before")), \(archived("after")), l.seq, s.tag,
       \(noted)
-    FROM salvor_archive l
+    FROM salvor_archive l JOIN salvor_outstanding s ON s.first = l.first
     """
   }
 
@@ -139,7 +139,7 @@ enum StoreViews {
       CASE WHEN max(l.seq) IS NULL THEN 0 ELSE max(CASE WHEN l.operation = 'delete' THEN l.seq END) IS max(l.seq) END AS deleted,
       max(l.error) AS in_error, max(l.version) AS version
     FROM (
-      SELECT c.t, c.key, 1 AS dirty, c.seq, c.operation, EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = c.first) AS error, NULL AS version
+      SELECT c.t, c.key, 1 AS dirty, c.seq, c.operation, EXISTS (SELECT 1 FROM salvor_outstanding s WHERE s.first = c.first AND s.\(OutstandingTable.inError)) AS error, NULL AS version
       FROM (\(changes(catalog))) c
       UNION ALL
       SELECT h.t, \(key(catalog, "h")), 0, NULL, NULL, 0, h.version FROM salvor_history h

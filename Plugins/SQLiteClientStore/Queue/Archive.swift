@@ -3,32 +3,14 @@ import SalvorModel
 import SalvorStorage
 import SalvorWire
 
-/// Why a request is displaced: what its entry of the archive says.
-enum DisplacementReason: String {
-  /// An update of a row that is not there.
-  case rowGone = "row-gone"
-  /// A unique value that another row has, or a row that the table does not take.
-  case constraint
-  case missingParent = "missing-parent"
-  /// It depends on one that is displaced.
-  case blocked
-
-  var message: String {
-    switch self {
-    case .rowGone: "The row that it changes is not there."
-    case .constraint: "What the server has is in its way, or the table does not take the row."
-    case .missingParent: "The row that it needs is not there."
-    case .blocked: "It depends on a change that cannot stand beside what the server has."
-    }
-  }
-}
-
 /// Displaced requests: their changes with all values, out of the log and the rows, until they can stand again.
 extension StoreContext {
-  /// Freezes one change of a request that is displaced, or kept for a reason.
+  /// Freezes one change of a request. What becomes of the request is said beside (`setDisplaced`, `keep`).
+  ///
+  /// - Parameter kept: it is a request of its own, which nobody has met: why it is kept.
   func archive(
     _ step: RowTimeline.Step, of range: RequestRange, _ table: CapturedTable, _ key: Key,
-    state: RequestState = .displaced, reason: String? = nil, message: String? = nil
+    kept: (reason: String, message: String)? = nil
   ) throws {
     let slots: [Int]
     var before: [Value] = []
@@ -47,45 +29,28 @@ extension StoreContext {
     }
     try connection.run(
       """
-      INSERT INTO salvor_archive (seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, reason, message, at, shown_key, shown_before, shown_after)
-      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?13, ?17, ?18, ?19)
+      INSERT INTO salvor_archive (seq, first, t, op, joined, slots, key, before, after, shown_key, shown_before, shown_after)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
       """,
       [
-        .integer(step.seq), .integer(range.first), .integer(range.last), .text(try stamp(of: range.first).text),
-        range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(step.change.operation.rawValue),
+        .integer(step.seq), .integer(range.first), .integer(table.number), .text(step.change.operation.rawValue),
         .integer(step.isJoined ? 1 : 0), .text(slots.map(String.init).joined(separator: ",")), .text(payload(key)),
-        .text(payload(before)), .text(payload(after)), .integer(clock.now()),
-        .text(state.rawValue), reason.map { .text($0) } ?? .null, message.map { .text($0) } ?? .null,
+        .text(payload(before)), .text(payload(after)),
         key.allSatisfy(\.isPlainJSON)
           ? .null : key.count == 1 ? key[0] : .text(key.map { literal($0) }.joined(separator: ", ")),
         shown(before, slots, table), shown(after, slots, table),
       ])
+    guard let kept else { return }
+    var row = RequestRow(range)
+    (row.state, row.at) = (.kept, clock.now())
+    row.setReason(kept.reason, kept.message)
+    try store(row)
   }
 
   /// `name = literal, …`, as the view shows values where JSON has no word for one of them; NULL: the view says them itself.
   func shown(_ values: [Value], _ slots: [Int], _ table: CapturedTable) -> Value {
     if values.allSatisfy(\.isPlainJSON) { return .null }
     return .text(zip(slots, values).map { "\(table.columns[$0].name) = \(literal($1))" }.joined(separator: ", "))
-  }
-
-  /// The request is in the archive as a whole: what it was before goes with it. One that was in error keeps its reason.
-  func closeArchive(of range: RequestRange, _ reason: DisplacementReason) throws {
-    try connection.run(
-      """
-      UPDATE salvor_archive SET (state_before, reason, status, message, blocked_by) =
-        (SELECT state, reason, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
-      WHERE first = ?1 AND state = 'displaced' AND EXISTS (SELECT 1 FROM salvor_request_state s WHERE s.first = salvor_archive.first)
-      """, .integer(range.first))
-    try connection.run("DELETE FROM salvor_request_state WHERE first = ?1", .integer(range.first))
-    try connection.run(
-      "UPDATE salvor_archive SET reason = ?2, message = ?3 WHERE first = ?1 AND state = 'displaced' AND reason IS NULL",
-      .integer(range.first), .text(reason.rawValue), .text(reason.message))
-    // One that was sent belongs to its upload until that is settled.
-    if let last = try connection.state(.uploadLast)?.integer, range.first <= last {
-      try connection.run(
-        "UPDATE salvor_archive SET state_before = 'sent' WHERE first = ?1 AND state = 'displaced' AND state_before IS NULL "
-          + "AND NOT EXISTS (SELECT 1 FROM salvor_upload_excluded e WHERE e.first = ?1)", .integer(range.first))
-    }
   }
 
   /// Takes an entry out of the archive.
@@ -95,42 +60,44 @@ extension StoreContext {
   }
 
   struct ArchivedChange {
-    var range: RequestRange
-    var stamp: RequestStamp
+    var request: RequestRow
+    var id: RequestID
     var table: CapturedTable
     var key: Key
     var step: RowTimeline.Step
     var slots: [Int]
     var before: [Value]
     var after: [Value]
-    var state: RequestState
-    var stateBefore: RequestState?
-    var reason: String?
-    var status: Int?
-    var message: String?
-    var blockedBy: String?
+
+    var range: RequestRange { request.range }
   }
 
   /// Archived changes in order.
+  ///
+  /// - Parameter condition: on the change (`salvor_archive`), and on its request (`r`).
   func archived(where condition: String, _ values: [Value]) throws -> [ArchivedChange] {
     var found: [ArchivedChange] = []
     let retired = try retiredTables()
     for row in try connection.rows(
       """
-      SELECT seq, first, last, stamp, tag, t, op, joined, slots, key, before, after, state, state_before, reason, status, message, blocked_by
-      FROM salvor_archive WHERE \(condition) ORDER BY first, seq
+      SELECT seq, first, t, op, joined, slots, key, before, after
+      FROM salvor_archive JOIN (SELECT first AS request, state, state_before, reason FROM salvor_outstanding) r ON r.request = first
+      WHERE \(condition) ORDER BY first, seq
       """, values)
     {
-      guard let seq = row[0].integer, let first = row[1].integer, let last = row[2].integer,
-        let stamp = row[3].string.flatMap({ RequestStamp($0) }),
-        let table = row[5].integer.flatMap({ catalog.table(number: $0) ?? retired[$0] }),
-        let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
-        let state = row[12].string.flatMap({ RequestState(rawValue: $0) })
+      guard let seq = row[0].integer, let first = row[1].integer,
+        let table = row[2].integer.flatMap({ catalog.table(number: $0) ?? retired[$0] }),
+        let operation = row[3].string.flatMap({ Operation(rawValue: $0) })
       else { continue }
-      let slots = (row[8].string ?? "").split(separator: ",").compactMap { Int($0) }
-      let key = try unpayload(row[9])
-      let before = try unpayload(row[10])
-      let after = try unpayload(row[11])
+      var known = found.last.map { ($0.request, $0.id) }
+      if known?.0.range.first != first {
+        known = (try self.row(of: RequestRange(first: first, last: first)), try requestID(first: first))
+      }
+      guard let (request, id) = known else { continue }
+      let slots = (row[5].string ?? "").split(separator: ",").compactMap { Int($0) }
+      let key = try unpayload(row[6])
+      let before = try unpayload(row[7])
+      let after = try unpayload(row[8])
       let change: RowChange
       switch operation {
       case .insert: change = .insert(padded(after, table))
@@ -140,12 +107,10 @@ extension StoreContext {
       let saw = operation == .insert || before.isEmpty ? nil : whole(before, slots, table)
       found.append(
         ArchivedChange(
-          range: RequestRange(first: first, last: last, tag: row[4].string), stamp: stamp, table: table, key: key,
+          request: request, id: id, table: table, key: key,
           step: RowTimeline.Step(
-            seq: seq, change: change, isJoined: row[7].integer == 1, before: saw, after: nil, saw: saw),
-          slots: slots, before: before, after: after, state: state,
-          stateBefore: row[13].string.flatMap { RequestState(rawValue: $0) }, reason: row[14].string,
-          status: row[15].integer.map { Int($0) }, message: row[16].string, blockedBy: row[17].string))
+            seq: seq, change: change, isJoined: row[4].integer == 1, before: saw, after: nil, saw: saw),
+          slots: slots, before: before, after: after))
     }
     return found
   }

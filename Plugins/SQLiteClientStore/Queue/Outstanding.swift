@@ -24,13 +24,12 @@ extension StoreContext {
   ) throws -> [OutstandingRequest] {
     let steps = StepReader(try index ?? LogIndex(self))
     var states: [Int64: RequestState] = [:]
-    for row in try connection.rows("SELECT first, state FROM salvor_request_state") {
-      if let first = row[0].integer { states[first] = row[1].string.flatMap { RequestState(rawValue: $0) } }
+    for state in [RequestState.refused, .blocked] {
+      for range in try requests(in: state) { states[range.first] = state }
     }
     let uploadLast = try connection.state(.uploadLast)?.integer ?? 0
     let uploadState = try connection.text(.uploadState).flatMap { RequestState(rawValue: $0) } ?? .sent
-    let excluded = try connection.rows("SELECT first FROM salvor_upload_excluded").compactMap { $0[0].integer }
-    let leftOut = Set(excluded)
+    let leftOut = Set(try leftOut().map(\.first))
     var ranges = try RangeCursor(self, after: counter)
     var found: [OutstandingRequest] = []
     try connection.query(

@@ -22,13 +22,13 @@ struct Reapplying {
       try writer.run(.endRequest)
     }
     try RequestSorting(context).sort()
-    let history = try context.note(found.range.first).history + [id]
+    let history = try context.row(of: found.range).history + [id]
     try leave(changes, found.range)
     guard
       let first = try connection.integer(
         "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(counter))
     else { return nil }
-    try context.setNote(RequestNote(history: history), of: first)
+    try context.change(context.range(of: first)) { $0.history = history }
     return try context.requestID(first: first)
   }
 

@@ -34,7 +34,9 @@ final class RequestListing {
   func list(_ states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
     let counter = try context.range(of: after?.counter ?? 0).last
     let inLog = try inLog(states, after: counter, limit: limit)
-    let archived = try context.archived(where: "first > ?1", [.integer(counter)]).filter { states.contains($0.state) }
+    let archived = try context.archived(where: "first > ?1", [.integer(counter)]).filter {
+      $0.request.state.map(states.contains) == true
+    }
     var requests: [(first: Int64, entries: () throws -> [QueuedRequest])] = []
     for request in inLog { requests.append((request.range.first, { try self.entries(of: request) })) }
     for (first, changes) in Dictionary(grouping: archived, by: { $0.range.first }) {
@@ -73,11 +75,8 @@ final class RequestListing {
   // MARK: Saying
 
   private func entries(of request: OutstandingRequest) throws -> [QueuedRequest] {
-    let common = try common(request.range, request.state)
-    let refusal = try context.connection.rows(
-      "SELECT reason, status, message, blocked_by FROM salvor_request_state WHERE first = ?1",
-      .integer(request.range.first)
-    ).first
+    let row = try context.row(of: request.range)
+    let common = try common(row, request.state, context.requestID(first: request.range.first))
     return try request.changes.map { change in
       let (before, after) = change.step.named(change.table)
       var entry = common
@@ -86,21 +85,14 @@ final class RequestListing {
       entry.operation = change.step.change.operation
       entry.before = before
       entry.after = after
-      entry.reason = refusal?[0].string
-      entry.status = refusal?[1].integer.map { Int($0) }
-      entry.message = refusal?[2].string
-      entry.blockedBy = refusal?[3].string.flatMap { RequestID($0) }
-      if request.state == .refused || request.state == .blocked {
-        entry.serverRow = try serverRow(change.table, change.key)
-      }
+      if row.isInError { entry.serverRow = try serverRow(change.table, change.key) }
       return entry
     }
   }
 
   private func entries(of changes: [StoreContext.ArchivedChange]) throws -> [QueuedRequest] {
     guard let first = changes.first else { return [] }
-    var common = try common(first.range, first.state)
-    common.id = RequestID(stamp: first.stamp, counter: first.range.first)
+    let common = try common(first.request, first.request.state ?? .kept, first.id)
     return try changes.map { change in
       let names = change.slots.map { change.table.columns[$0].name }
       var entry = common
@@ -109,19 +101,16 @@ final class RequestListing {
       entry.operation = change.step.change.operation
       entry.before = zip(names, change.before).map { NamedValue($0, $1) }
       entry.after = zip(names, change.after).map { NamedValue($0, $1) }
-      entry.reason = change.reason
-      entry.status = change.status
-      entry.message = change.message
-      entry.blockedBy = change.blockedBy.flatMap { RequestID($0) }
       entry.serverRow = try serverRow(change.table, change.key)
       return entry
     }
   }
 
   /// What all changes of a request have in common.
-  private func common(_ range: RequestRange, _ state: RequestState) throws -> QueuedRequest {
+  private func common(_ row: RequestRow, _ state: RequestState, _ id: RequestID) throws -> QueuedRequest {
+    let range = row.range
     var entry = QueuedRequest(
-      id: try context.requestID(first: range.first), table: "", key: [], operation: .update, before: [], after: [],
+      id: id, table: "", key: [], operation: .update, before: [], after: [],
       state: state, tag: range.tag)
     // Nothing depends on what a recovery put aside.
     if state != .kept {
@@ -129,11 +118,14 @@ final class RequestListing {
       entry.needs = try others(dependence.needs(of: [range]), range)
     }
     entry.waitsFor = QueuedRequest.WaitsFor(state, isStalled: isStalled)
-    let note = try context.note(range.first)
-    entry.attempts = note.attempts
-    entry.since = note.since
-    entry.lastAttempt = note.lastAttempt
-    entry.history = note.history
+    entry.reason = row.reason
+    entry.status = row.status
+    entry.message = row.message
+    entry.blockedBy = row.blockedBy
+    entry.attempts = row.attempts
+    entry.since = try context.since(row)
+    entry.lastAttempt = row.lastAttempt
+    entry.history = row.history
     if state == .sent || state == .unknownOutcome, let upload {
       entry.attempts += upload.failures
       entry.lastAttempt = upload.lastFailure?.time ?? entry.lastAttempt

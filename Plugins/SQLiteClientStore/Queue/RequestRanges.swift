@@ -2,7 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Sorts log rows into requests, once each, into `salvor_range`. A request is
+/// Sorts log rows into requests, once each, into `OutstandingTable`. A request is
 ///
 /// - what stands between an open and a close marker,
 /// - a key change: the joined delete and the insert after it; also the rows that REPLACE removed, and what replaced them,
@@ -59,11 +59,7 @@ struct RequestSorting {
       return
     }
     let (ranges, markers) = try read(from: done, to: end)
-    for range in ranges {
-      try connection.run(
-        "INSERT INTO salvor_range (first, last, tag) VALUES (?1, ?2, ?3)", .integer(range.first), .integer(range.last),
-        range.tag.map { .text($0) } ?? .null)
-    }
+    for range in ranges { try context.store(RequestRow(range)) }
     if markers {
       try context.deleteLogRows(
         where: "seq > ?1 AND seq <= ?2 AND op IN (\(LogOperation.open.rawValue), \(LogOperation.close.rawValue))",
@@ -90,7 +86,7 @@ struct RequestSorting {
         "SELECT min(seq) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         .integer(range.first), .integer(range.last))
       if let first, first != range.first {
-        try context.rename(range, first: first)
+        try context.moveStart(of: range, to: first)
       } else if first == nil {
         try context.forget(range)
       }
@@ -186,57 +182,5 @@ struct RequestSorting {
       if operation.isUpdate, !rule.slots.contains(where: { entry.mask[$0] }) { return false }
       return members.contains(RowRef(table: rule.parent, key: rule.slots.map { entry.values[$0] }))
     }
-  }
-}
-
-extension StoreContext {
-  /// The request that a change belongs to.
-  func range(of counter: Int64) throws -> RequestRange {
-    var range = RequestRange(first: counter, last: counter)
-    try connection.query(
-      "SELECT first, last, tag FROM salvor_range WHERE first <= ?1 ORDER BY first DESC LIMIT 1", [.integer(counter)]
-    ) { row in
-      if row.int64(1) >= counter {
-        range = RequestRange(first: row.int64(0), last: row.int64(1), tag: row.optionalString(2))
-      }
-      return false
-    }
-    return range
-  }
-
-  /// Runs of counters that the upload under way leaves out: requests in error, and those of other groups. In order.
-  func leftOut() throws -> [RequestRange] {
-    try connection.rows(
-      "SELECT first, last FROM salvor_request_state UNION ALL SELECT first, last FROM salvor_upload_excluded ORDER BY 1"
-    ).map { RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0) }
-  }
-}
-
-/// The requests of several changes, met in order.
-struct RangeCursor {
-  private let statement: SQLiteStatement
-  private var current: RequestRange?
-  private var isDone = false
-
-  init(_ context: StoreContext, after counter: Int64) throws {
-    statement = try context.connection.prepare(
-      "SELECT first, last, tag FROM salvor_range WHERE first > ?1 - (SELECT coalesce(max(last - first), 0) FROM salvor_range) - 1 AND last > ?1 ORDER BY first"
-    )
-    try statement.bind(1, counter)
-  }
-
-  /// The range that holds `counter`; nil for a request of one change.
-  mutating func range(of counter: Int64) throws -> RequestRange? {
-    while !isDone, (current?.last ?? 0) < counter {
-      if try statement.step() {
-        current = RequestRange(
-          first: statement.int64(0), last: statement.int64(1), tag: statement.optionalString(2))
-      } else {
-        isDone = true
-        current = nil
-      }
-    }
-    guard let current, current.first <= counter, counter <= current.last else { return nil }
-    return current
   }
 }

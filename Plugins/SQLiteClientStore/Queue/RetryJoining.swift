@@ -111,7 +111,7 @@ final class RetryJoining {
     var offered: [(table: CapturedTable, key: Key, timeline: RowTimeline)] = []
     let dependents = try dependence.dependents(of: members).filter { members.holding($0.first) == nil }
     let last = try connection.lastCounter()
-    var note = RequestNote()
+    var before = RequestRow(RequestRange(first: last + 1, last: last))
     for member in members {
       for (table, key, _) in try context.rows(changedBy: member)
       where rows.insert(RowRef(table: table.number, key: key)).inserted {
@@ -123,11 +123,11 @@ final class RetryJoining {
         left.rebase(on: timeline.base)
         if !offers.isEmpty { offered.append((table, key, left)) }
       }
-      let own = try context.note(member.first)
-      note.history += own.history + [try context.requestID(first: member.first)]
-      note.since = [note.since, own.since].compactMap { $0 }.min()
-      note.attempts = max(note.attempts, own.attempts)
-      note.lastAttempt = [note.lastAttempt, own.lastAttempt].compactMap { $0 }.max()
+      let own = try context.row(of: member)
+      before.history += own.history + [try context.requestID(first: member.first)]
+      before.since = [before.since, try context.since(own)].compactMap { $0 }.min()
+      before.attempts = max(before.attempts, own.attempts)
+      before.lastAttempt = [before.lastAttempt, own.lastAttempt].compactMap { $0 }.max()
     }
     let end = try connection.lastCounter()
     for member in members {
@@ -143,13 +143,9 @@ final class RetryJoining {
       return nil
     }
     let made = RequestRange(first: last + 1, last: end, tag: members.compactMap(\.tag).first)
-    if made.last > made.first || made.tag != nil {
-      try connection.run(
-        "INSERT INTO salvor_range (first, last, tag) VALUES (?1, ?2, ?3)", .integer(made.first), .integer(made.last),
-        made.tag.map { .text($0) } ?? .null)
-    }
     try connection.setState(.rangesUpTo, .integer(end))
-    try context.setNote(note, of: made.first)
+    before.range = made
+    try context.store(before)
     let id = try context.requestID(first: made.first)
     // What depended on a member, and would now be sent before it.
     if !dependents.isEmpty {

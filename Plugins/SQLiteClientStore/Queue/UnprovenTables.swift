@@ -113,7 +113,7 @@ struct UnprovenTables {
     let counter = try connection.lastCounter()
     for (key, entries) in unfit { try UnfitRows(context: context).cut(entries, key: key, table, areAll: true) }
     try context.keepCounter(counter)
-    try forgetEmptyRequests()
+    try context.forgetEmptyRequests()
     try context.noteLogChange()
   }
 
@@ -123,13 +123,5 @@ struct UnprovenTables {
       (try? context.timeline(table, key, row, entries)) != nil
     else { return nil }
     return row
-  }
-
-  private func forgetEmptyRequests() throws {
-    for name in ["salvor_range", "salvor_request_state"] {
-      try connection.run(
-        "DELETE FROM \(name) WHERE NOT EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN first AND last AND g.op IN \(StoreContext.changeOperations))"
-      )
-    }
   }
 }

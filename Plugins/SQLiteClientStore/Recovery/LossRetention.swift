@@ -23,17 +23,14 @@ struct LossRetention {
     else { return }
     let history = "salvor_history WHERE version <= ?1"
     let kept = "salvor_kept WHERE incarnation IS NULL AND number <= ?1"
-    let losses = "salvor_archive WHERE reason = 'lost-on-server' AND state = 'kept' AND at <= ?1"
-    let hasOld = try [
-      connection.integer("SELECT 1 FROM \(history) LIMIT 1", .integer(bound)),
-      connection.integer("SELECT 1 FROM \(kept) LIMIT 1", .integer(bound)),
-      connection.integer("SELECT 1 FROM \(losses) LIMIT 1", .integer(time)),
-    ].contains { $0 != nil }
-    guard hasOld else { return }
+    let hasOld = try [history, kept].contains { part in
+      try connection.integer("SELECT 1 FROM \(part) LIMIT 1", .integer(bound)) != nil
+    }
+    guard try hasOld || context.anyLost(until: time) else { return }
     try connection.transaction {
       try connection.run("DELETE FROM \(history)", .integer(bound))
       try connection.run("DELETE FROM \(kept)", .integer(bound))
-      try connection.run("DELETE FROM \(losses)", .integer(time))
+      try context.forgetLost(until: time)
     }
   }
 }

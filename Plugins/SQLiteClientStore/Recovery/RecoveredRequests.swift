@@ -28,11 +28,9 @@ final class RecoveredRequests {
     self.merge = merge
     self.index = index
     names = try RequestNames(context)
-    func counters(_ sql: String) throws -> Set<Int64> {
-      Set(try context.connection.rows(sql).compactMap { $0[0].integer })
-    }
-    inError = try counters("SELECT first FROM salvor_request_state")
-    wereDisplaced = try counters("SELECT first FROM temp.salvor_archive_before WHERE state = 'displaced'")
+    inError = Set(try context.failedRequests().map(\.first))
+    let displaced = "SELECT first FROM temp.salvor_archive_before WHERE state = 'displaced'"
+    wereDisplaced = Set(try context.connection.rows(displaced).compactMap { $0[0].integer })
   }
 
   func run() throws -> RecoveryCounts {
@@ -43,7 +41,7 @@ final class RecoveredRequests {
 
   private func recordArchived() throws {
     let isNew =
-      "reason IS NOT 'lost-on-server' AND NOT EXISTS (SELECT 1 FROM temp.salvor_archive_before b WHERE b.first = salvor_archive.first AND b.state = salvor_archive.state)"
+      "reason IS NOT 'lost-on-server' AND NOT EXISTS (SELECT 1 FROM temp.salvor_archive_before b WHERE b.first = r.request AND b.state = r.state)"
     var last: Int64?
     for change in try context.archived(where: isNew, []) {
       if change.range.first != last { counts.discarded += 1 }

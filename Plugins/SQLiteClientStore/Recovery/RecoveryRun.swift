@@ -64,7 +64,7 @@ struct RecoveryRun {
       """
       CREATE TABLE IF NOT EXISTS temp.salvor_archive_before (first INTEGER PRIMARY KEY, state TEXT);
       DELETE FROM temp.salvor_archive_before;
-      INSERT OR IGNORE INTO temp.salvor_archive_before SELECT first, state FROM salvor_archive;
+      INSERT OR IGNORE INTO temp.salvor_archive_before SELECT first, state FROM salvor_outstanding WHERE \(OutstandingTable.isArchived);
       """)
   }
 

@@ -9,14 +9,14 @@ extension StoreContext {
   func noteErrorValues() throws {
     try connection.run(
       """
-      DELETE FROM salvor_error_value WHERE coalesce((SELECT last FROM salvor_request_state
-        WHERE first <= salvor_error_value.seq ORDER BY first DESC LIMIT 1), 0) < seq
+      DELETE FROM salvor_error_value WHERE NOT EXISTS (SELECT 1 FROM salvor_outstanding s
+        WHERE s.first = (SELECT max(first) FROM salvor_outstanding WHERE first <= salvor_error_value.seq) AND s.last >= seq AND s.\(OutstandingTable.inError))
       """)
     var missing: [LogEntry] = []
     try connection.query(
       """
-      SELECT \(catalog.logColumns) FROM salvor_request_state s JOIN salvor_log g ON g.seq BETWEEN s.first AND s.last
-      WHERE g.op IN (1, 2, 11) AND NOT EXISTS (SELECT 1 FROM salvor_error_value v WHERE v.seq = g.seq)
+      SELECT \(catalog.logColumns) FROM salvor_outstanding s JOIN salvor_log g ON g.seq BETWEEN s.first AND s.last
+      WHERE s.\(OutstandingTable.inError) AND g.op IN (1, 2, 11) AND NOT EXISTS (SELECT 1 FROM salvor_error_value v WHERE v.seq = g.seq)
       """
     ) { row in
       missing.append(try catalog.entry(from: row))

@@ -81,7 +81,7 @@ struct Removal {
     case .kept(let id):
       return [Leaving(range: try context.known(id, in: [.kept]).range, isArchived: true, cause: .askedFor)]
     case .allKept:
-      return try context.archivedRequests(.kept).map { Leaving(range: $0, isArchived: true, cause: .askedFor) }
+      return try context.requests(in: .kept).map { Leaving(range: $0, isArchived: true, cause: .askedFor) }
     }
   }
 

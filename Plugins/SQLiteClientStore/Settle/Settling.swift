@@ -135,9 +135,8 @@ final class Settling {
       "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(start))
     { kept += try rows().displace(seq, .blocked) }
     for range in kept {
-      try connection.run(
-        "UPDATE salvor_archive SET state = 'kept', reason = 'backup-restored', message = ?2 WHERE first = ?1",
-        .integer(range.first),
+      try context.keep(
+        range, "backup-restored",
         "A backup was put back that is older than this change. Reapply it, or delete the entry.")
     }
   }
@@ -204,6 +203,4 @@ extension StoreContext {
   /// What follows from a move.
   @discardableResult
   func settle(_ move: Move) throws -> Settlement { try Settling(self, move).run() }
-
-  func hasErrors() throws -> Bool { try connection.integer("SELECT 1 FROM salvor_request_state LIMIT 1") != nil }
 }

@@ -60,7 +60,7 @@ extension WorkingRows {
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
     try context.noteLogChange(isFollowed: true)
-    for range in leaving { try context.closeArchive(of: range, range.first == culprit.first ? reason : .blocked) }
+    for range in leaving { try context.setDisplaced(range, range.first == culprit.first ? reason : .blocked) }
     try context.keepCounter(last)
     return leaving
   }
@@ -91,29 +91,23 @@ extension WorkingRows {
 
   /// Every outstanding request leaves for the archive, as a kept entry; its rows show their bases again.
   func discardAll(_ reason: String, _ message: String) throws {
-    let connection = context.connection
+    var discarded: Set<RequestRange> = []
     for table in context.catalog.tables {
       try index.eachRow(of: table) { try load(table, $0) }
     }
     for ref in rows.keys.sorted(by: { ($0.table, "\($0.key)") < ($1.table, "\($1.key)") }) {
       guard var work = rows[ref], !work.timeline.steps.isEmpty else { continue }
       for step in work.timeline.steps {
-        try context.archive(step.asCaptured, of: try context.range(of: step.seq), work.table, work.key)
+        let range = try context.range(of: step.seq)
+        try context.archive(step.asCaptured, of: range, work.table, work.key)
+        discarded.insert(range)
       }
       work.timeline.steps = []
       try put(work, ref)
     }
-    try connection.run(
-      """
-      UPDATE salvor_archive SET (state_before, status, message, blocked_by) =
-        (SELECT state, status, message, blocked_by FROM salvor_request_state s WHERE s.first = salvor_archive.first)
-      WHERE state = 'displaced' AND first IN (SELECT first FROM salvor_request_state)
-      """)
-    try connection.run(
-      "UPDATE salvor_archive SET state = 'kept', reason = ?1, message = CASE WHEN state_before IN ('refused', 'blocked') THEN coalesce(message, ?2) ELSE ?2 END WHERE state = 'displaced'",
-      .text(reason), .text(message))
+    for range in discarded { try context.setDisplaced(range, .blocked) }
+    try context.keepDisplaced(reason, message)
     try context.deleteLogRows(where: "op IN \(StoreContext.changeOperations)", [])
-    for name in ["salvor_range", "salvor_request_state"] { try connection.run("DELETE FROM \(name)") }
     try context.forgetStored()
   }
 
@@ -212,7 +206,10 @@ extension WorkingRows {
     }
     for ref in before.keys { if let work = rows[ref] { try encode(work) } }
     try context.noteLogChange()
-    for change in changes.compactMap(\.first) { try context.leaveArchive(change) }
+    for request in requests {
+      try context.connection.run("DELETE FROM salvor_archive WHERE first = ?1", .integer(request.first))
+      try context.setReturned(request)
+    }
     returned += requests
     return true
   }
@@ -282,30 +279,5 @@ private struct DisplacedNeeds {
     }
     while let outside = found.first(where: { !(needs[$0] ?? []).isSubset(of: found) }) { found.remove(outside) }
     return found.count > circle.count ? dependents.filter { found.contains($0.first) } : nil
-  }
-}
-
-extension StoreContext {
-  func anyDisplaced() throws -> Bool {
-    try connection.integer("SELECT 1 FROM salvor_archive WHERE state = 'displaced' LIMIT 1") != nil
-  }
-
-  /// A displaced request is in the log again, as what it was before.
-  fileprivate func leaveArchive(_ change: ArchivedChange) throws {
-    let first = Value.integer(change.range.first)
-    let last = Value.integer(change.range.last)
-    try connection.run("DELETE FROM salvor_archive WHERE first = ?1", first)
-    if change.stateBefore == .sent { return }
-    if let state = change.stateBefore {
-      try connection.run(
-        "INSERT INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        first, last, .text(state.rawValue), change.reason.map { .text($0) } ?? .null,
-        change.status.map { .integer(Int64($0)) } ?? .null, change.message.map { .text($0) } ?? .null,
-        change.blockedBy.map { .text($0) } ?? .null, .integer(clock.now()))
-    }
-    // It returns to the queue, not to an upload that was chosen without it.
-    if let uploadLast = try connection.state(.uploadLast)?.integer, change.range.first <= uploadLast {
-      try connection.run("INSERT OR REPLACE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", first, last)
-    }
   }
 }

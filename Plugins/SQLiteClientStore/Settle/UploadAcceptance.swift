@@ -42,7 +42,7 @@ struct UploadAcceptance {
     // While later changes of their rows, accepted ones too, are still in the log.
     try context.noteErrorValues()
     // A displaced request that was accepted, too, is sent again when it returns: the server knows its ID.
-    try connection.run("UPDATE salvor_archive SET state_before = NULL WHERE state_before = 'sent'")
+    try context.forgetSentBefore()
     try context.rememberKept(outcome.results, upTo: last)
     let waiting = try waitingRanges()
     let kept = merged(try context.leftOut().filter { $0.first <= last } + waiting)
@@ -60,7 +60,7 @@ struct UploadAcceptance {
       bases.append((table, ref.key, row))
     }
     for gap in accepted {
-      try context.forgetNotes(from: gap.first, to: gap.last)
+      try context.forgetRequests(from: gap.first, to: gap.last)
       try context.deleteLogRows(
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
         [.integer(gap.first), .integer(gap.last)])
@@ -78,7 +78,7 @@ struct UploadAcceptance {
       try rows().remove(neverLost)
     }
     try letDeletesGo(waiting, rows)
-    try connection.run("DELETE FROM salvor_upload_excluded")
+    try context.forgetLeftOut()
     try context.forgetOffers()
     report.waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     try forgetTimes()
@@ -145,24 +145,18 @@ struct UploadAcceptance {
       "SELECT 1 FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations) LIMIT 1",
       .integer(range.first), .integer(range.last))
     let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
-    let values: [Value] = [
-      .integer(range.first), .integer(range.last), .text(state.rawValue), .text(refusal.reason.rawValue),
-      .integer(Int64(refusal.status)), .text(refusal.message),
-      refusal.blockedBy.map { .text($0.description) } ?? .null, .integer(context.clock.now()),
-    ]
-    if there != nil {
-      try connection.run(
-        "INSERT OR REPLACE INTO salvor_request_state (first, last, state, reason, status, message, blocked_by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        values)
-    } else {
-      // Displaced since it was sent: it returns as what it is now.
-      try connection.run(
-        "UPDATE salvor_archive SET state_before = ?3, reason = ?4, status = ?5, message = ?6, blocked_by = ?7, at = ?8, last = ?2 WHERE first = ?1",
-        values)
-      guard connection.changes > 0 else { return false }
-    }
+    var row = try context.row(of: range)
+    guard there != nil || row.isArchived else { return false }
+    // One that was displaced since it was sent returns as what it is now.
+    if there != nil { row.state = state } else { row.stateBefore = state }
+    row.at = context.clock.now()
+    row.setReason(refusal.reason.rawValue, refusal.message, status: refusal.status, blockedBy: refusal.blockedBy)
     // A blocked one was not tried.
-    if state == .refused { try context.noteAttempts(1 + outcome.failures, of: range.first) }
+    if state == .refused {
+      row.attempts += 1 + outcome.failures
+      row.lastAttempt = row.at
+    }
+    try context.store(row)
     return true
   }
 
@@ -197,12 +191,7 @@ struct UploadAcceptance {
       try connection.integer(
         "SELECT count(*) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", bounds
       ) ?? 0
-    let inRanges =
-      try connection.integer(
-        "SELECT coalesce(sum((SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1), 0) "
-          + "FROM salvor_range r WHERE r.first BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last)",
-        bounds) ?? 0
-    return changes - inRanges
+    return try changes - context.changesBeyondFirst(of: gap)
   }
 
   /// What was accepted without a commit (kept as a conflict version, there already) is newer than the cursor: a recovery
@@ -264,10 +253,9 @@ extension StoreContext {
   /// The requests of the upload under way wait again, with their IDs.
   func takeBackUpload() throws {
     try connection.setState(.healAsked, Value?.none)
-    try connection.run("DELETE FROM salvor_upload_excluded")
+    try forgetLeftOut()
     try connection.setState(.current, Value?.none)
     try connection.forgetUpload()
-    try connection.run(
-      "UPDATE salvor_archive SET state_before = NULL WHERE state_before NOT IN ('refused', 'blocked')")
+    try forgetSentBefore()
   }
 }

@@ -86,13 +86,9 @@ extension SQLiteClientStore {
     // Changes are sorted into requests to be counted, and left as they were: asking writes nothing.
     return try connection.rolledBack {
       let (queued, inError) = try outstanding(context)
-      func archived(_ state: RequestState) throws -> Int64 {
-        try connection.integer(
-          "SELECT count(DISTINCT first) FROM salvor_archive WHERE state = ?1", .text(state.rawValue)) ?? 0
-      }
       var status = ClientStatus(
         state: try state(context), queued: queued, inError: inError,
-        displaced: try archived(.displaced), kept: try archived(.kept))
+        displaced: try context.count(in: .displaced), kept: try context.count(in: .kept))
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
       if status.capturePausedSince == nil {
@@ -116,14 +112,9 @@ extension SQLiteClientStore {
 
   /// In a transaction that is rolled back.
   private func outstanding(_ context: StoreContext) throws -> (queued: Int64, inError: Int64) {
-    let connection = context.connection
     try RequestSorting(context).sort()
-    let joined =
-      try connection.integer(
-        "SELECT coalesce(sum(max(0, (SELECT count(*) FROM salvor_log g WHERE g.seq BETWEEN r.first AND r.last AND g.op IN \(StoreContext.changeOperations)) - 1)), 0) FROM salvor_range r"
-      ) ?? 0
-    let inError = try connection.integer("SELECT count(*) FROM salvor_request_state") ?? 0
-    return (try changeCount(context) - joined - inError, inError)
+    let inError = try context.count(in: .refused, .blocked)
+    return (try changeCount(context) - context.changesBeyondFirst() - inError, inError)
   }
 
   func state(_ context: StoreContext) throws -> ClientState {

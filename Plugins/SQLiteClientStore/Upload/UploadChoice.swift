@@ -16,15 +16,15 @@ struct UploadChoice {
   }
 
   private func chooseRequests(_ groups: Set<String>?, _ budget: BlobBudget?) throws -> Int64? {
-    try context.connection.run("DELETE FROM salvor_upload_excluded")
+    try context.forgetLeftOut()
     let unsendable = try Unsendable(context: context).requests()
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
     let isWhole = groups.map { names.isSubset(of: $0) } ?? true
     if isWhole, budget == nil {
-      for request in unsendable { try leaveOut(request) }
+      for request in unsendable { try context.leaveOut(request) }
       return try lastWaiting()
     }
-    let inError = try inError().union(unsendable.map(\.first))
+    let inError = Set(try (context.failedRequests() + unsendable).map(\.first))
     let index = try LogIndex(context)
     let dependence = try DependenceLookup(context, index, where: { !inError.contains($0.first) })
     var wanted: [RequestRange] = []
@@ -39,16 +39,10 @@ struct UploadChoice {
     try eachWaiting(inError) { request, _ in
       guard request.first <= last, leftOut?.first != request.first, chosen.holding(request.first) == nil else { return }
       leftOut = request
-      try leaveOut(request)
+      try context.leaveOut(request)
     }
-    for request in unsendable where request.first <= last { try leaveOut(request) }
+    for request in unsendable where request.first <= last { try context.leaveOut(request) }
     return last
-  }
-
-  private func leaveOut(_ request: RequestRange) throws {
-    try context.connection.run(
-      "INSERT OR IGNORE INTO salvor_upload_excluded (first, last) VALUES (?1, ?2)", .integer(request.first),
-      .integer(request.last))
   }
 
   /// After a SyncConfig: what the upload under way cannot say to this server waits for a later one. Where nothing is left of
@@ -56,7 +50,9 @@ struct UploadChoice {
   func leaveOutUnsendable() throws {
     let connection = context.connection
     guard try connection.state(.current) != nil, let last = try connection.state(.uploadLast)?.integer else { return }
-    for request in try Unsendable(context: context).requests() where request.first <= last { try leaveOut(request) }
+    for request in try Unsendable(context: context).requests() where request.first <= last {
+      try context.leaveOut(request)
+    }
     if let left = try [lastWaiting(upTo: last), context.lastLostVersion()].compactMap({ $0 }).max() {
       try connection.setState(.uploadLast, .integer(left))
       return
@@ -64,11 +60,6 @@ struct UploadChoice {
     var move = Move()
     move.upload = .takenBack
     try context.settle(move)
-  }
-
-  /// First counters.
-  private func inError() throws -> Set<Int64> {
-    Set(try context.connection.rows("SELECT first FROM salvor_request_state").compactMap { $0[0].integer })
   }
 
   /// Calls `body` with each change of a waiting request, and the number of its table.

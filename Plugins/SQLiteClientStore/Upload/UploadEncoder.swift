@@ -342,8 +342,8 @@ struct RequestNames {
       try context.connection.integer(
         """
         SELECT min(at) FROM (SELECT min(first_seq) AS at FROM salvor_stamp WHERE first_seq > ?1
-          UNION ALL SELECT min(first) FROM salvor_restamped WHERE first > ?1
-          UNION ALL SELECT min(last) + 1 FROM salvor_restamped WHERE last >= ?1 AND first = (SELECT max(first) FROM salvor_restamped WHERE first <= ?1))
+          UNION ALL SELECT min(first) FROM salvor_outstanding WHERE stamp IS NOT NULL AND first > ?1
+          UNION ALL SELECT min(last) + 1 FROM salvor_outstanding WHERE stamp IS NOT NULL AND last >= ?1 AND first = (SELECT max(first) FROM salvor_outstanding WHERE first <= ?1))
         """, .integer(counter)) ?? .max
     return found
   }

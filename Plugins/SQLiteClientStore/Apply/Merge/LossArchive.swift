@@ -28,14 +28,13 @@ final class LossArchive {
   /// A mass of deletes: one entry, without the rows' values, which are in their tables again.
   func lostDeletes(_ table: CapturedTable, _ keys: [Key]) throws {
     let range = RequestRange(first: counter + 1, last: counter + Int64(keys.count))
+    let message =
+      "The server acknowledged these \(keys.count) deletes and has them no more: a restore may have been meant to undo them. Reapply them, or delete the entry."
+    try context.keep(range, "lost-on-server", message)
     for key in keys {
       counter += 1
       let step = RowTimeline.Step(seq: counter, change: .delete, isJoined: false, before: nil, after: nil)
-      try context.archive(
-        step, of: range, table, key, state: .kept, reason: "lost-on-server",
-        message:
-          "The server acknowledged these \(keys.count) deletes and has them no more: a restore may have been meant to undo them. Reapply them, or delete the entry."
-      )
+      try context.archive(step, of: range, table, key)
       try record.row(.lost, table, key, step, reason: "lost-on-server")
     }
     count += Int64(keys.count)
@@ -75,8 +74,8 @@ final class LossArchive {
     entry.seq = counter
     let range = RequestRange(first: counter, last: counter)
     try context.archive(
-      entry, of: range, table, key, state: .kept, reason: "lost-on-server",
-      message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")
+      entry, of: range, table, key,
+      kept: ("lost-on-server", "The server acknowledged this and has lost it. Reapply it, or delete the entry."))
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
   }
 }
@@ -87,17 +86,16 @@ extension StoreContext {
     var entry = step
     entry.seq = counter
     try archive(
-      entry, of: RequestRange(first: counter, last: counter), table, key, state: .kept, reason: "unproven",
-      message:
+      entry, of: RequestRange(first: counter, last: counter), table, key,
+      kept: (
+        "unproven",
         "The server has changed this row, and it may have been written here while the triggers of Salvor were away. Reapply what was here, or delete the entry."
-    )
+      ))
   }
 
   /// The last line of `salvor_history`, where the archive has rows that the server has lost; else nil.
   func lastHistoryBesideLost() throws -> Int64? {
-    guard
-      try connection.integer("SELECT 1 FROM salvor_archive WHERE reason = 'lost-on-server' LIMIT 1") != nil
-    else { return nil }
+    guard try anyLost() else { return nil }
     return try connection.integer("SELECT max(id) FROM salvor_history") ?? 0
   }
 
@@ -108,7 +106,7 @@ extension StoreContext {
     let width = max(1, catalog.tables.map(\.keyCount).max() ?? 1)
     let keys = (0..<width).map { "v\($0)" }.joined(separator: ", ")
     let changed = try connection.rows(
-      "SELECT DISTINCT t, \(keys) FROM salvor_history WHERE id > ?1 AND t IN (SELECT t FROM salvor_archive WHERE reason = 'lost-on-server')",
+      "SELECT DISTINCT t, \(keys) FROM salvor_history h WHERE id > ?1 AND EXISTS (SELECT 1 FROM salvor_archive a WHERE a.t = h.t)",
       [.integer(last)])
     guard !changed.isEmpty else { return }
     let index = try LogIndex(self)
@@ -116,7 +114,7 @@ extension StoreContext {
       guard let table = row[0].integer.flatMap({ catalog.table(number: $0) }) else { continue }
       let key = Array(row[1...].prefix(table.keyCount))
       let entries = try archived(
-        where: "t = ?1 AND key = ?2 AND reason = 'lost-on-server' AND state = 'kept'",
+        where: "t = ?1 AND key = ?2 AND \(OutstandingTable.isLost)",
         [.integer(table.number), .text(payload(key))])
       guard !entries.isEmpty else { continue }
       let base = try index.timeline(table, key).base

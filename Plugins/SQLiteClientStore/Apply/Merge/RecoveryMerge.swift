@@ -134,9 +134,8 @@ final class RecoveryMerge: RecoveryRules {
     try rows.setBase(change.table, change.key, nil)
     while let lost = rows.rows[change.ref]?.timeline.lost {
       for range in try rows.displace(lost, .rowGone) {
-        try connection.run(
-          "UPDATE salvor_archive SET state = 'kept', reason = 'row-deleted', status = NULL, message = ?2, blocked_by = NULL WHERE first = ?1",
-          .integer(range.first), "The row was deleted on the server. Reapply the change, or delete the entry.")
+        try context.keep(
+          range, "row-deleted", "The row was deleted on the server. Reapply the change, or delete the entry.")
       }
     }
   }
@@ -192,10 +191,11 @@ final class RecoveryMerge: RecoveryRules {
           // It stays an offer, of nothing now: no older version of another device makes the row again.
           if try context.isPlainOffer(range.first) { continue }
           for delete in deletes {
-            try context.archive(
-              delete.step, of: range, delete.table, delete.key, state: .kept, reason: "row-gone",
-              message: "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
+            try context.archive(delete.step, of: range, delete.table, delete.key)
           }
+          try context.keep(
+            range, "row-gone",
+            "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
         } else {
           // A newer copy of the server has the delete that was offered.
           if try context.isPlainOffer(range.first) { try context.rememberOffered(range) }
@@ -208,9 +208,7 @@ final class RecoveryMerge: RecoveryRules {
   }
 
   private func isIdle(_ range: RequestRange, _ gone: Set<RowRef>, _ rows: WorkingRows) throws -> Bool {
-    let isInError = try connection.integer(
-      "SELECT 1 FROM salvor_request_state WHERE first = ?1", .integer(range.first))
-    guard isInError == nil else { return false }
+    if try context.row(of: range).isInError { return false }
     for (table, key, _) in try context.rows(changedBy: range) {
       guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
       for step in try rows.load(table, key).timeline.steps where step.seq <= range.last {

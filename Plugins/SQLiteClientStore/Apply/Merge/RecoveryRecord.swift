@@ -53,11 +53,11 @@ final class RecoveryRecord {
   func archived(_ change: StoreContext.ArchivedChange) throws {
     let names = change.slots.map { change.table.columns[$0].name }
     let item = RecoveryItem(
-      fate: .discarded, request: RequestID(stamp: change.stamp, counter: change.range.first),
+      fate: .discarded, request: change.id,
       table: change.table.name, key: change.key, operation: change.step.change.operation,
       before: zip(names, change.before).map { NamedValue($0, $1) },
       after: zip(names, change.after).map { NamedValue($0, $1) },
-      reason: change.state == .displaced ? "displaced" : change.reason)
+      reason: change.request.state == .displaced ? "displaced" : change.request.reason)
     try request(seq: change.step.seq, item.json.bytes)
   }
 

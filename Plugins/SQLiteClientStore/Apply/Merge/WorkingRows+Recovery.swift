@@ -88,6 +88,6 @@ extension WorkingRows {
     try context.deleteLogRows(
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
     try context.forgetStored()
-    try context.forgetNotes(from: range.first, to: range.first)
+    try context.forgetRequests(from: range.first, to: range.first)
   }
 }

@@ -1,0 +1,19 @@
+/// Why a request is displaced: what its entry of the archive says.
+enum DisplacementReason: String {
+  /// An update of a row that is not there.
+  case rowGone = "row-gone"
+  /// A unique value that another row has, or a row that the table does not take.
+  case constraint
+  case missingParent = "missing-parent"
+  /// It depends on one that is displaced.
+  case blocked
+
+  var message: String {
+    switch self {
+    case .rowGone: "The row that it changes is not there."
+    case .constraint: "What the server has is in its way, or the table does not take the row."
+    case .missingParent: "The row that it needs is not there."
+    case .blocked: "It depends on a change that cannot stand beside what the server has."
+    }
+  }
+}
