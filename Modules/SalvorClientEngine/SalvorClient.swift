@@ -218,14 +218,17 @@ public actor SalvorClient {
   }
 
   /// With nobody else at work on the database, in any process.
-  func inTurn(_ work: () async throws -> Void) async throws {
+  func inTurn<Answer>(_ work: () async throws -> Answer) async throws -> Answer {
     try await waitForRunning()
     try await takeTurn()
-    do { try await work() } catch {
+    do {
+      let answer = try await work()
+      await giveTurn()
+      return answer
+    } catch {
       await giveTurn()
       throw error
     }
-    await giveTurn()
   }
 
   private func giveTurn() async { await (configuration.store as? any TurnTakingClientStore)?.giveTurn() }

@@ -90,7 +90,10 @@ public protocol RecoveringClientStore: ClientStore {
   func deleteBackup(_ id: String) async throws -> Bool
   /// Puts the database back to what it was. The next sync finds it rewound and recovers it. The application's connections
   /// live on. Throws `not-found`.
-  func restoreBackup(_ id: String) async throws
+  ///
+  /// Nothing that the database holds is lost by it: a whole copy of it is made first under `copyID`, and is the answer. Nil: what
+  /// came after the backup is in the archive (before-images).
+  func restoreBackup(_ id: String, copyID: String) async throws -> Backup?
 }
 
 extension RecoveringClientStore {

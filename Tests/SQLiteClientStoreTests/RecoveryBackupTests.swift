@@ -37,7 +37,7 @@ import Testing
     let backup = try #require(try await bench.store.backups().first)
     #expect(backup.content == .beforeImages)
     #expect(backup.bytes > 0)
-    try await bench.store.restoreBackup("r1")
+    _ = try await bench.store.restoreBackup("r1", copyID: "before")
     #expect(try content(bench) == before)
     #expect(try await bench.store.status().state.isOlderThanIdentityFile)
     #expect(try await bench.store.backups() == [])
@@ -72,7 +72,7 @@ import Testing
     _ = try await bench.recover(
       [.row("note", ["x", "9", nil], version: 9), .lost("note", ["c"])], bench.order(shared: 1, images: true))
     try bench.write("UPDATE note SET title = 'later' WHERE id = 'x'; DELETE FROM note WHERE id = 'a'")
-    try await bench.store.restoreBackup("r1")
+    _ = try await bench.store.restoreBackup("r1", copyID: "before")
     #expect(try bench.read("SELECT * FROM note ORDER BY id") == [["a", "1", nil], ["b", "1", nil], ["c", "2", nil]])
     #expect(
       try await bench.requests(RecoveryTests.everything) == [
@@ -89,7 +89,7 @@ import Testing
     _ = try await bench.recover(
       [.row("note", ["a", "9", nil], version: 9), .deleted("note", ["b"], version: 9)],
       bench.order("r2", shared: 1, images: true))
-    try await bench.store.restoreBackup("r1")
+    _ = try await bench.store.restoreBackup("r1", copyID: "before")
     #expect(try bench.read("SELECT * FROM note ORDER BY id") == before)
     #expect(try await bench.store.recoveries(limit: 9) == [])
   }
@@ -111,7 +111,7 @@ import Testing
     #expect(backup.content == .copy)
     let application = try SQLiteConnection(bench.path)
     #expect(try application.rows("SELECT count(*) FROM note") == [[2]])
-    try await bench.store.restoreBackup(backup.id)
+    _ = try await bench.store.restoreBackup(backup.id, copyID: "before")
     #expect(try application.rows("SELECT count(*) FROM note") == [[1]])
     #expect(try application.rows("SELECT * FROM words") == [["1"]])
     #expect(try content(bench).count == before.count)
@@ -141,5 +141,42 @@ import Testing
     #expect(try await bench.store.backups().map(\.id) == ["../odd name"])
     #expect(try await bench.store.deleteBackup("../odd name"))
     #expect(try await bench.store.backups() == [])
+  }
+
+  @Test("nobody writes between the copy of what is there and the backup that takes its place")
+  func aCopyIsPutBackWithNothingBetween() async throws {
+    let bench = try await synchronized()
+    _ = try await bench.store.makeCopy(id: "old", reason: "by hand")
+    try bench.write("UPDATE note SET title = 'mine' WHERE id = 'a'")
+    let blocked = try SQLiteConnection(bench.path)
+    try blocked.pragma("busy_timeout", "0")
+    let target = try SQLiteConnection(bench.path)
+    let copy = try SQLiteConnection(try #require(try await bench.store.backups().first).path, mode: .readOnly)
+    try copy.backup(
+      into: target,
+      whenLocked: { () throws in
+        #expect(throws: SalvorError.self) { try blocked.execute("UPDATE note SET title = 'late' WHERE id = 'b'") }
+        #expect(try blocked.rows("SELECT title FROM note WHERE id = 'a'") == [["mine"]])
+      })
+    #expect(try blocked.rows("SELECT title FROM note WHERE id = 'a'") == [["1"]])
+  }
+
+  @Test("where what is there cannot be copied, the backup is not put back, and nothing has changed")
+  func nothingIsPutBackOverWhatCannotBeCopied() async throws {
+    let bench = try await synchronized()
+    _ = try await bench.store.makeCopy(id: "old", reason: "by hand")
+    try bench.write("UPDATE note SET title = 'mine' WHERE id = 'a'")
+    // A folder stands where the copy would be.
+    let obstacle = bench.path + ".salvor-backups/before.db.new"
+    #expect(FileSystem.makeFolder(obstacle, 0o700))
+    await #expect(throws: SalvorError.self) {
+      _ = try await bench.store.restoreBackup("old", copyID: "before")
+    }
+    #expect(try bench.read("SELECT title FROM note WHERE id = 'a'") == [["mine"]])
+    #expect(try await bench.store.backups().map(\.id) == ["old"])
+    #expect(FileSystem.rename(obstacle, to: bench.path + ".away"))
+    #expect(try await bench.store.restoreBackup("old", copyID: "before")?.id == "before")
+    #expect(try bench.read("SELECT title FROM note WHERE id = 'a'") == [["1"]])
+    #expect(try await bench.store.backups().map(\.id) == ["before", "old"])
   }
 }

@@ -205,6 +205,78 @@ struct UnprovenTests {
     #expect(try await a.sync().roundTrips == 1)
   }
 
+  private static let regions = """
+    {
+      version: 1, parameters: { region: "text" },
+      tables: { site: { primaryKey: "id", columns: { id: "text", region: "text", note: "text?" },
+                scope: { region: "parameter:region" }, sameKey: "refuse" } },
+    }
+    """
+
+  private func regionFleet() async throws -> (Fleet, Device) {
+    let fleet = try Fleet(
+      schema: Self.regions, serverOptions: "authentication: { module: \"tokens\", file: \"tokens.json5\" },",
+      principals: "token: \"anna-token\"")
+    try writeText(
+      "{ tokens: [ { sha256: \"c3cdf8b93111159d4a078d5b124d961890ae85d5aa9a955cfbe670c1d85f98ff\", principal: \"anna\", parameters: { region: [\"UK\", \"US\"] } } ] }",
+      to: fleet.directory + "/tokens.json5")
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site VALUES ('s1', 'UK', 'a'), ('s2', 'US', 'b'), ('s3', 'US', 'c'), ('s4', 'US', 'd')")
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    return (fleet, a)
+  }
+
+  @Test("what may have been written of rows that a changed subscription takes along is kept in the archive")
+  func droppedBySubscription() async throws {
+    let (fleet, a) = try await regionFleet()
+    _ = try await a.open().subscribe("site", ["region": .value(.text("UK"))])
+    try withoutTriggers(
+      a, ["site"],
+      """
+      UPDATE site SET note = 'mine' WHERE id = 's3';
+      INSERT INTO site VALUES ('s9', 'US', 'made here');
+      UPDATE site SET note = 'sent' WHERE id = 's1';
+      """)
+    try fleet.serverConnection().execute(
+      "INSERT INTO site VALUES ('s9', 'US', 'made there'); UPDATE site SET note = 'theirs' WHERE id = 's4'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(
+      report.notices.contains { $0.contains("3 rows of site") && $0.contains("in the archive") }, "\(report.notices)")
+    #expect(try a.rows("site") == [["s1", "UK", "sent"]])
+    let archive = try await a.open().errorArchive()
+    // Nobody knows who wrote the note of s4.
+    #expect(archive.map(\.key) == [["s3"], ["s4"], ["s9"]])
+    #expect(archive.contains { $0.key == ["s9"] && $0.after.map(\.value).contains("made here") })
+    #expect(archive.contains { $0.key == ["s3"] && $0.after.map(\.value).contains("mine") })
+    #expect(try fleet.serverRows("site").contains(["s1", "UK", "sent"]))
+    #expect(try fleet.serverRows("site").contains(["s9", "US", "made there"]))
+    #expect(try await a.sync().roundTrips == 1)
+  }
+
+  @Test(
+    "a row with the key of one that a subscription took along before, made while the triggers were away, is an insert")
+  func madeAnewOutsideOfTheSubscription() async throws {
+    let (fleet, a) = try await regionFleet()
+    _ = try await a.open().subscribe("site", ["region": .value(.text("UK"))])
+    #expect(try await a.sync().error == nil)
+    #expect(try a.rows("site") == [["s1", "UK", "a"]])
+    try withoutTriggers(a, ["site"], "INSERT INTO site VALUES ('s2', 'US', 'made here')")
+    #expect(try await a.sync().error == nil)
+    #expect(try await a.sync().error == nil)
+    // Its key is taken: the server refuses it, and nothing of it is lost.
+    let entry = try #require(try await a.open().errorArchive().first)
+    #expect(entry.key == ["s2"])
+    #expect(entry.after.map(\.value).contains("made here"))
+    #expect(try fleet.serverRows("site").contains(["s2", "US", "b"]))
+    #expect(try a.rows("site") == [["s1", "UK", "a"], ["s2", "US", "made here"]])
+    _ = try await a.open().delete(entry.id)
+    #expect(try await a.sync().error == nil)
+    #expect(try a.rows("site") == [["s1", "UK", "a"]])
+  }
+
   @Test("a group that was never synchronized: every row that is there was made here")
   func neverSynchronized() async throws {
     let fleet = try Fleet()

@@ -233,11 +233,7 @@ class History:
             backups = place.run("backups", on=device.name)[1].get("backups") or []
             if backups:
                 self.may_stop = True
-                # What waits, or is in the archive, and is not in the backup, goes.
-                self.excused.update(row for row, (who, _) in self.made.items() if who == device.name)
-                self.expect(
-                    place.run("backups", "restore", rng.choice(backups)["id"], on=device.name), "backups restore", 0, 2
-                )
+                self.put_back(device, rng.choice(backups)["id"])
         elif "put-back" in self.features and device.copy and rng.random() < 0.6:
             for ending in ("", "-wal", "-shm"):
                 if os.path.exists(device.database + ending):
@@ -255,6 +251,20 @@ class History:
             source.backup(target)
             source.close()
             target.close()
+
+    def put_back(self, device, backup):
+        """What waits, or is in the archive, and is not in the backup, is in the copy that the answer names."""
+        place = self.place
+        tables = [place.found(device.database, key)[0] for key in place.schema.tables]
+        reads = [f"SELECT * FROM {quoted(name)} ORDER BY id" for name in tables if name]
+        before = [place.rows(device.database, read) for read in reads]
+        _, answer, _ = result = place.run("backups", "restore", backup, on=device.name)
+        self.expect(result, "backups restore", 0, 2)
+        copies = place.run("backups", on=device.name)[1].get("backups") or []
+        for path in [copy["path"] for copy in copies if copy["id"] == answer.get("copy")]:
+            self.excused.update(row for row, (who, _) in self.made.items() if who == device.name)
+            if [place.rows(path, read) for read in reads] != before:
+                place.find(f"{device.name}: the copy of what was there before {backup} differs")
 
     def operate(self):
         """At the server: remotes, purges, conflict versions, what a restore waits for."""

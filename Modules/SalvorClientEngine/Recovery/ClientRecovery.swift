@@ -51,11 +51,17 @@ extension SalvorClient {
   }
 
   /// Puts the database back to what a backup holds. The next sync finds it rewound, and recovers it.
-  public func restoreBackup(_ id: String) async throws {
+  ///
+  /// - Returns: the copy that was made of the database as it was; nil: it was not needed, since what came after the backup is in the
+  ///   error archive.
+  @discardableResult
+  public func restoreBackup(_ id: String) async throws -> Backup? {
     _ = try await status()
     let store = try recoveringStore()
-    try await inTurn { try await store.restoreBackup(id) }
+    let copyID = hexadecimal(configuration.random.bytes(8))
+    let before = try await inTurn { try await store.restoreBackup(id, copyID: copyID) }
     forgetServer()
+    return before
   }
 
   /// False: there is none.

@@ -45,9 +45,14 @@ extension RecoveryFacts {
     return isAhead ? .serverRestored : nil
   }
 
-  /// Whether a restored server would let this device rewind inside a normal sync (semantics 6) instead of refusing it.
-  func passesSequenceCheck(of state: ClientState) -> Bool {
-    hasForgotten(state) || shared != nil && (stored == nil || stored == state.previous || stored == state.current)
+  /// Whether a server where this was found would let the device rewind inside a normal sync (semantics 5 and 6) instead of refusing it.
+  func isRewound(_ state: ClientState, _ found: RecoveryReason) -> Bool {
+    switch found {
+    case .serverRestored:
+      hasForgotten(state) || shared != nil && (stored == nil || stored == state.previous || stored == state.current)
+    case .historyTrimmed: hasForgotten(state)
+    default: false
+    }
   }
 
   /// No S, and the device has P: the sync goes on as a first one (semantics 5, row 3).
@@ -90,8 +95,8 @@ struct RecoveryPlanning {
     var incident = asked
     incident.reason = found ?? .operatorRequested
     let isRewind =
-      strategy == nil && run.journal.state == .none && found == .serverRestored
-      && asked.facts.passesSequenceCheck(of: asked.status.state)
+      strategy == nil && run.journal.state == .none
+      && found.map { asked.facts.isRewound(asked.status.state, $0) } ?? false
     let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
     plan.steps = steps.map(\.name)
     plan.sent = steps.contains(.upload) ? incident.status.queued : 0

@@ -90,7 +90,11 @@ struct RecoveryRun {
   /// Goes back to the last commit that both have made, or compares everything where there is none, inside a normal sync.
   mutating func rewind() async throws -> RecoveryResult {
     let message = "The server lost commits that this device has applied."
-    let (incident, config) = try await incident(.serverRestored, message)
+    var (incident, config) = try await incident(.serverRestored, message)
+    if incident.facts.reason == .historyTrimmed {
+      incident.reason = .historyTrimmed
+      incident.message = "The server no longer keeps what has changed since this device's last download."
+    }
     self.config = config
     start(incident, isByHand: false)
     journal.beforeReset = .none

@@ -147,7 +147,7 @@ extension BrokenClientStore: RecoveringClientStore {
   public func deleteBackup(_ id: String) async throws -> Bool { try await recovering.deleteBackup(id) }
 
   /// `restoresNothing`: returns without an error, and the database is as it was.
-  public func restoreBackup(_ id: String) async throws {
-    if fault != .restoresNothing { try await recovering.restoreBackup(id) }
+  public func restoreBackup(_ id: String, copyID: String) async throws -> Backup? {
+    fault == .restoresNothing ? nil : try await recovering.restoreBackup(id, copyID: copyID)
   }
 }

@@ -205,7 +205,9 @@ package actor StruckStore: RecoveringClientStore {
   }
   package func backups() async throws -> [Backup] { try await read().backups() }
   package func deleteBackup(_ id: String) async throws -> Bool { try await write().deleteBackup(id) }
-  package func restoreBackup(_ id: String) async throws { try await write().restoreBackup(id) }
+  package func restoreBackup(_ id: String, copyID: String) async throws -> Backup? {
+    try await write().restoreBackup(id, copyID: copyID)
+  }
 }
 
 /// The way from the device to the server, within the process.

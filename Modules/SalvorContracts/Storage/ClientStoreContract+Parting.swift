@@ -124,7 +124,8 @@ extension ClientStoreContract {
       try expectEqual(listed.map(\.id), [backup], "the backups")
       try expectEqual(listed.map(\.content), [.beforeImages], "what they are")
       try expectEqual(listed.map(\.reason), ["server-restored"], "why they were made")
-      try await bench.recovering.restoreBackup(backup)
+      let copy = try await bench.recovering.restoreBackup(backup, copyID: "copied")
+      try expect(copy == nil, "what came after before-images is in the archive, and not copied")
       try expectEqual(try await bench.snapshot(), before, "what was put back")
       try expect(try await bench.store.status().state.isOlderThanIdentityFile, "the next sync must find it rewound")
       try await bench.restart()
@@ -143,7 +144,8 @@ extension ClientStoreContract {
         Recovered(shared: 1, rows: [("note", ["n1", "restored", .null]), ("note", ["n2", "new", .null])]))
       try await bench.write(
         .update("note", ["n2"], ["title": "later"]), .insert("note", ["id": "n3", "title": "later"]))
-      try await bench.recovering.restoreBackup(try expectSome(report.backup, "the backup's ID"))
+      _ = try await bench.recovering.restoreBackup(
+        try expectSome(report.backup, "the backup's ID"), copyID: "copied")
       try expectEqual(try await bench.store.rows(of: "note").first, before.rows["note"]?.first, "the row put back")
     },
     recovering(
@@ -167,16 +169,28 @@ extension ClientStoreContract {
           requests: .discard, rebuild: .everything, shared: nil, remoteID: RemoteID(from: SystemRandom()),
           keepsBeforeImages: false, compared: ["first", "second"], full: ["a", "b"], rows: [("a", ["a9", "v"])]))
       try expectEqual(try await bench.recovering.backups().map(\.id), ["copy 2", "copy 1"], "no before-images")
-      try await bench.recovering.restoreBackup(second.id)
+      try await bench.write(.insert("a", ["id": "a3", "v": "written since"]))
+      let since = try await bench.snapshot()
+      let copy = try expectSome(
+        try await bench.recovering.restoreBackup(second.id, copyID: "copy 3"), "the copy of what was there")
+      try expectEqual([copy.id, copy.content.rawValue], ["copy 3", "copy"], "the copy of what was there")
       try expectEqual(try await bench.snapshot(), before, "what was put back")
       try expect(try await bench.store.status().state.isOlderThanIdentityFile, "the next sync must find it rewound")
+      _ = try await bench.recovering.restoreBackup(copy.id, copyID: "copy 4")
+      try expectEqual(try await bench.snapshot(), since, "what was there before, put back")
+      _ = try await bench.recovering.restoreBackup("copy 4", copyID: "copy 5")
+      try expectEqual(try await bench.snapshot(), before, "the first one again")
+      for number in 3...5 { _ = try await bench.recovering.deleteBackup("copy \(number)") }
       try await bench.restart()
       try expectEqual(try await bench.snapshot(), before, "what was put back, after a restart")
       try expect(try await bench.recovering.deleteBackup("copy 1"), "a backup must go")
       try expect(!(try await bench.recovering.deleteBackup("copy 1")), "a backup goes once")
       try expectEqual(try await bench.recovering.backups().map(\.id), ["copy 2"], "the backups left")
       let store = try bench.recovering
-      try await expectError(.notFound, "an unknown backup") { try await store.restoreBackup("copy 1") }
+      try await expectError(.notFound, "an unknown backup") {
+        _ = try await store.restoreBackup("copy 1", copyID: "copy 6")
+      }
+      try expectEqual(try await bench.recovering.backups().map(\.id), ["copy 2"], "no copy for an unknown backup")
     },
     recovering(
       ContractSchemas.notes(), "the journal of a recovery is replaced as a whole, and is read without opening",

@@ -7,8 +7,9 @@ import SalvorWire
 enum BeginVerdict: Sendable, Hashable {
   case accepted(answersAgain: Bool)
   case reset(RecoveryReason)
-  /// The device goes back to this commit, which both have made; nil: there is none, and it compares everything.
-  case parted(Commit?)
+  /// The device goes back to this commit, which both have made; nil: there is none, and it compares everything. The reason is
+  /// `server-restored`, or `history-trimmed` where the server has lost nothing that the device knows of.
+  case parted(Commit?, RecoveryReason)
   /// The device must say what it remembers of this.
   case historyNeeded(String)
 }
@@ -35,7 +36,7 @@ extension ServerEngine {
     switch try await verdict(on: message, admission) {
     case .accepted(let answersAgain): begin.answersAgain = answersAgain
     case .reset(let reason): throw refusal(reason, message, principal, stored: admission.stored)
-    case .parted(let shared): throw parting(message, principal, admission, shared)
+    case .parted(let shared, let reason): throw parting(message, principal, admission, shared, reason)
     case .historyNeeded(let what): throw historyNeeded(what)
     }
     begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
@@ -113,7 +114,7 @@ extension ServerEngine {
     let answersAgain: Bool
     switch try await checkSequence(message, admission) {
     case .inStep: answersAgain = false
-    case .remoteForgotten: return forgottenVerdict(message, admission)
+    case .remoteForgotten: return try await forgottenVerdict(message, admission)
     case .answerAgain: answersAgain = true
     case .historyNeeded: return .historyNeeded("sequences")
     case .reset(let reason): return .reset(reason)
@@ -133,7 +134,7 @@ extension ServerEngine {
     case .inStep: .accepted(answersAgain: answersAgain)
     case .historyNeeded: .historyNeeded("commits")
     case .reset(let reason): .reset(reason)
-    case .parted(let shared): .parted(shared)
+    case .parted(let shared): .parted(shared, .serverRestored)
     }
   }
 
@@ -142,14 +143,19 @@ extension ServerEngine {
   /// server has not made, or has trimmed, it goes back to the newest one that both have, or to none.
   ///
   /// The cursor alone does not tell: it may be older than the device's own upload, whose commit the server lost.
-  private func forgottenVerdict(_ message: BeginMessage, _ admission: Admission) -> BeginVerdict {
-    guard configuration.historyCheck, configuration.store is any RecoveringServerStore else {
+  private func forgottenVerdict(_ message: BeginMessage, _ admission: Admission) async throws -> BeginVerdict {
+    guard configuration.historyCheck, let store = configuration.store as? any RecoveringServerStore else {
       return historyVerdict(message, admission, answersAgain: false)
     }
     guard let history = message.history else { return .historyNeeded("commits") }
     let newest = history.commits.map(\.number).max() ?? 0
-    let isInStep = admission.cursors.allSatisfy { $0 == .known } && newest <= admission.lastShared?.number ?? 0
-    return isInStep ? .accepted(answersAgain: false) : .parted(admission.lastShared)
+    if admission.cursors.contains(.unknown) { return .parted(admission.lastShared, .serverRestored) }
+    // What is older than the change log may have been made here, and counts as that.
+    if newest > admission.lastShared?.number ?? 0, newest >= (try await store.trimmed()) {
+      return .parted(admission.lastShared, .serverRestored)
+    }
+    return admission.cursors.contains(.trimmed)
+      ? .parted(admission.lastShared, .historyTrimmed) : .accepted(answersAgain: false)
   }
 
   private func checkSequence(_ message: BeginMessage, _ admission: Admission) async throws -> SequenceVerdict {
@@ -217,25 +223,31 @@ extension ServerEngine {
       context: ["reason": reason.rawValue, "remote": message.remote.text])
   }
 
-  /// The server lost commits that the device has seen: no error to a person.
+  /// The server lost commits that the device has seen, or has forgotten the remote and what came after its cursor: no error to a person.
   private func parting(
-    _ message: BeginMessage, _ principal: Principal, _ admission: Admission, _ shared: Commit?
+    _ message: BeginMessage, _ principal: Principal, _ admission: Admission, _ shared: Commit?, _ reason: RecoveryReason
   ) -> SalvorError {
     metrics.rewinds.add(1)
     operatorEvents.send(
       "rewind", ["remote": message.remote.text, "shared": shared.map { "\($0.number)" } ?? "none"])
+    let isTrimmed = reason == .historyTrimmed
     deviceLog.say(
-      "Remote ID '\(message.remote)' has seen commits that this server lost (the server's newest: \(admission.head.number)). "
+      "Remote ID '\(message.remote)' has "
+        + (isTrimmed
+          ? "a cursor older than the change log, and no sequence ID here. "
+          : "seen commits that this server lost (the server's newest: \(admission.head.number)). ")
         + (shared.map { "It rewinds to commit \($0.number), the newest that both have." }
           ?? "They share none: it compares everything."),
       about: principal.name)
     return SalvorError(
       .historyParted,
-      "The server lost commits that the device has seen. The device "
+      (isTrimmed
+        ? "The server no longer keeps the changes since the device's last download, nor its sequence ID. The device "
+        : "The server lost commits that the device has seen. The device ")
         + (shared.map { "goes back to commit \($0.number), which both have." }
           ?? "compares everything: they share none."),
       context: [
-        "reason": RecoveryReason.serverRestored.rawValue, "remote": message.remote.text,
+        "reason": reason.rawValue, "remote": message.remote.text,
         "shared": shared.map { "\($0.number)" } ?? "none",
       ])
   }

@@ -118,8 +118,8 @@ extension ServerEngine {
       switch try await verdict(on: message, admission) {
       case .accepted, .historyNeeded: break
       case .reset(let found): finding.reason = found
-      case .parted:
-        finding.reason = .serverRestored
+      case .parted(_, let found):
+        finding.reason = found
         isParted = true
       }
     }

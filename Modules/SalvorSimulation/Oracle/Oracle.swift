@@ -65,8 +65,8 @@ struct Oracle {
   private let synchronized: Set<String>
   /// Every note that a statement holds which somebody ran.
   private var drawn: Set<String> = []
-  /// Of a note that a device wrote over another one: which one that was.
-  private var madeOn: [String: String] = [:]
+  /// Of a note that a device wrote over another one: which one that was. A statement writes its note into many rows.
+  private var madeOn: [RowName: [String: String]] = [:]
   /// Tables in which the server's newer row stands.
   private let serverStands: Set<String>
   private let hasValidator: Bool
@@ -129,7 +129,7 @@ struct Oracle {
     for (name, row) in after where before[name] != row && synchronized.contains(name.table) {
       guard let note = note(row, name), self.note(before[name], name) != note else { continue }
       // An edit of a row with an edit that was refused is made on what came with the refusal.
-      madeOn[note] = pending[device][name] == nil ? self.note(before[name], name) : nil
+      madeOn[name, default: [:]][note] = pending[device][name] == nil ? self.note(before[name], name) : nil
       // What devices write to it is refused and erased, also where a program has made it again.
       if erased.contains(name) { continue }
       pending[device][name] = Pending(
@@ -251,7 +251,7 @@ struct Oracle {
     if hasValidator, SimulatedValidator.refuses(note) {
       report(.notRefused, "the validator refuses the note \(note), and the server's row \(name) has it")
     }
-    guard serverStands.contains(name.table), let origin = madeOn[note], let course = course[name],
+    guard serverStands.contains(name.table), let origin = madeOn[name]?[note], let course = course[name],
       let last = course.last, last != note, last != origin, last.prefix(while: { $0 != "." }) != writer,
       let place = course.lastIndex(of: origin), !course[place...].contains(note)
     else { return }

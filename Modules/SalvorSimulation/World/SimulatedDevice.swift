@@ -211,10 +211,10 @@ final class SimulatedDevice: @unchecked Sendable {
     return Set(try database().rows(query).map { world.rowName($0[0].description, $0[1]) })
   }
 
-  /// The requests of the archive, but for what a recovery kept.
+  /// The requests of the archive, each with its state, but for what a recovery kept.
   func archived() throws -> Set<String> {
     guard hasDatabase else { return [] }
-    let query = "SELECT DISTINCT id FROM salvor_error_archive WHERE state <> 'kept'"
+    let query = "SELECT DISTINCT id || ' ' || state FROM salvor_error_archive WHERE state <> 'kept'"
     return Set(try database().rows(query).map(\.[0].description))
   }
 }

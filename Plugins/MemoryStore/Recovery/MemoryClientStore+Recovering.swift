@@ -278,9 +278,9 @@ extension MemoryClientStore: RecoveringClientStore {
     return isThere
   }
 
-  /// Puts the content back; a download that was under way is forgotten. Errors: `not-found` where no backup has this
-  /// ID, `storage-corrupt` where the backup is a damaged database.
-  public func restoreBackup(_ id: String) throws {
+  /// Copies the content, and puts the backup's in its place; a download that was under way is forgotten. Errors: `not-found` where no
+  /// backup has this ID, `storage-corrupt` where the backup is a damaged database.
+  public func restoreBackup(_ id: String, copyID: String) throws -> Backup? {
     _ = try read()
     guard let backup = database.besides.backups.first(where: { $0.backup.id == id }) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
@@ -288,9 +288,11 @@ extension MemoryClientStore: RecoveringClientStore {
     guard var content = backup.content else {
       throw SalvorError(.storageCorrupt, "The backup is a damaged database that was set aside. Take another one.")
     }
+    let before = try makeCopy(id: copyID, reason: "before backups restore \(id)")
     content.staged = []
     content.stagedDownload = nil
     database.state = content
+    return before
   }
 }
 

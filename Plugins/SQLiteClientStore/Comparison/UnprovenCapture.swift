@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What the comparison of unproven tables found becomes captured changes (semantics 3): the server's row is the base, and
 /// what the table shows is a request upon it. Rows that the server has changed since the cursor come with the download as
@@ -46,6 +47,8 @@ final class UnprovenCapture {
     let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
     let known = try fed(looked)
     defer { try? known.clear() }
+    let dropped = try fed(looked, .dropped)
+    defer { try? dropped.clear() }
     let start = try connection.lastCounter()
     // A child's delete before its parent's, and a parent's insert before its child's.
     var counts: [Int64: Int64] = [:]
@@ -60,7 +63,7 @@ final class UnprovenCapture {
       try context.noteDirty(table, after: start)
     }
     captured += try waiting(looked)
-    let kept = try keepOverwritten(looked, whole)
+    let kept = try keepOverwritten(looked, whole, dropped)
     for table in whole {
       guard let count = kept[table.number] else { continue }
       notices.append(
@@ -70,7 +73,7 @@ final class UnprovenCapture {
     for table in looked {
       if let count = kept[table.number] {
         notices.append(
-          "The server has changed \(count) rows of \(table.name) that may have been written here, too, while the triggers were away: it is the server's rows that stand, and the values that were here are in the archive."
+          "\(count) rows of \(table.name) may have been written here while the triggers were away, and the server has changed them, too, or no subscription covers them any more: it is what the server says that stands, and the values that were here are in the archive."
         )
       }
       guard let count = counts[table.number], count > 0 else { continue }
@@ -94,12 +97,13 @@ final class UnprovenCapture {
       context: ["tables": names])
   }
 
-  /// The keys that the feed names.
-  private func fed(_ tables: [CapturedTable]) throws -> RowNames {
-    let names = try RowNames(context, "fed")
+  /// The keys that the feed names, all or those that went in this way.
+  private func fed(_ tables: [CapturedTable], _ departure: Departure? = nil) throws -> RowNames {
+    let names = try RowNames(context, departure.map { "fed_\($0)" } ?? "fed")
     let numbers = Set(tables.map(\.number))
     try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
-      if line.version != nil, numbers.contains(line.table.number) { try names.insert(line.table, line.key) }
+      guard line.version != nil, numbers.contains(line.table.number) else { return }
+      if departure == nil || line.departure == departure { try names.insert(line.table, line.key) }
     }
     return names
   }
@@ -112,12 +116,13 @@ final class UnprovenCapture {
   private func capture(_ table: CapturedTable, deletes: Bool, _ known: RowNames) throws -> Int64 {
     var count: Int64 = 0
     let index = try LogIndex(context)
+    let leaving = try LeavingRows(context, index)
     var found: [LogEntry] = []
     try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) { line in
       guard try context.currentRow(table, line.key) == nil ? deletes : !deletes,
         try !deletes || !context.isMarked(table, line.key)
       else { return }
-      guard let entry = try entry(line, index), try known.insert(table, line.key) else { return }
+      guard let entry = try entry(line, index, leaving), try known.insert(table, line.key) else { return }
       found.append(entry)
       count += 1
       if found.count >= 1000 { try write(&found) }
@@ -159,11 +164,11 @@ final class UnprovenCapture {
   }
 
   /// Nil: there is nothing to capture. The counter is given when it is written.
-  private func entry(_ line: StagedLine, _ index: LogIndex) throws -> LogEntry? {
-    // The server has it, outside of what the device subscribes to: nothing was written here.
-    if line.departure == .dropped { return nil }
+  private func entry(_ line: StagedLine, _ index: LogIndex, _ leaving: LeavingRows) throws -> LogEntry? {
     let table = line.table
     let timeline = try index.timeline(table, line.key)
+    // The server has it, outside of what the device subscribed to. It may stay here for the sake of a change; else it was written here.
+    if line.departure == .dropped, try !timeline.steps.isEmpty || leaving.contains(table, line.key) { return nil }
     var entry = LogEntry(
       seq: 0, table: table.number, operation: .insert, mask: LogMask(columns: table.columns.count),
       values: Array(repeating: .null, count: table.columns.count))
@@ -222,11 +227,14 @@ final class UnprovenCapture {
     ) ?? 0
   }
 
-  /// Rows without a request that the server has changed since the cursor, and rows of a table that comes whole: which of their
-  /// values were written here while nobody looked is not known. What the download takes away is kept.
+  /// Rows without a request that the server has changed since the cursor, or that go with a changed subscription, and rows of a table
+  /// that comes whole: which of their values were written here while nobody looked is not known. What the download takes away is
+  /// kept.
   ///
   /// - Returns: how many, by the number of the table.
-  private func keepOverwritten(_ tables: [CapturedTable], _ whole: [CapturedTable]) throws -> [Int64: Int64] {
+  private func keepOverwritten(_ tables: [CapturedTable], _ whole: [CapturedTable], _ dropped: RowNames) throws
+    -> [Int64: Int64]
+  {
     let numbers = Set(tables.map(\.number))
     let seen = try RowNames(context, "overwritten")
     defer { try? seen.clear() }
@@ -243,6 +251,13 @@ final class UnprovenCapture {
     }
     try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
       if line.version != nil, numbers.contains(line.table.number), line.departure != .dropped { try keep(line) }
+    }
+    // The feed has no values of these: the comparison has.
+    for table in tables {
+      try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) {
+        line in
+        if line.departure != .dropped, try dropped.contains(table, line.key) { try keep(line) }
+      }
     }
     for table in whole {
       try lines.each("SELECT payload FROM salvor_staging WHERE compared = ?1 ORDER BY id", [.text(table.name)]) {

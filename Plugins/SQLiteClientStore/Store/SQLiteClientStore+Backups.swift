@@ -44,10 +44,11 @@ extension SQLiteClientStore {
     try context.connection.transaction { try context.connection.setState(.imagesDue, Value?.none) }
   }
 
-  /// A copy takes the place of the whole content; before-images undo their recovery and those that came after it.
-  /// Errors: `not-found` where no backup has this ID, `storage-corrupt` where the copy is damaged, `usage` where a
-  /// later recovery has no before-images.
-  public func restoreBackup(_ id: String) throws {
+  /// A copy takes the place of the whole content, which is copied first; before-images undo their recovery and those that came after it,
+  /// and what was changed since is in the archive. Nil: nothing had to be copied.
+  /// Errors: `not-found` where no backup has this ID, `storage-corrupt` where the copy is damaged, or the database, so that it
+  /// cannot be copied; `usage` where a later recovery has no before-images.
+  public func restoreBackup(_ id: String, copyID: String) throws -> Backup? {
     let context = try opened()
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
@@ -55,13 +56,16 @@ extension SQLiteClientStore {
     uploadPlan = nil
     quiet = nil
     switch description.backup.content {
-    case .copy: try restoreCopy(description.backup)
-    case .beforeImages: try restoreImages(id, context)
+    case .copy: return try restoreCopy(description.backup, copyID)
+    case .beforeImages:
+      try restoreImages(id, context)
+      return nil
     }
   }
 
-  /// The copy's pages are written into the file as one transaction: other connections see it, or nothing yet.
-  private func restoreCopy(_ backup: Backup) throws {
+  /// The copy's pages are written into the file as one transaction: other connections see it, or nothing yet. Nothing is written
+  /// between the copy of what was there and that transaction.
+  private func restoreCopy(_ backup: Backup, _ copyID: String) throws -> Backup {
     let setup = try openedSetup()
     let connection = try opened().connection
     connection.clearStatementCache()
@@ -72,9 +76,16 @@ extension SQLiteClientStore {
         .storageCorrupt, "The backup is a damaged file that was set aside: it cannot be put back. Take another one.",
         context: ["file": backup.path])
     }
-    try copy.backup(into: connection)
+    var before: Backup?
+    try copy.backup(
+      into: connection,
+      whenLocked: { before = try makeCopy(id: copyID, reason: "before backups restore \(backup.id)") })
     try reopen(setup, connection)
     try connection.transaction { try opened().noteLogChange() }
+    guard let before else {
+      throw SalvorError(.failed, "No copy was made of the database before \(backup.id) was put back.")
+    }
+    return before
   }
 
   /// A recovery is undone with those that came after it.

@@ -69,7 +69,9 @@ extension Command {
     "backups restore", "puts the database back to what a backup holds",
     discussion: """
       Other programs may have the database open: they see one change. The next sync finds the database rewound and
-      recovers it; what it has not uploaded is not lost.
+      recovers it; what the backup has not uploaded is not lost. A copy is put back over everything that the database
+      holds, and so that is copied first, with its queue and its archive: the answer names it. Where before-images are
+      put back, what was changed since is in the error archive.
       """,
     arguments: ["ID"]
   ) { invocation in
@@ -77,10 +79,14 @@ extension Command {
     guard try await client.backups().contains(where: { $0.id == invocation.arguments[0] }) else {
       throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
-    try await client.restoreBackup(invocation.arguments[0])
+    let before = try await client.restoreBackup(invocation.arguments[0])
     await client.close()
-    invocation.terminal.json(["restored": .string(invocation.arguments[0])])
-    invocation.terminal.say("restored \(invocation.arguments[0]); the next sync finds the database rewound")
+    let terminal = invocation.terminal
+    terminal.json(["restored": .string(invocation.arguments[0]), "copy": before.map { .string($0.id) } ?? .null])
+    terminal.say("restored \(invocation.arguments[0]); the next sync finds the database rewound")
+    terminal.say(
+      before.map { "what was there before is the backup \($0.id)" }
+        ?? "what was changed since the backup is in the error archive: salvor errors")
     return 0
   }
 
