@@ -312,6 +312,25 @@ struct UnprovenTests {
     #expect(try await a.sync().roundTrips == 1)
   }
 
+  @Test(
+    "a person may take back or retry requests while the triggers are away: the client that runs puts them back first")
+  func takenBackMeanwhile() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    let client = try await a.open()
+    try await a.write("INSERT INTO site VALUES ('k5', 'made', NULL, 1), ('k7', 'made', NULL, 1)")
+    try withoutTriggers(a, ["site"], "UPDATE site SET id = 'k6' WHERE id = 'k5'")
+    let queue = try await client.queue()
+    #expect(queue.map(\.key) == [["k7"], ["k6"]])
+    try withoutTriggers(a, ["site"], "UPDATE site SET id = 'k8' WHERE id = 'k7'")
+    _ = try await client.withdraw(try #require(queue.last).id)
+    #expect(try await client.retry().requests.isEmpty)
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["k8"])
+    try fleet.expectEqual(["site"], [a])
+  }
+
   @Test("a pause of capture is not the end of what was written without triggers before it")
   func beforePause() async throws {
     let (fleet, a) = try await fleet()

@@ -114,8 +114,9 @@ struct SimulationTests {
     arguments: [
       (
         "written while the triggers were away, of rows that no subscription covers any more",
-        [901_621, 7_000_593, 7_002_507]
+        [901_621, 7_000_593, 7_002_507, 7_006_525]
       ),
+      ("a request that is taken back while the triggers are away, by a client that runs", [7_006_004, 7_006_599]),
       ("a remote ID that was deleted, and whose last download is older than the change log", [7_000_826, 7_001_407]),
       (
         "the oracle: two devices with one remote ID, a displaced request that is refused, one note in many rows",

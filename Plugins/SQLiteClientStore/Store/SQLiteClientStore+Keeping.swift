@@ -48,7 +48,7 @@ extension SQLiteClientStore {
 
   /// An open group is closed and split first, as the next sync would.
   private func removed(_ removal: RequestRemoval, _ context: StoreContext) throws -> RemovalReport {
-    _ = try closeOpenGroup(context)
+    try straighten(context)
     return try Removal(context).run(removal)
   }
 
@@ -57,7 +57,7 @@ extension SQLiteClientStore {
     let context = try opened()
     uploadPlan = nil
     return try context.connection.transaction {
-      _ = try closeOpenGroup(context)
+      try straighten(context)
       return try Retry(context).run(ids)
     }
   }
@@ -69,7 +69,7 @@ extension SQLiteClientStore {
     try context.connection.pragma("foreign_keys", "ON")
     defer { _ = try? context.connection.pragma("foreign_keys", "OFF") }
     return try context.connection.transaction {
-      _ = try closeOpenGroup(context)
+      try straighten(context)
       return try Reapplying(context: context).run(kept)
     }
   }
@@ -79,7 +79,7 @@ extension SQLiteClientStore {
     let context = try opened()
     guard try context.connection.state(.current) == nil else { return 0 }
     return try context.connection.transaction {
-      _ = try closeOpenGroup(context)
+      try straighten(context)
       var move = Move()
       move.joins = .waiting
       return try context.settle(move).joinedCount

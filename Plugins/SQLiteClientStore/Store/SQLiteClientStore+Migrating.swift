@@ -20,8 +20,7 @@ extension SQLiteClientStore: MigratingClientStore {
       let time = clock.now()
       try context.connection.transaction {
         // What was written without triggers before the pause is not the migration's.
-        _ = try checkTriggers(context)
-        _ = try closeOpenGroup(context)
+        try straighten(context)
         try CapturePause(context: context).begin(at: time)
       }
       try settleSchema(context)

@@ -147,7 +147,7 @@ extension SQLiteClientStore: RecoveringClientStore {
     guard order.requests == .discard || order.rebuild == .nothing else {
       throw SalvorError(.usage, "Where tables are made anew, unsynced requests cannot be kept: discard them.")
     }
-    _ = try closeOpenGroup(context)
+    try straighten(context)
     let opening = Opening(connection: context.connection, random: random, clock: clock)
     return try RecoveryRun(context: context, order: order, opening: opening, canKeepBackup: isFile).run()
   }

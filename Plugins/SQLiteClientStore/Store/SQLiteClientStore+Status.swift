@@ -142,7 +142,9 @@ extension SQLiteClientStore {
   public func requests(in states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
     let context = try opened()
     return try context.connection.transaction {
-      try RequestListing(context).list(states, after: after, limit: limit)
+      // What is under way stays as it is: the next session looks.
+      if uploadPlan == nil { _ = try checkTriggers(context) }
+      return try RequestListing(context).list(states, after: after, limit: limit)
     }
   }
 

@@ -257,8 +257,7 @@ public actor SQLiteClientStore: ClientStore {
     var drawn: PendingUpload?
     var joined: Set<Int64> = []
     try connection.transaction {
-      notices += try checkTriggers(context)
-      if let notice = try closeOpenGroup(context) { notices.append(notice) }
+      notices += try straighten(context)
       try RequestSorting(context).sort()
       if let current: SequenceID = try connection.identifier(.current) {
         if try connection.text(.uploadState) != RequestState.unknownOutcome.rawValue {
@@ -291,6 +290,12 @@ public actor SQLiteClientStore: ClientStore {
     return try DownloadApply(context, full: []).end(Set(context.schema.groups.map(\.name)))
   }
 
+  /// In a transaction, before requests are looked at: what an application has left behind is put right, and said.
+  @discardableResult
+  func straighten(_ context: StoreContext) throws -> [String] {
+    try checkTriggers(context) + [try closeOpenGroup(context)].compactMap { $0 }
+  }
+
   /// In a transaction: triggers that are missing or altered are put back, and what that means for their tables is noted.
   func checkTriggers(_ context: StoreContext) throws -> [String] {
     guard try context.connection.schemaVersion() != checkedSchema else { return [] }
@@ -302,7 +307,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   /// A group that was left open becomes single requests.
-  func closeOpenGroup(_ context: StoreContext) throws -> String? {
+  private func closeOpenGroup(_ context: StoreContext) throws -> String? {
     let connection = context.connection
     guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
     try connection.execute("DELETE FROM salvor_request")
