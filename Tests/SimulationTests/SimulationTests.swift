@@ -120,7 +120,7 @@ struct SimulationTests {
       ("a remote ID that was deleted, and whose last download is older than the change log", [7_000_826, 7_001_407]),
       (
         "the oracle: two devices with one remote ID, a displaced request that is refused, one note in many rows",
-        [7_001_320, 7_003_628, 7_004_603]
+        [7_001_320, 7_003_628, 7_004_603, 7_009_581, 7_010_541]
       ),
     ])
   func mended(story: String, seeds: [Int]) throws {

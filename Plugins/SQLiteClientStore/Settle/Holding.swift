@@ -40,12 +40,14 @@ struct Holding {
 
   /// A displaced request that was blocked by one that has left is blocked by nothing.
   func releaseDisplaced() throws {
-    let successors = try context.successors()
+    var successors = try context.successors()
     for request in try context.requestRows(where: "state = 'displaced' AND state_before = 'blocked'") {
       guard let id = request.blockedBy else { continue }
       let found = try context.find(id)
       if found == nil ? successors[id] != nil : found?.state != .kept { continue }
       let stamp = try context.stamp(of: try connection.lastCounter() + 1)
+      // Those after it name it by the ID that it had.
+      successors[try context.requestID(first: request.range.first)] = request.range.first
       try context.restamp(request.range, stamp)
       try context.change(request.range) { row in
         row.stateBefore = nil

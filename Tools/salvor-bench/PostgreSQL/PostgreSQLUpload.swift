@@ -108,10 +108,10 @@
         bench.settle()
         let before = (try hosts.map { try $0.call("usage").real("cpu") }.reduce(0, +), cluster.cpu())
         let start = Measure.wall()
-        // What the others bring is not fetched.
-        for client in clients { try client.process.send("upload") }
+        // Each fetches what the others have brought by then, too.
+        for client in clients { try client.process.send("sync") }
         for client in clients {
-          let sync = try SyncMeasurement(try client.process.answer(to: "upload"))
+          let sync = try SyncMeasurement(try client.process.answer(to: "sync"))
           guard sync.uploaded == each, sync.refused == 0 else {
             throw SalvorError(.failed, "\(sync.uploaded) of \(each) changes were accepted.")
           }

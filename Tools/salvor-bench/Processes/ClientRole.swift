@@ -28,8 +28,6 @@ func runClientRole(_ arguments: [String]) async throws {
         try await device.client.open()
         reply(usage())
       case "sync": reply(try await timedSync(device))
-      // Nothing is fetched.
-      case "upload": reply(try await timedSync(device, groups: []))
       case "subscribe":
         let project = try command.integer("project")
         try await device.client.subscribe("record", ["project": .value(.integer(project))])
@@ -49,11 +47,11 @@ func runClientRole(_ arguments: [String]) async throws {
   await device.client.close()
 }
 
-private func timedSync(_ device: BenchClient, groups: Set<String>? = nil) async throws -> [(String, JSONValue)] {
+private func timedSync(_ device: BenchClient) async throws -> [(String, JSONValue)] {
   let sockets = SocketBytes.now()
   let cpu = Measure.cpu()
   let start = Measure.wall()
-  let report = await device.client.attemptSync(groups: groups)
+  let report = await device.client.attemptSync()
   let wall = Measure.wall() - start
   let usedCPU = Measure.cpu() - cpu
   if let error = report.error { throw error }
