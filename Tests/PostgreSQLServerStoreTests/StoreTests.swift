@@ -20,7 +20,9 @@
     init() throws { settings = try #require(PrivateCluster.shared).database() }
 
     private func store() async throws -> (PostgreSQLServerStore, ServerOpening) {
-      let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+      // No test of how long somebody waits.
+      let store = PostgreSQLServerStore(
+        PostgreSQLServerStore.Options(url: settings.url, connections: 4, lockTimeoutMilliseconds: 600_000))
       return (store, try await store.open(ServerSetup(schema: schema)))
     }
 
