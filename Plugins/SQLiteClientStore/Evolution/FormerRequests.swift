@@ -59,7 +59,7 @@ struct FormerRequests {
       """)
   }
 
-  /// Views and triggers that name those tables would be in the way of a rename. They are made anew; until then a trigger of the same name
+  /// Views and triggers that name those tables would be in the way of a rename. They are created again; until then a trigger of the same name
   /// stands for each, so that nobody takes it for one that was missing.
   private func letGo() throws {
     for row in try connection.rows(
