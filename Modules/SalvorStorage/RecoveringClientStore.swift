@@ -34,7 +34,8 @@ public protocol RecoveringClientStore: ClientStore {
   ///
   /// A row that the server says it does not have (`lost`): with `absence` lost its base is kept as an archive entry
   /// (`kept`, reason `lost-on-server`); where a request changes it or references it, it becomes a request again, made
-  /// from the base; a request that only deletes such rows goes to the archive (`kept`, reason `row-gone`). An unsynced
+  /// from the base; a request that only deletes such rows goes to the archive (`kept`, reason `row-gone`), but for an offered delete,
+  /// which stays an offer. An unsynced
   /// change of a row that the server deleted goes there, too (`kept`, reason `row-deleted`).
   ///
   /// Throws `mass-deletion`, naming the tables, where more than `removedShareMax` of a table's rows would go.
