@@ -76,15 +76,18 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var copy: String?
   /// Which lost rows become offers (semantics 10); `off` where the server takes none. The others are kept in the archive.
   public var heal: HealMode
+  /// The server's incarnations that made commits after the shared one: versions of the rows that come are of them.
+  public var incarnations: [Incarnation]
 
-  /// By default the tables stay as the schema has them, no copy was made, and lost rows are not offered.
+  /// By default the tables stay as the schema has them, no copy was made, lost rows are not offered, and no incarnation is learnt.
   public init(
     id: String, reason: RecoveryReason, strategy: String, requests: Requests, rebuild: Rebuild, absence: Absence,
     starts: [GroupStart], groups: [GroupState], previous: SequenceID?, shared: Int64?, remoteID: RemoteID?,
     server: ServerID, config: SyncConfig? = nil, removedShareMax: Double?, keepsBeforeImages: Bool,
-    copy: String? = nil, heal: HealMode = .off
+    copy: String? = nil, heal: HealMode = .off, incarnations: [Incarnation] = []
   ) {
     self.heal = heal
+    self.incarnations = incarnations
     self.id = id
     self.reason = reason
     self.strategy = strategy

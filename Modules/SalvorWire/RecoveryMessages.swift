@@ -35,6 +35,9 @@ public struct RecoveryFacts: Sendable, Hashable {
   public var demand: Int64?
   /// The server takes offers of what it lost (semantics 10); one of an older release does not say so.
   public var heals: Bool
+  /// The server's incarnations that made commits after the shared one, oldest first: where the device cuts its own list, it learns them
+  /// with the rows. Empty: none has, or the server is of an older release.
+  public var incarnations: [Incarnation]
   /// Which groups the server has as files for whoever asks, where the begin says that the device takes them; nil: nothing was
   /// asked, or the server is of an older release.
   public var files: [File]?
@@ -64,7 +67,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     token: String, server: ServerID, incarnation: IncarnationID, principal: String, reason: RecoveryReason?,
     shared: Commit?, trimmed: Int64, head: Commit, stored: SequenceID?, scopes: [String: String], rows: Int64,
     clientRecoveryEnabled: Bool, selfServiceRemoteDeletion: Bool, differences: [String], demand: Int64? = nil,
-    heals: Bool = false, files: [File]? = nil
+    heals: Bool = false, incarnations: [Incarnation] = [], files: [File]? = nil
   ) {
     self.token = token
     self.server = server
@@ -82,11 +85,12 @@ public struct RecoveryFacts: Sendable, Hashable {
     self.differences = differences
     self.demand = demand
     self.heals = heals
+    self.incarnations = incarnations
     self.files = files
   }
 
-  /// The line of the answer, with `recovery` around it. `files` is left out where it is nil; other members that are nil
-  /// are written as `null`.
+  /// The line of the answer, with `recovery` around it. `files` is left out where it is nil, and `incarnations` where it is empty;
+  /// other members that are nil are written as `null`.
   public var json: JSONValue {
     var facts: JSONValue = [
       "token": .string(token), "server": .string(server.text), "incarnation": .string(incarnation.text),
@@ -99,12 +103,15 @@ public struct RecoveryFacts: Sendable, Hashable {
       "differences": .array(differences.map(JSONValue.string)), "demand": demand.map(JSONValue.integer) ?? .null,
       "heals": .bool(heals),
     ]
+    if !incarnations.isEmpty {
+      facts = .object((facts.members ?? []) + [.init("incarnations", .array(incarnations.map(\.json)))])
+    }
     if let files { facts = .object((facts.members ?? []) + [.init("files", .array(files.map(\.json)))]) }
     return ["recovery": facts]
   }
 
   /// Reads the line, with `recovery` around it. Throws `malformed` where a needed member is missing or of another kind,
-  /// or where more than 1000 files are named, and `Problem.unknownReason` for a reason that this release does not know.
+  /// or where more than 1000 files or incarnations are named, and `Problem.unknownReason` for a reason that this release does not know.
   /// Without `clientRecoveryEnabled` the reader takes true; without `selfServiceRemoteDeletion` or `heals`, false.
   public init(_ line: JSONValue) throws(SalvorError) {
     guard let json = line["recovery"] else {
@@ -130,6 +137,12 @@ public struct RecoveryFacts: Sendable, Hashable {
     differences = try json.array("differences").compactMap(\.string)
     demand = json["demand"]?.integer
     heals = json["heals"]?.bool ?? false
+    incarnations = []
+    let lived = try json.optionalArray("incarnations") ?? []
+    guard lived.count <= 1000 else {
+      throw SalvorError(.malformed, "The server's facts name more than 1000 incarnations.")
+    }
+    for entry in lived { incarnations.append(try Incarnation(entry)) }
     files = nil
     guard let list = try json.optionalArray("files") else { return }
     guard list.count <= 1000 else { throw SalvorError(.malformed, "The server's facts name more than 1000 files.") }

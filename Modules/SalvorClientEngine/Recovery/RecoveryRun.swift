@@ -429,7 +429,8 @@ struct RecoveryRun {
       config: rebuild == .nothing ? nil : config,
       removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil,
       keepsBeforeImages: journal.backup == nil,
-      copy: journal.backup, heal: incident.facts.heals ? configuration.recovery.heal : .off)
+      copy: journal.backup, heal: incident.facts.heals ? configuration.recovery.heal : .off,
+      incarnations: incident.facts.incarnations)
   }
 
   /// No guard stops what a person wants, at the device or at the server (decision 33), nor the first sync with a server that has forgotten

@@ -3,10 +3,10 @@ import SalvorStorage
 
 /// What a recovery offers to a server that has lost it (semantics 10).
 extension ClientStoreContract {
-  private static let incarnation = IncarnationID(unchecked: String(repeating: "7", count: 32))
+  static let incarnation = IncarnationID(unchecked: String(repeating: "7", count: 32))
 
   /// The device knows the server's incarnation from its first commit on.
-  private static func offering(
+  static func offering(
     _ name: String, _ schema: Schema = ContractSchemas.notes(),
     _ body: @escaping @Sendable (inout ClientBench) async throws -> Void
   ) -> Case {

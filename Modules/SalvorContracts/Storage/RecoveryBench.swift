@@ -16,12 +16,16 @@ struct Recovered: Sendable {
   var removedShareMax: Double?
   var keepsBeforeImages = true
   var heal = HealMode.off
+  /// The server's, with commits after the shared one.
+  var incarnations: [Incarnation] = []
   /// Groups that were compared or came whole: none of their rows is known to be shared.
   var compared: Set<String> = []
 
   var full: [String] = []
   /// The server's rows, as it answers when asked for keys.
   var rows: [(String, Row)] = []
+  /// The commit that the rows came with in the feed; nil: they were asked for.
+  var version: Int64?
   var departed: [(String, Departure, Key)] = []
 }
 
@@ -46,14 +50,14 @@ extension ClientBench {
       groups: schema.groups.map { GroupState(name: $0.name, cursor: head, scopeDigest: "all") },
       previous: recovered.previous, shared: recovered.shared, remoteID: recovered.remoteID, server: Self.server,
       config: recovered.config, removedShareMax: recovered.removedShareMax,
-      keepsBeforeImages: recovered.keepsBeforeImages, heal: recovered.heal)
+      keepsBeforeImages: recovered.keepsBeforeImages, heal: recovered.heal, incarnations: recovered.incarnations)
   }
 
   static let server = ServerID(unchecked: String(repeating: "5", count: 32))
 
   /// The payload that a recovery's answers make.
   func payload(_ recovered: Recovered, head: Int64) throws -> [UInt8] {
-    try payload(full: recovered.full, rows: recovered.rows, version: nil)
+    try payload(full: recovered.full, rows: recovered.rows, version: recovered.version)
       + payload(departed: recovered.departed, version: head)
   }
 

@@ -146,7 +146,8 @@ extension ServerEngine {
       reason: finding.reason, shared: finding.shared, trimmed: trimmed, head: admission.head, stored: admission.stored,
       scopes: scopes, rows: rows, clientRecoveryEnabled: configuration.clientRecoveryEnabled,
       selfServiceRemoteDeletion: configuration.selfServiceRemoteDeletion, differences: finding.differences,
-      demand: admission.remote?.resetDemand, heals: store is any HealingServerStore)
+      demand: admission.remote?.resetDemand, heals: store is any HealingServerStore,
+      incarnations: admission.incarnations.filter { $0.firstCommit > finding.shared?.number ?? 0 })
   }
 
   /// What stands ready of all groups for a device that begins anew. For a plan: nothing is made for it.

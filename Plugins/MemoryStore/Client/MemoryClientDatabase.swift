@@ -199,3 +199,15 @@ struct ClientContent: Sendable {
 
   var outstanding: [Request] { requests.filter { $0.state != .displaced && $0.state != .kept } }
 }
+
+extension ClientContent {
+  /// What the server tells of its incarnations.
+  mutating func remember(_ told: [Incarnation]) {
+    for incarnation in told {
+      incarnations.removeAll { $0.id == incarnation.id || $0.firstCommit == 0 }
+      incarnations.append(incarnation)
+    }
+    incarnations.sort { $0.firstCommit < $1.firstCommit }
+    incarnations.removeFirst(max(0, incarnations.count - Timeline.toldMax))
+  }
+}

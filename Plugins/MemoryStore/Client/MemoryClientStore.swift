@@ -289,12 +289,7 @@ public actor MemoryClientStore: ClientStore {
     var state = try read()
     try belong(&state, to: principal)
     state.serverID = server
-    for incarnation in incarnations {
-      state.incarnations.removeAll { $0.id == incarnation.id || $0.firstCommit == 0 }
-      state.incarnations.append(incarnation)
-    }
-    state.incarnations.sort { $0.firstCommit < $1.firstCommit }
-    state.incarnations.removeFirst(max(0, state.incarnations.count - Timeline.toldMax))
+    state.remember(incarnations)
     database.state = state
   }
 

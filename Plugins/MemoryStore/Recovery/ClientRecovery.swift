@@ -54,6 +54,7 @@ struct ClientRecovery {
     content.remoteID = order.remoteID ?? content.remoteID
     if content.serverID != order.server { content.incarnations = [] }
     content.serverID = order.server
+    content.remember(order.incarnations)
     content.recoveryRequired = nil
     content.recoveryMessage = nil
     content.staged = []

@@ -70,9 +70,8 @@ extension ClientRecovery {
         lost[name] = nil
         var made = insert(change.applied(to: base, of: table) ?? base, table, change)
         if let version = lostVersion(of: name) {
-          // What was offered before, and is lost again, is no ordinary change.
-          let written = change.offer == nil ? change.columns.map(\.name) : []
-          made.offer = Offer(version, written: written)
+          // What was offered before stays of the version that it was of: the row beneath it came since, with another copy.
+          if made.offer == nil { made.offer = Offer(version, written: change.columns.map(\.name)) }
           offered.insert(content.requests[index].id)
         }
         content.requests[index].changes[place] = made

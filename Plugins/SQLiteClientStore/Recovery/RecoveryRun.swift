@@ -122,5 +122,6 @@ struct RecoveryRun {
     }
     if try connection.text(.server) != order.server.text { try connection.run("DELETE FROM salvor_incarnation") }
     try connection.setState(.server, order.server.text)
+    try context.remember(order.incarnations)
   }
 }

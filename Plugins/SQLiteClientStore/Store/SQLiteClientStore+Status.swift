@@ -7,27 +7,17 @@ import SalvorWire
 extension SQLiteClientStore {
   /// Errors: `remote-of-another` where the database belongs to another principal.
   public func remember(server: ServerID, incarnations: [Incarnation], principal: String) throws {
-    let connection = try opened().connection
+    let context = try opened()
+    let connection = context.connection
     let owner = try connection.text(.principal) ?? ""
     guard owner.isEmpty || owner == principal else { throw Opening.ofAnother() }
-    let known = Set(try connection.rows("SELECT id, first_commit FROM salvor_incarnation"))
-    let new = incarnations.filter { !known.contains([.text($0.id.text), .integer($0.firstCommit)]) }
+    let new = try context.unknown(incarnations)
     let isKnown = try connection.text(.server) == server.text
     guard !isKnown || !new.isEmpty || owner != principal else { return }
     try connection.transaction {
       try connection.setState(.principal, principal)
       try connection.setState(.server, server.text)
-      for incarnation in new {
-        try connection.run(
-          "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET first_commit = excluded.first_commit",
-          .text(incarnation.id.text), .integer(incarnation.firstCommit))
-      }
-      if !new.isEmpty {
-        // Releases before this one kept each without its first commit.
-        try connection.run(
-          "DELETE FROM salvor_incarnation WHERE first_commit = 0 OR id NOT IN (SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT ?1)",
-          .integer(Int64(Timeline.toldMax)))
-      }
+      try context.remember(new)
     }
   }
 
@@ -172,5 +162,28 @@ extension SQLiteClientStore {
     try connection.transaction {
       for write in writes { try ApplicationWriter(context: context).run(write) }
     }
+  }
+}
+
+extension StoreContext {
+  /// Those of which the device does not know that they began at this commit.
+  func unknown(_ incarnations: [Incarnation]) throws -> [Incarnation] {
+    if incarnations.isEmpty { return [] }
+    let known = Set(try connection.rows("SELECT id, first_commit FROM salvor_incarnation"))
+    return incarnations.filter { !known.contains([.text($0.id.text), .integer($0.firstCommit)]) }
+  }
+
+  /// What the server tells of its incarnations.
+  func remember(_ incarnations: [Incarnation]) throws {
+    if incarnations.isEmpty { return }
+    for incarnation in incarnations {
+      try connection.run(
+        "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET first_commit = excluded.first_commit",
+        .text(incarnation.id.text), .integer(incarnation.firstCommit))
+    }
+    // Releases before this one kept each without its first commit.
+    try connection.run(
+      "DELETE FROM salvor_incarnation WHERE first_commit = 0 OR id NOT IN (SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT ?1)",
+      .integer(Int64(Timeline.toldMax)))
   }
 }

@@ -131,7 +131,7 @@ final class Offers {
   ///   - written: slots that are an ordinary change.
   ///   - isForReview: the server's operator is to accept it.
   func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = [], isForReview: Bool = false) throws {
-    if single.insert(counter).inserted { count += 1 }
+    keep(counter)
     try insertion.bind(1, counter)
     try insertion.bind(2, .text(version.incarnation.text))
     try insertion.bind(3, version.number)
@@ -140,6 +140,9 @@ final class Offers {
     try insertion.bind(6, isForReview ? .integer(1) : .null)
     try insertion.run()
   }
+
+  /// The change `counter` was an offer before, and is one of this recovery, with the version that it has.
+  func keep(_ counter: Int64) { if single.insert(counter).inserted { count += 1 } }
 
   func isOffer(_ counter: Int64) -> Bool { block?.contains(counter) == true || single.contains(counter) }
 

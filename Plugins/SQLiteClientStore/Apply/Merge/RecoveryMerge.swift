@@ -154,14 +154,14 @@ final class RecoveryMerge: RecoveryRules {
     if case .update? = first?.change, isWritable(change.table) {
       try watch.settle(change.table, change.key)
       let version = try offers.version(change.table, change.key, isNeeded: true)
-      let written = try first.flatMap { step -> [Int]? in
-        guard case .update(let news) = step.change else { return nil }
-        // What was offered before, and is lost again, is no ordinary change.
-        return try context.isOffer(RequestRange(first: step.seq, last: step.seq)) ? [] : news.keys.sorted()
-      }
-      if let made = try rows.makeAgain(change.table, change.key) {
-        remade.insert(made)
-        if let version, let first { try offers.mark(first.seq, version, written: written ?? []) }
+      guard let made = try rows.makeAgain(change.table, change.key) else { return }
+      remade.insert(made)
+      guard let version, let first, case .update(let news) = first.change else { return }
+      if try context.isOffer(RequestRange(first: first.seq, last: first.seq)) {
+        // It stays of the version that it was of: the row beneath it came since, with another copy of the server.
+        offers.keep(first.seq)
+      } else {
+        try offers.mark(first.seq, version, written: news.keys.sorted())
       }
     } else {
       try rows.setBase(change.table, change.key, nil)

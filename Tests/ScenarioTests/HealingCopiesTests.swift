@@ -1,0 +1,84 @@
+import Foundation
+import SalvorClientEngine
+import SalvorModel
+import SalvorStorage
+import Testing
+
+@Suite("Heal: copies of a server's histories come in turns (semantics 6 and 10)")
+struct HealingCopiesTests {
+  private func synchronize(_ devices: [Device], times: Int = 1) async throws {
+    for _ in 0..<times {
+      for device in devices {
+        let report = try await device.sync()
+        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
+      }
+    }
+  }
+
+  private func site(_ fleet: Fleet, _ id: String) throws -> [Value]? {
+    try fleet.serverRows("site").first { $0[0] == .text(id) }
+  }
+
+  /// The device recovers, and does not begin a session after that: its network is gone.
+  private func recoverAlone(_ fleet: Fleet, _ device: Device) async throws {
+    let before = try await device.open().recoveries(limit: 100).count
+    var exchanges = 2
+    while try await device.open().recoveries(limit: 100).count == before {
+      fleet.faults.pass(exchanges)
+      for _ in 0..<10 { fleet.faults.inject(.loseRequest) }
+      #expect(try await device.sync().error != nil)
+      fleet.faults.clear()
+      exchanges += 1
+      try #require(exchanges < 20)
+    }
+    #expect(try await device.open().status().queued > 0, "it has sent nothing")
+  }
+
+  @Test(
+    "copies of two histories come in turns, and a device only recovers from one of them, or synchronizes with each: nothing is forgotten",
+    arguments: [true, false])
+  func copiesOfTwoHistories(recoversAlone: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s0', 'Zero')")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] {
+      try await device.write("INSERT INTO site (id, name) VALUES ('\(device.name)', 'of \(device.name)')")
+    }
+    try await synchronize([a, b])
+    try await b.write("UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await synchronize([b, a])
+    // While the server runs: its next commit is of the same incarnation in both histories' numbers.
+    try fleet.serverConnection().execute("VACUUM INTO '\(fleet.directory)/dawn.backup'")
+    try await b.write("UPDATE site SET seats = 2 WHERE id = 's0'")
+    try await synchronize([b])
+    try await fleet.backup("noon")
+    try await fleet.restore("dawn")
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'one')")
+    try await synchronize([a])
+    try await fleet.backup("evening")
+    try await a.write("UPDATE site SET name = 'two' WHERE id = 'new'")
+    try await synchronize([a])
+    // The other history has no such row, and gets it as it was.
+    try await fleet.restore("noon")
+    try await synchronize([a])
+    #expect(try site(fleet, "new")?[1] == "two")
+    // The first one has it as it was before, and is gone again before the device says so.
+    try await fleet.restore("evening")
+    if recoversAlone { try await recoverAlone(fleet, a) } else { try await synchronize([a]) }
+    try await fleet.restore("noon")
+    try await synchronize([a, b], times: 2)
+    if recoversAlone {
+      #expect(try site(fleet, "new")?[1] == "two")
+    } else {
+      // It has met the value of before as another's, written after the parting: its own is kept beside it.
+      let kept = try fleet.serverConnection().integer(
+        "SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL AND client LIKE '%two%'")
+      #expect(kept == 1)
+    }
+    #expect(try site(fleet, "s0")?[3] == 2)
+    try fleet.expectEqual(["site", "visit"], [a, b])
+    let status = try await a.open().status()
+    #expect([status.queued, status.inError, status.displaced] == [0, 0, 0])
+  }
+}
