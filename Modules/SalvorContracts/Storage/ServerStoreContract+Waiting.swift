@@ -168,6 +168,20 @@ extension ServerStoreContract {
       try await expectOpen(bench, ["update title=mine"])
     },
     healing(
+      "who sends conflict versions again is told what their rows are",
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions)
+    ) { bench, parting in
+      var anna = try await device(bench)
+      try await anna.download()
+      let offer = Offer(version(5, parting: parting), isVersion: true)
+      let results = try await anna.upload(
+        .offered(offer, .update("note", ["n1"], [("title", "x", "mine")])), .offered(offer, .delete("note", ["n9"])))
+      try expectOffers(results, accepted: 2, conflicts: 2)
+      try await anna.download()
+      try expectEqual(anna.items.count, 2, "the rows that are fed")
+      try anna.expectReplica("note", [["n1", "a", "b"]])
+    },
+    healing(
       "the answer names the requests that are kept as conflict versions",
       ContractSchemas.notes(conflicts: ContractPolicies.keepVersions)
     ) { bench, _ in

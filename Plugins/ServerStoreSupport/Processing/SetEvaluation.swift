@@ -308,6 +308,7 @@ struct SetEvaluation {
         return .rowDeleted(catalog.tables[place])
       }
     }
+    fed.append(change.hash)
     try keepOffered(change, of: request, place, server: present, &foreign)
     return nil
   }
