@@ -14,6 +14,8 @@
     var statementTimeout: Int64?
     /// How long another program's lock is waited for, in milliseconds.
     var lockTimeout: Int64 = 5000
+    /// How long the head is waited for, in milliseconds: somebody's upload may be under way.
+    var headTimeout: Int64 = 60_000
     /// A standby is refused.
     var isWriter = true
     /// The module's option that `url` is of.

@@ -14,14 +14,11 @@
   struct Sealing {
     let connection: PostgreSQLConnection
 
-    /// How long the head is waited for, in milliseconds: somebody's upload may be under way.
-    private static let headTimeout = 60_000
-
     /// Begins a transaction that holds the head, and sees one snapshot of what is committed until then. LOCK TABLE takes none
     /// (PostgreSQL's manual says so of it), so nothing is committed between the lock and the snapshot that was numbered by others.
     func begin() throws -> String {
       """
-      BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = \(Self.headTimeout);
+      BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = \(connection.settings.headTimeout);
       LOCK TABLE \(head) IN EXCLUSIVE MODE; SET LOCAL lock_timeout = \(connection.settings.lockTimeout);
       SET CONSTRAINTS ALL IMMEDIATE
       """

@@ -271,7 +271,7 @@
           "The database does not fit the schema: \(list.joined(separator: "; ")). Change the schema, or migrate the tables.",
           context: ["table": String(first.place.prefix { $0 != "." })])
       }
-      for statement in statements + references { try connection.execute(statement) }
+      try run(statements + references)
       // In the schema's order.
       opening.createdTables = schema.tables.map(\.name).filter { opening.createdTables.contains($0) }
       return added
@@ -554,6 +554,11 @@
       try DatabaseCheck(connection).isCaptured(table, number, eachRow: needsRowTriggers(table))
     }
 
+    /// In one go: a new database has a hundred of them.
+    private func run(_ statements: [String]) throws {
+      if !statements.isEmpty { try connection.execute(statements.joined(separator: ";\n")) }
+    }
+
     /// Runs statements that make a part of the database, where they are others than those that made it: each takes a lock that
     /// writers wait for, and that waits for every open transaction of theirs, even where nothing is to be made.
     private func once(_ part: String, _ statements: [String], isThere: Bool = true) throws {
@@ -565,7 +570,7 @@
       {
         return
       }
-      for statement in statements { try connection.execute(statement) }
+      try run(statements)
       try connection.run(
         "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
         .text(part), .text(wanted))

@@ -16,6 +16,8 @@
       public var connections: Int
       /// How long another program's lock is waited for before `storage-busy`.
       public var lockTimeoutMilliseconds: Int64
+      /// How long another upload is waited for (for tests).
+      var headTimeoutMilliseconds = ConnectionSettings(url: "").headTimeout
       /// How long one statement may take; nil: as the role has it.
       public var statementTimeoutMilliseconds: Int64?
       /// Of a standby of the database, which answers downloads and comparisons where it has replayed what they begin at; nil: the
@@ -63,6 +65,7 @@
       var settings: ConnectionSettings {
         var settings = ConnectionSettings(url: url, schema: schema, tablesIn: tablesIn)
         settings.lockTimeout = lockTimeoutMilliseconds
+        settings.headTimeout = headTimeoutMilliseconds
         settings.statementTimeout = statementTimeoutMilliseconds
         return settings
       }
