@@ -212,12 +212,15 @@ public struct AdmissionQuery: Sendable {
   public var incarnations: [Incarnation]
   /// The newest of them, which every begin names.
   public var incarnation: IncarnationID?
-  /// By default the device was not asked for its history.
+  /// The download that is to follow, from its first page on; nil: none follows at once.
+  public var download: PageRequest?
+  /// By default the device was not asked for its history, and no download follows.
   public init(
     remote: RemoteID, previous: SequenceID?, current: SequenceID?, cursors: [Commit],
     olderSequences: [SequenceID] = [], commits: [Commit] = [], incarnations: [Incarnation] = [],
-    incarnation: IncarnationID? = nil
+    incarnation: IncarnationID? = nil, download: PageRequest? = nil
   ) {
+    self.download = download
     self.incarnations = incarnations
     self.incarnation = incarnation
     self.remote = remote
@@ -248,6 +251,9 @@ public struct Admission: Sendable {
   public var waitingOffers: Int64 = 0
   /// `HealTerms.settlings`.
   public var settlings: Int64 = 0
+  /// The whole of the query's `download`, where the device is at the head in the scopes of now, and the store saw it at the same moment;
+  /// nil: it is asked for page by page.
+  public var page: FeedPage?
   /// By default the device knows every incarnation; no offers wait.
   public init(
     remote: RemoteRecord?, previousIsOlder: Bool, cursors: [CursorFinding], lastShared: Commit?, head: Commit,

@@ -52,9 +52,10 @@ actor ServerReader {
   /// Nil: there is something to number, or the schema was changed.
   func admit(_ query: AdmissionQuery) throws -> Admission? {
     let connection = try opened()
+    let now = options.clock.now()
     return try connection.transaction(.deferred) {
-      guard let head = try sealedHead(connection) else { return nil }
-      return try RemoteBook(connection: connection).admission(query, head: head)
+      guard try connection.schemaVersion() == view.schemaVersion else { return nil }
+      return try AdmissionBook(connection, catalog).admission(query, now: now)
     }
   }
 

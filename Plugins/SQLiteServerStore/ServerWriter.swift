@@ -187,9 +187,16 @@ actor ServerWriter {
   }
 
   func admit(_ query: AdmissionQuery) throws -> Admission {
-    let head = try sweep()
-    let open = try opened()
-    return try open.connection.transaction(.deferred) { try open.book.admission(query, head: head) }
+    let now = options.clock.now()
+    while true {
+      _ = try sweep()
+      let open = try opened()
+      let found = try open.connection.transaction(.deferred) {
+        try AdmissionBook(open.connection, open.catalog).admission(query, now: now)
+      }
+      // Others have written between the two.
+      if let found { return found }
+    }
   }
 
   func register(_ remote: RemoteID, principal: String) throws {

@@ -38,8 +38,11 @@ package protocol StoreConnection: AnyObject {
   /// Where the entries of the change log get their numbers later than they are written: those of this transaction get them
   /// now. Call it before the log is read for what the transaction itself wrote.
   func numberWritten() throws
-  /// Other programs have committed entries that have no number yet, and that a reader of the log does not see.
-  var hasUnnumbered: Bool { get throws }
+  /// Columns, each after a comma, of a query that is to say whether other programs have committed entries that have no number yet, and
+  /// that a reader of the log does not see. Empty: there are none such.
+  var unnumberedColumns: String { get throws }
+  /// What they say, from `column` on; nil: the query is asked once more, with the columns of now.
+  func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool?
 
   /// Runs `body` in a transaction that reads one snapshot; what it throws rolls it back.
   func snapshot<Result>(_ body: () throws -> Result) throws -> Result
@@ -194,7 +197,8 @@ extension StoreConnection {
   package var endsOnFailure: Bool { false }
   package var altersRows: Bool { false }
   package func numberWritten() throws {}
-  package var hasUnnumbered: Bool { false }
+  package var unnumberedColumns: String { "" }
+  package func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool? { false }
 
   package func prepare(_ sql: String) throws -> Statement { try prepare(sql, persistent: false) }
   package func savepoint<Result>(_ body: () throws -> Result) throws -> Result { try savepoint("salvor", body) }

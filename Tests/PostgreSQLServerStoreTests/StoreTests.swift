@@ -131,10 +131,57 @@
       await other.close()
     }
 
+    @Test("A begin with nothing to do is two statements: its checks, and the look for a session")
+    func nothingToDo() async throws {
+      // Nobody else writes into its log.
+      let cluster = try PrivateCluster.another()
+      let settings = try cluster.database()
+      let desk = try PostgreSQLConnection(settings)
+      try desk.execute("ALTER DATABASE \(PrivateCluster.name(settings)) SET log_statement = 'all'")
+      let store = PostgreSQLServerStore(.init(url: settings.url, connections: 4))
+      _ = try await store.open(ServerSetup(schema: schema))
+      let remote = RemoteID(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      func request(_ groups: [GroupState]) -> PageRequest {
+        PageRequest(
+          remote: remote, principal: Principal(name: "anna"), groups: groups, position: nil, bytesTarget: 1 << 20)
+      }
+      _ = try await upload(
+        store, remote, SequenceID(from: SystemRandom()), chunk([("a", [0x78])], RequestStamp(from: SystemRandom())))
+      let groups = try #require(await store.page(request([GroupState(name: "default")])).groups)
+      let incarnation = try desk.scalar("SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT 1")
+      let query = AdmissionQuery(
+        remote: remote, previous: nil, current: nil, cursors: groups.compactMap(\.cursor),
+        incarnation: incarnation?.string.flatMap { IncarnationID($0) }, download: request(groups))
+      let own = try desk.rows(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+      )
+      .compactMap { $0[0].integer }
+      let log = cluster.folder + "/log"
+      func statements() throws -> Int {
+        try String(decoding: Data(contentsOf: URL(fileURLWithPath: log)), as: UTF8.self).split(separator: "\n").count {
+          line in
+          (line.contains(" LOG:  execute ") || line.contains(" LOG:  statement: "))
+            && own.contains { line.contains("[\($0)]") }
+        }
+      }
+      var fewest = Int.max
+      // Now and then the database is looked at, too.
+      for _ in 0..<5 {
+        let before = try statements()
+        #expect(try await store.admit(query).page?.groups?.map(\.cursor) == groups.map(\.cursor))
+        #expect(try await store.conversing(nil) { try $0.all(.session, of: remote).isEmpty })
+        fewest = min(fewest, try statements() - before)
+      }
+      #expect(fewest == 2)
+      desk.close()
+      await store.close()
+    }
+
     @Test("A lock that is not given in time fails what asked for it, and nothing that comes after")
     func lockTimeout() async throws {
       var options = PostgreSQLServerStore.Options(url: settings.url, connections: 4)
-      options.lockTimeoutMilliseconds = 100
+      options.headTimeoutMilliseconds = 100
       let store = PostgreSQLServerStore(options)
       _ = try await store.open(ServerSetup(schema: schema))
       let remote = RemoteID(from: SystemRandom()), sequence = SequenceID(from: SystemRandom())

@@ -122,6 +122,43 @@ public enum ServerStoreContract {
       let again = try await bench.store.sweep()
       try expectEqual(again, admission.head, "the head where nothing was written")
     },
+    on(
+      ContractSchemas.notes(), "an admission that has the download has it whole, and only where nothing is to come",
+      rule: "semantics 4"
+    ) { bench in
+      var device = try await bench.device()
+      func admitted(_ groups: [GroupState], _ subscriptions: ResolvedSubscriptions? = nil) async throws -> Admission {
+        let request = PageRequest(
+          remote: device.remote, principal: device.principal, subscriptions: subscriptions, groups: groups,
+          position: nil,
+          bytesTarget: 1 << 20)
+        return try await bench.store.admit(
+          AdmissionQuery(
+            remote: device.remote, previous: nil, current: nil, cursors: groups.compactMap(\.cursor), download: request)
+        )
+      }
+      func expectNoPage(_ groups: [GroupState], _ what: String) async throws {
+        try expect(try await admitted(groups).page == nil, "\(what): the download must be asked for")
+      }
+      try await device.download()
+      // A store need not answer so.
+      if let page = try await admitted(device.groups).page {
+        try expectEqual(page.groups?.map(\.cursor), device.groups.map(\.cursor), "the cursors")
+        try expectEqual(page.groups?.map(\.scopeDigest), device.groups.map(\.scopeDigest), "the scopes")
+        try expectEqual(page.groups?.map(\.subscriptions), device.groups.map(\.subscriptions), "the subscriptions")
+        try expectEqual(page.position, nil, "the position after it")
+        try expectEqual(try DownloadedPage(page.bytes, schema: bench.schema).items, [], "the rows")
+      }
+      try await expectNoPage(device.groups.map { GroupState(name: $0.name) }, "a first synchronization")
+      var another = device.groups
+      another[0].scopeDigest = "another"
+      try await expectNoPage(another, "another scope")
+      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+      try await expectNoPage(device.groups, "what another program has written")
+      try await device.download()
+      device.groups[0].cursor = Commit(number: device.groups[0].cursor?.number ?? 0, id: CommitID(from: SystemRandom()))
+      try await expectNoPage(device.groups, "a commit of another server")
+    },
     on(ContractSchemas.notes(), "a cursor older than the tombstones kept is trimmed", rule: "semantics 6") { bench in
       var device = try await bench.device()
       let old = try expectSome(device.groups[0].cursor, "the cursor")

@@ -45,6 +45,24 @@ extension ServerEngine {
     return try await answer(head.bytes, pages(session, comparison?.compared ?? held, groups), request)
   }
 
+  /// The answer to a device that has nothing to send and gets nothing: no session is begun for it.
+  func answer(
+    _ begin: SessionBegin, nothing page: FeedPage, _ principal: Principal, _ request: TransportRequest
+  ) async throws -> TransportResponse {
+    let message = begin.message
+    var head = PayloadWriter()
+    sessionLine(principal, [], untold: begin.incarnations, heal: begin.heal).write(to: &head)
+    head.raw("\n")
+    if begin.sendsConfig {
+      (["config": config.json] as JSONValue).write(to: &head)
+      head.raw("\n")
+    }
+    let pages = PageSource(
+      engine: self, remote: message.remote, principal: principal, subscriptions: message.subscriptions,
+      groups: message.groups.map(\.state), position: nil, first: page, touch: {}, finished: {})
+    return try await answer(head.bytes, pages, request)
+  }
+
   /// How many rows groups have that come for the first time, for a progress bar: all of them also where the download goes on
   /// after a cut, since the device knows how many it has. Nil: there are no such groups.
   private func firstRows(_ session: SessionTable.Session) async throws -> Int64? {
@@ -178,16 +196,19 @@ actor PageSource {
   private let compared: ComparedTables?
   private let takesParts: Bool
   private var position: String?
+  /// Made already.
+  private var first: FeedPage?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
 
   init(
     engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
     groups: [GroupState], position: String?, compared: ComparedTables? = nil, takesParts: Bool = false,
-    touch: @escaping @Sendable () async -> Void, finished: @escaping @Sendable () async -> Void
+    first: FeedPage? = nil, touch: @escaping @Sendable () async -> Void, finished: @escaping @Sendable () async -> Void
   ) {
     self.compared = compared
     self.takesParts = takesParts
+    self.first = first
     self.engine = engine
     self.remote = remote
     self.principal = principal
@@ -245,10 +266,16 @@ actor PageSource {
 
   /// The next page's text, with its position or end line.
   func nextPage() async throws -> Piece {
-    let page = try await engine.configuration.store.page(
-      PageRequest(
-        remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
-        bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared, takesParts: takesParts))
+    let page: FeedPage
+    if let first {
+      page = first
+      self.first = nil
+    } else {
+      page = try await engine.configuration.store.page(
+        PageRequest(
+          remote: remote, principal: principal, subscriptions: subscriptions, groups: groups, position: position,
+          bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared, takesParts: takesParts))
+    }
     var bytes = page.bytes
     let line: JSONValue
     if let next = page.position {

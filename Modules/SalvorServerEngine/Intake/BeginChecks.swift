@@ -23,7 +23,7 @@ extension ServerEngine {
     if case .reset(let reason) = checkServer(known: message.server, own: identity.server) {
       throw refusal(reason, message, principal, stored: nil)
     }
-    let admission = try await admission(of: message, principal: principal)
+    let admission = try await admission(of: message, principal: principal, download: download(of: message, principal))
     if admission.remote == nil || admission.remote?.isDeleted == true {
       try await withinQuota(principal) {
         try await write(for: principal) { try await $0.register(message.remote, principal: principal.name) }
@@ -40,6 +40,7 @@ extension ServerEngine {
     case .historyNeeded(let what): throw historyNeeded(what)
     }
     begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
+    if message.current == nil || !begin.answersAgain { begin.page = admission.page }
     activity.noteSuccess(of: message.remote)
     return begin
   }
@@ -61,8 +62,21 @@ extension ServerEngine {
       waiting: admission.waitingOffers, settlings: admission.settlings)
   }
 
+  /// The download of a begin that sends nothing and compares nothing.
+  private func download(of message: BeginMessage, _ principal: Principal) -> PageRequest? {
+    guard message.upload == .none, message.position == nil, message.compare.isEmpty, message.compared == nil else {
+      return nil
+    }
+    return PageRequest(
+      remote: message.remote, principal: principal, subscriptions: message.subscriptions,
+      groups: message.groups.map(\.state), position: nil, bytesTarget: configuration.limits.chunkBytesTarget,
+      takesParts: message.takesParts)
+  }
+
   /// What the store knows of the remote and its history. Throws where it is blocked, or another principal's.
-  func admission(of message: BeginMessage, principal: Principal) async throws -> Admission {
+  func admission(
+    of message: BeginMessage, principal: Principal, download: PageRequest? = nil
+  ) async throws -> Admission {
     let history = message.history
     let counts = [history?.sequences.count, history?.commits.count, history?.incarnations.count]
     guard counts.allSatisfy({ $0 ?? 0 <= RecoveryLimits.historyMax }) else {
@@ -75,7 +89,7 @@ extension ServerEngine {
       AdmissionQuery(
         remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
         olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? [],
-        incarnations: history?.incarnations ?? [], incarnation: message.incarnation))
+        incarnations: history?.incarnations ?? [], incarnation: message.incarnation, download: download))
     try checkOwner(admission.remote, principal)
     let groups = message.groups.filter { $0.cursor != nil }
     for (place, group) in groups.enumerated() where admission.cursors[place] == .trimmed {

@@ -14,4 +14,6 @@ struct SessionBegin: Sendable {
   var incarnations: [Incarnation] = []
   /// What the device is told of healing; nil: this store takes no offers.
   var heal: HealTerms?
+  /// The whole download, where nothing is to come.
+  var page: FeedPage?
 }

@@ -76,6 +76,11 @@ final class SessionTable: Sendable {
     return session
   }
 
+  /// Whether the remote has no session, not even one that was left.
+  func isFree(_ remote: RemoteID) async throws -> Bool {
+    try await keeping.conversing(nil) { try $0.all(.session, of: remote).isEmpty }
+  }
+
   /// Forgets the sessions that nobody continues.
   func tidy() async throws {
     let bound = clock.now() - idleMilliseconds

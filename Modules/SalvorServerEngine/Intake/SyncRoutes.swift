@@ -11,6 +11,9 @@ extension ServerEngine {
     let head = body.prefix { $0 != 0x0A }
     let message = try await parsedBegin(Array(head)).following(configuration.schema)
     let begin = try await check(message, principal: principal)
+    if let page = begin.page, try await sessions.isFree(message.remote) {
+      return try await answer(begin, nothing: page, principal, request)
+    }
     let session = try await withinQuota(principal) { try await sessions.open(begin, principal: principal) }
     do {
       switch message.upload {

@@ -29,6 +29,8 @@
       var changes = 0
       /// The last entry of the inbox that this transaction has numbered; nil: it numbers none.
       var numbered: Int64?
+      /// The snapshot of the last sealing that a reader on this connection has met; nil: none.
+      var sealed: String?
       /// Prepared statements whose last user is gone.
       var abandoned: [String] = []
 
@@ -241,8 +243,24 @@
     }
 
     package func numberWritten() throws { if link.numbered != nil { try Sealing(connection: self).numberOwn() } }
-    package var hasUnnumbered: Bool {
-      get throws { link.numbered == nil ? try Sealing(connection: self).isNeeded() : false }
+    /// By the snapshot of the last sealing that this connection knows of. Its transactions stand in the text: as parameters they keep the
+    /// planner from the index.
+    package var unnumberedColumns: String {
+      guard link.numbered == nil else { return "" }
+      let isThere = link.sealed.map { "EXISTS (SELECT 1 FROM salvor_inbox WHERE \(Sealing.isNew($0)))" } ?? "FALSE"
+      return ", (SELECT sealed::text FROM salvor_head), \(isThere)"
+    }
+    package func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool? {
+      guard link.numbered == nil else { return false }
+      // Nothing was numbered yet.
+      guard let sealed = row.optionalString(column) else { return try Sealing(connection: self).isNeeded() }
+      if sealed == link.sealed { return row.int64(column + 1) == 1 }
+      // Nobody asks with the one of before again.
+      if let past = link.sealed.map({ Sealing.isNew($0) }) {
+        for text in cache.keys where text.contains(past) { cache[text] = nil }
+      }
+      link.sealed = sealed
+      return nil
     }
 
     package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {

@@ -365,9 +365,13 @@
     public func admit(_ query: AdmissionQuery) async throws -> Admission {
       try await renew()
       while true {
-        let found = try await reading { connection, _ -> Admission? in
-          let state = try CommitLog.state(connection)
-          return state.isSealed ? try RemoteBook(connection: connection).admission(query, head: state.head) : nil
+        let (catalog, now) = (try await present().catalog, options.clock.now())
+        let found = try await reader { session in
+          try await session.run { connection in
+            let book = AdmissionBook(connection, catalog)
+            if AdmissionBook.isPlain(query) { return try book.admission(query, now: now) }
+            return try connection.snapshot { try book.admission(query, now: now) }
+          }
         }
         guard let found else {
           _ = try await number()

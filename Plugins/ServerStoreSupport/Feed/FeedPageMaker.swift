@@ -228,12 +228,35 @@ package struct FeedPageMaker {
   private mutating func lastPage() -> FeedPage {
     FeedPage(
       bytes: writer.finish(), position: nil,
-      groups: position.groups.map { group in
-        GroupState(
-          name: group.name, cursor: state.head, scopeDigest: group.digest,
-          subscriptions: scopes[group.name]?.wanted.subscriptions(ofGroup: group.name, in: catalog.schema)
-            ?? ResolvedSubscriptions(), lastSync: now)
+      groups: position.groups.map {
+        Self.ended($0.name, $0.digest, scopes[$0.name]?.wanted, at: state.head, catalog, now: now)
       })
+  }
+
+  private static func ended(
+    _ group: String, _ digest: String, _ scope: ReadScope?, at head: Commit, _ catalog: Catalog, now: Int64
+  ) -> GroupState {
+    GroupState(
+      name: group, cursor: head, scopeDigest: digest,
+      subscriptions: scope?.subscriptions(ofGroup: group, in: catalog.schema) ?? ResolvedSubscriptions(), lastSync: now)
+  }
+
+  /// The whole download of a device that is at the head in the scopes of now; nil: something may come. Asks the database nothing.
+  static func nothing(_ query: AdmissionQuery, _ admission: Admission, _ catalog: Catalog, now: Int64) -> FeedPage? {
+    guard let request = query.download, request.position == nil, request.compared == nil,
+      admission.cursors.allSatisfy({ $0 == .known })
+    else { return nil }
+    let scopes = scopes(request, catalog)
+    var groups: [GroupState] = []
+    for group in request.groups {
+      guard group.cursor == admission.head else { return nil }
+      guard let scope = scopes[group.name] else { continue }
+      let digest = catalog.digest(ofGroup: group.name, for: scope.wanted)
+      guard scope.had == scope.wanted, group.scopeDigest == digest else { return nil }
+      groups.append(ended(group.name, digest, scope.wanted, at: admission.head, catalog, now: now))
+    }
+    var writer = DownloadChunkWriter(capacity: 0, blobs: BlobSink(bytesMin: .max))
+    return FeedPage(bytes: writer.finish(), position: nil, groups: groups)
   }
 
   // MARK: Scan

@@ -13,9 +13,13 @@ struct CommitFinder {
   func findings(_ commits: [Commit]) throws -> [CursorFinding] {
     if commits.isEmpty { return [] }
     let trimmed = try FeedPageMaker.trimmed(connection)
-    let made = try FeedPageMaker.made(commits, connection)
-    return commits.map { commit in
-      let id = made[commit.number]?.id
+    return Self.findings(commits, trimmed: trimmed, made: try FeedPageMaker.made(commits, connection).mapValues(\.id))
+  }
+
+  /// - Parameter made: the IDs that this server has of the commits' numbers.
+  static func findings(_ commits: [Commit], trimmed: Int64, made: [Int64: String]) -> [CursorFinding] {
+    commits.map { commit in
+      let id = made[commit.number]
       if let id, id != commit.id.text { return .unknown }
       if commit.number < trimmed { return .trimmed }
       return id == nil ? .unknown : .known
@@ -36,9 +40,10 @@ struct CommitFinder {
   }
 
   /// What a device does not know yet whose newest known incarnation is this one.
-  func untold(after known: IncarnationID?) throws -> [Incarnation] {
-    let newest = try connection.scalar("SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT 1")?.string
-    return newest == known?.text ? [] : try timeline().untold(after: known)
+  ///
+  /// - Parameter newest: of this server; nil: it has made no commit yet.
+  func untold(after known: IncarnationID?, newest: String?) throws -> [Incarnation] {
+    newest == known?.text ? [] : try timeline().untold(after: known)
   }
 
   private func timeline() throws -> Timeline {

@@ -37,27 +37,42 @@ package final class CommitLog {
     expansion = ScopeExpansion(connection, catalog)
   }
 
-  package static func state(_ connection: any StoreConnection) throws -> State {
-    var state: State?
+  package static func state(_ connection: any StoreConnection) throws -> State { try state(connection) { _ in } }
+
+  /// By one statement, with what else it is to say of the same moment: `columns` come first, of one row at most, which `join` adds.
+  static func state(
+    _ connection: any StoreConnection, with columns: [String] = [], join: String = "", _ values: [Value] = [],
+    _ read: (any StoreStatement) -> Void
+  ) throws -> State {
     try connection.numberWritten()
-    let hasUnnumbered = try connection.hasUnnumbered
-    try connection.query(
-      """
-      SELECT number, id, last_seq, (SELECT max(seq) FROM salvor_change) FROM salvor_commit
-      ORDER BY number DESC LIMIT 1
-      """
-    ) { row in
-      if let id = CommitID(row.string(1)) {
+    let first = columns.count
+    // Who has begun to number meanwhile is done soon.
+    for _ in 0..<100 {
+      var state: State?
+      var isThere = false
+      try connection.query(
+        """
+        SELECT \(columns.map { $0 + ", " }.joined())c.number, c.id, c.last_seq, (SELECT max(seq) FROM salvor_change)\(
+          connection.unnumberedColumns)
+        FROM (SELECT number, id, last_seq FROM salvor_commit ORDER BY number DESC LIMIT 1) c \(join)
+        """, values
+      ) { row in
+        guard let id = CommitID(row.string(first + 1)) else { return false }
+        isThere = true
+        guard let hasUnnumbered = try connection.hasUnnumbered(row, from: first + 4) else { return false }
+        let last = row.int64(first + 2)
         state = State(
-          head: Commit(number: row.int64(0), id: id), headSequence: row.int64(2),
-          lastSequence: row.isNull(3) ? row.int64(2) : row.int64(3), hasUnnumbered: hasUnnumbered)
+          head: Commit(number: row.int64(first), id: id), headSequence: last,
+          lastSequence: row.isNull(first + 3) ? last : row.int64(first + 3), hasUnnumbered: hasUnnumbered)
+        read(row)
+        return false
       }
-      return false
+      if let state { return state }
+      guard isThere else {
+        throw SalvorError(.storageCorrupt, "salvor_commit holds no commit. Restore the database from a copy.")
+      }
     }
-    guard let state else {
-      throw SalvorError(.storageCorrupt, "salvor_commit holds no commit. Restore the database from a copy.")
-    }
-    return state
+    throw SalvorError(.storageBusy, "Others number what was changed without a pause. Try again.")
   }
 
   /// Numbers what other programs have committed. Call it in an immediate transaction.

@@ -12,6 +12,7 @@ package struct RemoteBook {
 
   static let columns = "id, principal, blocked, deleted, sequence, registered, last_upload, reset"
 
+  /// Of a row that begins with `columns`.
   func record(_ row: any StoreStatement) -> RemoteRecord? {
     guard let id = RemoteID(row.string(0)) else { return nil }
     return RemoteRecord(
@@ -36,20 +37,6 @@ package struct RemoteBook {
       return true
     }
     return found
-  }
-
-  /// What the checks of a begin ask about.
-  package func admission(_ query: AdmissionQuery, head: Commit) throws -> Admission {
-    let finder = CommitFinder(connection: connection)
-    var admission = Admission(
-      remote: try remote(query.remote),
-      previousIsOlder: try query.previous.map { try isOlder($0, of: query.remote) } ?? false,
-      cursors: try finder.findings(query.cursors), lastShared: try finder.lastShared(query, head: head),
-      head: head, incarnations: try finder.untold(after: query.incarnation))
-    let waiting = WaitingBook(connection: connection)
-    admission.waitingOffers = try waiting.count(of: query.remote)
-    admission.settlings = try waiting.settlings()
-    return admission
   }
 
   /// A process may come to an upload late: its device was killed, and has gone on with another process. What it sent since counts.
