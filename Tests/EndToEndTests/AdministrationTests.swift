@@ -165,8 +165,17 @@ import Testing
     for (path, body, status) in [
       ("restores/\(id)/accept", "{", 400), ("restores/\(id)/accept", #"{"table":7}"#, 400),
       ("restores/\(id)/reject", #"{"remote":"nonsense"}"#, 400), ("restores/x/accept", "{}", 404),
+      ("restores/\(id + 1)/accept", "{}", 404), ("restores/\(id + 1)/reject", "{}", 404),
+      ("restores/\(id)/accept", #"{"table":"nothing"}"#, 404),
     ] {
       #expect(try await office.ask("POST", path, as: "operator", body: body).status == status, "\(path) \(body)")
+    }
+    #expect(try await office.ask("GET", "restores/\(id + 1)/waiting", as: "operator").status == 404)
+    for words in [["accept", "\(id + 1)"], ["reject", "\(id + 1)"], ["waiting", "\(id + 1)"], ["accept", "x"]] {
+      let told = try await salvor(
+        ["server", "restores"] + words, in: office.place.directory,
+        environment: ["OFFICE_SECRET": "the-office-secret"])
+      #expect(told.code == 2 && told.err.contains("There is no restore"), "\(words): \(told.code) \(told.err)")
     }
     let reject = #"{"table":"visit"}"#
     #expect(try await office.ask("POST", "restores/\(id)/reject", as: "viewer", body: reject).status == 403)

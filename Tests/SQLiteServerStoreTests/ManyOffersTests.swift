@@ -24,6 +24,21 @@ private struct StandingClock: SalvorModel.Clock {
   func sleep(milliseconds: Int64) async throws { try await SystemClock().sleep(milliseconds: milliseconds) }
 }
 
+/// A tenth of a second passes each time that somebody asks.
+private final class RunningClock: SalvorModel.Clock {
+  private let time = Mutex<Int64>(1_700_000_000_000)
+
+  func now() -> Int64 {
+    time.withLock {
+      $0 += 100
+      return $0
+    }
+  }
+
+  func pass(milliseconds: Int64) { time.withLock { $0 += milliseconds } }
+  func sleep(milliseconds: Int64) async throws { try await SystemClock().sleep(milliseconds: milliseconds) }
+}
+
 /// More offers of one upload than are held in memory (semantics 10).
 @Suite struct ManyOffersTests {
   private static let schema = Schema(tables: [
@@ -85,6 +100,27 @@ private struct StandingClock: SalvorModel.Clock {
     #expect(try desk.other().integer("SELECT count(*) FROM node") == 100)
     let reasons = try await desk.store.waitingOffers()
     #expect(reasons.map(\.reason) == [.rate] && reasons.map(\.count) == [Int64(Self.count) - 100])
+  }
+
+  @Test("nobody who sends, opens or accepts waits for as long as the rate holds the rest back")
+  func rateKeepsNobody() async throws {
+    let clock = RunningClock()
+    let desk = try await ServerDesk(Self.schema, clock: clock)
+    let device = try await desk.device()
+    let version = try await version(desk)
+    try await desk.store.setHealPace(HealPace(rowsPerSecond: 10))
+    _ = try await desk.uploaded(device, (1...1000).map { node($0) }, version: version)
+    func waiting() throws -> Int64? { try desk.other().integer("SELECT count(*) FROM salvor_heal_waiting") }
+    var left = try #require(try waiting())
+    #expect(left > 950)
+    try await desk.restart()
+    _ = try await desk.store.acceptOffers(WaitingQuery())
+    #expect(try #require(try waiting()) > left - 50)
+    left = try #require(try waiting())
+    // Each second goes on.
+    clock.pass(milliseconds: 1000)
+    try await desk.store.settleWaitingOffers()
+    #expect(try #require(try waiting()) <= left - 10)
   }
 
   @Test("what depends on one of many offers that wait stays with its device; what does not is accepted")

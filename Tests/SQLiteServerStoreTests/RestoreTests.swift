@@ -142,6 +142,35 @@ import Testing
     #expect(try await desk.store.restores(limit: 10).map(\.id) == [3, 2, 1])
   }
 
+  @Test("an offer above everything that its history can have had is refused, where that is known for certain")
+  func neverMade() async throws {
+    for isCertain in [true, false] {
+      let (desk, copy) = try await desk()
+      try await write(desk, "c")
+      let last = try await desk.store.sweep().number
+      let incarnation = desk.opening.incarnation
+      await desk.store.close()
+      // Without the file beside it nobody knows that nothing was made after the database's last commit.
+      if !isCertain { try FileManager.default.removeItem(atPath: desk.path + ".salvor-side") }
+      _ = try await desk.store.restore(from: copy)
+      #expect(try await desk.store.restores(limit: 1).map(\.isExact) == [true])
+      try await desk.restart()
+      let anna = try await desk.device()
+      func offer(_ number: Int64) async throws -> UploadResults {
+        let row = HandChange.insert("site", [("id", .text("x\(number)")), ("owner", "anna"), ("name", "x")])
+        return try await desk.uploaded(
+          anna, [row], version: LostVersion(incarnation: incarnation, number: number, parting: last - 2))
+      }
+      #expect(try await offer(last).healed == 1)
+      // What changed nothing has the number of the commit that would have come next.
+      #expect(try await offer(last + 1).healed == 1)
+      let results = try await offer(last + 2)
+      #expect(results.refused.map(\.reason) == (isCertain ? [.rejected] : []))
+      #expect(try desk.other().integer("SELECT count(*) FROM site WHERE id LIKE 'x%'") == (isCertain ? 2 : 3))
+      await desk.store.close()
+    }
+  }
+
   @Test("a purge that a restore took is done again, and is not listed as missing")
   func lostPurge() async throws {
     let (desk, copy) = try await desk()

@@ -135,6 +135,41 @@ struct HealingWaitingTests {
     #expect(try count(fleet, "salvor_heal_waiting") == 0)
   }
 
+  @Test("where nearly all that is here waits, what needs it waits with it, and the rest goes on", arguments: [2, 40])
+  func fewBesideManyThatWait(offers: Int) async throws {
+    let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write(
+      "INSERT INTO site (id, name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(offers)) SELECT 'n' || i, 'of a' FROM n"
+    )
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    #expect(try await a.sync().waiting == Int64(offers))
+    try await a.write(
+      "INSERT INTO visit VALUES ('v1', 'n1', 'needs an offer', NULL)",
+      "UPDATE visit SET note = 'needs one that does' WHERE id = 'v1'",
+      "INSERT INTO visit VALUES ('v2', 's10', 'needs none', NULL)",
+      "UPDATE visit SET note = 'needs none either' WHERE id = 'v2'", "UPDATE site SET seats = 5 WHERE id = 'n2'")
+    for _ in 1...2 {
+      let report = try await a.sync()
+      #expect(report.error == nil && report.waiting == Int64(offers))
+      #expect(try fleet.serverRows("visit").map { [$0[0], $0[2]] } == [["v2", "needs none either"]])
+      #expect(report.queuedReason == .waiting)
+      #expect(try await a.open().status().queued == Int64(offers) + 3)
+    }
+    // The server may settle it at any time: taken back here it would come again.
+    let held = try #require(try await a.open().queue().first { $0.table == "site" })
+    let refused = await #expect(throws: SalvorError.self) { try await a.open().remove(.withdraw(held.id)) }
+    #expect(refused?.code == .outcomeUnknown)
+    #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == Int64(offers))
+    let settled = try await a.sync()
+    #expect(settled.error == nil && settled.uploaded == Int64(offers) + 3)
+    try await synchronize([a, b])
+    #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1", "v2"])
+    #expect(try count(fleet, "site WHERE seats = 5") == 1)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
+  }
+
   @Test("what the operator rejects is in its device's archive, and nowhere else")
   func rejected() async throws {
     let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")

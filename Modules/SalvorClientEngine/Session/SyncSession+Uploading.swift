@@ -59,7 +59,7 @@ extension SyncSession {
     guard case .control(let line) = try await reader.next(), let json = line["session"] else {
       throw SalvorError(.malformed, "The server's answer does not begin with a \"session\".")
     }
-    try await meet(json)
+    if try await meet(json) { hasNewRequests = true }
     guard let token = json["token"]?.string, let staged = json["staged"], let upload = session.upload else {
       return nil
     }

@@ -12,7 +12,7 @@ struct SyncSession {
   private(set) var hasNewGroups = false
   /// Requests wait for the next session: what was written while triggers were away, or what the server did not know before it
   /// delivered its SyncConfig.
-  private(set) var hasNewRequests = false
+  var hasNewRequests = false
   /// What the blobs of an upload may have together, as the server has said.
   var blobBytesMax: Int64?
   /// The upload was taken back, or was a part of what waits, since its blobs may not be more: the next session goes on.
@@ -44,6 +44,8 @@ struct SyncSession {
   private let wholeRows: Bool
   /// What the server offers in the place of rows, not fetched yet.
   private var offered: [SnapshotOffer] = []
+  /// Nothing was downloaded: what the server held of this device's offers goes up first.
+  private var offersComeFirst = false
   /// Snapshots that are here and examined: the next download goes on from them.
   var snapshots: [SnapshotOffer] = []
   /// The application's own was looked at.
@@ -147,6 +149,12 @@ struct SyncSession {
       if !offered.isEmpty {
         try await fetchSnapshots(offered)
         offered = []
+        await store.endSession()
+        session = try await beginSession(groups)
+        try await exchange(session, groups: groups)
+      }
+      if offersComeFirst {
+        offersComeFirst = false
         await store.endSession()
         session = try await beginSession(groups)
         try await exchange(session, groups: groups)
@@ -276,7 +284,7 @@ struct SyncSession {
     defer { report.bytesReceived += reader.bytesReceived }
     while let event = try await reader.next() {
       guard case .control(let line) = event else { continue }
-      if let session = line["session"] { try await meet(session) }
+      if let session = line["session"], try await meet(session) { hasNewRequests = true }
       if let config = line["config"] { try await take(try SyncConfig(config), session) }
     }
   }
@@ -394,9 +402,19 @@ struct SyncSession {
           }
         case .control(let line):
           if line["position"] == nil { try await pages.finish() }
-          if let session = line["session"] {
-            rowsOfAll = session["rows"]?.integer
-            try await meet(session)
+          if let told = line["session"] {
+            rowsOfAll = told["rows"]?.integer
+            if try await meet(told) {
+              // The rows that come are those of the offers: they come when what waited is settled here.
+              if session.upload == nil, stagedPieces == 0 {
+                offersComeFirst = true
+                await pages.end()
+                await reader.close()
+                report.bytesReceived += reader.bytesReceived
+                return
+              }
+              hasNewRequests = true
+            }
             if let rows, rows > 0, let all = rowsOfAll, all > 0 { progress(.fetching(rows: min(rows, all), of: all)) }
           } else if let results = line["results"] {
             try await settle(UploadResults(results), session)
@@ -499,22 +517,24 @@ struct SyncSession {
     return DownloadEnd(groups: groups)
   }
 
-  mutating func meet(_ line: JSONValue) async throws {
-    guard met != line else { return }
+  /// True: offers that the server held are settled there, and go up again.
+  mutating func meet(_ line: JSONValue) async throws -> Bool {
+    let waiting = line["heal"]?["waiting"]?.integer ?? 0
+    if line["incarnation"] != nil { report.waiting = waiting }
+    guard met != line else { return false }
     try await store.remember(
       server: line.identifier("server"),
       incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal")
     )
+    var areDue = false
     if let incarnation = line["incarnation"]?.string.flatMap({ IncarnationID($0) }) {
       let terms = HealTerms(
         incarnation: incarnation, floor: line["heal"]?["floor"]?.integer,
-        waiting: line["heal"]?["waiting"]?.integer ?? 0, settlings: line["heal"]?["settlings"]?.integer ?? 0)
-      if try await store.remember(terms, retention: configuration.recovery.lossRetentionMilliseconds) {
-        hasNewRequests = true
-      }
-      report.waiting = terms.waiting
+        waiting: waiting, settlings: line["heal"]?["settlings"]?.integer ?? 0)
+      areDue = try await store.remember(terms, retention: configuration.recovery.lossRetentionMilliseconds)
     }
     met = line["token"] == nil ? line : nil
+    return areDue
   }
 
   private mutating func settle(_ results: UploadResults, _ session: ClientSession) async throws {

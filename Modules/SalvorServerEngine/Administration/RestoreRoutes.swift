@@ -35,6 +35,7 @@ extension ServerEngine {
 
   /// Settles offers that wait for the operator's consent (`HealingServerStore.acceptOffers`).
   public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 {
+    try await healing().require(query, in: configuration.schema)
     let count = try await healing().acceptOffers(query)
     configuration.log("\(count) offers of lost rows were accepted.")
     events.notice()
@@ -43,6 +44,7 @@ extension ServerEngine {
 
   /// Refuses offers that wait (`HealingServerStore.rejectOffers`).
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 {
+    try await healing().require(query, in: configuration.schema)
     let count = try await healing().rejectOffers(query)
     configuration.log("\(count) offers of lost rows were rejected.")
     return count
@@ -89,6 +91,7 @@ extension ServerEngine {
     let query = WaitingQuery(
       restore: restore, table: words["table"], remote: try words["remote"].map { try WaitingQuery.remote($0) })
     let count = min(limit, 1000)
+    try await healing().require(query, in: configuration.schema)
     let found = try await healing().waitingOffers(query, after: after, limit: count + 1)
     return json([
       "waiting": .array(found.prefix(count).map(\.json)),
@@ -148,6 +151,24 @@ extension WaitingQuery {
       throw SalvorError(.malformed, "\"\(text.prefix(40))\" is no remote ID. salvor remotes lists them.")
     }
     return remote
+  }
+}
+
+extension HealingServerStore {
+  /// Throws `not-found`, for a person, where there is no such restore, or the schema has no such table.
+  public func require(_ query: WaitingQuery, in schema: Schema) async throws {
+    if let table = query.table, !schema.tables.contains(where: { $0.name == table }) {
+      throw SalvorError(
+        .notFound, "The schema has no table \(table). It has \(schema.tables.map(\.name).joined(separator: ", ")).",
+        context: ["table": table])
+    }
+    guard let restore = query.restore else { return }
+    let records = try await (self as? any RestoreReportingServerStore)?.restores(limit: RestoreRecord.listedMax) ?? []
+    guard !records.contains(where: { $0.id == restore }) else { return }
+    // Where nobody wrote a restore down, offers wait under 0.
+    guard try await waitingOffers().contains(where: { $0.restore == restore }) else {
+      throw RestoreRecord.notFound("\(restore)")
+    }
   }
 }
 

@@ -12,6 +12,13 @@ extension ClientContent {
     let listing = RequestListing(before, now: now)
     var causes = try asked(removal, listing)
     try refuseUnderWay(causes.keys)
+    if case .withdraw = removal,
+      let held = requests.first(where: {
+        causes[$0.id] != nil && $0.isWaiting && $0.state != .displaced && $0.state != .kept
+      })
+    {
+      throw SalvorError.heldByServer(held.id)
+    }
     requests.removeAll { causes[$0.id] != nil }
     if case .archive = removal {
       let archived = before.requests.map(\.id).filter { causes[$0] != nil }

@@ -52,6 +52,29 @@ final class DependenceLookup {
     try closure(requests.sorted { $0.first < $1.first }) { try addDependents(of: $0, &$1) }
   }
 
+  /// Those of some requests that depend on one of the roots, in order: for few requests, and many roots.
+  func dependents(among requests: [RequestRange], on roots: [RequestRange]) throws -> [RequestRange] {
+    var dependent: Set<Int64> = []
+    var free: Set<Int64> = []
+    for request in requests.sorted(by: { $0.first < $1.first }) {
+      var search = Search()
+      search.add(request)
+      var next = 0
+      while next < search.waiting.count, !dependent.contains(request.first) {
+        let needed = search.waiting[next]
+        next += 1
+        if free.contains(needed.first) { continue }
+        if dependent.contains(needed.first) || roots.holding(needed.first) != nil {
+          dependent.insert(request.first)
+        } else {
+          try addNeeds(of: needed, &search)
+        }
+      }
+      if !dependent.contains(request.first) { free.formUnion(search.found.keys) }
+    }
+    return requests.filter { dependent.contains($0.first) }
+  }
+
   /// The requests and all that they depend on, in order.
   func needs(of requests: [RequestRange]) throws -> [RequestRange] {
     try closure(requests.sorted { $0.first > $1.first }) { try addNeeds(of: $0, &$1) }

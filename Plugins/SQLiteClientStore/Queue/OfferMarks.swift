@@ -96,9 +96,39 @@ extension StoreContext {
   /// Offers that the server holds, and that are not sent until it holds fewer.
   func waitingOffers() throws -> [RequestRange] {
     guard try connection.state(.healDue) == nil else { return [] }
-    return try connection.rows(
+    var requests: [RequestRange] = []
+    try connection.query(
       "SELECT seq FROM salvor_offer WHERE waiting = 1 AND EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op IN \(Self.changeOperations)) ORDER BY seq"
-    ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
+    ) { row in
+      requests.append(RequestRange(first: row.int64(0), last: row.int64(0)))
+      return true
+    }
+    return requests
+  }
+
+  /// The server holds an offer, and settles it when it may: taken back here it would come again.
+  func refuseHeld(_ requests: [RequestRange]) throws {
+    for request in requests {
+      let held = try connection.integer(
+        "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND waiting = 1 LIMIT 1", .integer(request.first),
+        .integer(request.last))
+      if held != nil { throw SalvorError.heldByServer(try requestID(first: request.first)) }
+    }
+  }
+
+  /// The requests in the log that are no waiting offers, in order; nil: they are not fewer than `count`.
+  func requestsBesideWaitingOffers(fewerThan count: Int) throws -> [RequestRange]? {
+    var requests: [RequestRange] = []
+    var ranges = try RangeCursor(self, after: 0)
+    try connection.query(
+      "SELECT seq FROM salvor_log l WHERE l.op IN \(Self.changeOperations) AND NOT EXISTS (SELECT 1 FROM salvor_offer o WHERE o.seq = l.seq AND o.waiting = 1) ORDER BY seq"
+    ) { row in
+      let seq = row.int64(0)
+      let request = try ranges.range(of: seq) ?? RequestRange(first: seq, last: seq)
+      if requests.last?.first != request.first { requests.append(request) }
+      return requests.count < count
+    }
+    return requests.count < count ? requests : nil
   }
 
   func isOffer(_ request: RequestRange) throws -> Bool {

@@ -60,9 +60,12 @@ extension StoreContext {
   }
 
   private func ranges(where condition: String) throws -> [RequestRange] {
-    try connection.rows("SELECT first, last, tag FROM salvor_outstanding WHERE \(condition) ORDER BY first").map {
-      RequestRange(first: $0[0].integer ?? 0, last: $0[1].integer ?? 0, tag: $0[2].string)
+    var ranges: [RequestRange] = []
+    try connection.query("SELECT first, last, tag FROM salvor_outstanding WHERE \(condition) ORDER BY first") { row in
+      ranges.append(RequestRange(first: row.int64(0), last: row.int64(1), tag: row.optionalString(2)))
+      return true
     }
+    return ranges
   }
 
   private func isAny(_ condition: String, _ values: Value...) throws -> Bool {
@@ -229,7 +232,18 @@ extension StoreContext {
     )
   }
 
-  func leaveOut(_ range: RequestRange) throws { try change(range) { $0.isApart = true } }
+  func leaveOut(_ requests: [RequestRange]) throws {
+    guard !requests.isEmpty else { return }
+    let statement = try connection.prepare(
+      "INSERT INTO salvor_outstanding (first, last, tag, apart) VALUES (?1, ?2, ?3, 1) ON CONFLICT (first) DO UPDATE SET apart = 1"
+    )
+    for request in requests {
+      try statement.bind(1, request.first)
+      try statement.bind(2, request.last)
+      try statement.bind(3, request.tag.map { .text($0) } ?? Value.null)
+      try statement.run()
+    }
+  }
 
   /// There is no upload that goes without them.
   func forgetLeftOut() throws {

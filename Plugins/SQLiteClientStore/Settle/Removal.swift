@@ -36,6 +36,7 @@ struct Removal {
   func run(_ removal: RequestRemoval) throws -> RemovalReport {
     var leaving = try asked(removal)
     try context.refuseUnderWay(leaving.map(\.range))
+    if case .withdraw = removal { try context.refuseHeld(leaving.filter { !$0.isArchived }.map(\.range)) }
     var report = RemovalReport()
     report.requests = try leaving.map { try removed($0) }
     if case .archive = removal, let fallen = try takeOutWhole(leaving, &report) {

@@ -15,9 +15,7 @@ struct Unsendable {
     // A row of theirs may reference one that the server is told of after the comparison only.
     let referencing = UnprovenTables(context).referencing(unproven)
     var roots = try context.waitingOffers()
-    guard !additions.isEmpty || !unproven.isEmpty else {
-      return roots.isEmpty ? [] : try DependenceLookup(context, LogIndex(context)).dependents(of: roots)
-    }
+    guard !additions.isEmpty || !unproven.isEmpty else { return try waiting(roots) }
     var made: Set<RowRef> = []
     let index = try LogIndex(context)
     let numbers = Set(Array(additions.tables) + Array(additions.slots.keys))
@@ -41,6 +39,17 @@ struct Unsendable {
     }
     roots.sort { $0.first < $1.first }
     return roots.isEmpty ? [] : try DependenceLookup(context, index).dependents(of: roots)
+  }
+
+  /// Offers that wait, and what depends on them. Where nearly all that is here waits, only the rest is asked what it needs.
+  private func waiting(_ offers: [RequestRange]) throws -> [RequestRange] {
+    guard !offers.isEmpty else { return [] }
+    guard let others = try context.requestsBesideWaitingOffers(fewerThan: offers.count) else {
+      return try DependenceLookup(context, LogIndex(context)).dependents(of: offers)
+    }
+    guard !others.isEmpty else { return offers }
+    let dependents = try DependenceLookup(context, LogIndex(context)).dependents(among: others, on: offers)
+    return dependents.isEmpty ? offers : (offers + dependents).sorted { $0.first < $1.first }
   }
 
   private func isUnknown(_ entry: LogEntry, _ additions: LocalAdditions, _ index: LogIndex) throws -> Bool {

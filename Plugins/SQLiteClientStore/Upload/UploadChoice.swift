@@ -21,8 +21,9 @@ struct UploadChoice {
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
     let isWhole = groups.map { names.isSubset(of: $0) } ?? true
     if isWhole, budget == nil {
-      for request in unsendable { try context.leaveOut(request) }
-      return try lastWaiting()
+      let last = try lastWaiting(besides: unsendable)
+      if try last != nil || context.lastLostVersion() != nil { try context.leaveOut(unsendable) }
+      return last
     }
     let inError = Set(try (context.failedRequests() + unsendable).map(\.first))
     let index = try LogIndex(context)
@@ -35,13 +36,15 @@ struct UploadChoice {
     let chosen = try budget?.fitting(wanted, dependence, index) ?? dependence.needs(of: wanted)
     let lastVersion = try context.lastLostVersion() ?? 0
     guard let last = [chosen.last?.last ?? 0, lastVersion].max(), last > 0 else { return nil }
-    var leftOut: RequestRange?
+    var leftOut: [RequestRange] = []
     try eachWaiting(inError) { request, _ in
-      guard request.first <= last, leftOut?.first != request.first, chosen.holding(request.first) == nil else { return }
-      leftOut = request
-      try context.leaveOut(request)
+      guard request.first <= last, leftOut.last?.first != request.first, chosen.holding(request.first) == nil else {
+        return
+      }
+      leftOut.append(request)
     }
-    for request in unsendable where request.first <= last { try context.leaveOut(request) }
+    try context.leaveOut(leftOut)
+    try context.leaveOut(unsendable.filter { $0.first <= last })
     return last
   }
 
@@ -50,9 +53,7 @@ struct UploadChoice {
   func leaveOutUnsendable() throws {
     let connection = context.connection
     guard try connection.state(.current) != nil, let last = try connection.state(.uploadLast)?.integer else { return }
-    for request in try Unsendable(context: context).requests() where request.first <= last {
-      try context.leaveOut(request)
-    }
+    try context.leaveOut(try Unsendable(context: context).requests().filter { $0.first <= last })
     if let left = try [lastWaiting(upTo: last), context.lastLostVersion()].compactMap({ $0 }).max() {
       try connection.setState(.uploadLast, .integer(left))
       return
@@ -75,8 +76,10 @@ struct UploadChoice {
     }
   }
 
-  private func lastWaiting(upTo end: Int64 = .max) throws -> Int64? {
+  /// - Parameter besides: what is not left out yet, and will be.
+  private func lastWaiting(upTo end: Int64 = .max, besides others: [RequestRange] = []) throws -> Int64? {
     var leftOut = try context.leftOut()[...]
+    if !others.isEmpty { leftOut = (leftOut + others).sorted { $0.first < $1.first }[...] }
     var last: Int64?
     // From the newest back: the first change that is not in error ends the upload.
     try context.connection.query(

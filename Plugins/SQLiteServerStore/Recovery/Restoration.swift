@@ -32,12 +32,15 @@ struct Restoration {
     let (server, head) = try identity(placed)
     let before = Files.exists(path) ? try replace(with: placed) : try place(placed)
     FileSystem.syncFolder(of: path)
-    let side =
-      Files.exists(path + sideSuffix)
-      ? SideFile(path + sideSuffix, mode: PrivateFile.mode(at: path + sideSuffix))?.read() : nil
     return ServerRestoration(
       server: server, head: head, database: path, before: before,
-      remembered: side.flatMap { $0.server == server ? $0.commit.number : nil })
+      remembered: remembered.flatMap { $0.server == server ? $0.commit.number : nil })
+  }
+
+  /// What the file beside the database says.
+  private var remembered: SideFile.Content? {
+    Files.exists(path + sideSuffix)
+      ? SideFile(path + sideSuffix, mode: PrivateFile.mode(at: path + sideSuffix))?.read() : nil
   }
 
   private func refused(_ why: String) -> SalvorError {
@@ -119,7 +122,7 @@ struct Restoration {
     guard (try? before.scalar(find)) == (try copy.scalar(find)), try before.tableShape("salvor_commit") != nil else {
       return
     }
-    try RestoreOpening(connection: copy).begin(inPlaceOf: before, now: now)
+    try RestoreOpening(connection: copy).begin(inPlaceOf: before, remembered, now: now)
   }
 
   private func freeName() -> String {

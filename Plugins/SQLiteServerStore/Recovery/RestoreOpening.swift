@@ -10,8 +10,10 @@ struct RestoreOpening {
 
   /// This database is about to stand in the place of another one: what that one has and this one lacks is lost.
   ///
-  /// - Parameter before: of the same server; one of another server lost nothing that a device would offer.
-  func begin(inPlaceOf before: SQLiteConnection, now: Int64) throws {
+  /// - Parameters:
+  ///   - before: of the same server; one of another server lost nothing that a device would offer.
+  ///   - remembered: what the file beside it says.
+  func begin(inPlaceOf before: SQLiteConnection, _ remembered: SideFile.Content?, now: Int64) throws {
     let (here, there) = (try CommitLog.state(connection).head, try CommitLog.state(before).head)
     guard there.number > 0 else { return }
     let parting = try self.parting(here, before, there)
@@ -20,8 +22,9 @@ struct RestoreOpening {
       try connection.execute(RestoreBook.tables + HealBook.tables)
       try takeOrder(of: before, now)
       try takeRestores(of: before)
+      let isEnd = remembered?.commit == there && remembered?.incarnation == incarnation
       let id = try RestoreBook(connection: connection).open(
-        parting, incarnation, last: there.number, isExact: true, now: now)
+        parting, incarnation, last: there.number, isEnd ? .end : .asked, now: now)
       let insertion = try connection.prepare(
         "INSERT OR IGNORE INTO salvor_restore_commit (restore, number, remote, offered) VALUES (\(id), ?1, ?2, 0)")
       try before.query(

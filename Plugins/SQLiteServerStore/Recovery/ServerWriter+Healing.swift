@@ -20,13 +20,12 @@ extension ServerWriter {
     }
   }
 
-  /// Settles some of what may go on. False: nothing more may.
-  func settleSomeWaiting() throws -> Bool {
+  /// Settles some of what may go on at a time. False: nothing more may.
+  func settleSomeWaiting(at now: Int64) throws -> Bool {
     if healing.mayWait == false { return false }
     _ = try sweep()
     let open = try opened()
-    let places = try healing.due(
-      RowReader(connection: open.connection, catalog: open.catalog), now: options.clock.now())
+    let places = try healing.due(RowReader(connection: open.connection, catalog: open.catalog), now: now)
     try settle(places, .settling)
     return !places.isEmpty
   }
@@ -83,8 +82,12 @@ extension SQLiteServerStore: HealingServerStore {
     return count
   }
 
-  /// In several short transactions, until none is left that can be settled now.
-  public func settleWaitingOffers() async throws { while try await writer.settleSomeWaiting() {} }
+  /// In several short transactions, until none is left that can be settled now. What a bounded pace lets pass meanwhile is the next
+  /// call's: nobody waits here for as long as all of it takes.
+  public func settleWaitingOffers() async throws {
+    let now = options.clock.now()
+    while try await writer.settleSomeWaiting(at: now) {}
+  }
 
   public func healPace() async throws -> HealPace { try await writer.waiting { book, _ in try book.pace() } }
 

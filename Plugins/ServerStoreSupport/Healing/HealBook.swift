@@ -69,6 +69,8 @@ package final class HealBook {
   private var lastPassing: (version: LostVersion, sequence: Int64?)?
   /// The last commit of incarnations that the server knows; nil: it does not know it.
   private var lastCommits: [IncarnationID: Int64?] = [:]
+  /// The last commit of lost incarnations; nil: not known for certain.
+  private var ends: [IncarnationID: Int64?] = [:]
   private var sequences: [Int64: Int64] = [:]
   private var connection: any StoreConnection { rows.connection }
   private var catalog: Catalog { rows.catalog }
@@ -139,8 +141,22 @@ package final class HealBook {
     let head = try self.head ?? CommitLog.state(connection).head.number
     self.head = head
     guard version.incarnation != incarnation, version.parting <= head else { return .notLost(version) }
-    guard let last = try lastCommit(of: version.incarnation, head: head) else { return nil }
-    return version.number > last ? nil : .notLost(version)
+    if let last = try lastCommit(of: version.incarnation, head: head), version.number <= last {
+      return .notLost(version)
+    }
+    // What changed nothing has the number of the commit that would have come next.
+    guard let end = try end(of: version.incarnation), version.number > end + 1 else { return nil }
+    return .neverMade(version, end)
+  }
+
+  /// The last commit that a lost incarnation made; nil: it is not known for certain (`RestoreCertainty.end`).
+  private func end(of incarnation: IncarnationID) throws -> Int64? {
+    if let known = ends[incarnation] { return known }
+    let found = try connection.integer(
+      "SELECT CASE WHEN max(exact) = \(RestoreCertainty.end.rawValue) THEN max(last) END FROM salvor_restore WHERE incarnation = ?1",
+      .text(incarnation.text))
+    ends[incarnation] = .some(found)
+    return found
   }
 
   /// The server's own history has the commit.
@@ -439,6 +455,16 @@ extension RefusalText {
     RefusalText(
       .notLost,
       "This server has not lost commit \(version.number), or never had it. Synchronize again; the row comes as it is now."
+    )
+  }
+}
+
+extension RefusalText {
+  /// Its device keeps it, as an error: should the record be wrong, nothing is lost.
+  static func neverMade(_ version: LostVersion, _ end: Int64) -> RefusalText {
+    RefusalText(
+      .rejected,
+      "Commit \(version.number) was never made: the history that was lost ended with commit \(end). Look at the row, and write what is right."
     )
   }
 }

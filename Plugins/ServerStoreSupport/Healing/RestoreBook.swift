@@ -46,10 +46,10 @@ package struct RestoreBook {
     if let known, let id = known[0].integer {
       guard (known[1].integer ?? 0) < remembered.commit.number else { return }
       return try connection.run(
-        "UPDATE salvor_restore SET last = ?2 WHERE id = ?1 AND exact = 0", .integer(id),
-        .integer(remembered.commit.number))
+        "UPDATE salvor_restore SET last = ?2 WHERE id = ?1 AND exact = \(RestoreCertainty.remembered.rawValue)",
+        .integer(id), .integer(remembered.commit.number))
     }
-    _ = try open(parting, remembered.incarnation, last: remembered.commit.number, isExact: false, now: now)
+    _ = try open(parting, remembered.incarnation, last: remembered.commit.number, .remembered, now: now)
   }
 
   /// Writes down a restore to `parting`, and forgets the oldest ones.
@@ -57,17 +57,16 @@ package struct RestoreBook {
   /// - Parameters:
   ///   - incarnation: of the newest commit that was lost.
   ///   - last: its number.
-  ///   - isExact: the database before was asked.
   /// - Returns: its ID.
   package func open(
-    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, isExact: Bool, now: Int64
+    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, _ certainty: RestoreCertainty, now: Int64
   ) throws -> Int64 {
     let id = (try connection.integer("SELECT max(id) FROM salvor_restore") ?? 0) + 1
     try connection.run(
       """
       INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
       """, .integer(id), .integer(now), .integer(parting.number), .text(parting.id.text), .text(incarnation.text),
-      .integer(last), .integer(isExact ? 1 : 0))
+      .integer(last), .integer(certainty.rawValue))
     for table in ["commit", "offer", "seen"] {
       try connection.run("DELETE FROM salvor_restore_\(table) WHERE restore <= ?1", .integer(id - Self.restoresMax))
     }
@@ -171,7 +170,7 @@ package struct RestoreBook {
         let commit = row[3].string.flatMap({ CommitID($0) }),
         let incarnation = row[4].string.flatMap({ IncarnationID($0) })
       else { return nil }
-      let isExact = row[6] == 1
+      let isExact = row[6].integer != RestoreCertainty.remembered.rawValue
       return RestoreRecord(
         id: id, time: row[1].integer ?? 0, parting: Commit(number: number, id: commit), lostIncarnation: incarnation,
         lostLast: last, isExact: isExact, counts: try counts(id), seen: try seen(id), absent: try absent(id),
@@ -214,7 +213,7 @@ package struct RestoreBook {
         known AS (SELECT r.id FROM salvor_remote r, salvor_restore s
             WHERE s.id = ?1 AND r.registered < s.time AND r.deleted = 0
           UNION SELECT remote FROM lost)
-      SELECT k.id, CASE WHEN s.exact = 1 THEN coalesce(l.commits, 0) END
+      SELECT k.id, CASE WHEN s.exact <> \(RestoreCertainty.remembered.rawValue) THEN coalesce(l.commits, 0) END
         FROM known k LEFT JOIN lost l ON l.remote = k.id, salvor_restore s
         WHERE s.id = ?1 AND k.id NOT IN (SELECT remote FROM salvor_restore_seen WHERE restore = ?1) ORDER BY k.id
       """, .integer(id)

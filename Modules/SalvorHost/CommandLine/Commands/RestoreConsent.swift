@@ -21,7 +21,7 @@ extension Invocation {
   private func healing<Answer>(
     _ body: (any HealingServerStore, any ServerStore) async throws -> Answer
   ) async throws -> Answer {
-    let store = try await openServerStore()
+    let store = try await patiently { try await openServerStore() }
     do {
       guard let healing = store as? any HealingServerStore else {
         throw SalvorError(
@@ -33,6 +33,16 @@ extension Invocation {
     } catch {
       await store.close()
       throw error
+    }
+  }
+
+  /// Waits for a server that writes, an upload's transaction for instance, up to a minute.
+  private func patiently<Answer>(_ body: () async throws -> Answer) async throws -> Answer {
+    let end = ContinuousClock.now + .seconds(60)
+    while true {
+      do { return try await body() } catch let error as SalvorError
+        where error.code == .storageBusy && ContinuousClock.now < end
+      {}
     }
   }
 
@@ -48,7 +58,10 @@ extension Invocation {
       answer = try await elsewhere.call("GET", path)
       await elsewhere.close()
     } else {
-      let found = try await healing { store, _ in try await store.waitingOffers(query, after: after, limit: limit + 1) }
+      let found = try await healing { store, _ in
+        try await store.require(query, in: try readConfiguration([.server]).get().schema)
+        return try await store.waitingOffers(query, after: after, limit: limit + 1)
+      }
       answer = [
         "waiting": .array(found.prefix(limit).map(\.json)),
         "next": found.count > limit ? .integer(found[limit - 1].place) : .null,
@@ -93,6 +106,7 @@ extension Invocation {
       await elsewhere.close()
     } else {
       done = try await healing { healing, store in
+        try await healing.require(query, in: try readConfiguration([.server]).get().schema)
         let count = try await audited(accepts ? "restores.accept" : "restores.reject", id, on: store) {
           accepts ? try await healing.acceptOffers(query) : try await healing.rejectOffers(query)
         }
@@ -115,7 +129,9 @@ extension Invocation {
         var pace = try await healing.healPace()
         if let paused = change["paused"]?.bool { pace.isPaused = paused }
         if let rate = change["rowsPerSecond"] { pace.rowsPerSecond = rate.integer }
-        try await audited("restores.pace", "healing", on: store) { try await healing.setHealPace(pace) }
+        try await audited("restores.pace", "healing", on: store) {
+          try await patiently { try await healing.setHealPace(pace) }
+        }
         return pace.json
       }
     }
