@@ -67,7 +67,7 @@ public final class SQLiteShelf: Sendable {
   /// Nothing is kept yet.
   public init() {}
 
-  deinit { for kept in state.withLock({ $0.kept }).values.joined() { Self.close(kept) } }
+  deinit { clear() }
 
   static func place(of path: String, _ use: String) -> Place? {
     guard let current, !path.isEmpty, path != ":memory:", !path.hasPrefix("file:") else { return nil }
@@ -81,6 +81,15 @@ public final class SQLiteShelf: Sendable {
       return names.flatMap { state.kept.removeValue(forKey: $0) ?? [] }
     }
     for kept in gone { Self.close(kept) }
+  }
+
+  /// Closes what is kept of every file: whoever set the shelf is through with it, and a task that never ends may still have it.
+  public func clear() {
+    let gone = state.withLock { state in
+      defer { state.kept = [:] }
+      return state.kept
+    }
+    for kept in gone.values.joined() { Self.close(kept) }
   }
 
   private func take(_ name: Name) -> Kept? {

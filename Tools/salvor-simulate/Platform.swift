@@ -12,9 +12,11 @@ extension SimulationPlatform {
       connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0, for: "application")) },
       letGo: { SQLiteShelf.current?.clear($0) },
       onSchedule: { schedule, body in
-        await SQLiteShelf.$current.withValue(SQLiteShelf()) {
+        let shelf = SQLiteShelf()
+        await SQLiteShelf.$current.withValue(shelf) {
           await SQLiteQueue.$lanes.withValue(Lanes(schedule: schedule)) { await body() }
         }
+        shelf.clear()
       })
   }
 }

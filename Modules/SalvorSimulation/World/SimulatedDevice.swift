@@ -26,7 +26,8 @@ final class SimulatedDevice: @unchecked Sendable {
   var isDangling = false
   /// Where a person has to decide.
   var token: String?
-  private let world: World
+  /// It has the device.
+  private unowned let world: World
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
   /// What the application's connection has shown, and the version that it was of.

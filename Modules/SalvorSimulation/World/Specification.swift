@@ -23,7 +23,8 @@ final class Specification {
     var store: any ClientStore
   }
 
-  private let world: World
+  /// It has the specification.
+  private unowned let world: World
   private let network: SimulatedNetwork
   private let random: SeededRandom
   private var server: (running: RunningServer, store: any ServerStore)?
