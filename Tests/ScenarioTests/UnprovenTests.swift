@@ -293,6 +293,39 @@ struct UnprovenTests {
   }
 
   @Test(
+    "before the first download, a row that was sent and then written while the triggers were away: what was written is kept, whether the server has the upload or not",
+    arguments: [Faults.Fault.loseRequest, .loseAnswer])
+  func underWayBeforeTheFirstDownload(_ fault: Faults.Fault) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    _ = try await a.open()
+    try await a.write(
+      "INSERT INTO site VALUES ('k5', 'sent', NULL, 1), ('k6', 'sent', NULL, 2)",
+      "INSERT INTO visit VALUES ('v5', 'k5', 'sent', NULL)")
+    fleet.faults.inject(fault, .loseRequest, .loseRequest, .loseRequest, .loseRequest)
+    #expect(try await a.sync().error?.code == .unreachable)
+    try withoutTriggers(
+      a, ["site", "visit"],
+      "UPDATE site SET name = 'silently' WHERE id = 'k5'; INSERT INTO visit VALUES ('v6', 'k6', 'made silently', NULL)")
+    for _ in 0..<2 { #expect(try await a.sync().error == nil) }
+    try fleet.expectEqual(tables, [a])
+    #expect(try fleet.serverRows("visit") == [["v5", "k5", "sent", nil], ["v6", "k6", "made silently", nil]])
+    // What the server has as it was sent was in nobody's way.
+    let archive = try await a.open().errorArchive()
+    if case .loseAnswer = fault {
+      #expect(archive.map(\.key) == [["k5"]])
+      #expect(archive.map(\.state) == [.kept])
+      #expect(archive.first?.after.map(\.value) == ["silently"])
+    } else {
+      #expect(archive.isEmpty)
+      #expect(try fleet.serverRows("site").contains(["k5", "silently", nil, 1]))
+    }
+    #expect(try await a.open().status().queued == 0)
+    #expect(try await a.sync().roundTrips == 1)
+  }
+
+  @Test(
     "rows whose changes are under way to the server, deleted while the triggers are away: deleted on all sides, whether the server has the upload or not",
     arguments: [Faults.Fault.loseRequest, .loseAnswer])
   func underWay(_ fault: Faults.Fault) async throws {

@@ -21,28 +21,42 @@ final class UnprovenCapture {
     lines = StagedLines(context: context)
   }
 
-  /// Something of what is staged was compared.
-  func isNeeded() throws -> Bool {
+  /// Something of what is staged was compared, or has nothing to be compared with and may have been written.
+  ///
+  /// - Parameter groups: those that are downloaded.
+  func isNeeded(_ groups: Set<String>) throws -> Bool {
     try connection.integer("SELECT 1 FROM salvor_staging WHERE compared IS NOT NULL LIMIT 1") != nil
+      || !unsettled(groups).isEmpty
+  }
+
+  /// Tables that come for the first time, and of whose rows an upload was under way while the triggers were away.
+  private func unsettled(_ groups: Set<String>) throws -> [CapturedTable] {
+    let unproven = try UnprovenTables(context).changedHere()
+    if unproven.isEmpty { return [] }
+    let known = try connection.groupStates(context.schema.groups).filter(\.isSynchronized).map(\.name)
+    return context.tables(of: groups.subtracting(known)).filter { unproven.contains($0.number) }
   }
 
   /// Before what is staged is applied, in its transaction. Throws `mass-deletion`, naming the tables, where more than half
   /// of a table's rows would become deletes.
   ///
-  /// - Parameter full: tables that come whole: a change of scope, or one that the feed does not tell of. What the server has
-  ///   changed is not known of them.
-  func run(full: Set<Int64>) throws {
+  /// - Parameters:
+  ///   - full: tables that come whole: a change of scope, or one that the feed does not tell of. What the server has
+  ///     changed is not known of them.
+  ///   - groups: those that are downloaded.
+  func run(full: Set<Int64>, _ groups: Set<String>) throws {
     let compared = Set(
       try connection.rows("SELECT DISTINCT compared FROM salvor_staging WHERE compared IS NOT NULL").compactMap {
         $0[0].string
       })
-    guard !compared.isEmpty else { return }
+    let first = try unsettled(groups)
+    guard !compared.isEmpty || !first.isEmpty else { return }
     let tables = context.schema.parentsFirst(context.schema.synchronized).compactMap { table in
       compared.contains(table.name) ? context.catalog.table(table.name) : nil
     }
     let unproven = UnprovenTables(context)
     let servers = try unproven.servers()
-    try unproven.prove(tables)
+    try unproven.prove(tables + first)
     let whole = tables.filter { full.contains($0.number) && !servers.contains($0.name) }
     let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
     let known = try fed(looked)
@@ -62,15 +76,15 @@ final class UnprovenCapture {
       counts[table.number, default: 0] += written[table.number] ?? 0
       try context.noteDirty(table, after: start)
     }
-    captured += try waiting(looked)
-    let kept = try keepOverwritten(looked, whole, dropped)
+    captured += try waiting(looked + first)
+    let kept = try keepOverwritten(looked, whole, first, dropped)
     for table in whole {
       guard let count = kept[table.number] else { continue }
       notices.append(
         "The table \(table.name) came whole. \(count) of its rows here were not the server's, and may have been written while its triggers were away: their values are in the archive."
       )
     }
-    for table in looked {
+    for table in looked + first {
       if let count = kept[table.number] {
         notices.append(
           "\(count) rows of \(table.name) may have been written here while the triggers were away, and the server has changed them, too, or no subscription covers them any more: it is what the server says that stands, and the values that were here are in the archive."
@@ -228,14 +242,14 @@ final class UnprovenCapture {
   }
 
   /// Rows without a request that the server has changed since the cursor, or that go with a changed subscription, and rows of a table
-  /// that comes whole: which of their values were written here while nobody looked is not known. What the download takes away is
-  /// kept.
+  /// that comes whole or for the first time: which of their values were written here while nobody looked is not known. What the
+  /// download takes away is kept.
   ///
   /// - Returns: how many, by the number of the table.
-  private func keepOverwritten(_ tables: [CapturedTable], _ whole: [CapturedTable], _ dropped: RowNames) throws
-    -> [Int64: Int64]
-  {
-    let numbers = Set(tables.map(\.number))
+  private func keepOverwritten(
+    _ tables: [CapturedTable], _ whole: [CapturedTable], _ first: [CapturedTable], _ dropped: RowNames
+  ) throws -> [Int64: Int64] {
+    let (numbers, whenFirst) = (Set(tables.map(\.number)), Set(first.map(\.number)))
     let seen = try RowNames(context, "overwritten")
     defer { try? seen.clear() }
     let index = try LogIndex(context)
@@ -250,7 +264,8 @@ final class UnprovenCapture {
       counts[line.table.number, default: 0] += 1
     }
     try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
-      if line.version != nil, numbers.contains(line.table.number), line.departure != .dropped { try keep(line) }
+      let (number, isDropped) = (line.table.number, line.departure == .dropped)
+      if line.version != nil && numbers.contains(number) && !isDropped || whenFirst.contains(number) { try keep(line) }
     }
     // The feed has no values of these: the comparison has.
     for table in tables {

@@ -13,7 +13,6 @@ import SalvorStorage
 /// The log is read backwards, so that a cascade's cause is met before its effects; memory follows one request.
 struct RequestSorting {
   let context: StoreContext
-  private let rules: [Rule]
 
   /// A foreign key between captured tables that acts by itself, on the parent's primary key.
   private struct Rule {
@@ -23,8 +22,10 @@ struct RequestSorting {
     var deletes: Bool
   }
 
-  init(_ context: StoreContext) throws {
-    self.context = context
+  init(_ context: StoreContext) { self.context = context }
+
+  /// Asked where there is something to sort.
+  private func rules() throws -> [Rule] {
     var rules: [Rule] = []
     for table in context.catalog.tables {
       for key in try context.connection.tableShape(table.name)?.foreignKeys ?? [] {
@@ -41,7 +42,7 @@ struct RequestSorting {
           Rule(child: table.number, slots: slots, parent: parent.number, deletes: key.onDelete == "CASCADE"))
       }
     }
-    self.rules = rules
+    return rules
   }
 
   /// Sorts what has come since the last time, up to an open group. In a transaction.
@@ -105,6 +106,7 @@ struct RequestSorting {
         "SELECT 1 FROM salvor_log WHERE seq > ?1 AND seq <= ?2 AND op NOT IN (\(single)) LIMIT 1", .integer(start),
         .integer(end)) != nil
     else { return ([], false) }
+    let rules = try rules()
     var ranges: [RequestRange] = []
     var current: (first: Int64, last: Int64)?
     var members: Set<RowRef> = []
@@ -151,7 +153,8 @@ struct RequestSorting {
           return true
         }
         if let range = current, next == seq + 1,
-          try operation.isJoined || (operation.isCascaded && !members.isEmpty && belongs(row, operation, to: members))
+          try operation.isJoined
+            || (operation.isCascaded && !members.isEmpty && belongs(row, operation, to: members, rules))
         {
           current = (seq, range.last)
         } else {
@@ -173,7 +176,10 @@ struct RequestSorting {
   }
 
   /// Whether a foreign key action of one of the deletes in `members` made this change.
-  private func belongs(_ row: SQLiteStatement, _ operation: LogOperation, to members: Set<RowRef>) throws -> Bool {
+  private func belongs(_ row: SQLiteStatement, _ operation: LogOperation, to members: Set<RowRef>, _ rules: [Rule])
+    throws
+    -> Bool
+  {
     let number = row.int64(1)
     guard rules.contains(where: { $0.child == number }) else { return false }
     let entry = try context.catalog.entry(from: row)

@@ -54,7 +54,8 @@ struct UnprovenTables {
   }
 
   /// In a transaction. Of a group that was never synchronized every row that the log does not have is one that only this
-  /// device has: nothing need be compared.
+  /// device has: nothing need be compared. While an upload is under way, nobody knows which of its rows the server has, and as what:
+  /// the first download tells (`UnprovenCapture`).
   ///
   /// - Parameter servers: which of them take what the server has.
   /// - Returns: such rows, which are queued inserts now.
@@ -66,16 +67,16 @@ struct UnprovenTables {
       context.catalog.table(definition.name).flatMap { names.contains($0.name) ? (definition, $0) : nil }
     }
     for (_, table) in tables.reversed() { try mend(table) }
+    let isUnderWay = try connection.state(.current) != nil
     var adopted: [CapturedTable] = []
     for (definition, table) in tables {
       try context.forgetDigest(of: table)
-      if groups.first(where: { $0.name == definition.group })?.isSynchronized == true {
-        try connection.run(
-          "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
-          .text(definition.name), .integer(servers.contains(table.name) ? 1 : 0))
-      } else {
-        adopted.append(table)
-      }
+      let isSynchronized = groups.first { $0.name == definition.group }?.isSynchronized == true
+      if !isSynchronized { adopted.append(table) }
+      guard isSynchronized || isUnderWay else { continue }
+      try connection.run(
+        "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
+        .text(definition.name), .integer(servers.contains(table.name) ? 1 : 0))
     }
     if adopted.isEmpty { return 0 }
     let index = try LogIndex(context)
@@ -83,6 +84,31 @@ struct UnprovenTables {
       adopted.map { table in
         Adoption.Subject(table: table, isLogged: index.contains(table) { table.tableColumn(table.keySlots[$0]) })
       })
+  }
+
+  /// Before a recovery, which compares none of these tables: a mark that was set while nobody looked is a delete that waits. Whether the
+  /// server has the row, the recovery finds. In a transaction.
+  func takeMarks() throws {
+    let unproven = try changedHere()
+    let spreading = MarkSpreading(connection)
+    // What is below is taken along as it is then.
+    for definition in context.schema.parentsFirst(context.schema.synchronized).reversed() {
+      guard let table = context.catalog.table(definition.name), unproven.contains(table.number),
+        let deleted = table.deletedFlag
+      else { continue }
+      let index = try LogIndex(context)
+      let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+      let isLogged = index.contains(table) { table.tableColumn(table.keySlots[$0]) }
+      let marked = try connection.rows(
+        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE \(CapturedTable.isSet(deleted, "x"))\(table.andHasKey(table.tableColumn)) AND NOT \(isLogged)"
+      )
+      for key in marked {
+        guard let row = try context.markedRow(table, key), try LogIndex(context).entries(table, key).isEmpty else {
+          continue
+        }
+        try spreading.take(table, key) { try context.writeLog([try context.deletion(of: row, table)]) }
+      }
+    }
   }
 
   // MARK: Rows whose changes do not fit any more

@@ -14,6 +14,7 @@ struct RecoveryRun {
 
   /// In a transaction, with foreign keys and triggers off. Staging is empty then.
   func run() throws -> RecoveryReport {
+    try UnprovenTables(context).takeMarks()
     try RequestSorting(context).sort()
     try context.forgetDigests()
     try rememberArchive()

@@ -462,15 +462,16 @@ public actor SQLiteClientStore: ClientStore {
       var report = ApplyReport()
       if !isEmpty || !context.files.isEmpty || arrived != nil {
         let capture = UnprovenCapture(context)
-        if try capture.isNeeded() {
+        let names = Set(end.groups.map(\.name))
+        if try capture.isNeeded(names) {
           if arrived != nil { throw NotAhead() }
           // A mark that nobody is to hear of is none to capture.
           try context.settle(Move())
-          try capture.run(full: full)
+          try capture.run(full: full, names)
         }
         let apply = try DownloadApply(context, full: full, ends: end.groups, arrived: arrived)
         try apply.readStaged()
-        report = try apply.report(context.settle(apply.end(Set(end.groups.map(\.name)))))
+        report = try apply.report(context.settle(apply.end(names)))
         report.captured = capture.captured
         report.snapshots = Int64(context.files.count)
         report.notices += capture.notices
