@@ -15,12 +15,10 @@
         let name = withUnsafePointer(to: &entry.pointee.d_name) {
           $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
         }
-        var target = [UInt8](repeating: 0, count: 4096)
-        let count = target.withUnsafeMutableBytes { bytes in
-          readlink("/proc/self/fd/\(name)", bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
-        }
+        var target = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/self/fd/\(name)", &target, target.count)
         guard count > 0 else { continue }
-        let path = String(decoding: target.prefix(count), as: UTF8.self)
+        let path = String(decoding: target.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
         if path.hasPrefix(folder) { found.append(path) }
       }
       return found.sorted()
