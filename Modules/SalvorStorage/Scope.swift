@@ -164,6 +164,9 @@ extension ScopeJoin {
   }
 }
 
+/// Of tables that are everyone's.
+private let everyonesDigest = digest([])
+
 extension Principal {
   /// The values that `source` allows this principal; nil: any. `via` is a join, never a value.
   public func allowedValues(_ source: ScopeSource) -> [Value]? {
@@ -187,7 +190,7 @@ extension Principal {
         for alternative in alternatives { write(alternative, &writer) }
       }
     }
-    return digest(writer.bytes)
+    return writer.bytes.isEmpty ? everyonesDigest : digest(writer.bytes)
   }
 
   /// As it was written before there were alternatives: a cursor outlives an update of the server.

@@ -75,13 +75,14 @@ public final class SQLiteServerStore: ServerStore {
   /// Remotes that have not come since a restore.
   private let unseen = Mutex<Set<RemoteID>>([])
   let atWork: BlobsAtWork
-  private let interruption = Interruption()
+  private let interruption: Interruption
   private let state = Mutex(State())
 
   /// Opens no file yet: `open` does.
   public init(_ options: Options) {
     self.options = options
     atWork = BlobsAtWork(options.limits)
+    interruption = Interruption(options.path, log: options.log)
     writer = ServerWriter(options, atWork, interruption)
   }
 

@@ -112,6 +112,7 @@ actor ServerReader {
 
   private func opened() throws -> SQLiteConnection {
     try interruption.check()
+    try interruption.checkFile()
     if let connection { return connection }
     let connection = try SQLiteConnection(
       options.path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds),

@@ -60,6 +60,7 @@ actor ServerWriter {
     close()
     let open = try makeOpen(setup, sameStart: nil)
     self.open = open
+    if options.isFile { interruption.watchFile() }
     healing = HealingState()
     return (open.opening, open.view)
   }
@@ -132,12 +133,17 @@ actor ServerWriter {
     guard let open else { return }
     self.open = nil
     interruption.remove(open.connection)
-    try? open.connection.checkpoint(.passive)
+    // SQLite leaves the log of a file that was moved where it is: another database in its place would take it for its own.
+    try? open.connection.checkpoint(interruption.isMoved ? .truncate : .passive)
     open.connection.close()
   }
 
   func opened() throws -> Open {
     guard let open else { throw SalvorError(.storage, "The server's database is not open. Open it first.") }
+    do { try interruption.checkFile() } catch {
+      try? open.connection.checkpoint(.truncate)
+      throw error
+    }
     return open
   }
 

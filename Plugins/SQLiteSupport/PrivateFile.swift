@@ -28,6 +28,22 @@ public enum PrivateFile {
     close(descriptor)
   }
 
+  /// The file that `path` leads to, where its last part is a symbolic link: what stands beside a database is found by whatever name it is
+  /// opened. SQLite puts its own files there, too. The file need not be there. `path` itself where there is no link.
+  public static func followingLinks(_ path: String) -> String {
+    var path = path
+    // As many as the kernel follows: a circle of links is refused when the file is opened.
+    for _ in 0..<40 {
+      var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+      let count = readlink(path, &buffer, buffer.count)
+      guard count > 0, count < buffer.count else { return path }
+      let target = String(decoding: buffer[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self)
+      let folder = directory(of: path)
+      path = target.hasPrefix("/") ? target : folder == "." ? target : "\(folder == "/" ? "" : folder)/\(target)"
+    }
+    return path
+  }
+
   private static func directory(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])

@@ -26,7 +26,7 @@ final class ContractModule: Sendable {
       let known = ModuleKind.allCases.map(\.rawValue)
       throw SalvorError(
         .usage,
-        "There is no kind of module \"\(kind)\"\(suggestion(kind, among: known)) Kinds: \(known.joined(separator: ", "))."
+        "There is no kind of module \"\(kind)\"\(suggestion(kind, among: known)). Kinds: \(known.joined(separator: ", "))."
       )
     }
     factory = try invocation.registry.factory(kind, name)

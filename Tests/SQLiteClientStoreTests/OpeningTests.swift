@@ -5,6 +5,12 @@ import Testing
 
 @testable import SQLiteClientStore
 
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
 @Suite("An opening looks only where something has changed since the last one (decision 119)")
 struct OpeningTests {
   private static let schema = Schema(tables: [
@@ -44,6 +50,49 @@ struct OpeningTests {
     try SQLiteConnection(path).rows("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name").map {
       $0.map(\.description).joined(separator: "|")
     }.joined(separator: "\n")
+  }
+
+  @Test("what was written between a quiet session and the next opening of the same store is sent")
+  func quietBeforeReopening() async throws {
+    let path = try await Self.opened()
+    let store = SQLiteClientStore(path: path)
+    let setup = ClientSetup(schema: Self.schema, principal: "anna")
+    _ = try await store.open(setup)
+    #expect(try await store.beginSession(groups: nil).upload == nil)
+    await store.endSession()
+    await store.close()
+    let application = try SQLiteConnection(path)
+    try application.execute("INSERT INTO area VALUES ('n', 'north')")
+    application.close()
+    _ = try await store.open(setup)
+    #expect(try await store.beginSession(groups: nil).upload != nil)
+    await store.endSession()
+    await store.close()
+  }
+
+  @Test("a link to a database is the same database: lock, identity file and backups are beside the file it leads to")
+  func link() async throws {
+    let (path, name) = (Scratch.path(), Scratch.path())
+    // The file is not there yet, and a link leads to a link.
+    let middle = Scratch.path()
+    for (from, to) in [(name, middle), (middle, String(path.split(separator: "/").last ?? ""))] {
+      try #require(symlink(to, from) == 0)
+    }
+    _ = try await Self.open(name)
+    #expect(try Self.isKnown(path))
+    let byLink = SQLiteClientStore(path: name)
+    #expect(byLink.databaseFile == path)
+    #expect(SQLiteClientStore(path: path).databaseFile == path)
+    // Who has it open by one name keeps others out by the other.
+    _ = try await byLink.open(ClientSetup(schema: Self.schema, principal: "anna"))
+    let other = SQLiteClientStore(path: path)
+    _ = try await other.open(ClientSetup(schema: Self.schema, principal: "anna"))
+    _ = try await byLink.beginSession(groups: nil)
+    await #expect(throws: SalvorError.self) { _ = try await other.beginSession(groups: nil) }
+    #expect(access(SessionLock.path(of: path), F_OK) == 0)
+    #expect(access(SessionLock.path(of: name), F_OK) != 0)
+    await byLink.close()
+    await other.close()
   }
 
   @Test("an opening of a file in which nothing changed looks at nothing and writes nothing")

@@ -33,6 +33,48 @@ import Testing
     return (desk, copy)
   }
 
+  @Test("a database file that is moved or replaced under a running server takes nothing until it is back")
+  func movedUnderTheServer() async throws {
+    let (desk, copy) = try await desk()
+    let device = try await desk.device()
+    let aside = desk.path + ".aside"
+    try FileManager.default.moveItem(atPath: desk.path, toPath: aside)
+    func isRefused() async -> Bool {
+      for call in [
+        { try await desk.store.register(RemoteID(from: SystemRandom()), principal: "anna") },
+        { _ = try await desk.store.sweep() }, { try await desk.store.answers() },
+        { _ = try await device.download() },
+      ] as [() async throws -> Void] {
+        do {
+          try await call()
+          return false
+        } catch {
+          guard (error as? SalvorError)?.code == .overloaded else { return false }
+        }
+      }
+      return true
+    }
+    // Gone, then another file in its place.
+    #expect(await isRefused())
+    try FileManager.default.copyItem(atPath: copy, toPath: desk.path)
+    #expect(await isRefused())
+    #expect(desk.log.all.count { $0.contains("was moved, removed or replaced") } == 1)
+    // It is back, with all that was there.
+    try FileManager.default.removeItem(atPath: desk.path)
+    try FileManager.default.moveItem(atPath: aside, toPath: desk.path)
+    try await write(desk, "c")
+    #expect(try sites(desk.path) == ["a", "b", "c"])
+    // Another one is the database when the server starts again.
+    try FileManager.default.moveItem(atPath: desk.path, toPath: aside)
+    await desk.store.close()
+    try FileManager.default.copyItem(atPath: copy, toPath: desk.path)
+    try await desk.restart()
+    #expect(desk.opening.isRestored)
+    #expect(try sites(desk.path) == ["a"])
+    #expect(try sites(aside) == ["a", "b", "c"])
+    await desk.store.close()
+  }
+
   @Test("every copy has a line, which a restore does not take back; a forgotten one is no floor")
   func recorded() async throws {
     let (desk, copy) = try await desk()

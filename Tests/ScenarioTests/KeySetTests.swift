@@ -66,8 +66,14 @@ struct KeySetTests {
     #expect(report.upserts == 3 + 2 + 2)
     #expect(report.deletes == 1)
     #expect(report.bytesReceived < 40_000)
+    #expect(Set(report.changes.map(\.table)) == ["severity", "site", "visit"])
     try fleet.expectEqual(tables, [a])
     #expect(try await a.sync().roundTrips == 1)
+    // A table that was compared and is equal is not named.
+    try fleet.serverConnection().execute("UPDATE visit SET note = 'alone' WHERE id = 'v1'")
+    #expect(try await a.sync().changes.map(\.table) == ["visit"])
+    try fleet.serverConnection().execute("UPDATE site SET seats = 98 WHERE id = 's77'")
+    #expect(try await a.sync().changes.map(\.table) == ["site"])
   }
 
   @Test("what another program writes on the server without any trigger is found, and moves no cursor")

@@ -104,7 +104,10 @@ struct RecoveryPlanning {
       let (requests, rebuild) = steps.lazy.compactMap({ step in
         if case .apply(let requests, let rebuild) = step { (requests, rebuild) } else { nil }
       }).first
-    else { return plan }
+    else {
+      plan.counts.kept = incident.status.queued - plan.sent
+      return plan
+    }
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
     if config != nil, incident.facts.differences.isEmpty {
       plan.notes.append(

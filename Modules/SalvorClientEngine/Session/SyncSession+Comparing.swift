@@ -13,6 +13,7 @@ extension SyncSession {
         .malformed,
         "The server compares tables that this device did not name. Nothing was applied. Update the older of the two.")
     }
+    differing = Set(offer.tables.map(\.name))
     var position = ComparisonPosition(head: offer.head)
     if let before {
       // The server knows the commit no more that the first part was read at: it is of no use.

@@ -25,6 +25,8 @@ struct SyncSession {
   var hasMadeProgress = false
   /// The tables that the begin wants compared.
   private(set) var compare: [TableDigest] = []
+  /// The tables that the server found to differ from what was compared.
+  var differing: Set<String> = []
   /// Pieces of this download that staging holds.
   var stagedPieces = 0
   /// What the device subscribes to, and the tables to compare where all groups are synchronized, as they were when the session began.
@@ -205,15 +207,17 @@ struct SyncSession {
     }
     try await openSeed(message)
     message.snapshot = try await snapshotTaking(message)
-    let download = downloadName(message)
-    message.position = resumption(session.state, download)
+    let download = DownloadStart(message)
+    let staged = stagedPosition(session.state, download)
+    let comparison = staged.flatMap { ComparisonPosition($0) }
+    message.position = comparison == nil ? staged : nil
     if let compared {
       compare = compared
     } else {
       compare = try await recovering?.tablesToCompare(groups: Set(message.groups.map(\.name))) ?? []
     }
     message.compare = compare
-    message.compared = comparison(session.state, download)?.head
+    message.compared = comparison?.head
     // Where more than what has changed since the cursors comes, it comes by whole rows.
     let isPlain = downloads && !wholeRows && compare.isEmpty && message.compared == nil
     message.takesParts = isPlain && session.takesParts && message.snapshot?.held.isEmpty != false
@@ -331,29 +335,12 @@ struct SyncSession {
     return wanted.subscriptions
   }
 
-  /// Where the download that staging holds a part of goes on, if it is the one that would begin now.
-  private func resumption(_ state: ClientState, _ download: String) -> String? {
-    guard let position = stagedPosition(state, download), ComparisonPosition(position) == nil else {
-      return nil
-    }
+  /// Where the download that staging holds a part of goes on, if it is the one that begins now.
+  private func stagedPosition(_ state: ClientState, _ download: DownloadStart) -> String? {
+    guard let staged = state.stagedDownload, let position = state.stagedPosition, !position.isEmpty,
+      staged == download.name
+    else { return nil }
     return position
-  }
-
-  private func stagedPosition(_ state: ClientState, _ download: String) -> String? {
-    guard state.stagedDownload == download, let position = state.stagedPosition, !position.isEmpty else { return nil }
-    return position
-  }
-
-  /// How far the comparison went that staging holds a part of.
-  private func comparison(_ state: ClientState, _ download: String) -> ComparisonPosition? {
-    stagedPosition(state, download).flatMap { ComparisonPosition($0) }
-  }
-
-  /// Names a download by what it starts from: a part of another one in staging is of no use to it.
-  private func downloadName(_ message: BeginMessage) -> String {
-    let held = message.snapshot?.held ?? []
-    let parts = message.groups.map(\.json) + [message.subscriptions?.json].compactMap { $0 }
-    return digest(JSONValue.array(parts + (held.isEmpty ? [] : [SnapshotTaking(held: held).json])).bytes)
   }
 
   private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
@@ -372,13 +359,15 @@ struct SyncSession {
 
   /// Reads the answer: results are settled, the SyncConfig adopted, pages staged, and all of it applied at the end.
   private mutating func receive(
-    _ reader: inout ResponseReader, _ session: ClientSession, _ download: String, from startPosition: String? = nil
+    _ reader: inout ResponseReader, _ session: ClientSession, _ download: DownloadStart,
+    from startPosition: String? = nil
   ) async throws {
     var page: [UInt8] = []
     // A page ends where it has reached its target, and its last row stands out.
     let pageBytesMax = 4 * configuration.limits.chunkBytesMax + configuration.limits.rowBytesMax
     // The last page is staged with the position before it: whoever is killed while applying fetches that page again.
-    var position = startPosition ?? (session.state.stagedDownload == download ? session.state.stagedPosition ?? "" : "")
+    var position = startPosition ?? stagedPosition(session.state, download) ?? ""
+    lazy var name = download.name
     var end: DownloadEnd?
     var offer: ComparisonOffer?
     // What came before the cut counts; nil: nobody counted it.
@@ -424,7 +413,7 @@ struct SyncSession {
             position = next
             newRows += line["rows"]?.integer ?? 0
             rows? += line["rows"]?.integer ?? 0
-            let chunk = StagedChunk(download: download, bytes: page, position: position, rows: rows)
+            let chunk = StagedChunk(download: name, bytes: page, position: position, rows: rows)
             page = []
             page.reserveCapacity(chunk.bytes.count)
             try await pages.add(chunk)
@@ -437,7 +426,7 @@ struct SyncSession {
             }
           } else if let last = line["end"] {
             if !page.isEmpty {
-              try await store.stage(StagedChunk(download: download, bytes: page, position: position, rows: rows))
+              try await store.stage(StagedChunk(download: name, bytes: page, position: position, rows: rows))
               stagedPieces += 1
             }
             end = try self.end(last)
@@ -464,7 +453,8 @@ struct SyncSession {
     }
     report.bytesReceived += reader.bytesReceived
     if let offer {
-      let compared = try await compareTables(offer, comparison(session.state, download), download)
+      let before = stagedPosition(session.state, download).flatMap { ComparisonPosition($0) }
+      let compared = try await compareTables(offer, before, name)
       var reader = ResponseReader(try await post("/v1/sync/\(offer.token)/download", []), configuration)
       try await receive(&reader, session, download, from: compared)
       return
@@ -486,7 +476,7 @@ struct SyncSession {
     report.notices += applied.notices
     if applied.captured > 0 { hasNewRequests = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
-    for table in compare { report.changed.whole(table.table) }
+    for table in compare where table.isFed || differing.contains(table.table) { report.changed.whole(table.table) }
     report.snapshots += applied.snapshots
     for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
   }

@@ -47,5 +47,9 @@ extension HostConfiguration {
     Diagnostic(file: file, line: line, path: "server.\(key)", message: message)
   }
 
-  private func reason(_ error: any Error) -> String { (error as? SalvorError)?.message ?? "\(error)" }
+  /// On one line: a diagnostic is a line, and a module's own file may have a problem on each of its lines.
+  private func reason(_ error: any Error) -> String {
+    let lines = ((error as? SalvorError)?.message ?? "\(error)").split(separator: "\n")
+    return lines.dropFirst().reduce(String(lines.first ?? "")) { $0 + ($0.hasSuffix(":") ? " " : "; ") + $1 }
+  }
 }

@@ -33,6 +33,9 @@ extension SQLiteClientStore: RecoveringClientStore {
     var unproven = try UnprovenTables(context).names()
     // A row that goes up in this session is newer than what is compared: these wait for one that takes all of them.
     if try context.connection.state(.current) != nil { unproven.subtract(try UnprovenTables(context).servers()) }
+    guard !unproven.isEmpty || context.schema.synchronized.contains(where: { $0.download == .keySet }) else {
+      return []
+    }
     let synchronized = Set(
       try context.connection.groupStates(context.schema.groups).filter(\.isSynchronized).map(\.name))
     return try context.schema.synchronized.compactMap { table in

@@ -32,7 +32,7 @@ extension SQLiteClientStore: TurnTakingClientStore {
     let setup = try openedSetup()
     if FileIdentity(path) != openedFile {
       _ = try open(setup)
-    } else if try Opened(context.connection) != openedAs {
+    } else if try quiet?.stillHolds(context.connection) != true, try Opened(context.connection) != openedAs {
       try giveUpAhead()
       uploadPlan = nil
       quiet = nil

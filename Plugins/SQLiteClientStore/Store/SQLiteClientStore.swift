@@ -51,7 +51,7 @@ public actor SQLiteClientStore: ClientStore {
   var journalInMemory: [UInt8]?
 
   /// - Parameters:
-  ///   - path: of the database file; `:memory:` for tests (no identity file, no lock between processes).
+  ///   - path: of the database file, or a link to it; `:memory:` for tests (no identity file, no lock between processes).
   ///   - limits: of these the store looks at `blobReferenceBytesMin`.
   ///   - key: of an encrypted file, for an SQLite that can encrypt; asked for at each opening. Nil: the file is plain.
   public init(
@@ -61,7 +61,7 @@ public actor SQLiteClientStore: ClientStore {
   ) {
     makeKey = key
     self.limits = limits
-    self.path = path
+    self.path = PrivateFile.followingLinks(path)
     self.random = random
     self.clock = clock
   }
@@ -131,6 +131,8 @@ public actor SQLiteClientStore: ClientStore {
       lock = nil
     }
     uploadPlan = nil
+    // It counts what its connection saw.
+    quiet = nil
     arrival = nil
     context?.connection.close()
     context = nil
