@@ -1,12 +1,6 @@
 import CSQLite
 import SalvorModel
 
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// Closed connections, for whoever opens the same file for the same use again: as if the process that closed one had gone on.
 ///
 /// Where many processes are played in one, as a simulation does, each start would read the file's schema and compile every statement
@@ -20,19 +14,7 @@ public final class SQLiteShelf: Sendable {
   struct Kept: @unchecked Sendable {
     var database: OpaquePointer
     var statements: [String: SQLiteStatement]
-    fileprivate var file: File
-  }
-
-  fileprivate struct File: Hashable {
-    var device: UInt64
-    var node: UInt64
-
-    init?(_ path: String) {
-      var found = stat()
-      guard stat(path, &found) == 0 else { return nil }
-      device = UInt64(truncatingIfNeeded: found.st_dev)
-      node = UInt64(truncatingIfNeeded: found.st_ino)
-    }
+    fileprivate var file: FileIdentity
   }
 
   fileprivate struct Name: Hashable {
@@ -94,14 +76,14 @@ public final class SQLiteShelf: Sendable {
 
   private func take(_ name: Name) -> Kept? {
     while let kept = state.withLock({ $0.kept[name]?.popLast() }) {
-      if kept.file == File(name.path) { return kept }
+      if kept.file == FileIdentity(name.path) { return kept }
       Self.close(kept)
     }
     return nil
   }
 
   private func keep(_ database: OpaquePointer, _ statements: [String: SQLiteStatement], _ name: Name) -> Bool {
-    guard let file = File(name.path) else { return false }
+    guard let file = FileIdentity(name.path) else { return false }
     return state.withLock { state in
       state.closings[name, default: 0] += 1
       guard state.closings[name, default: 0] % closingsOfOne != 0, state.kept[name, default: []].count < keptMax else {
