@@ -3,23 +3,32 @@ import MemoryStore
 import SQLiteClientStore
 import SQLiteServerStore
 import SalvorContracts
+import SalvorModel
 import SalvorStorage
 import Testing
 
 /// A directory of one database and what stands beside it, in memory where the system has such a file system; removed when
-/// nobody has the database any more.
+/// nobody has the database any more, and with all others when the process ends.
 private final class Folder: Sendable {
-  private let url: URL
-  init() throws {
+  private static let base: URL = {
     let memory = URL(fileURLWithPath: "/dev/shm")
     let base =
       FileManager.default.isWritableFile(atPath: memory.path) ? memory : FileManager.default.temporaryDirectory
-    url = base.appendingPathComponent("salvor-recovery-\(UUID().uuidString)")
+    let made = base.appendingPathComponent("salvor-recovery-tests-\(UUID().uuidString)")
+    folderOfAll.withLock { $0 = made }
+    atexit { folderOfAll.withLock { $0.map { try? FileManager.default.removeItem(at: $0) } } }
+    return made
+  }()
+  private let url: URL
+  init() throws {
+    url = Self.base.appendingPathComponent(UUID().uuidString)
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
   }
   deinit { try? FileManager.default.removeItem(at: url) }
   func path(_ name: String) -> String { url.appendingPathComponent(name).path }
 }
+
+private let folderOfAll = Mutex<URL?>(nil)
 
 let sqliteStores = StorePairSubject(
   client: StoreSubject {
