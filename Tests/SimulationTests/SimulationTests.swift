@@ -126,6 +126,10 @@ struct SimulationTests {
         "the oracle: two devices with one remote ID, a displaced request that is refused, one note in many rows",
         [7_001_320, 7_003_628, 7_004_603, 7_009_581, 7_010_541]
       ),
+      (
+        "the oracle: a row that another device gave back before its own sent it, a file put back from before a column",
+        [7_032_725, 7_033_583]
+      ),
     ])
   func mended(story: String, seeds: [Int]) throws {
     for seed in seeds {

@@ -216,6 +216,9 @@ struct Oracle {
 
   /// What the rows of the server went through, in order, and what they are now.
   mutating func watched(_ events: [Event], _ now: Contents) {
+    // By row: the last of its notes before, and after.
+    let before = Dictionary(events.compactMap { event in course[event.name]?.last.map { (event.name, $0) } }) { $1 }
+    let after = Dictionary(events.map { ($0.name, $0.note) }) { $1 }
     for event in events where event.note.contains(".") {
       let (name, note) = (event.name, event.note)
       seen[name, default: []].insert(note)
@@ -223,6 +226,9 @@ struct Oracle {
       if course[name]?.last == note { continue }
       judgeScope(event)
       course[name, default: []].append(note)
+      // The requests that led to the note that the row has, sent by their own device after another one gave the row back: in between it had an
+      // older one, which nobody saw.
+      if note == before[name], note == after[name] { writes[name]?[note]? += 1 }
       let times = course[name, default: []].count { $0 == note }
       let written = writes[name]?[note] ?? 0
       if !drawn.contains(note) {

@@ -251,7 +251,18 @@ final class World: @unchecked Sendable {
       let columns = table.columnList(schema).map(\.name)
       // A row with the mark is deleted, as far as the application goes.
       let condition = table.hasFlags && !isServer ? " WHERE coalesce(\(DrawnTable.deletedFlag), 0) = 0" : ""
-      for row in try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)\(condition)") {
+      func rows(_ columns: [String]) throws -> [[Value]] {
+        try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)\(condition)")
+      }
+      let found: [[Value]]
+      do { found = try rows(columns) } catch {
+        // A file that was put back has the columns of then, until it is opened with the schema of now.
+        let there = Set(
+          try database.rows("SELECT name FROM pragma_table_info('\(table.name)')").map { $0[0].description })
+        guard columns.contains(where: { !there.contains($0) }) else { throw error }
+        found = try rows(columns.map { there.contains($0) ? $0 : "NULL" })
+      }
+      for row in found {
         let key = row.prefix(table.keyColumns.count).map(literal).joined(separator: ", ")
         contents[RowName(table: table.name, key: key)] = row
       }
