@@ -86,15 +86,16 @@ struct UnprovenTables {
       })
   }
 
-  /// Before a recovery, which compares none of these tables: a mark that was set while nobody looked is a delete that waits. Whether the
-  /// server has the row, the recovery finds. In a transaction.
+  /// Before a recovery, in tables that come as sets of keys: a mark that was set while nobody looked is a delete that waits, or the set
+  /// of keys would bring the row again each time. Whether the server has the row, the recovery finds. Other tables are told by the feed. In a
+  /// transaction.
   func takeMarks() throws {
     let unproven = try changedHere()
     let spreading = MarkSpreading(connection)
     // What is below is taken along as it is then.
     for definition in context.schema.parentsFirst(context.schema.synchronized).reversed() {
-      guard let table = context.catalog.table(definition.name), unproven.contains(table.number),
-        let deleted = table.deletedFlag
+      guard definition.download == .keySet, let table = context.catalog.table(definition.name),
+        unproven.contains(table.number), let deleted = table.deletedFlag
       else { continue }
       let index = try LogIndex(context)
       let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
