@@ -81,4 +81,41 @@ struct HealingCopiesTests {
     let status = try await a.open().status()
     #expect([status.queued, status.inError, status.displaced] == [0, 0, 0])
   }
+
+  @Test("a delete that a newer copy has under another number is its device's, too, where that copy is lost")
+  func deleteOfTwoHistories() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'One')")
+    try await synchronize([a, b])
+    try await fleet.backup("dawn")
+    // One history: another program deletes the row, and the device does not hear of it.
+    try await a.write("INSERT INTO site (id, name) VALUES ('s2', 'Two')")
+    try await synchronize([a])
+    for site in 3...5 {
+      try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s\(site)', 'more')")
+      try await synchronize([b])
+    }
+    try await fleet.backup("evening")
+    try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's1'")
+    try await fleet.backup("night")
+    // The other one: the device deletes it, by a commit with a number that the first one has at evening.
+    try await fleet.restore("dawn")
+    try await synchronize([a])
+    try await a.write("DELETE FROM site WHERE id = 's1'")
+    try await synchronize([a])
+    #expect(try site(fleet, "s1") == nil)
+    try await fleet.restore("dawn")
+    try await recoverAlone(fleet, a)
+    try await fleet.restore("night")
+    try await synchronize([a])
+    #expect(try a.rows("site").count == 4)
+    try await fleet.restore("evening")
+    try await synchronize([a, b], times: 2)
+    #expect(try site(fleet, "s1") == nil, "it was deleted, and has come back")
+    try fleet.expectEqual(["site", "visit"], [a, b])
+    let status = try await a.open().status()
+    #expect([status.queued, status.inError, status.displaced] == [0, 0, 0])
+  }
 }

@@ -51,5 +51,51 @@ extension ClientStoreContract {
         try await bench.store.history().incarnations, [Incarnation(id: incarnation, firstCommit: 1)],
         "the incarnations that are left")
     },
+    offering("a delete that was offered, and that a copy of another history has, is offered where that is lost") {
+      try await deletedInCopy(&$0, isOffer: true)
+    },
+    offering("a delete that waited, and that a copy of another history has, is offered where that is lost") {
+      try await deletedInCopy(&$0, isOffer: false)
+    },
   ]
+
+  /// The row is gone in a copy of the server whose numbers say nothing of the device's own commits. Then comes one that has the row
+  /// yet, and shares those numbers.
+  private static func deletedInCopy(_ bench: inout ClientBench, isOffer: Bool) async throws {
+    try await bench.download(full: ["note"], rows: [])
+    try await bench.write(.insert("note", ["id": "n1", "title": "mine"]))
+    try await bench.commitUpload()
+    try await bench.write(.delete("note", ["n1"]))
+    if isOffer {
+      try await bench.commitUpload()
+      var older = Recovered(shared: 2, rows: [("note", ["n1", "mine", .null])])
+      older.heal = .own
+      try await bench.recover(older)
+      try expectEqual(
+        try await bench.begin().changes.compactMap(\.offer?.version),
+        [LostVersion(incarnation: incarnation, number: 3, parting: 2)], "the version that is offered")
+      await bench.store.endSession()
+    }
+    let other = Incarnation(id: IncarnationID(unchecked: String(repeating: "8", count: 32)), firstCommit: 3)
+    var newer = Recovered(shared: 2, head: 6, departed: [("note", .deleted, ["n1"])])
+    (newer.heal, newer.incarnations, newer.id) = (.own, [other], "recovery 2")
+    try await bench.recover(newer)
+    try await bench.expectItems(["merged delete note [n1]"], of: "recovery 2")
+    try expectEqual(try await bench.begin().changes, [], "what is sent to the copy that has the delete")
+    await bench.store.endSession()
+    bench.nextCommit(4)
+    var again = Recovered(shared: 4, rows: [("note", ["n1", "mine", .null])])
+    (again.heal, again.id) = (.own, "recovery 3")
+    try await bench.recover(again)
+    try await bench.expectRows("note", [])
+    try await bench.expectArchive([])
+    let sent = try await bench.begin()
+    try expectEqual(sent.changes.map(\.summary), ["delete note [n1] of 6 []"], "what is sent to the one with the row")
+    try expectEqual(
+      sent.changes.compactMap(\.offer?.version), [LostVersion(incarnation: other.id, number: 6, parting: 4)],
+      "the lost version")
+    try await bench.settle(sent, commit: bench.nextCommit())
+    try await bench.expectRows("note", [])
+    try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+  }
 }

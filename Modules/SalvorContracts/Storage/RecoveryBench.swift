@@ -9,6 +9,8 @@ struct Recovered: Sendable {
   var absence = RecoveryOrder.Absence.lost
   /// The newest commit that both have made; nil: nothing is shared.
   var shared: Int64?
+  /// The server's newest one; nil: the next after that.
+  var head: Int64?
   var id = "recovery 1"
   var previous: SequenceID?
   var remoteID: RemoteID?
@@ -40,7 +42,7 @@ extension ClientBench {
     let isSameHistory = recovered.absence == .deleted
     for number in commits.keys where number > recovered.shared ?? 0 && !isSameHistory { forget(number) }
     let shared = recovered.shared.flatMap { commits[$0] }
-    let head = nextCommit(isSameHistory ? nil : (recovered.shared ?? 0) + 1)
+    let head = nextCommit(isSameHistory ? nil : recovered.head ?? (recovered.shared ?? 0) + 1)
     return RecoveryOrder(
       id: recovered.id, reason: recovered.absence == .lost ? .serverRestored : .historyTrimmed, strategy: "a strategy",
       requests: recovered.requests, rebuild: recovered.rebuild, absence: recovered.absence,

@@ -227,8 +227,7 @@ extension ClientRecovery {
             index, reason: "row-gone",
             "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
         } else {
-          // A newer copy of the server has the delete that was offered.
-          if request.isPlainOffer { content.rememberOffered(request) }
+          takeForOwn(request)
           idle.insert(request.id)
         }
         // Whoever deletes a row does not miss it.
@@ -241,6 +240,16 @@ extension ClientRecovery {
     }
     content.requests.removeAll { idle.contains($0.id) }
     for id in idle { requests[id] = (.merged, "row-gone") }
+  }
+
+  /// This copy of the server has what the device deleted: it is the device's to offer where this copy is lost, too. The commit that
+  /// deleted the row here is of this copy's history, whatever number the device's own one had; the newest one is not earlier.
+  private mutating func takeForOwn(_ request: Request) {
+    for change in request.changes {
+      let group = content.schema.table(change.row.table)?.group
+      let newest = order.groups.first { $0.name == group }?.cursor?.number ?? order.shared ?? 0
+      content.baseChanges.append(BaseChange(row: change.row, version: newest, isDeleted: true, isOwn: true))
+    }
   }
 
   /// Rule 2, deleted on the server and changed here: the delete wins. The change, the whole of its request, and what

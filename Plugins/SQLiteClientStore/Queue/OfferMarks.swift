@@ -161,6 +161,15 @@ extension StoreContext {
     }
   }
 
+  /// The row is gone at the server as of this commit, and this device deleted it, too.
+  func rememberOwnDelete(_ table: CapturedTable, _ key: Key, version: Int64) throws {
+    let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    let places = table.keySlots.map { "?\($0 + 3)" }.joined(separator: ", ")
+    try connection.run(
+      "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) VALUES (?1, ?2, 1, 1, \(places))",
+      [.integer(table.number), .integer(version)] + key)
+  }
+
   /// Of requests that have left for good.
   func forgetOffers() throws {
     try connection.run(

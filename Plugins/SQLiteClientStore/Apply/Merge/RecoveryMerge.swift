@@ -197,13 +197,22 @@ final class RecoveryMerge: RecoveryRules {
             range, "row-gone",
             "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
         } else {
-          // A newer copy of the server has the delete that was offered.
-          if try context.isPlainOffer(range.first) { try context.rememberOffered(range) }
+          try takeForOwn(deletes)
           try record.request(range, state: .merged, reason: "row-gone", deletes)
           counts.merged += 1
         }
         try rows.takeOutIdle(range)
       }
+    }
+  }
+
+  /// This copy of the server has what the device deleted: it is the device's to offer where this copy is lost, too. The commit that
+  /// deleted the row here is of this copy's history, whatever number the device's own one had; the newest one is not earlier.
+  private func takeForOwn(_ deletes: [OutstandingRequest.Change]) throws {
+    for delete in deletes {
+      let group = context.group(of: delete.table.number)
+      let newest = order.groups.first { $0.name == group }?.cursor?.number ?? order.shared ?? 0
+      try context.rememberOwnDelete(delete.table, delete.key, version: newest)
     }
   }
 
