@@ -36,8 +36,7 @@
       folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
-      try asOwner(
-        "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
+      try initialize()
       try start()
       register()
     }
@@ -62,6 +61,30 @@
           + (follows ? ["-R"] : []))
       try Data().write(to: URL(fileURLWithPath: "\(folder)/data/standby.signal"))
       register()
+    }
+
+    /// What `pg_upgrade` makes of another cluster, which is stopped in order for it. It does not run yet.
+    init(upgradeOf old: PrivateCluster) throws {
+      programs = old.programs
+      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
+      try initialize()
+      try old.asOwner("pg_ctl", ["-s", "-w", "-D", "\(old.folder)/data", "-m", "fast", "stop"])
+      // Its scripts and its socket go where it stands.
+      try asOwner(
+        "/bin/sh",
+        [
+          "-c",
+          "cd \(folder) && exec \(programs)/pg_upgrade -U postgres -b \(programs) -B \(programs) "
+            + "-d \(old.folder)/data -D \(folder)/data",
+        ])
+      register()
+    }
+
+    private func initialize() throws {
+      try asOwner(
+        "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
     }
 
     private func register() {
@@ -127,7 +150,7 @@
 
     /// PostgreSQL refuses to run as root.
     private func asOwner(_ program: String, _ arguments: [String]) throws {
-      let path = "\(programs)/\(program)"
+      let path = program.hasPrefix("/") ? program : "\(programs)/\(program)"
       guard getuid() == 0 else { return try Self.run(path, arguments) }
       try Self.run(
         "/usr/bin/setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", path] + arguments)

@@ -115,6 +115,84 @@
       await other.close()
     }
 
+    @Test("The old primary lives on and takes writes: each of both finds out who has met the other")
+    func twoPrimaries() async throws {
+      let first = try await open([cluster])
+      let shared = try await write("a", first)
+      let before = try #require(first.opening)
+      await first.close()
+      let standby = try PrivateCluster(standbyOf: cluster)
+      try standby.start()
+      try standby.promote()
+      // Nobody has stopped the old one.
+      let (old, new) = (try await open([cluster]), try await open([standby]))
+      let (ofOld, ofNew) = (try await write("of the old one", old), try await write("of the new one", new))
+      #expect(ofOld.number == ofNew.number && ofOld.id != ofNew.id)
+      let (one, other) = (try #require(old.opening), try #require(new.opening))
+      #expect(one.serverID == other.serverID && one.incarnation != other.incarnation)
+      let known = Incarnation(id: before.incarnation, firstCommit: shared.number)
+      for (store, opening, seen) in [(old, other, ofNew), (new, one, ofOld)] {
+        let admission = try await store.admit(
+          AdmissionQuery(
+            remote: RemoteID(from: SystemRandom()), previous: nil, current: nil, cursors: [seen],
+            commits: [shared, seen],
+            incarnations: [known, Incarnation(id: opening.incarnation, firstCommit: seen.number)],
+            incarnation: opening.incarnation))
+        #expect(admission.cursors == [.unknown])
+        #expect(admission.lastShared == shared)
+      }
+      await old.close()
+      // A process that reaches either one.
+      let both = try await open([cluster, standby])
+      let lost = try await write("lost", both)
+      try cluster.stop()
+      #expect(try await comingAgain { try await both.sweep() } == ofNew)
+      #expect(both.opening?.isRestored == true)
+      #expect(both.opening?.incarnation == other.incarnation)
+      // What the process knows is its own last commit, and where the other one stands now.
+      var restores = try await both.restores(limit: 10)
+      #expect(restores.map(\.parting) == [ofNew])
+      #expect(restores.map(\.lostLast) == [lost.number])
+      // And back again: the same number is given to a third commit, under a third name.
+      let after = try await write("after", both)
+      #expect(after.number == lost.number && after.id != lost.id)
+      try cluster.start()
+      try standby.stop()
+      #expect(try await comingAgain { try await both.sweep() } == lost)
+      #expect(both.opening?.isRestored == true)
+      #expect(![one.incarnation, other.incarnation].contains(both.opening?.incarnation))
+      restores = try await both.restores(limit: 10)
+      #expect(restores.map(\.parting) == [lost])
+      #expect(restores.map(\.lostLast) == [after.number])
+      #expect(try await write("b", both).number == lost.number + 1)
+      await both.close()
+      await new.close()
+    }
+
+    @Test("pg_upgrade makes another cluster of the same history: nothing is announced, and the numbers go on")
+    func upgrade() async throws {
+      let folder = NSTemporaryDirectory() + "salvor-state-\(UUID().uuidString)"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(atPath: folder) }
+      var store = try await open([cluster], folder: folder)
+      let head = try await write("a", store)
+      let facts = try HistoryFacts(PostgreSQLConnection(cluster.settings(database)))
+      await store.close()
+      let upgraded = try PrivateCluster(upgradeOf: cluster)
+      try upgraded.start()
+      let (finding, now) = try facts.finding(in: PostgreSQLConnection(upgraded.settings(database)))
+      #expect(finding == .copy)
+      #expect(now.system != facts.system && now.head == facts.head)
+      store = try await open([upgraded], folder: folder)
+      #expect(store.opening?.isRestored == false)
+      #expect(try await store.restores(limit: 10).isEmpty)
+      let admission = try await store.admit(
+        AdmissionQuery(remote: RemoteID(from: SystemRandom()), previous: nil, current: nil, cursors: [head]))
+      #expect(admission.cursors == [.known])
+      #expect(try await write("b", store).number == head.number + 1)
+      await store.close()
+    }
+
     @Test("A standby that has followed and is promoted keeps sessions from there on")
     func sessionsOfAPromotedStandby() async throws {
       let standby = try PrivateCluster(standbyOf: cluster, follows: true)

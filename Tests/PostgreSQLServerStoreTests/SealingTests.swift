@@ -153,6 +153,63 @@
       #expect(try desk.entries(other) == ["1 1 - o -", "1 1 - u -", "1 1 - later -"])
     }
 
+    @Test("What an upload writes has its number at once, and where it leaves that to others it has none yet")
+    func numbersAtOnce() throws {
+      let desk = try LogDesk()
+      let upload = try desk.connection()
+      func count(_ table: String) throws -> Int64? { try upload.integer("SELECT count(*) FROM \(table)") }
+      try upload.transaction(Sealing(connection: upload).begin()) {
+        upload.numbered = 0
+        defer { upload.numbered = nil }
+        try upload.run("INSERT INTO note (id) VALUES ('a'), ('b')")
+        try upload.run("UPDATE note SET body = 'new' WHERE id = 'b'")
+        #expect(try [count("salvor_change"), count("salvor_inbox")] == [3, 0])
+        try upload.execute("SET LOCAL salvor.numbers = 'off'")
+        try upload.run("INSERT INTO note (id) VALUES ('c')")
+        #expect(try [count("salvor_change"), count("salvor_inbox")] == [3, 1])
+        _ = try desk.log(upload).seal(remote: nil)
+      }
+      try upload.transaction(Sealing(connection: upload).begin()) {
+        upload.numbered = 0
+        try Sealing(connection: upload).leaveToOthers()
+        try upload.run("INSERT INTO note (id) VALUES ('d')")
+      }
+      #expect(try [count("salvor_change"), count("salvor_inbox")] == [4, 1])
+      try desk.seal(upload)
+      // Triggers of each row, too.
+      try upload.execute("INSERT INTO line (note, number) VALUES ('a', 1)")
+      try desk.seal(upload)
+      try upload.transaction(Sealing(connection: upload).begin()) {
+        upload.numbered = 0
+        defer { upload.numbered = nil }
+        try upload.run("UPDATE line SET extra = '1'")
+        try upload.run("DELETE FROM note WHERE id = 'a'")
+        _ = try desk.log(upload).seal(remote: nil)
+        #expect(try count("salvor_inbox") == 0)
+      }
+      #expect(
+        try desk.entries(upload).map { $0.split(separator: " ").prefix(2).joined(separator: " ") } == [
+          "1 1", "1 1", "1 2", "1 1", "1 1", "2 1", "2 2", "1 3", "2 3",
+        ])
+      let numbers = try upload.rows("SELECT seq FROM salvor_change ORDER BY seq").map { $0[0] }
+      #expect(numbers == (1...9).map { .integer($0) })
+    }
+
+    @Test("Another program that says it numbers its writes itself is not believed")
+    func claims() throws {
+      let desk = try LogDesk()
+      let connection = try desk.connection()
+      let role = "r\(UInt32.random(in: .min ... .max))"
+      try connection.execute("CREATE ROLE \(role) LOGIN; GRANT INSERT, SELECT ON note TO \(role)")
+      var settings = desk.settings
+      settings.url = settings.url.replacing("user=postgres", with: "user=\(role)")
+      let other = try PostgreSQLConnection(settings)
+      try other.execute("SET salvor.numbers = 'on'; INSERT INTO public.note (id) VALUES ('a')")
+      #expect(try connection.integer("SELECT count(*) FROM salvor_change") == 0)
+      #expect(try desk.seal(connection).count == 1)
+      #expect(try desk.entries(connection) == ["1 1 - a -"])
+    }
+
     @Test("What a savepoint of an upload wrote and took back leaves no entry, numbered or not")
     func savepoints() throws {
       let desk = try LogDesk()

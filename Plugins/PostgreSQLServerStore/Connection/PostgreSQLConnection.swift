@@ -149,10 +149,10 @@
     package var isAlive: Bool { link.handle.map { PQstatus($0) == CONNECTION_OK } ?? false }
 
     /// Where what the server sends can be waited for; nil: there is no connection.
-    var socket: Int32? { link.handle.map { PQsocket($0) } }
+    package var socket: Int32? { link.handle.map { PQsocket($0) } }
 
     /// What was told on the channels that this connection listens to, since it was last asked; nil: the connection is lost.
-    func notifications() -> [String]? {
+    package func notifications() -> [String]? {
       guard let handle = link.handle, PQconsumeInput(handle) == 1 else { return nil }
       var found: [String] = []
       while let notification = PQnotifies(handle) {

@@ -6,7 +6,7 @@
   /// The triggers that write the inbox, so that the writes of any program are seen: `INSERT`, `COPY`, `MERGE`, `ON CONFLICT`,
   /// cascades, and `TRUNCATE`.
   ///
-  /// An entry has the transaction that wrote it, and no number that means an order (`Sealing`). It waits for nobody: no lock is
+  /// An entry of another program has the transaction that wrote it, and no number that means an order (`Sealing`). It waits for nobody: no lock is
   /// taken that another writer waits for. A trigger fires once a statement and reads the statement's rows, where it sees as much
   /// (docs/decisions/0170).
   struct ChangeCapture {
@@ -24,6 +24,7 @@
     /// Of the table, as SQL takes it.
     var name: String { "\(quoted(tablesIn)).\(quoted(table.name))" }
     private var inbox: String { "\(quoted(schema)).salvor_inbox" }
+    private var log: String { "\(quoted(schema)).salvor_change" }
     func function(_ event: String) -> String { "\(quoted(schema)).salvor_\(t)_\(event)" }
     /// PostgreSQL fires triggers of one event in the order of their names. These come before the application's: what such a
     /// trigger makes of the row is a later entry, and the first one says what the row was before.
@@ -122,14 +123,23 @@
       table.keyPlaces.map { text(row, $0) } + (old ? table.relevant.compactMap(table.place).map { text(row, $0) } : [])
     }
 
-    /// Of the trigger's one row; or of those of `source`, `x`.
+    /// Of the trigger's one row; or of those of `source`, `x`. What Salvor itself writes, with the head locked, has its numbers at once
+    /// (docs/decisions/0167).
     private func entry(
       _ operation: String, _ values: [String], mask: String? = nil, from source: String? = nil
     ) -> String {
       let items = ["\(t)", operation] + (mask.map { [$0] } ?? []) + values
       let list = items.joined(separator: ", ")
-      return "INSERT INTO \(inbox) (t, op, \(mask == nil ? "" : "m, ")\(slots(values.count))) "
-        + (source.map { "SELECT \(list) FROM \($0)" } ?? "VALUES (\(list))")
+      let columns = "t, op, \(mask == nil ? "" : "m, ")\(slots(values.count))"
+      let from = source.map { " FROM \($0)" } ?? ""
+      return """
+        IF \(Sealing.numbersItself) THEN
+            INSERT INTO \(log) (seq, \(columns))
+              SELECT (SELECT coalesce(max(seq), 0) FROM \(log)) + row_number() OVER (), \(list)\(from);
+          ELSE
+            INSERT INTO \(inbox) (\(columns)) SELECT \(list)\(from);
+          END IF
+        """
     }
 
     private func entry(_ operation: Int64, _ row: String, old: Bool, from source: String? = nil) -> String {

@@ -10,7 +10,8 @@
   /// and the transaction's one snapshot is taken after it (`begin`). Then one statement takes what is in the inbox and visible,
   /// gives it dense numbers in the order of the inbox, and stores the snapshot. A transaction is in the inbox whole or not at all.
   /// What an earlier sealing could not see is found by its snapshot: the transactions that were running then, and those that
-  /// began later. `CommitLog` makes commits of what has numbers.
+  /// began later. What Salvor writes itself, while it holds the head, has its number at once, and never is in the inbox. `CommitLog` makes
+  /// commits of what has numbers.
   struct Sealing {
     let connection: PostgreSQLConnection
 
@@ -20,26 +21,41 @@
       """
       BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = \(connection.settings.headTimeout);
       LOCK TABLE \(head) IN EXCLUSIVE MODE; SET LOCAL lock_timeout = \(connection.settings.lockTimeout);
-      SET CONSTRAINTS ALL IMMEDIATE
+      SET LOCAL salvor.numbers = 'on'; SET CONSTRAINTS ALL IMMEDIATE
       """
+    }
+
+    /// In a trigger's function, which runs with the rights of its owner: the transaction is one of `begin`. Whoever is not the owner may say
+    /// so, too, and is not believed.
+    static let numbersItself =
+      "pg_catalog.current_setting('salvor.numbers', true) = 'on' AND session_user = current_user"
+
+    /// What the transaction writes from here on is another program's.
+    func leaveToOthers() throws {
+      try connection.execute("SET LOCAL salvor.numbers = 'off'")
+      connection.numbered = nil
     }
 
     private var head: String { "\(quoted(connection.settings.schema)).salvor_head" }
 
     /// Whether something is committed that has no number. Costs a look at the inbox's index.
     func isNeeded() throws -> Bool {
-      let sealed = try connection.scalar("SELECT sealed::text FROM salvor_head")?.string
-      return try connection.once("SELECT 1 FROM salvor_inbox WHERE \(Self.isNew(sealed)) LIMIT 1").first != nil
+      try isNeeded(connection.scalar("SELECT sealed::text FROM salvor_head")?.string)
+    }
+
+    private func isNeeded(_ sealed: String?) throws -> Bool {
+      try connection.once("SELECT 1 FROM salvor_inbox WHERE \(Self.isNew(sealed)) LIMIT 1").first != nil
     }
 
     /// Numbers what others have committed. In a transaction of `begin`, before it writes.
     ///
     /// - Parameter isFirst: after each connect: transaction IDs mean nothing after a logical restore, so the inbox is taken whole.
-    /// - Returns: how many entries got their numbers.
+    /// - Returns: how many entries got their numbers, and the last one that had one before.
     @discardableResult
-    func numberOthers(isFirst: Bool) throws -> Int64 {
-      let sealed = try connection.scalar("SELECT sealed::text FROM salvor_head")?.string
-      guard try isFirst || sealed == nil || isNeeded() else { return 0 }
+    func numberOthers(isFirst: Bool) throws -> (count: Int64, before: Int64) {
+      let head = try connection.rows("SELECT sealed::text, (SELECT max(seq) FROM salvor_change) FROM salvor_head").first
+      let (sealed, before) = (head?[0].string, head?[1].integer ?? 0)
+      guard try isFirst || sealed == nil || isNeeded(sealed) else { return (0, before) }
       // The snapshot stands in the text: as parameters its transactions keep the planner from the index.
       let taken = try connection.once(
         """
@@ -49,10 +65,11 @@
       guard let count = taken.first?[0].flatMap({ Int64($0) }) else {
         throw SalvorError(.storageCorrupt, "salvor_head holds no row. Restore the database from a copy.")
       }
-      return count
+      return (count, before)
     }
 
-    /// Numbers what this transaction has written since it was last asked.
+    /// Numbers what this transaction has written since it was last asked, and that has none: where another role owns the triggers'
+    /// functions than the one that writes.
     func numberOwn() throws {
       let last = connection.numbered ?? 0
       let found = try connection.integer(
@@ -60,10 +77,11 @@
       if let found { connection.numbered = max(last, found) }
     }
 
-    /// Listeners of every process look once this transaction has committed (`CommitNotices`).
-    func tell() throws {
-      _ = try connection.scalar(
-        "SELECT pg_notify(?1, ?2)::text", .text(CommitNotices.channel), .text(connection.settings.schema))
+    /// Listeners of every process look once this transaction has committed (`CommitNotices`), where it has numbered anything.
+    func tell(since before: Int64) throws {
+      _ = try connection.rows(
+        "SELECT pg_notify(?1, ?2)::text WHERE (SELECT max(seq) FROM salvor_change) > ?3", .text(CommitNotices.channel),
+        .text(connection.settings.schema), .integer(before))
     }
 
     private func numbering(_ condition: String) throws -> String {

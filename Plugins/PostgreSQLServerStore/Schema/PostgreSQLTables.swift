@@ -6,7 +6,7 @@
   enum PostgreSQLTables {
     /// The number of this layout. A release whose layout only adds to that of an earlier one leaves `formatServed` as it is: then both
     /// serve the database for the length of a rolling update. A database whose `formatServed` is later than this is refused.
-    static let format: Int64 = 3
+    static let format: Int64 = 4
     /// The oldest layout whose release may serve a database of this one.
     static let formatServed: Int64 = 1
 
@@ -27,6 +27,14 @@
           """
           CREATE INDEX IF NOT EXISTS salvor_remote_staged_time ON salvor_remote (staged_time)
             WHERE staged_sequence IS NOT NULL
+          """,
+          // Chunks are written once, and read once.
+          """
+          DO $salvor$ BEGIN
+            EXECUTE 'ALTER TABLE salvor_staging ALTER COLUMN bytes SET COMPRESSION lz4';
+          EXCEPTION WHEN syntax_error OR feature_not_supported THEN
+            ALTER TABLE salvor_staging ALTER COLUMN bytes SET STORAGE EXTERNAL;
+          END $salvor$
           """,
           "CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)",
           "CREATE INDEX IF NOT EXISTS salvor_settled_time ON salvor_settled (time)",

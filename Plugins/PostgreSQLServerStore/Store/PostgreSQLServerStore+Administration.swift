@@ -43,7 +43,7 @@
       let now = options.clock.now()
       return try await writing { desk in
         // What it writes is numbered by the next look, as another program's.
-        desk.connection.numbered = nil
+        try Sealing(connection: desk.connection).leaveToOthers()
         return try ConflictBook(RowReader(connection: desk.connection, catalog: desk.catalog)).resolve(
           id, keep: keep, by: by, now: now)
       }

@@ -89,10 +89,10 @@
       let sealing = Sealing(connection: connection)
       defer { connection.numbered = nil }
       let answer = try connection.transaction(sealing.begin()) {
-        let others = try sealing.numberOthers(isFirst: connection.isFirstSealing)
+        let before = try sealing.numberOthers(isFirst: connection.isFirstSealing).before
         connection.numbered = 0
         let answer = try body()
-        if others > 0 || connection.numbered ?? 0 > 0 { try sealing.tell() }
+        try sealing.tell(since: before)
         return answer
       }
       connection.isFirstSealing = false
