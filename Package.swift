@@ -318,6 +318,8 @@ let package = Package(
       protocols + [
         "SalvorHost", "SalvorContracts", "StandardModules", "SQLiteClientStore", "SQLiteSupport", "GzipCompression",
         "TokenAuthentication", "ContentHash",
+        .target(name: "PostgreSQLServerStore", condition: .when(traits: ["PostgreSQL"])),
+        .target(name: "ServerStoreSupport", condition: .when(traits: ["PostgreSQL"])),
       ]),
     tests(
       "RecoveryTests",

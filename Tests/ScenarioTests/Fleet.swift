@@ -26,6 +26,8 @@ final class Fleet {
   var schemaText: String
   var serverOptions: String
   var principals: String
+  /// The members of `server.storage`.
+  let storage: String
 
   static let visits = """
     {
@@ -45,14 +47,17 @@ final class Fleet {
     """
 
   /// - Parameters:
+  ///   - storage: the members of `server.storage`; by default a SQLite database, which backups and connections here are of.
   ///   - serverOptions: further members of `server`, e.g. `authentication: {…},`.
   ///   - others: modules besides the built-in ones.
   init(
-    schema: String = Fleet.visits, serverOptions: String = "authentication: { module: \"none\" },",
+    schema: String = Fleet.visits, storage: String = "module: \"sqlite\", path: \"consolidated.db\"",
+    serverOptions: String = "authentication: { module: \"none\" },",
     principals: String = "principal: \"anna\"", modules others: [ModuleFactory] = []
   ) throws {
     directory = try temporaryDirectory()
     schemaText = schema
+    self.storage = storage
     self.serverOptions = serverOptions
     self.principals = principals
     let standard = StandardModules.all
@@ -79,7 +84,7 @@ final class Fleet {
     let configuration = try load(
       """
       { schema: "schema.json5",
-        server: { storage: { module: "sqlite", path: "consolidated.db" },
+        server: { storage: { \(storage) },
                   listen: { module: "loopback", name: "\(directory)" }, compression: ["gzip"], \(serverOptions) } }
       """, "server.json5")
     let lines = log

@@ -11,7 +11,7 @@ extension EditHistoryReplay {
 
   /// The server has the expected rows, value for value.
   func expectServerRows() throws {
-    let connection = try fleet.serverConnection()
+    let connection = try SQLiteConnection(serverPath)
     var found = 0
     for (place, table) in history.tables.enumerated() {
       try connection.query("SELECT \(quotedList(table.columns.map(\.name))) FROM \(quoted(table.name))") {
@@ -29,7 +29,7 @@ extension EditHistoryReplay {
   /// else.
   func expectDevices() throws {
     for writer in writers { try expectRows(of: writer) }
-    #expect(try fleet.serverConnection().scalar("PRAGMA integrity_check") == "ok")
+    #expect(try SQLiteConnection(serverPath).scalar("PRAGMA integrity_check") == "ok")
   }
 
   /// Once a person has deleted what is in its archive, a device has the server's rows and nothing else.
@@ -48,7 +48,7 @@ extension EditHistoryReplay {
 
   private func expectRows(of writer: Writer) throws {
     let connection = try writer.device.connection()
-    try connection.run("ATTACH ? AS server", .text(fleet.serverPath))
+    try connection.run("ATTACH ? AS server", .text(serverPath))
     let archived = Set(writer.refused.flatMap(\.request.changes).map(\.row))
     for (place, table) in history.tables.enumerated() {
       let differing =
@@ -124,7 +124,7 @@ extension EditHistoryReplay {
 
   /// What the server keeps beside its rows for a person.
   private func conflictVersions() throws -> [KeptChange] {
-    try fleet.serverConnection().rows(
+    try SQLiteConnection(serverPath).rows(
       "SELECT \"table\", key, operation, client FROM salvor_conflict WHERE resolution IS NOT 'policy' ORDER BY id"
     ).map {
       guard case .text(let key) = $0[1], case .text(let client) = $0[3],

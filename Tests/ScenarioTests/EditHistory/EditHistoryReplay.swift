@@ -45,10 +45,21 @@ final class EditHistoryReplay {
   private var awake: [Writer] = []
   private static let awakeMax = 8
 
-  /// - Parameter landingMax: what lands later is left out.
-  init(policy: String, landingMax: Int) throws {
+  /// The server's database, or what was copied out of it when all had landed.
+  let serverPath: String
+  private let copyServer: (([Table], String) throws -> Void)?
+
+  /// - Parameters:
+  ///   - landingMax: what lands later is left out.
+  ///   - server: a server's database that is no SQLite file: its options, and what copies it into one.
+  init(
+    policy: String, landingMax: Int, server: (storage: String, copy: ([Table], String) throws -> Void)? = nil
+  ) throws {
     history = try EditHistory()
-    fleet = try Fleet(schema: EditHistory.schemaText(policy: policy))
+    let schema = try EditHistory.schemaText(policy: policy)
+    fleet = try server.map { try Fleet(schema: schema, storage: $0.storage) } ?? Fleet(schema: schema)
+    copyServer = server?.copy
+    serverPath = server == nil ? fleet.serverPath : fleet.directory + "/copied.db"
     expected = ExpectedServer(policy: policy)
     source = SourceHistory(history)
     lines = try LinesOfWork(history, landingMax: landingMax)
@@ -71,6 +82,7 @@ final class EditHistoryReplay {
       let report = await sync(writer)
       #expect(report.error == nil && report.uploaded == 0 && report.refused == 0, "\(writer.device.name) at the end")
     }
+    try copyServer?(history.tables, serverPath)
   }
 
   private func sync(_ writer: Writer) async -> SyncReport {

@@ -1,7 +1,14 @@
 import Foundation
+import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 import Testing
+
+#if PostgreSQL
+  import PostgreSQLServerStore
+  import ServerStoreSupport
+#endif
 
 /// The whole history (`SALVOR_LONG_TESTS=1`), or its first 48 transactions with the first five that clash and the first
 /// that a person put right by hand.
@@ -32,9 +39,50 @@ struct EditHistoryTests {
   @Test("keep-versions: every side is equal to each other, and every clash is merged, listed or archived")
   func keepVersions() async throws { try await replay("keep-versions") }
 
-  private func replay(_ policy: String) async throws {
+  #if PostgreSQL
+    /// `SALVOR_POSTGRESQL` is the URL of an empty database, of which each policy gets a schema.
+    private static let postgreSQL = ProcessInfo.processInfo.environment["SALVOR_POSTGRESQL"]
+
+    @Test(
+      "the same with the server's rows in PostgreSQL",
+      .enabled(if: postgreSQL != nil, "SALVOR_POSTGRESQL names no database: this did not run"),
+      arguments: ["client-wins", "server-wins", "keep-versions"])
+    func inPostgreSQL(_ policy: String) async throws {
+      let url = try #require(Self.postgreSQL)
+      let schema = policy.replacing("-", with: "_")
+      let connection = try PostgreSQLConnection(to: url)
+      defer { connection.close() }
+      try connection.execute("CREATE SCHEMA \(schema)")
+      let storage = "module: \"postgresql\", url: \"\(url)\", tablesIn: \"\(schema)\", schema: \"salvor_\(schema)\""
+      try await replay(policy, server: (storage, { try Self.copy($0, of: schema, connection, to: $1) }))
+    }
+
+    /// The rows and the conflict versions, as a SQLite database.
+    private static func copy(
+      _ tables: [Table], of schema: String, _ server: PostgreSQLConnection, to path: String
+    ) throws {
+      let copy = try SQLiteConnection(path)
+      defer { copy.close() }
+      func take(_ name: String, of schema: String, _ columns: [String]) throws {
+        try copy.execute("CREATE TABLE \(quoted(name)) (\(quotedList(columns)))")
+        let places = columns.map { _ in "?" }.joined(separator: ", ")
+        for row in try server.rows("SELECT \(quotedList(columns)) FROM \(quoted(schema)).\(quoted(name))") {
+          try copy.run("INSERT INTO \(quoted(name)) VALUES (\(places))", row)
+        }
+      }
+      try copy.transaction(.immediate) {
+        for table in tables { try take(table.name, of: schema, table.columns.map(\.name)) }
+        try take(
+          "salvor_conflict", of: "salvor_\(schema)", ["id", "table", "key", "operation", "client", "resolution"])
+      }
+    }
+  #endif
+
+  private func replay(
+    _ policy: String, server: (storage: String, copy: ([Table], String) throws -> Void)? = nil
+  ) async throws {
     let counts = try #require(EditHistoryCounts.of(policy, isWhole: isWhole))
-    let replay = try EditHistoryReplay(policy: policy, landingMax: isWhole ? Int.max : 66)
+    let replay = try EditHistoryReplay(policy: policy, landingMax: isWhole ? Int.max : 66, server: server)
     try await replay.run()
 
     try replay.expectServerRows()

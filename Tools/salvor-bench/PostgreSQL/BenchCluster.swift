@@ -26,6 +26,22 @@
       if getuid() == 0 { try run("/bin/chown", ["postgres", folder]) }
       try asOwner(
         "initdb", ["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D", "\(folder)/data"])
+      try start()
+    }
+
+    /// A standby of another cluster as it is now, which hears of nothing that comes later. It does not run yet.
+    init(_ bench: Bench, _ name: String, standbyOf primary: BenchCluster) throws {
+      folder = bench.path(name)
+      programs = primary.programs
+      guard mkdir(folder, 0o755) == 0 else { throw SalvorError(.failed, "\(folder) cannot be made.") }
+      if getuid() == 0 { try run("/bin/chown", ["postgres", folder]) }
+      try asOwner(
+        "pg_basebackup",
+        ["--no-sync", "-h", primary.folder, "-U", "postgres", "-D", "\(folder)/data", "-c", "fast"])
+      try asOwner("touch", ["\(folder)/data/standby.signal"])
+    }
+
+    func start() throws {
       try asOwner(
         "pg_ctl",
         [
@@ -35,8 +51,12 @@
         ])
     }
 
+    /// At once, as a crash does.
+    func stop() throws { try asOwner("pg_ctl", ["-s", "-w", "-D", "\(folder)/data", "-m", "immediate", "stop"]) }
+    func promote() throws { try asOwner("pg_ctl", ["-s", "-w", "-t", "120", "-D", "\(folder)/data", "promote"]) }
+
     func end() {
-      try? asOwner("pg_ctl", ["-s", "-w", "-D", "\(folder)/data", "-m", "immediate", "stop"])
+      try? stop()
       try? run("/bin/rm", ["-rf", folder])
     }
 
@@ -45,6 +65,11 @@
       databases += 1
       try asOwner("createdb", ["-h", folder, "-U", "postgres", "d\(databases)"])
       return "postgresql://postgres@/d\(databases)?host=\(folder)"
+    }
+
+    /// The URL of a database here that another cluster has, too.
+    func url(of database: String) -> String {
+      "postgresql://postgres@/\(database.split(separator: "?")[0].split(separator: "/").last ?? "")?host=\(folder)"
     }
 
     /// Seconds that the processes of the cluster have used, those that have ended with them.
@@ -76,7 +101,7 @@
 
     /// PostgreSQL refuses to run as root.
     private func asOwner(_ program: String, _ arguments: [String]) throws {
-      let path = "\(programs)/\(program)"
+      let path = program == "touch" ? "/usr/bin/touch" : "\(programs)/\(program)"
       guard getuid() == 0 else { return try run(path, arguments) }
       try run("/usr/bin/setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", path] + arguments)
     }
@@ -164,10 +189,10 @@
       return cost
     }
 
-    static func count(_ url: String) throws -> Int64 {
+    static func count(_ url: String, where condition: String = "TRUE") throws -> Int {
       let connection = try PostgreSQLConnection(to: url)
       defer { connection.close() }
-      return try connection.integer("SELECT count(*) FROM record") ?? 0
+      return Int(try connection.integer("SELECT count(*) FROM record WHERE \(condition)") ?? 0)
     }
 
     static func execute(_ url: String, _ sql: String) throws {

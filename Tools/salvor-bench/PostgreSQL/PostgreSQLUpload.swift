@@ -121,7 +121,7 @@
         return Run(wall: wall, serverCPU: after.0 - before.0, databaseCPU: after.1 - before.1)
       }
       let inserts = try sync()
-      guard try PlainPostgreSQL.count(url) == Int64(each * count) else {
+      guard try PlainPostgreSQL.count(url) == each * count else {
         throw SalvorError(.failed, "Not every row is in the database.")
       }
       guard count == 1 else { return (inserts, inserts) }

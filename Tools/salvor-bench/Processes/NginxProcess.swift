@@ -27,7 +27,7 @@ final class NginxProcess {
   ///   - directory: a new one, for what nginx itself writes.
   init(_ program: String, serving folder: String, coding: String, directory: String) throws {
     self.directory = directory
-    let port = try Self.vacantPort()
+    let port = try vacantPort()
     url = "http://127.0.0.1:\(port)/salvor"
     mkdir(directory, 0o700)
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -74,19 +74,36 @@ final class NginxProcess {
     rmdir(directory)
   }
 
-  private static func vacantPort() throws -> UInt16 {
-    let descriptor = socket(AF_INET, streamSocket, 0)
-    defer { close(descriptor) }
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let port = withUnsafeMutablePointer(to: &address) { pointer -> UInt16? in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
-      } ? UInt16(bigEndian: pointer.pointee.sin_port) : nil
+}
+
+/// Somebody listens at this port of 127.0.0.1.
+func isTaken(_ port: UInt16) -> Bool {
+  let descriptor = socket(AF_INET, streamSocket, 0)
+  defer { close(descriptor) }
+  var address = sockaddr_in()
+  address.sin_family = sa_family_t(AF_INET)
+  address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+  address.sin_port = port.bigEndian
+  return withUnsafePointer(to: &address) { pointer in
+    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+      connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
     }
-    guard let port else { throw SalvorError(.failed, "No port for nginx.") }
-    return port
   }
+}
+
+/// Of 127.0.0.1, for a program that cannot say which one it took.
+func vacantPort() throws -> UInt16 {
+  let descriptor = socket(AF_INET, streamSocket, 0)
+  defer { close(descriptor) }
+  var address = sockaddr_in()
+  address.sin_family = sa_family_t(AF_INET)
+  address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+  var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+  let port = withUnsafeMutablePointer(to: &address) { pointer -> UInt16? in
+    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+      bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+    } ? UInt16(bigEndian: pointer.pointee.sin_port) : nil
+  }
+  guard let port else { throw SalvorError(.failed, "No port is free.") }
+  return port
 }

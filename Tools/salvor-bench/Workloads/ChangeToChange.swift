@@ -46,7 +46,7 @@ struct ChangeToChange {
       let (writer, reader) = number % 2 == 0 ? (devices[0], devices[1]) : (devices[1], devices[0])
       let start = Measure.wall()
       try PlainDatabase.updateQuantities(writer, data, places: [place], quantity: quantity)
-      try waitFor(quantity, at: data.key(place), in: reader)
+      try Self.waitFor(quantity, at: data.key(place), in: reader)
       let wall = Measure.wall() - start
       if number >= ChangeToChange.warmUp {
         bares.append(alone)
@@ -63,7 +63,7 @@ struct ChangeToChange {
       let quantity = Int64(1_000_000 + number)
       let start = Measure.wall()
       try PlainDatabase.updateQuantities(program, data, places: [place], quantity: quantity)
-      try waitFor(quantity, at: data.key(place), in: devices[number % 2])
+      try Self.waitFor(quantity, at: data.key(place), in: devices[number % 2])
       foreign.append(Measure.wall() - start)
       usleep(20_000)
     }
@@ -83,7 +83,7 @@ struct ChangeToChange {
       ])
   }
 
-  private func waitFor(_ quantity: Int64, at key: [UInt8], in connection: SQLiteConnection) throws {
+  static func waitFor(_ quantity: Int64, at key: [UInt8], in connection: SQLiteConnection) throws {
     let end = Measure.wall() + 60
     while try connection.integer("SELECT quantity FROM record WHERE id = ?1", .text(key)) != quantity {
       guard Measure.wall() < end else {

@@ -30,6 +30,12 @@ struct Workload: Sendable {
       Workload(name: "postgresql-download", summary: "first, small and idle syncs of 1,000,000 rows in PostgreSQL") {
         try await PostgreSQLDownload(rows: $0.scaled(1_000_000), fewRows: min(10_000, $0.scaled(1_000_000))).run($0)
       },
+      Workload(name: "postgresql-servers", summary: "a change seen behind another server, and idle syncs by HAProxy") {
+        try await PostgreSQLServers(rows: $0.scaled(10_000)).run($0)
+      },
+      Workload(name: "postgresql-failover", summary: "a standby without the last 1,000 commits of 20 devices") {
+        try await PostgreSQLFailover(rows: $0.scaled(100_000), commits: $0.scaled(1000)).run($0)
+      },
     ]
   #else
     static let all = ofSQLite
