@@ -76,8 +76,10 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 
   /// What the server says of healing. Requests that wait there are sent again where fewer do than this device knows of, once for each
   /// of the server's incarnations and settlings: then true. What a device keeps of deleted rows, versions and losses for a server that goes back is forgotten below the floor, once
-  /// it is also older than `retention` milliseconds. Nothing is written where nothing is new.
-  func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool
+  /// it is also older than `retention` milliseconds. What the archive has of losses that were not offered, and that may be where `heal`
+  /// is the setting now, is offered from the next session on, once for each change of the device's and the tables' settings: then true,
+  /// too. Offers that were taken back, and of which the server knows now, are forgotten. Nothing is written where nothing is new.
+  func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool
 
   /// What is sent only when the server asks for it (`history-needed`).
   func history() async throws -> ClientHistory
@@ -120,7 +122,7 @@ extension ClientStore {
   public func endSession() async {}
 
   /// For stores that offer nothing.
-  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool { false }
+  public func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool { false }
 
   /// Reads the whole status: for stores that have no cheaper way.
   public func queued() async throws -> Int64 { try await status().queued }
@@ -209,6 +211,8 @@ public struct ClientState: Sendable, Hashable {
   public var serverInitiated: Set<String> = []
   /// The newest incarnation of the server that this database knows with its first commit.
   public var incarnation: IncarnationID?
+  /// Offers that the server held when a person took them back, and of which it does not know that yet.
+  public var withdrawn: [RequestID] = []
 
   /// By default a database that has not met its server yet. `stagedRows`, `serverInitiated` and `incarnation` are set
   /// afterwards.
@@ -409,6 +413,8 @@ public struct HealTerms: Sendable, Hashable {
   /// Grows with each settling of offers that this database has held, of any remote: where fewer wait than a device knows of, it
   /// says whether that is news.
   public var settlings: Int64
+  /// Offers that the server holds no longer, because the device has taken them back.
+  public var withdrawn: [RequestID] = []
   /// By default no copy is listed, and nothing waits or ever did.
   public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0, settlings: Int64 = 0) {
     self.incarnation = incarnation

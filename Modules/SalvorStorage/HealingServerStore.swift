@@ -37,6 +37,11 @@ public protocol HealingServerStore: RecoveringServerStore {
   /// - Returns: how many offers.
   func rejectOffers(_ query: WaitingQuery) async throws -> Int64
 
+  /// The remote takes back offers of its own: those that wait are forgotten. One that was settled meanwhile stays settled.
+  ///
+  /// - Returns: how many of them had waited, deletes aside.
+  func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) async throws -> Int64
+
   /// Settles what waits and may go on: its parent is there, healing goes on again, or the rate allows it. Cheap where nothing does.
   func settleWaitingOffers() async throws
 
@@ -57,6 +62,8 @@ extension HealingServerStore {
   public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
   /// There are none to reject.
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { 0 }
+  /// None had waited.
+  public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) async throws -> Int64 { 0 }
   /// Does nothing.
   public func settleWaitingOffers() async throws {}
   /// Not paused, and not bounded.

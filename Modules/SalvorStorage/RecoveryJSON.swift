@@ -86,6 +86,7 @@ extension RecoveryReport {
   public var json: JSONValue {
     [
       "id": .string(id), "time": .integer(time), "reason": .string(reason.rawValue), "strategy": .string(strategy),
+      "unoffered": counts.unofferedJSON,
       "kept": .integer(counts.kept), "merged": .integer(counts.merged), "discarded": .integer(counts.discarded),
       "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes), "lost": .integer(counts.lost),
       "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp),
@@ -110,6 +111,19 @@ extension RecoveryReport {
     counts.lost = try json.integer("lost")
     counts.offered = json["offered"]?.integer ?? 0
     counts.givenUp = json["givenUp"]?.integer ?? 0
+    for member in json["unoffered"]?.members ?? [] {
+      if let why = Unoffered(rawValue: member.key) { counts.unoffered[why] = member.value.integer }
+    }
+  }
+}
+
+extension RecoveryCounts {
+  /// `{"REASON":NUMBER,…}`.
+  public var unofferedJSON: JSONValue {
+    .object(
+      Unoffered.allCases.compactMap { why in
+        unoffered[why].map { JSONValue.Member(why.rawValue, .integer($0)) }
+      })
   }
 }
 

@@ -74,8 +74,10 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var keepsBeforeImages: Bool
   /// The copy that was made before, for the report.
   public var copy: String?
-  /// Which lost rows become offers (semantics 10); `off` where the server takes none. The others are kept in the archive.
+  /// Which lost rows become offers (semantics 10). The others are kept in the archive, and may be offered under another setting.
   public var heal: HealMode
+  /// The server takes offers. Where it does not, nothing is offered, now or later.
+  public var takesOffers = true
   /// The server's incarnations that made commits after the shared one: versions of the rows that come are of them.
   public var incarnations: [Incarnation]
 
@@ -154,10 +156,36 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var lost: Int64 = 0
   /// Of these, what is offered to the server again.
   public var offered: Int64 = 0
+  /// What is in the archive in the place of an offer, by the reason.
+  public var unoffered: [Unoffered: Int64] = [:]
   /// Client-only rows, subscriptions and settings that the strategy does not keep.
   public var givenUp: Int64 = 0
   /// All counts are 0.
   public init() {}
+}
+
+/// Why a row that the server acknowledged and lost is not offered to it again.
+public enum Unoffered: String, Sendable, CaseIterable {
+  /// The device's `heal` is `off`.
+  case off = "heal-off"
+  /// The table's `heal` is `off`.
+  case tableOff = "table-heal-off"
+  /// This device did not write it by a lost commit, and `heal` is not `all`.
+  case notOwn = "not-own"
+  /// The server alone writes the table.
+  case serverMaintained = "server-maintained"
+  /// The table was written while Salvor's triggers were away: what the row was may be what somebody wrote here since.
+  case unproven = "triggers-were-away"
+  /// Changes that wait here, or were refused, have made something else of the row.
+  case changedHere = "changed-here"
+  /// Nobody knows by which lost commit it was written.
+  case unknownVersion = "unknown-version"
+  /// The table was made anew with other columns.
+  case otherColumns = "other-columns"
+  /// The server takes no offers.
+  case notTaken = "server-takes-none"
+  /// The rows are another server's.
+  case otherServer = "another-server"
 }
 
 /// One line of a recovery's report.

@@ -199,13 +199,6 @@ extension SalvorError {
       "The request \(id) belongs to an upload whose outcome is not known: the server may have taken it in. Sync first.",
       context: ["request": "\(id)", "sequence": "\(sequence)"])
   }
-  /// An offer of a lost row that the server holds, and may settle at any time.
-  public static func heldByServer(_ id: RequestID) -> SalvorError {
-    SalvorError(
-      .outcomeUnknown,
-      "The request \(id) gives back a row that the server lost. The server holds it, and may settle it at any time. Its operator can refuse it (salvor server restores reject).",
-      context: ["request": "\(id)"])
-  }
   /// `usage`: results are for an upload that this database has not begun, or has ended.
   public static var noSuchUpload: SalvorError {
     SalvorError(.usage, "No upload with this sequence ID is under way. Begin a session first.")

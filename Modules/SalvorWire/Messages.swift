@@ -91,6 +91,11 @@ public struct BeginMessage: Sendable, Hashable {
   public var snapshot: SnapshotTaking?
   /// Of rows that the device has it takes the changed columns alone.
   public var takesParts = false
+  /// Offers that the server holds, and that the device has taken back, at most `withdrawnMax`.
+  public var withdrawn: [RequestID] = []
+
+  /// So many offers are taken back with one begin.
+  public static let withdrawnMax = 1000
 
   /// Makes a begin of this release's protocol. Nothing is checked. Members that have no parameter are nil, or false.
   public init(
@@ -134,6 +139,7 @@ public struct BeginMessage: Sendable, Hashable {
     if let compared { members.append(.init("compared", compared.json)) }
     if let snapshot { members.append(.init("snapshot", snapshot.json)) }
     if takesParts { members.append(.init("parts", .bool(true))) }
+    if !withdrawn.isEmpty { members.append(.init("withdrawn", .array(withdrawn.map { .string("\($0)") }))) }
     return ["begin": .object(members)]
   }
 
@@ -175,6 +181,15 @@ public struct BeginMessage: Sendable, Hashable {
     compared = try json["compared"].map { commit throws(SalvorError) in try Commit(commit) }
     snapshot = try json["snapshot"].map { value throws(SalvorError) in try SnapshotTaking(value) }
     takesParts = json["parts"]?.bool ?? false
+    for entry in try json.optionalArray("withdrawn") ?? [] {
+      guard let id = entry.string.flatMap({ RequestID($0) }) else {
+        throw SalvorError(.malformed, "\"withdrawn\" must be an array of request IDs.")
+      }
+      withdrawn.append(id)
+    }
+    guard withdrawn.count <= Self.withdrawnMax else {
+      throw SalvorError(.tooLarge, "A begin takes back at most \(Self.withdrawnMax) offers.")
+    }
   }
 }
 

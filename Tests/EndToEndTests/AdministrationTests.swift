@@ -177,6 +177,19 @@ import Testing
         environment: ["OFFICE_SECRET": "the-office-secret"])
       #expect(told.code == 2 && told.err.contains("There is no restore"), "\(words): \(told.code) \(told.err)")
     }
+    let unknown = String(repeating: "0", count: 32)
+    for remote in ["zz", unknown] {
+      for action in ["accept", "reject", "waiting"] {
+        let told = try await salvor(
+          ["server", "restores", action, "\(id)", "--remote", remote], in: office.place.directory,
+          environment: ["OFFICE_SECRET": "the-office-secret"])
+        #expect(
+          told.code == 2 && told.err.contains("There is no remote ID"), "\(action) \(remote): \(told.code) \(told.err)")
+      }
+    }
+    #expect(
+      try await office.ask("POST", "restores/\(id)/reject", as: "operator", body: "{\"remote\":\"\(unknown)\"}").status
+        == 404)
     let reject = #"{"table":"visit"}"#
     #expect(try await office.ask("POST", "restores/\(id)/reject", as: "viewer", body: reject).status == 403)
     #expect(

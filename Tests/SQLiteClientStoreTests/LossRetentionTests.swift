@@ -21,7 +21,8 @@ import Testing
     let all = try versions(bench)
     #expect(all.contains(3))
     func remember(_ floor: Int64?, retention: Int64) async throws {
-      _ = try await bench.store.remember(HealTerms(incarnation: incarnation, floor: floor), retention: retention)
+      _ = try await bench.store.remember(
+        HealTerms(incarnation: incarnation, floor: floor), heal: .own, retention: retention)
     }
     // An hour: nothing is that old. Minus an hour: everything is.
     try await remember(3, retention: 3_600_000)
@@ -46,7 +47,7 @@ import Testing
     #expect([report.accepted, report.waiting] == [1, 1])
     #expect(try await bench.store.queued() == 1)
     func waits(_ count: Int64) async throws -> Bool {
-      try await bench.store.remember(HealTerms(incarnation: incarnation, waiting: count), retention: 1)
+      try await bench.store.remember(HealTerms(incarnation: incarnation, waiting: count), heal: .own, retention: 1)
     }
     #expect(try await !waits(1))
     #expect(try await bench.store.beginSession(groups: nil).upload == nil)

@@ -380,3 +380,130 @@ struct HealingTests {
     #expect([status.queued, status.inError, status.displaced] == [0, 0, 1])
   }
 }
+
+/// What `heal: "off"` left in the archives, when it is switched on later (decision 162).
+@Suite("Heal: what was kept while it was off is given back when it is switched on (semantics 10)")
+struct HealingSwitchedOnTests {
+  private func again(_ fleet: Fleet, _ device: Device, recovery: String = "") async throws -> Device {
+    await device.close()
+    return try fleet.device(device.name, recovery: recovery)
+  }
+
+  /// Both devices write after the backup, and recover with healing off.
+  private func lost() async throws -> (Fleet, Device, Device, [[[Value]]]) {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"off\"")
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
+      "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
+    try await synchronize([a])
+    try await b.write("UPDATE site SET city = 'Ottawa' WHERE id IN ('s3', 's5')")
+    try await synchronize([b, a])
+    let before = try tables.map { try fleet.serverRows($0) }
+    try await fleet.restore("night")
+    try await synchronize([a, b])
+    #expect(try tables.map { try fleet.serverRows($0) } != before)
+    try fleet.expectEqual(tables, [a, b])
+    return (fleet, a, b, before)
+  }
+
+  @Test("the fleet has what it had, whoever is switched on first", arguments: [true, false])
+  func everythingComesBack(aIsFirst: Bool) async throws {
+    let (fleet, a, b, before) = try await lost()
+    let first = try await again(fleet, aIsFirst ? a : b)
+    let report = try await first.sync()
+    #expect(report.error == nil, "\(String(describing: report.error))")
+    #expect(report.healed > 0)
+    let second = try await again(fleet, aIsFirst ? b : a)
+    try await synchronize([first, second])
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, [first, second])
+    for device in [first, second] {
+      let status = try await device.open().status()
+      #expect([status.queued, status.inError, status.displaced] == [0, 0, 0], "\(device.name)")
+    }
+    #expect(try await first.sync().uploaded == 0, "nothing is offered twice")
+  }
+
+  @Test("what was written since the restore stands, column by column; what was deleted since stays deleted")
+  func writtenSince() async throws {
+    let (fleet, a, b, _) = try await lost()
+    try fleet.serverConnection().execute("UPDATE site SET seats = 1, name = 'since' WHERE id = 's3'")
+    try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's5'")
+    try fleet.serverConnection().execute("UPDATE site SET name = 'stays' WHERE id = 's4'")
+    try await synchronize([a, b])
+    let devices = [try await again(fleet, a), try await again(fleet, b)]
+    try await synchronize(devices)
+    #expect(try site(fleet, "s3") == ["s3".value, "since".value, "Ottawa".value, 1])
+    #expect(try site(fleet, "s4")?[1] == "stays".value, "a delete takes nothing that was written since")
+    #expect(try site(fleet, "s5") == nil)
+    #expect(try site(fleet, "new") != nil)
+    try fleet.expectEqual(tables, devices)
+    let conflicts = try fleet.serverConnection().integer(
+      "SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL")
+    #expect(conflicts ?? 0 >= 3, "seats of s3, the row s5, the delete of s4")
+  }
+
+  @Test("a second restore while it is still off: all comes back when it is switched on")
+  func twoRestores() async throws {
+    let (fleet, a, b, _) = try await lost()
+    try await b.write("UPDATE site SET city = 'later' WHERE id = 's6'")
+    try await a.write("UPDATE site SET seats = 5 WHERE id = 's7'")
+    try await synchronize([a, b])
+    try await fleet.restore("night")
+    try await synchronize([a, b])
+    #expect(try site(fleet, "s6")?[2] != "later".value)
+    let devices = [try await again(fleet, a), try await again(fleet, b)]
+    try await synchronize(devices)
+    #expect(try site(fleet, "s3") == ["s3".value, "Site 3".value, "Ottawa".value, 99])
+    #expect(try site(fleet, "s6")?[2] == "later".value)
+    #expect(try site(fleet, "s7")?[3] == 5)
+    #expect(try site(fleet, "s4") == nil)
+    #expect(try fleet.serverRows("visit").count == 1)
+    try fleet.expectEqual(tables, devices)
+  }
+
+  @Test("switched on before a second restore, which comes before the device has offered anything")
+  func restoredBeforeItIsOffered() async throws {
+    let (fleet, a, b, before) = try await lost()
+    try await fleet.restore("night")
+    let devices = [try await again(fleet, a), try await again(fleet, b)]
+    try await synchronize(devices, times: 3)
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, devices)
+  }
+
+  @Test("tables that were made anew while it was off give back what they kept")
+  func madeAnew() async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"off\", strategy: \"recreate\"")
+    try await a.write(
+      "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
+      "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
+    try await synchronize([a, b])
+    let before = try tables.map { try fleet.serverRows($0) }
+    try await fleet.restore("night")
+    try await synchronize([a, b])
+    let devices = [try await again(fleet, a), try await again(fleet, b)]
+    try await synchronize(devices)
+    #expect(try tables.map { try fleet.serverRows($0) } == before)
+    try fleet.expectEqual(tables, devices)
+  }
+
+  @Test("a device that the restored server does not know gives back what it kept")
+  func unknownToTheServer() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s1', 'One')")
+    try await fleet.backup("night")
+    var a = try fleet.device("a", recovery: "heal: \"off\"")
+    try await a.write("INSERT INTO site (id, name) VALUES ('first', 'of a')")
+    try await synchronize([a])
+    try await fleet.restore("night")
+    try await synchronize([a])
+    #expect(try fleet.serverRows("site").count == 1)
+    a = try await again(fleet, a)
+    #expect(try await a.sync().healed == 1)
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["first".value, "s1".value])
+    try fleet.expectEqual(tables, [a])
+    #expect(try await a.open().errorArchive() == [])
+  }
+}

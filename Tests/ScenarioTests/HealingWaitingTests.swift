@@ -156,16 +156,62 @@ struct HealingWaitingTests {
       #expect(report.queuedReason == .waiting)
       #expect(try await a.open().status().queued == Int64(offers) + 3)
     }
-    // The server may settle it at any time: taken back here it would come again.
-    let held = try #require(try await a.open().queue().first { $0.table == "site" })
-    let refused = await #expect(throws: SalvorError.self) { try await a.open().remove(.withdraw(held.id)) }
-    #expect(refused?.code == .outcomeUnknown)
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == Int64(offers))
     let settled = try await a.sync()
     #expect(settled.error == nil && settled.uploaded == Int64(offers) + 3)
     try await synchronize([a, b])
     #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1", "v2"])
     #expect(try count(fleet, "site WHERE seats = 5") == 1)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
+  }
+
+  @Test("an offer that waits is taken back by its device: the server holds it no longer, and nobody gets it")
+  func takenBack() async throws {
+    let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('new', 'of a'), ('kept', 'of a')",
+      "UPDATE site SET seats = 99 WHERE id = 's10'", "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    #expect(try await a.sync().waiting == 4)
+    // The parent takes its child along. An update is taken back as an entry of the archive would be.
+    let queue = try await a.open().queue()
+    let parent = try #require(queue.first { $0.key == ["new"] })
+    let report = try await a.open().remove(.withdraw(parent.id))
+    #expect(report.requests.flatMap(\.changes).map(\.table) == ["site", "visit"])
+    let update = try #require(queue.first { $0.key == ["s10"] })
+    _ = try await a.open().remove(.kept(update.id))
+    #expect(try a.rows("visit").isEmpty)
+    #expect(try a.rows("site").first { $0[0] == "s10" }?[3] == 40)
+    // Killed before it told the server, and told twice.
+    await a.close()
+    #expect(try count(fleet, "salvor_heal_waiting") == 4)
+    for _ in 1...2 {
+      let told = try await a.sync()
+      #expect(told.error == nil && told.waiting == 1)
+      #expect(try count(fleet, "salvor_heal_waiting") == 1)
+    }
+    #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 1)
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 0)
+    #expect(try count(fleet, "site WHERE id = 'kept'") == 1)
+    try fleet.expectEqual(tables, [a, b])
+    #expect(try await a.open().status().queued == 0)
+  }
+
+  @Test("an offer that was accepted before the server hears that it was taken back stays, and comes to its device, too")
+  func takenBackTooLate() async throws {
+    let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    #expect(try await a.sync().waiting == 1)
+    let held = try #require(try await a.open().queue().first)
+    _ = try await a.open().remove(.withdraw(held.id))
+    #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 1)
+    try await synchronize([a, b])
+    #expect(try count(fleet, "site WHERE id = 'new'") == 1)
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().queued == 0)
   }

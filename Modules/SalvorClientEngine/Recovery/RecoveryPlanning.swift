@@ -129,6 +129,7 @@ struct RecoveryPlanning {
       if plan.sent == 0 { counts.deletes += try await store.rowsMadeHere() }
       counts.lost = plan.counts.lost
       counts.offered = plan.counts.offered
+      counts.unoffered = plan.counts.unoffered
       plan.counts = counts
     }
     return plan

@@ -421,7 +421,7 @@ struct RecoveryRun {
     _ groups: [GroupState], _ journal: RecoveryJournal, _ config: SyncConfig?
   ) -> RecoveryOrder {
     let isNewRemote = rebuild != .nothing || incident.reason == .clientRewound
-    return RecoveryOrder(
+    var order = RecoveryOrder(
       id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
       absence: RecoveryFetch.absence(incident), starts: starts, groups: groups,
       previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
@@ -429,8 +429,9 @@ struct RecoveryRun {
       config: rebuild == .nothing ? nil : config,
       removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil,
       keepsBeforeImages: journal.backup == nil,
-      copy: journal.backup, heal: incident.facts.heals ? configuration.recovery.heal : .off,
-      incarnations: incident.facts.incarnations)
+      copy: journal.backup, heal: configuration.recovery.heal, incarnations: incident.facts.incarnations)
+    order.takesOffers = incident.facts.heals
+    return order
   }
 
   /// No guard stops what a person wants, at the device or at the server (decision 33), nor the first sync with a server that has forgotten

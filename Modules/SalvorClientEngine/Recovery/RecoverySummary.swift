@@ -80,7 +80,7 @@ public struct RecoveryPlan: Sendable, Hashable {
       ],
       "rows": [
         "fetch": .integer(rowsToFetch), "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes),
-        "offer": .integer(counts.offered),
+        "lost": .integer(counts.lost), "offer": .integer(counts.offered), "unoffered": counts.unofferedJSON,
       ],
       "bytes": bytes.map(JSONValue.integer) ?? .null,
       "files": .array(files.map(\.json)),

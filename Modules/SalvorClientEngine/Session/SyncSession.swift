@@ -38,6 +38,8 @@ struct SyncSession {
   private(set) var requirement: Requirement?
   /// A SyncConfig came.
   private var hasAdopted = false
+  /// What the begin took back of the offers that the server held.
+  private var withdrawn: [RequestID] = []
   /// Requests went to the archive: their rows are without them now.
   private(set) var isArchiveTouched = false
   /// False: an upload alone.
@@ -296,6 +298,8 @@ struct SyncSession {
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
     report.notices += try await store.adopt(config)
     hasAdopted = true
+    // What its tables say of healing may be another thing: it is told again.
+    met = nil
     if try await store.status().queued > 0 { hasNewRequests = true }
     hasNewGroups =
       hasNewGroups || config.groups.contains { group in !session.state.groups.contains { $0.name == group.name } }
@@ -325,6 +329,7 @@ struct SyncSession {
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
       position: nil, history: nil)
     message.incarnation = state.incarnation
+    message.withdrawn = Array(state.withdrawn.prefix(BeginMessage.withdrawnMax))
     return message
   }
 
@@ -344,6 +349,7 @@ struct SyncSession {
   }
 
   private mutating func send(_ message: BeginMessage, _ inline: UploadChunk?) async throws -> TransportResponse {
+    withdrawn = message.withdrawn
     var body = message.json.bytes
     body.append(0x0A)
     if let inline { body += inline.bytes }
@@ -511,17 +517,19 @@ struct SyncSession {
   mutating func meet(_ line: JSONValue) async throws -> Bool {
     let waiting = line["heal"]?["waiting"]?.integer ?? 0
     if line["incarnation"] != nil { report.waiting = waiting }
-    guard met != line else { return false }
+    guard met != line || line["heal"]?["withdrawn"] != nil else { return false }
     try await store.remember(
       server: line.identifier("server"),
       incarnations: (line["incarnations"]?.array ?? []).map { try Incarnation($0) }, principal: line.string("principal")
     )
     var areDue = false
     if let incarnation = line["incarnation"]?.string.flatMap({ IncarnationID($0) }) {
-      let terms = HealTerms(
+      var terms = HealTerms(
         incarnation: incarnation, floor: line["heal"]?["floor"]?.integer,
         waiting: waiting, settlings: line["heal"]?["settlings"]?.integer ?? 0)
-      areDue = try await store.remember(terms, retention: configuration.recovery.lossRetentionMilliseconds)
+      if line["heal"]?["withdrawn"]?.bool == true { terms.withdrawn = withdrawn }
+      areDue = try await store.remember(
+        terms, heal: configuration.recovery.heal, retention: configuration.recovery.lossRetentionMilliseconds)
     }
     met = line["token"] == nil ? line : nil
     return areDue

@@ -167,8 +167,8 @@ public actor BrokenClientStore: ClientStore {
   }
 
   /// No fault changes it.
-  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
-    try await base.remember(terms, retention: retention)
+  public func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool {
+    try await base.remember(terms, heal: heal, retention: retention)
   }
 
   /// `forgetsTheServer`: does nothing. `takesAnyPrincipal`: returns where the base refuses another principal.

@@ -113,6 +113,10 @@ extension BrokenServerStore: HealingServerStore {
   /// No fault changes it. Throws `failed` where the base takes no offers.
   public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 { try await healing().rejectOffers(query) }
   /// No fault changes it. Throws `failed` where the base takes no offers.
+  public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) async throws -> Int64 {
+    try await healing().withdrawOffers(ids, of: remote)
+  }
+  /// No fault changes it. Throws `failed` where the base takes no offers.
   public func settleWaitingOffers() async throws { try await healing().settleWaitingOffers() }
   /// No fault changes it. Throws `failed` where the base takes no offers.
   public func healPace() async throws -> HealPace { try await healing().healPace() }

@@ -127,8 +127,8 @@ package actor StruckStore: RecoveringClientStore {
   package func discardStaged() async throws { try await write().discardStaged() }
   package func apply(_ end: DownloadEnd) async throws -> ApplyReport { try await write().apply(end) }
   package func adopt(_ config: SyncConfig) async throws -> [String] { try await write().adopt(config) }
-  package func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
-    try await write().remember(terms, retention: retention)
+  package func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool {
+    try await write().remember(terms, heal: heal, retention: retention)
   }
 
   package func remember(server: ServerID, incarnations: [Incarnation], principal: String) async throws {

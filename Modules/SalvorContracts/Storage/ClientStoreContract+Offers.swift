@@ -440,14 +440,15 @@ extension ClientStoreContract {
       try expectEqual(try await bench.begin().changes, [], "what is sent while it waits")
       await bench.store.endSession()
       let terms = HealTerms(incarnation: IncarnationID(unchecked: String(repeating: "7", count: 32)))
-      try expect(try await bench.store.remember(terms, retention: 1), "fewer wait than the device knows of")
+      try expect(try await bench.store.remember(terms, heal: .own, retention: 1), "fewer wait than the device knows of")
       let again = try await bench.begin()
       try expectEqual(again.changes, begun.changes, "what is sent again")
       _ = try await bench.settle(again, waiting: [begun.changes[0].counter...begun.changes[0].counter])
-      try expect(try await !bench.store.remember(terms, retention: 1), "the server has said so before")
+      try expect(try await !bench.store.remember(terms, heal: .own, retention: 1), "the server has said so before")
       var later = terms
       later.settlings = 1
-      try expect(try await bench.store.remember(later, retention: 1), "the server has settled something since")
+      try expect(
+        try await bench.store.remember(later, heal: .own, retention: 1), "the server has settled something since")
       let third = try await bench.begin()
       try expectEqual(third.changes, begun.changes, "what is sent then")
       try await bench.settle(third, commit: bench.nextCommit())

@@ -131,6 +131,32 @@ extension ServerStoreContract {
       try await bench.expectRows("note", [["n1", "a", "b"]])
       try await expectWaiting(bench, [])
     },
+    healing("a remote takes back its own offers, and nobody else's; what was settled stays") { bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      func offer(_ key: String) -> Sent {
+        .offered(Offer(version(5, parting: parting), isForReview: true), note(key, "lost"))
+      }
+      let (mine, first) = (anna.stamp, 1 as Int64)
+      _ = try await anna.upload(offer("n2"), offer("n3"))
+      let (theirs, other) = (bert.stamp, 1 as Int64)
+      _ = try await bert.upload(offer("n4"))
+      try expectEqual(
+        try await holding(bench).withdrawOffers(
+          [RequestID(stamp: mine, counter: first), RequestID(stamp: theirs, counter: other)], of: anna.remote), 1,
+        "what had waited")
+      try await expectWaiting(bench, ["insert note n3 review", "insert note n4 review"])
+      for id in [first, first + 7] {
+        try expectEqual(
+          try await holding(bench).withdrawOffers([RequestID(stamp: mine, counter: id)], of: anna.remote), 0,
+          "what does not wait")
+      }
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 2, "what was accepted")
+      try expectEqual(
+        try await holding(bench).withdrawOffers([RequestID(stamp: mine, counter: first + 1)], of: anna.remote), 0,
+        "what was settled")
+      try await bench.expectRows("note", [["n1", "a", "b"], ["n3", "lost", .null], ["n4", "lost", .null]])
+    },
     healing("where healing is paused every offer that would change something waits, until it goes on") {
       bench, parting in
       var anna = try await device(bench)

@@ -147,20 +147,28 @@ extension WaitingQuery {
 
   /// Reads a remote ID. Throws `malformed`, for a person, where `text` is none.
   public static func remote(_ text: String) throws(SalvorError) -> RemoteID {
-    guard let remote = RemoteID(text) else {
-      throw SalvorError(.malformed, "\"\(text.prefix(40))\" is no remote ID. salvor remotes lists them.")
-    }
+    guard let remote = RemoteID(text) else { throw noRemote(text, .malformed) }
     return remote
+  }
+
+  /// For a person: there is no such remote ID.
+  public static func noRemote(_ text: String, _ code: ErrorCode) -> SalvorError {
+    SalvorError(code, "There is no remote ID \"\(text.prefix(40))\". salvor remotes lists them.")
   }
 }
 
 extension HealingServerStore {
-  /// Throws `not-found`, for a person, where there is no such restore, or the schema has no such table.
+  /// Throws `not-found`, for a person, where there is no such restore, no such remote, or the schema has no such table.
   public func require(_ query: WaitingQuery, in schema: Schema) async throws {
     if let table = query.table, !schema.tables.contains(where: { $0.name == table }) {
       throw SalvorError(
         .notFound, "The schema has no table \(table). It has \(schema.tables.map(\.name).joined(separator: ", ")).",
         context: ["table": table])
+    }
+    if let remote = query.remote, try await self.remote(remote) == nil {
+      // One that was deleted may have left offers.
+      let left = try await waitingOffers(WaitingQuery(remote: remote), after: 0, limit: 1)
+      if left.isEmpty { throw WaitingQuery.noRemote(remote.text, .notFound) }
     }
     guard let restore = query.restore else { return }
     let records = try await (self as? any RestoreReportingServerStore)?.restores(limit: RestoreRecord.listedMax) ?? []

@@ -117,11 +117,12 @@ extension ServerEngine {
       .init("principal", .string(principal.name)),
     ]
     if !untold.isEmpty { members.append(.init("incarnations", .array(untold.map(\.json)))) }
-    if let heal, heal.floor != nil || heal.waiting > 0 || heal.settlings > 0 {
+    if let heal, heal.floor != nil || heal.waiting > 0 || heal.settlings > 0 || !heal.withdrawn.isEmpty {
       var terms: [JSONValue.Member] = []
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       if heal.waiting > 0 { terms.append(.init("waiting", .integer(heal.waiting))) }
       if heal.settlings > 0 { terms.append(.init("settlings", .integer(heal.settlings))) }
+      if !heal.withdrawn.isEmpty { terms.append(.init("withdrawn", .bool(true))) }
       members.append(.init("heal", .object(terms)))
     }
     return ["session": .object(members + more)]

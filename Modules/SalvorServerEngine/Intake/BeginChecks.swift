@@ -39,6 +39,7 @@ extension ServerEngine {
     case .parted(let shared, let reason): throw parting(message, principal, admission, shared, reason)
     case .historyNeeded(let what): throw historyNeeded(what)
     }
+    if !message.withdrawn.isEmpty { try await withdraw(message, principal, &begin.heal) }
     begin.sendsConfig = try checkSchema(message, principal, answersAgain: begin.answersAgain)
     if message.current == nil || !begin.answersAgain { begin.page = admission.page }
     activity.noteSuccess(of: message.remote)
@@ -60,6 +61,19 @@ extension ServerEngine {
     return HealTerms(
       incarnation: identity.incarnation, floor: await floor.number(configuration.store),
       waiting: admission.waitingOffers, settlings: admission.settlings)
+  }
+
+  /// The device has taken back offers that wait here.
+  private func withdraw(_ message: BeginMessage, _ principal: Principal, _ heal: inout HealTerms?) async throws {
+    guard configuration.store is any HealingServerStore else { return }
+    let count = try await write(for: principal) { store in
+      try await (store as? any HealingServerStore)?.withdrawOffers(message.withdrawn, of: message.remote) ?? 0
+    }
+    if count > 0 { configuration.log("\(count) offers of lost rows were taken back by the device \(message.remote).") }
+    guard var terms = heal else { return }
+    terms.waiting = max(0, terms.waiting - count)
+    terms.withdrawn = message.withdrawn
+    heal = terms
   }
 
   /// The download of a begin that sends nothing and compares nothing.

@@ -111,6 +111,11 @@ struct ClientContent: Sendable {
   var healDue = false
   /// What the server said when it was asked last, and how many the device knew of.
   var healAsked: (terms: HealTerms, waiting: Int64)?
+  /// The setting under which what was withheld is offered with the next session, and the settings under which it was looked at last.
+  var healWanted: HealMode?
+  var healSeen: [HealMode]?
+  /// Offers that the server held when they were taken back, and of which it does not know that yet.
+  var withdrawn: [RequestID] = []
   var previous: SequenceID?
   var current: SequenceID?
   /// Newest first, `previous` not included.
@@ -169,16 +174,18 @@ struct ClientContent: Sendable {
     /// Not nil: the server has lost it.
     var lost: [LostVersion?] = []
     var isHeld = false
+    /// By the change's place: lost, and not to be offered as the device is set up.
+    var withheld: Set<Int> = []
 
-    var isLost: Bool { lost.contains { $0 != nil } }
+    var isLost: Bool { lost.indices.contains { lost[$0] != nil && !withheld.contains($0) } }
 
     /// As it is offered again.
     var offer: Request {
       var request = request
       request.state = .queued
-      request.changes = zip(request.changes, lost).compactMap { change, version in
-        guard let version else { return nil }
-        var change = change
+      request.changes = request.changes.indices.compactMap { place in
+        guard let version = lost[place], !withheld.contains(place) else { return nil }
+        var change = request.changes[place]
         change.made = min(change.made, version.parting)
         if var deleted = change.offer?.version, isHeld {
           deleted.parting = min(deleted.parting, version.parting)

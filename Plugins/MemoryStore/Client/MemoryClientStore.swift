@@ -171,6 +171,7 @@ public actor MemoryClientStore: ClientStore {
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices, takesParts: true)
     }
+    state.offerWithheld()
     if state.staged.isEmpty { _ = state.removeLeaving() }
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
@@ -293,16 +294,18 @@ public actor MemoryClientStore: ClientStore {
     database.state = state
   }
 
-  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
+  public func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool {
     var state = try read()
     if state.incarnations.contains(where: { $0.id == terms.incarnation }) { state.met.insert(terms.incarnation) }
     defer { database.state = state }
+    state.withdrawn.removeAll { terms.withdrawn.contains($0) }
+    let wants = state.wantsWithheld(heal)
     let waiting = Int64(state.requests.count { $0.isWaiting && $0.state != .kept })
     var asked = terms
     asked.floor = nil
     let isAsked = state.healAsked?.terms == asked && state.healAsked?.waiting == waiting
     guard terms.waiting < waiting, !isAsked, waiting <= 1000 || terms.waiting <= waiting / 2 else {
-      return false
+      return wants
     }
     state.healAsked = (asked, waiting)
     state.healDue = true
@@ -367,6 +370,7 @@ public actor MemoryClientStore: ClientStore {
     state.stagedRows = content.staged.last?.rows
     state.serverInitiated = content.schema.serverInitiated
     state.incarnation = content.incarnations.last?.id
+    state.withdrawn = content.withdrawn
     return state
   }
 

@@ -12,13 +12,7 @@ extension ClientContent {
     let listing = RequestListing(before, now: now)
     var causes = try asked(removal, listing)
     try refuseUnderWay(causes.keys)
-    if case .withdraw = removal,
-      let held = requests.first(where: {
-        causes[$0.id] != nil && $0.isWaiting && $0.state != .displaced && $0.state != .kept
-      })
-    {
-      throw SalvorError.heldByServer(held.id)
-    }
+    let held = requests.filter { causes[$0.id] != nil && $0.isHeldByServer }.map(\.id)
     requests.removeAll { causes[$0.id] != nil }
     if case .archive = removal {
       let archived = before.requests.map(\.id).filter { causes[$0] != nil }
@@ -38,6 +32,7 @@ extension ClientContent {
       causes[request.id].map { RemovedRequest(id: request.id, changes: listing.entries(of: request), cause: $0) }
     }
     report.rows = remadeRows(report, before)
+    withdrawn += held
     return report
   }
 
@@ -58,6 +53,8 @@ extension ClientContent {
       let waiting: Set<RequestState> = [.queued, .sent, .unknownOutcome]
       for id in listing.dependents(of: try known(asked, in: waiting)) { causes[id] = .dependsOn(asked) }
       causes[asked] = .askedFor
+    case .kept(let asked) where requests.contains { $0.id == asked && $0.state == .queued && $0.isHeldByServer }:
+      return try self.asked(.withdraw(asked), listing)
     case .kept(let asked): causes[try known(asked, in: [.kept])] = .askedFor
     case .allKept: for request in requests where request.state == .kept { causes[request.id] = .askedFor }
     }

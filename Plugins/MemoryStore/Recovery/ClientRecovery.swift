@@ -15,6 +15,10 @@ struct ClientRecovery {
   var requests: [RequestID: (fate: RecoveryItem.Fate, reason: String?)] = [:]
   /// Requests that make a lost row again for the sake of its children.
   var remadeParents: [RequestID] = []
+  /// Tables of which a restore took back a mass of deletes.
+  var mass: Set<String> = []
+  /// Why rows in the archive are not offered.
+  private(set) var unoffered: [Unoffered: Int64] = [:]
   /// Requests with an offer.
   var offered: Set<RequestID> = []
   /// Conflict versions that the server has lost.
@@ -100,7 +104,9 @@ struct ClientRecovery {
   }
 
   /// Another server has lost nothing of this.
-  var heals: Bool { order.heal != .off && before.serverID == order.server }
+  var heals: Bool { order.heal != .off && mayBeOffered }
+
+  private var mayBeOffered: Bool { order.takesOffers && before.serverID == order.server }
 
   /// The stricter of what the device and the table say.
   func mode(of table: String) -> HealMode { order.heal.stricter(or: content.schema.table(table)?.heal ?? .off) }
@@ -119,7 +125,15 @@ struct ClientRecovery {
     for index in content.requests.indices { content.requests[index].isWaiting = false }
     content.healAsked = nil
     content.healDue = false
-    guard heals, order.absence == .lost else { return }
+    (content.healWanted, content.healSeen) = (nil, nil)
+    for index in content.requests.indices {
+      guard var withheld = content.requests[index].withheld else { continue }
+      if order.shared != nil || order.absence == .lost {
+        withheld.version.parting = min(withheld.version.parting, order.shared ?? 0)
+      }
+      content.requests[index].withheld = withheld
+    }
+    guard mayBeOffered, order.absence == .lost else { return }
     let known = before.incarnations.filter { $0.firstCommit > 0 }
     let last = content.lostIncarnations.filter { id in !content.lostOrder.contains { $0.earlier == id } }
     var previous: IncarnationID?
@@ -150,14 +164,18 @@ struct ClientRecovery {
         if var known = lost[place] {
           known.parting = min(known.parting, shared)
           lost[place] = known
-        } else if kept.versions[place] > shared, mode(of: kept.request.changes[place].row.table) != .off,
+        } else if kept.versions[place] > shared,
           let incarnation = known.last(where: { $0.firstCommit <= kept.versions[place] }) ?? known.first
         {
           lost[place] = LostVersion(incarnation: incarnation.id, number: kept.versions[place], parting: shared)
+          if !heals || mode(of: kept.request.changes[place].row.table) == .off {
+            content.keptVersions[index].withheld.insert(place)
+          }
         }
       }
       content.keptVersions[index].lost = lost
-      lostVersionCount += Int64(lost.count { $0 != nil })
+      let withheld = content.keptVersions[index].withheld
+      lostVersionCount += Int64(lost.indices.count { lost[$0] != nil && !withheld.contains($0) })
     }
   }
 
@@ -279,13 +297,45 @@ struct ClientRecovery {
       guard var change = lost[name] else { continue }
       content.counter += 1
       change.counter = content.counter
-      content.requests.append(
-        Request(
-          stamp: content.stamp, changes: [change], state: .kept,
-          refusal: Request.Refused(
-            reason: "lost-on-server", status: nil,
-            message: "The server acknowledged this and has lost it. Reapply it, or delete the entry.")))
+      var request = Request(
+        stamp: content.stamp, changes: [change], state: .kept,
+        refusal: Request.Refused(
+          reason: "lost-on-server", status: nil,
+          message: "The server acknowledged this and has lost it. Reapply it, or delete the entry."))
+      let (why, version) = unoffered(name, change)
+      unoffered[why, default: 0] += 1
+      if var withheld = version {
+        // It stands for older versions of its row.
+        for index in content.requests.indices where content.requests[index].changes[0].row == name {
+          guard let older = content.requests[index].withheld else { continue }
+          if older.isOwn { withheld.isOwn = true }
+          content.requests[index].withheld = nil
+        }
+        request.withheld = withheld
+      }
+      content.requests.append(request)
     }
+  }
+
+  /// Why the archive has a loss in the place of an offer; and what would be offered under another setting.
+  private func unoffered(_ name: RowName, _ change: Change) -> (why: Unoffered, version: Request.Withheld?) {
+    guard let table = content.schema.table(name.table) else { return (.otherColumns, nil) }
+    guard before.serverID == order.server else { return (.otherServer, nil) }
+    guard order.takesOffers else { return (.notTaken, nil) }
+    guard table.maintained == .dual else { return (.serverMaintained, nil) }
+    let number = version(of: name)
+    guard order.absence == .lost, number > order.shared ?? 0,
+      order.rebuild == .nothing || before.baseChanges.contains(where: { $0.row == name }),
+      let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
+    else { return (.unknownVersion, nil) }
+    let isOwn = before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
+    let mode = mode(of: name.table)
+    if mode == .all || mode != .off && isOwn { return (.changedHere, nil) }
+    let withheld = Request.Withheld(
+      version: LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0), isOwn: isOwn,
+      isForReview: change.operation == .delete && mass.contains(name.table),
+      was: change.operation == .delete ? nil : before.bases[name].map { named($0, before.schema.table(name.table)) })
+    return (order.heal == .off ? .off : mode == .off ? .tableOff : .notOwn, withheld)
   }
 
   /// In the order of the schema's tables and of the keys.

@@ -92,17 +92,16 @@ extension ClientRecovery {
   /// What the server lost stays, by requests that offer it again, as if they came before those that wait: what these change
   /// in a row is theirs (semantics 10).
   mutating func offerLostRows() {
-    guard heals else { return }
     // A restore that was meant to undo a mass deletion: a person looks at it.
     let deletes = Dictionary(grouping: lostRows.filter { isDeleteOfRow($0) }, by: \.table)
-    let mass = deletes.filter { name, rows in
-      rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count
-    }
+    mass = Set(
+      deletes.filter { name, rows in rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count }.keys)
+    guard heals else { return }
     for name in sorted(Set(lost.keys).union(heldRows)) {
       guard var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
         let version = lostVersion(of: name)
       else { continue }
-      let isOfMass = change.operation == .delete && isDeleteOfRow(name) && mass[name.table] != nil
+      let isOfMass = change.operation == .delete && isDeleteOfRow(name) && mass.contains(name.table)
       // Every column is named, also one that is as the server has it.
       if change.operation == .update, let whole = held(name) { change = whole }
       let others = outstanding.flatMap { content.requests[$0].changes }.filter { $0.row == name }

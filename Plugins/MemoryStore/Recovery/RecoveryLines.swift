@@ -80,6 +80,7 @@ extension ClientRecovery {
     counts.lost += Int64(lost.count) + lostVersionCount
     counts.offered = Int64(offered.count) + lostVersionCount
     counts.givenUp = Int64(givenUp.count)
+    counts.unoffered = unoffered
     return counts
   }
 }

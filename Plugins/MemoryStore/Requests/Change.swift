@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 
 /// One captured insert, update or delete of one row, with what it saw and with its full new values.
 struct Change: Sendable, Hashable {
@@ -64,6 +65,17 @@ struct Request: Sendable, Hashable {
   var lastAttempt: Int64?
   /// On a device, of an offer: the server holds it.
   var isWaiting = false
+  /// On a device, of a loss in the archive: it may be offered under another setting.
+  var withheld: Withheld?
+
+  struct Withheld: Sendable, Hashable {
+    var version: LostVersion
+    /// This device wrote the row by a lost commit.
+    var isOwn: Bool
+    var isForReview: Bool
+    /// The row as it was; nil: it was deleted.
+    var was: [NamedValue]?
+  }
 
   struct Refused: Sendable, Hashable {
     var reason: String
@@ -77,6 +89,8 @@ struct Request: Sendable, Hashable {
   var lastCounter: Int64 { changes[changes.count - 1].counter }
   var id: RequestID { RequestID(stamp: stamp, counter: firstCounter) }
   var rows: Set<RowName> { Set(changes.map(\.row)) }
+  /// It waits at the server.
+  var isHeldByServer: Bool { isWaiting && state != .displaced && state != .kept }
   /// It is nothing but an offer: nobody wrote it here since.
   var isPlainOffer: Bool { changes.contains { $0.offer?.written.isEmpty == true } }
 

@@ -196,6 +196,16 @@ extension MemoryServerStore {
   /// Of the chosen offers those that wait for a review or for a parent row. Returns how many were chosen.
   public func rejectOffers(_ query: WaitingQuery) throws -> Int64 { try settle([.review, .parent], query, .rejecting) }
 
+  /// Returns how many of them waited, deletes aside.
+  public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) throws -> Int64 {
+    var state = try swept()
+    let isTaken = { (offer: HeldOffer) in offer.remote == remote && ids.contains(offer.request.id) }
+    let count = state.waiting.count { isTaken($0) && $0.request.changes[0].operation != .delete }
+    state.waiting.removeAll(where: isTaken)
+    write(state)
+    return Int64(count)
+  }
+
   private func settle(
     _ reasons: [WaitingReason], _ query: WaitingQuery, _ purpose: OfferIntake.Purpose
   ) throws -> Int64 {

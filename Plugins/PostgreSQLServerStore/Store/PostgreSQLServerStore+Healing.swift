@@ -31,6 +31,14 @@
       return count
     }
 
+    /// Nothing is written where none of them waits. Returns how many waited, deletes aside.
+    public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) async throws -> Int64 {
+      if try await reading({ connection, _ in try WaitingBook(connection: connection).isEmpty() }) { return 0 }
+      let count = try await writing { try WaitingBook(connection: $0.connection).withdraw(ids, of: remote) }
+      healing.withLock { $0.countAgain() }
+      return count
+    }
+
     private func settle(
       _ reasons: [WaitingReason], _ query: WaitingQuery, before time: Int64 = .max, _ purpose: OfferIntake.Purpose
     ) async throws -> Int64 {

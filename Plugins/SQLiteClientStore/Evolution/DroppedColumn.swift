@@ -88,7 +88,7 @@ struct DroppedColumn {
     _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
   ) throws {
     for row in try connection.rows(
-      "SELECT seq, slots, key, before, after, op, first FROM salvor_archive WHERE t = ?1 ORDER BY seq",
+      "SELECT seq, slots, key, before, after, op, first, whole FROM salvor_archive WHERE t = ?1 ORDER BY seq",
       .integer(captured.number))
     {
       var slots = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
@@ -106,17 +106,17 @@ struct DroppedColumn {
         if place < after.count { after.remove(at: place) }
       }
       if slots.isEmpty {
-        try connection.run("DELETE FROM salvor_archive WHERE seq = ?1", row[0])
-        if try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1", row[6]) == nil {
-          try context.forget(RequestRange(first: row[6].integer ?? 0, last: row[6].integer ?? 0))
-        }
+        try context.takeFromArchive(seq: row[0].integer ?? 0, of: row[6].integer ?? 0)
         continue
       }
       let shown = [before, after].map { context.shown($0, slots, captured) }
       let text = slots.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
+      var whole = try unpayload(row[7])
+      if slot < whole.count { whole.remove(at: slot) }
       try connection.run(
-        "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4, shown_before = ?5, shown_after = ?6 WHERE seq = ?1",
-        row[0], .text(text), .text(payload(before)), .text(payload(after)), shown[0], shown[1])
+        "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4, shown_before = ?5, shown_after = ?6, whole = ?7 WHERE seq = ?1",
+        row[0], .text(text), .text(payload(before)), .text(payload(after)), shown[0], shown[1],
+        row[7] == .null ? .null : .text(payload(whole)))
     }
   }
 

@@ -21,6 +21,8 @@ enum StoreTables {
     CREATE TABLE IF NOT EXISTS salvor_error_value (seq INTEGER PRIMARY KEY, after TEXT);
     -- Changes of displaced and kept requests with their values: not shown in the tables, not in the log.
     -- shown_…: what the view says where JSON has no word for a value (a blob); else NULL.
+    -- own: a loss that may be offered under another setting (`WithheldOffers`): 1, this device wrote the row by a lost commit. Then the lost
+    -- version, whether the server's operator is to accept it, and of an update the whole row by slot.
     \(archive)
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2.
@@ -30,8 +32,8 @@ enum StoreTables {
     -- waiting: 1, the server holds it until a parent or that consent comes.
     CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER);
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
-    -- incarnation, parting: the server has lost them, and they go with the next upload.
-    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT);
+    -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: 1, under another setting.
+    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER);
     -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
@@ -64,7 +66,7 @@ enum StoreTables {
     """
 
   static let archive = """
-    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, shown_key, shown_before TEXT, shown_after TEXT);
+    CREATE TABLE IF NOT EXISTS salvor_archive (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, t INTEGER NOT NULL, op TEXT NOT NULL, joined INTEGER NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, shown_key, shown_before TEXT, shown_after TEXT, own INTEGER, incarnation TEXT, number INTEGER, parting INTEGER, review INTEGER, whole TEXT);
     CREATE INDEX IF NOT EXISTS salvor_archive_first ON salvor_archive (first);
     CREATE INDEX IF NOT EXISTS salvor_archive_row ON salvor_archive (t, key);
     """
@@ -94,6 +96,9 @@ enum StoreTables {
     if try connection.tableShape("salvor_kept")?.column("review") == nil {
       try connection.execute("ALTER TABLE salvor_kept ADD COLUMN review TEXT")
     }
+    if try connection.tableShape("salvor_kept")?.column("withheld") == nil {
+      try connection.execute("ALTER TABLE salvor_kept ADD COLUMN withheld INTEGER")
+    }
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
     }
@@ -122,5 +127,15 @@ enum StoreTables {
     // The unchanged parents of what an upload changes: nobody reads them.
     try connection.execute("DROP TABLE IF EXISTS salvor_upload_context")
     try FormerRequests(connection: connection).bringOver()
+    if try connection.tableShape("salvor_archive")?.column("own") == nil {
+      for column in [
+        "own INTEGER", "incarnation TEXT", "number INTEGER", "parting INTEGER", "review INTEGER", "whole TEXT",
+      ] { try connection.execute("ALTER TABLE salvor_archive ADD COLUMN \(column)") }
+    }
+    try connection.execute(
+      """
+      CREATE INDEX IF NOT EXISTS salvor_archive_withheld ON salvor_archive (seq) WHERE own IS NOT NULL;
+      CREATE INDEX IF NOT EXISTS salvor_kept_withheld ON salvor_kept (seq) WHERE withheld = 1;
+      """)
   }
 }

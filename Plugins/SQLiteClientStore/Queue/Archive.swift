@@ -59,6 +59,14 @@ extension StoreContext {
     try forget(range)
   }
 
+  /// Takes one change out of an entry; the entry goes with its last one.
+  func takeFromArchive(seq: Int64, of first: Int64) throws {
+    try connection.run("DELETE FROM salvor_archive WHERE seq = ?1", .integer(seq))
+    if try connection.integer("SELECT 1 FROM salvor_archive WHERE first = ?1 LIMIT 1", .integer(first)) == nil {
+      try forget(RequestRange(first: first, last: first))
+    }
+  }
+
   struct ArchivedChange {
     var request: RequestRow
     var id: RequestID

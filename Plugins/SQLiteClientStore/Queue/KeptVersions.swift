@@ -32,7 +32,7 @@ struct LostKeptVersion {
 /// backup is from before it. So it does with deletes that wait for the operator's consent.
 extension StoreContext {
   private static let isLost =
-    "incarnation IS NOT NULL AND t IN (SELECT id FROM salvor_table) AND incarnation IN (SELECT id FROM salvor_lost)"
+    "incarnation IS NOT NULL AND withheld IS NULL AND t IN (SELECT id FROM salvor_table) AND incarnation IN (SELECT id FROM salvor_lost)"
 
   /// The highest counter of those that the server has lost; nil: it has lost none.
   func lastLostVersion() throws -> Int64? {

@@ -106,14 +106,26 @@ extension StoreContext {
     return requests
   }
 
-  /// The server holds an offer, and settles it when it may: taken back here it would come again.
-  func refuseHeld(_ requests: [RequestRange]) throws {
-    for request in requests {
-      let held = try connection.integer(
+  /// Those that the server holds: it is told with the next begin that they were taken back.
+  func heldOffers(_ requests: [RequestRange]) throws -> [RequestID] {
+    try requests.filter { request in
+      try connection.integer(
         "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND waiting = 1 LIMIT 1", .integer(request.first),
-        .integer(request.last))
-      if held != nil { throw SalvorError.heldByServer(try requestID(first: request.first)) }
-    }
+        .integer(request.last)) != nil
+    }.map { try requestID(first: $0.first) }
+  }
+
+  /// A row that was lost, and that waits at the server: nothing that a person wrote.
+  func isHeldOffer(_ id: RequestID) throws -> Bool {
+    guard let found = try? known(id, in: [.queued]) else { return false }
+    return try !heldOffers([found.range]).isEmpty
+  }
+
+  /// They were taken back, and have left the log.
+  func noteWithdrawn(_ ids: [RequestID]) throws {
+    guard !ids.isEmpty else { return }
+    for id in ids { try connection.run("DELETE FROM salvor_offer WHERE seq = ?1", .integer(id.counter)) }
+    try connection.setWithdrawn(connection.withdrawn() + ids)
   }
 
   /// The requests in the log that are no waiting offers, in order; nil: they are not fewer than `count`.
@@ -175,5 +187,16 @@ extension StoreContext {
     try connection.run(
       "DELETE FROM salvor_offer WHERE NOT EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op IN \(Self.changeOperations)) AND NOT EXISTS (SELECT 1 FROM salvor_archive a WHERE a.seq = salvor_offer.seq)"
     )
+  }
+}
+
+extension SQLiteConnection {
+  /// Offers that the server held when they were taken back, and of which it does not know that yet.
+  func withdrawn() throws -> [RequestID] {
+    try (text(.healWithdrawn) ?? "").split(separator: " ").compactMap { RequestID(String($0)) }
+  }
+
+  func setWithdrawn(_ ids: [RequestID]) throws {
+    try setState(.healWithdrawn, ids.isEmpty ? nil : ids.map { "\($0)" }.joined(separator: " "))
   }
 }

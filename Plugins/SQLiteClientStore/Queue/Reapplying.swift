@@ -70,7 +70,7 @@ struct Reapplying {
       let slots = change.left.map { change.archived.slots[$0] }
       let table = change.archived.table
       try connection.run(
-        "UPDATE salvor_archive SET op = ?2, slots = ?3, before = ?4, after = ?5, shown_before = ?6, shown_after = ?7 WHERE seq = ?1",
+        "UPDATE salvor_archive SET op = ?2, slots = ?3, before = ?4, after = ?5, shown_before = ?6, shown_after = ?7, own = NULL WHERE seq = ?1",
         seq, .text(Operation.update.rawValue), .text(slots.map(String.init).joined(separator: ",")),
         .text(payload(before)), .text(payload(after)), context.shown(before, slots, table),
         context.shown(after, slots, table))

@@ -193,7 +193,8 @@ final class Rebuilding {
     }
     try own.restore(context.catalog)
     var counts = RecoveryCounts()
-    counts.lost = try archiveLost(watch, offered.mass)
+    let archive = try archiveLost(watch, offered.mass)
+    (counts.lost, counts.unoffered) = (archive.count, archive.unoffered)
     counts.offered = merge.offers.count + merge.offers.versionCount
     counts.lost += merge.offers.versionCount
     var names: [String] = []
@@ -239,8 +240,8 @@ final class Rebuilding {
   }
 
   /// Rows and deletes that are not offered, in the order of the tables and of their keys.
-  private func archiveLost(_ watch: BaseWatch, _ mass: Set<Int64>) throws -> Int64 {
-    let archive = LossArchive(context, merge.record, counter: try connection.lastCounter())
+  private func archiveLost(_ watch: BaseWatch, _ mass: Set<Int64>) throws -> LossArchive {
+    let archive = LossArchive(context, merge.record, merge.offers, counter: try connection.lastCounter())
     var massDeletes: [Int64: (table: CapturedTable, keys: [Key])] = [:]
     try watch.each { entry in
       let base = try context.currentRow(entry.table, entry.key)
@@ -263,7 +264,7 @@ final class Rebuilding {
       try archiveRetired(entry.table, lost, archive)
     }
     try context.keepCounter(archive.counter)
-    return archive.count
+    return archive
   }
 
   /// A table with other columns has no row of this kind.

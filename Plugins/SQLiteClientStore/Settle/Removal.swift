@@ -36,7 +36,7 @@ struct Removal {
   func run(_ removal: RequestRemoval) throws -> RemovalReport {
     var leaving = try asked(removal)
     try context.refuseUnderWay(leaving.map(\.range))
-    if case .withdraw = removal { try context.refuseHeld(leaving.filter { !$0.isArchived }.map(\.range)) }
+    let held = try context.heldOffers(leaving.filter { !$0.isArchived }.map(\.range))
     var report = RemovalReport()
     report.requests = try leaving.map { try removed($0) }
     if case .archive = removal, let fallen = try takeOutWhole(leaving, &report) {
@@ -54,6 +54,7 @@ struct Removal {
       return report
     }
     try takeOut(leaving, &report)
+    try context.noteWithdrawn(held)
     return report
   }
 
@@ -79,6 +80,8 @@ struct Removal {
     case .entry(let id): return try withDependents(id, try context.known(id, in: archive))
     case .withdraw(let id):
       return try withDependents(id, try context.known(id, in: [.queued, .sent, .unknownOutcome]))
+    case .kept(let id) where try context.isHeldOffer(id):
+      return try asked(.withdraw(id))
     case .kept(let id):
       return [Leaving(range: try context.known(id, in: [.kept]).range, isArchived: true, cause: .askedFor)]
     case .allKept:

@@ -33,6 +33,10 @@ enum StateName: String {
   case healAsked
   /// They are in the next upload.
   case healDue
+  /// The setting under which what was withheld is offered with the next session, and the settings under which it was looked at last.
+  case healWanted, healSeen
+  /// Offers that the server held when they were taken back, and of which it does not know that yet: request IDs.
+  case healWithdrawn
   /// Before-images hold rows that the server has erased for good: they go.
   case imagesDue
   /// The identity file was newer once; until an upload is settled.

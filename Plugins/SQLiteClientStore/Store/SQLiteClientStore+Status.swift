@@ -22,7 +22,7 @@ extension SQLiteClientStore {
   }
 
   /// Asynchronous in name, so that a call on this very type does not find the protocol's default instead.
-  public func remember(_ terms: HealTerms, retention: Int64) async throws -> Bool {
+  public func remember(_ terms: HealTerms, heal: HealMode, retention: Int64) async throws -> Bool {
     let context = try opened()
     let connection = context.connection
     let isMet =
@@ -34,11 +34,17 @@ extension SQLiteClientStore {
       }
     }
     if let floor = terms.floor { try LossRetention(context: context, floor: floor, retention: retention).forget() }
+    if !terms.withdrawn.isEmpty {
+      let known = Set(terms.withdrawn)
+      try connection.transaction { try connection.setWithdrawn(connection.withdrawn().filter { !known.contains($0) }) }
+    }
+    let wants = try context.wantsWithheld(heal)
+    if wants { quiet = nil }
     let waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     // A large lot is sent again when half of it is settled.
-    guard terms.waiting < waiting, waiting <= 1000 || terms.waiting <= waiting / 2 else { return false }
+    guard terms.waiting < waiting, waiting <= 1000 || terms.waiting <= waiting / 2 else { return wants }
     let asked = "\(terms.incarnation.text) \(terms.settlings): \(terms.waiting) of \(waiting)"
-    guard try connection.text(.healAsked) != asked else { return false }
+    guard try connection.text(.healAsked) != asked else { return wants }
     try connection.transaction {
       try connection.setState(.healAsked, asked)
       try connection.setState(.healDue, .integer(1))
@@ -122,6 +128,7 @@ extension SQLiteClientStore {
       recoveryMessage: try connection.text(.recoveryMessage),
       isOlderThanIdentityFile: try connection.state(.wentBack) != nil)
     state.stagedRows = try connection.state(.stagedRows)?.integer
+    state.withdrawn = try connection.withdrawn()
     state.serverInitiated = context.schema.serverInitiated
     state.incarnation = try connection.scalar(
       "SELECT id FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit DESC LIMIT 1"

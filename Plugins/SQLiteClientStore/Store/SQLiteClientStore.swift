@@ -269,6 +269,7 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
+      try WithheldOffers.offer(context)
       // Whatever displaces requests has done so when the upload is chosen: all that is chosen is sent.
       var move = try leavingMove(context)
       move.joins = .edited

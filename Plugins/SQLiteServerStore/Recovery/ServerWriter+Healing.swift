@@ -38,6 +38,14 @@ extension ServerWriter {
     }
   }
 
+  func withdraw(_ ids: [RequestID], of remote: RemoteID) throws -> Int64 {
+    let count = try transaction(durable: true) { open in
+      try WaitingBook(connection: open.connection).withdraw(ids, of: remote)
+    }
+    healing.countAgain()
+    return count
+  }
+
   func setHealPace(_ pace: HealPace) throws {
     try transaction(durable: true) { try WaitingBook(connection: $0.connection).setPace(pace) }
     healing.countAgain()
@@ -66,6 +74,12 @@ extension SQLiteServerStore: HealingServerStore {
     let count = try await settle([.review, .parent], query, .rejecting)
     try await settleWaitingOffers()
     return count
+  }
+
+  /// Nothing is written where none of them waits. Returns how many waited, deletes aside.
+  public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) async throws -> Int64 {
+    if try await writer.waiting({ book, _ in try book.isEmpty() }) { return 0 }
+    return try await writer.withdraw(ids, of: remote)
   }
 
   private func settle(

@@ -120,6 +120,17 @@ package struct WaitingBook {
     held.hasForgotten = true
   }
 
+  /// The remote takes back offers of its own. Answers how many waited, deletes aside.
+  package func withdraw(_ ids: [RequestID], of remote: RemoteID) throws -> Int64 {
+    let before = try count(of: remote)
+    for id in ids {
+      try connection.run(
+        "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2 AND remote = ?3", .text(id.stamp.text),
+        .integer(id.counter), .text(remote.text))
+    }
+    return try before - count(of: remote)
+  }
+
   package func forget(_ table: String, key: Value) throws {
     guard try !isEmpty() else { return }
     try connection.run("DELETE FROM salvor_heal_waiting WHERE \"table\" = ?1 AND key = ?2", .text(table), key)

@@ -147,8 +147,12 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
       ["… of these by files", describe(plan.files)],
       ["rows to remove", grouped(plan.counts.deletes)], ["rows the server lost", grouped(plan.counts.lost)],
       ["… of these offered to it again", grouped(plan.counts.offered)],
-      ["payload", plan.bytes.map { bytes($0) } ?? "not known before it comes"],
-    ])
+    ]
+      + Unoffered.allCases.compactMap { why in
+        plan.counts.unoffered[why].map { ["… not offered: \(describe(why))", grouped($0)] }
+      } + [
+        ["payload", plan.bytes.map { bytes($0) } ?? "not known before it comes"]
+      ])
   return 0
 }
 
@@ -176,6 +180,21 @@ private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async 
       })
   }
   return 0
+}
+
+private func describe(_ why: Unoffered) -> String {
+  switch why {
+  case .off: "heal is \"off\" on this device"
+  case .tableOff: "heal is \"off\" for the table"
+  case .notOwn: "not written by this device"
+  case .serverMaintained: "the server alone writes the table"
+  case .unproven: "written while Salvor's triggers were away"
+  case .changedHere: "changes that wait here have another row"
+  case .unknownVersion: "nobody knows by which commit it was written"
+  case .otherColumns: "the table has other columns now"
+  case .notTaken: "the server takes no offers"
+  case .otherServer: "it is another server"
+  }
 }
 
 private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {

@@ -14,7 +14,10 @@ extension Invocation {
   private func waitingQuery(_ id: String) throws -> WaitingQuery {
     WaitingQuery(
       restore: try restoreID(id), table: options["table"],
-      remote: try options["remote"].map { try WaitingQuery.remote($0) })
+      remote: try options["remote"].map { text in
+        guard let remote = RemoteID(text) else { throw WaitingQuery.noRemote(text, .usage) }
+        return remote
+      })
   }
 
   /// Runs something in the database's store, and closes it.

@@ -159,7 +159,13 @@ final class BaseVersions {
   private func entry(
     _ table: CapturedTable, _ key: Key
   ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
-    guard tables.contains(table.number) else { return nil }
+    tables.contains(table.number) ? try entryBefore(table, key) : nil
+  }
+
+  /// The same, also of a table that was made anew since.
+  private func entryBefore(
+    _ table: CapturedTable, _ key: Key
+  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
     try find.bind(1, table.number)
     for place in 0..<keyWidth { try find.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
     defer { find.reset() }
@@ -180,6 +186,14 @@ final class BaseVersions {
     if let entry = try entry(table, key) { return (entry.version, entry.wrote == 1) }
     let whole = try context.connection.cameWhole(context.group(of: table.number))
     return whole > order.shared ?? 0 ? (whole, false) : nil
+  }
+
+  /// The same, of whatever the archive gets, also where the table was made anew.
+  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
+    guard order.absence == .lost else { return nil }
+    let entry = try entryBefore(table, key)
+    let number = try entry?.version ?? context.connection.cameWhole(context.group(of: table.number))
+    return number > order.shared ?? 0 ? (number, entry?.wrote == 1) : nil
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.

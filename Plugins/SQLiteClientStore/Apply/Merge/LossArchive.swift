@@ -7,11 +7,15 @@ import SalvorStorage
 final class LossArchive {
   private let context: StoreContext
   private let record: RecoveryRecord
+  private let offers: Offers
   /// The last one given.
   private(set) var counter: Int64
   private(set) var count: Int64 = 0
+  /// Why they are not offered.
+  private(set) var unoffered: [Unoffered: Int64] = [:]
 
-  init(_ context: StoreContext, _ record: RecoveryRecord, counter: Int64) {
+  init(_ context: StoreContext, _ record: RecoveryRecord, _ offers: Offers, counter: Int64) {
+    self.offers = offers
     self.context = context
     self.record = record
     self.counter = counter
@@ -22,7 +26,7 @@ final class LossArchive {
   ///   - base: the server's row.
   func lost(_ table: CapturedTable, _ key: Key, was: SlotRow?, base: SlotRow?) throws {
     guard let step = Self.step(table, was: was, now: base) else { return }
-    try add(step, table, key)
+    try add(step, table, key, was: was)
   }
 
   /// A mass of deletes: one entry, without the rows' values, which are in their tables again.
@@ -35,6 +39,7 @@ final class LossArchive {
       counter += 1
       let step = RowTimeline.Step(seq: counter, change: .delete, isJoined: false, before: nil, after: nil)
       try context.archive(step, of: range, table, key)
+      try withhold(table, key, was: nil, isForReview: true)
       try record.row(.lost, table, key, step, reason: "lost-on-server")
     }
     count += Int64(keys.count)
@@ -64,10 +69,16 @@ final class LossArchive {
   /// A row that this device deleted and that the server has forgotten, with the delete: a newer copy of the server may bring
   /// it back. Its values are not known any more.
   func gone(_ table: CapturedTable, _ key: Key) throws {
-    try add(.init(seq: 0, change: .delete, isJoined: false, before: nil, after: nil), table, key)
+    try add(.init(seq: 0, change: .delete, isJoined: false, before: nil, after: nil), table, key, was: nil)
   }
 
-  private func add(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key) throws {
+  private func withhold(_ table: CapturedTable, _ key: Key, was: SlotRow?, isForReview: Bool = false) throws {
+    let (why, version) = try offers.unoffered(table, key, isForReview: isForReview)
+    unoffered[why, default: 0] += 1
+    if let version { try context.withhold(counter, table, key, version, was: was) }
+  }
+
+  private func add(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, was: SlotRow?) throws {
     counter += 1
     count += 1
     var entry = step
@@ -76,6 +87,7 @@ final class LossArchive {
     try context.archive(
       entry, of: range, table, key,
       kept: ("lost-on-server", "The server acknowledged this and has lost it. Reapply it, or delete the entry."))
+    try withhold(table, key, was: was)
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
   }
 }

@@ -103,8 +103,8 @@ final class OfferedRows: AddedRequests {
 
   /// When the bases of rows with requests are set.
   func add(to rows: WorkingRows) throws {
-    guard offers.isOn else { return }
     try noteMass()
+    guard offers.isOn else { return }
     let tables = known.filter(offers.mayOffer)
     guard !tables.isEmpty else { return }
     try noteBusy(rows)

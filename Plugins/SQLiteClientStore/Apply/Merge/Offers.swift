@@ -27,7 +27,9 @@ final class Offers {
     self.order = order
     self.versions = versions
     let connection = context.connection
-    isOn = try order.heal != .off && connection.text(.server) == order.server.text
+    isSameServer = try connection.text(.server) == order.server.text
+    mayBeOffered = isSameServer && order.takesOffers
+    isOn = order.heal != .off && mayBeOffered
     incarnations = try connection.rows(
       "SELECT id, first_commit FROM salvor_incarnation WHERE first_commit > 0 ORDER BY first_commit"
     ).compactMap { row in
@@ -42,14 +44,14 @@ final class Offers {
     )
     // What waited there may be lost with it.
     try connection.run("UPDATE salvor_offer SET waiting = NULL WHERE waiting = 1")
-    for name in [StateName.healAsked, .healDue] { try connection.setState(name, Value?.none) }
+    for name in [StateName.healAsked, .healDue, .healWanted, .healSeen] { try connection.setState(name, Value?.none) }
     // What waits of an earlier recovery is offered to a server that went back further.
     if order.shared != nil || order.absence == .lost {
-      for table in ["salvor_offer", "salvor_kept"] {
+      for table in ["salvor_offer", "salvor_kept", "salvor_archive"] {
         try connection.run("UPDATE \(table) SET parting = ?1 WHERE parting > ?1", .integer(order.shared ?? 0))
       }
     }
-    guard isOn, order.absence == .lost else { return }
+    guard mayBeOffered, order.absence == .lost else { return }
     try noteLost(after: order.shared ?? 0)
     try noteVersions(after: order.shared ?? 0)
   }
@@ -88,16 +90,19 @@ final class Offers {
 
   /// What the server kept beside rows by lost commits goes with the next upload.
   private func noteVersions(after shared: Int64) throws {
-    for table in context.catalog.tables where mode(of: table) != .off && context.table(table)?.maintained == .dual {
+    for table in context.catalog.tables where context.table(table)?.maintained == .dual {
       for (place, incarnation) in incarnations.enumerated() {
         let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
         try context.connection.run(
-          "UPDATE salvor_kept SET incarnation = ?2, parting = ?3, made = min(made, ?3) WHERE t = ?1 AND incarnation IS NULL AND number > ?3 AND number >= ?4 AND number < ?5",
+          "UPDATE salvor_kept SET incarnation = ?2, parting = ?3, made = min(made, ?3), withheld = ?6 WHERE t = ?1 AND incarnation IS NULL AND number > ?3 AND number >= ?4 AND number < ?5",
           .integer(table.number), .text(incarnation.id.text), .integer(shared),
-          .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next))
+          .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next),
+          isOn && mode(of: table) != .off ? .null : .integer(1))
       }
     }
-    versionCount = try context.connection.integer("SELECT count(*) FROM salvor_kept WHERE incarnation IS NOT NULL") ?? 0
+    versionCount =
+      try context.connection.integer(
+        "SELECT count(*) FROM salvor_kept WHERE incarnation IS NOT NULL AND withheld IS NULL") ?? 0
   }
 
   /// Conflict versions that the server has lost.
@@ -107,6 +112,10 @@ final class Offers {
   static let incarnationsMax: Int64 = 1000
 
   /// Another server has lost nothing of this.
+  private let isSameServer: Bool
+  /// Now, or under another setting.
+  private let mayBeOffered: Bool
+  /// What is lost is offered, as far as its table lets it.
   let isOn: Bool
 
   /// The stricter of what the device and the table say.
@@ -123,6 +132,26 @@ final class Offers {
       let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
     else { return nil }
     return LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0)
+  }
+
+  /// Why the archive has a loss in the place of an offer; and its version, where another setting would offer it.
+  func unoffered(
+    _ table: CapturedTable, _ key: Key, isForReview: Bool
+  ) throws -> (why: Unoffered, version: WithheldLoss.Version?) {
+    guard context.catalog.table(number: table.number) != nil else { return (.otherColumns, nil) }
+    guard isSameServer else { return (.otherServer, nil) }
+    guard order.takesOffers else { return (.notTaken, nil) }
+    guard context.table(table)?.maintained == .dual else { return (.serverMaintained, nil) }
+    guard !versions.unproven.contains(table.number) else { return (.unproven, nil) }
+    guard let lost = try versions.lostBefore(table, key),
+      let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
+    else { return (.unknownVersion, nil) }
+    let mode = mode(of: table)
+    if mode == .all || mode != .off && lost.isOwn { return (.changedHere, nil) }
+    let version = WithheldLoss.Version(
+      lost: LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0),
+      isOwn: lost.isOwn, isForReview: isForReview)
+    return (order.heal == .off ? .off : mode == .off ? .tableOff : .notOwn, version)
   }
 
   /// The change `counter` is an offer.

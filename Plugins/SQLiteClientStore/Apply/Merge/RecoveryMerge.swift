@@ -325,7 +325,7 @@ final class RecoveryMerge: RecoveryRules {
     counts.upserts += upserts + stream.report.upserts - watch.lines
     counts.deletes += deletes - (offered?.stayed ?? 0)
     lastCounter = try connection.lastCounter()
-    let archive = LossArchive(context, record, counter: lastCounter)
+    let archive = LossArchive(context, record, offers, counter: lastCounter)
     for table in context.catalog.tables { try offered?.noteGone(table, rows) }
     let mass = offered?.mass ?? []
     var massDeletes: [Int64: (table: CapturedTable, keys: [Key])] = [:]
@@ -355,6 +355,7 @@ final class RecoveryMerge: RecoveryRules {
     counts.offered += offers.count + offers.versionCount
     counts.lost += offers.versionCount
     counts.lost += archive.count
+    counts.unoffered.merge(archive.unoffered) { $0 + $1 }
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)
   }
@@ -389,6 +390,7 @@ final class RecoveryMerge: RecoveryRules {
     counts.lost += more.lost
     counts.offered += more.offered
     counts.givenUp += more.givenUp
+    counts.unoffered.merge(more.unoffered) { $0 + $1 }
     counts.upserts += more.upserts
     counts.deletes += more.deletes
   }

@@ -1,0 +1,187 @@
+import SalvorModel
+import SalvorStorage
+
+/// What was not offered as the device was set up then, and may be offered now (semantics 10, decision 162).
+extension ClientStoreContract {
+  private static let terms = HealTerms(incarnation: incarnation)
+
+  /// A row that this device changed, one that it made, one that it deleted, and one that another changed: all lost, while `heal` is off.
+  private static func lose(_ bench: inout ClientBench, heal: HealMode = .off) async throws {
+    try await bench.download(
+      full: ["note"],
+      rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null]), ("note", ["n4", "d", .null])])
+    try await bench.write(
+      .insert("note", ["id": "n3", "title": "mine"]), .update("note", ["n1"], ["title": "mine"]),
+      .delete("note", ["n2"]))
+    try await bench.commitUpload()
+    try await bench.download(rows: [("note", ["n4", "theirs", .null])])
+    var recovered = Recovered(
+      shared: 1, rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null]), ("note", ["n4", "d", .null])],
+      departed: [("note", .lost, ["n3"])])
+    recovered.heal = heal
+    try await bench.recover(recovered)
+  }
+
+  private static func heals(_ bench: ClientBench, _ heal: HealMode) async throws -> Bool {
+    await bench.store.endSession()
+    return try await bench.store.remember(terms, heal: heal, retention: .max / 2)
+  }
+
+  static let withheld: [Case] = [
+    offering("what was kept while healing was off is offered when it is switched on, with its version") { bench in
+      try await lose(&bench)
+      try expect(try await !heals(bench, .off), "nothing is offered while it is off")
+      try expectEqual(try await bench.begin().changes, [], "what is sent while it is off")
+      try expect(try await heals(bench, .own), "there is something to offer")
+      try await bench.restart()
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary),
+        [
+          "update note [\"title\", \"body\"] [n1, a, mine, x, x] of 2 []", "delete note [n2] of 2 []",
+          "insert note [\"id\", \"title\", \"body\"] [n3, mine, null] of 2 []",
+        ], "what is sent")
+      try expectEqual(
+        sent.changes.map(\.offer?.version),
+        Array(repeating: LostVersion(incarnation: incarnation, number: 2, parting: 1), count: 3), "the versions")
+      try await bench.expectRows("note", [["n1", "mine", "x"], ["n3", "mine", .null], ["n4", "d", .null]])
+      try await bench.expectArchive(["kept lost-on-server update note [n4] [title=d] > [title=theirs]"])
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try expect(try await !heals(bench, .own), "nothing is left to offer")
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+      try expect(try await heals(bench, .all), "another's row is to be offered where all are")
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary),
+        ["update note [\"title\", \"body\"] [n4, d, theirs, null, null] of 3 []"], "what all adds")
+      try await bench.expectArchive([])
+    },
+    offering("twice off and on: nothing is offered twice, and what could not be offered yet is asked for once") {
+      bench in
+      try await lose(&bench)
+      try await bench.write(.delete("note", ["n1"]))
+      try expect(try await heals(bench, .own), "there is something to offer")
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.filter { $0.offer != nil }.map(\.values[0]), ["n2", "n3"],
+        "a row that a request deletes is that request's")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try expect(try await !heals(bench, .own), "it was looked at")
+      try expect(try await !heals(bench, .off), "off offers nothing")
+      try expect(try await heals(bench, .own), "the entry of n1 may be offered now")
+      let again = try await bench.begin()
+      try expectEqual(again.changes.map(\.values[0]), ["n1"], "what is offered then")
+      try await bench.settle(again, commit: bench.nextCommit())
+      try expect(try await !heals(bench, .off), "off offers nothing")
+      try expect(try await !heals(bench, .own), "nothing is left")
+    },
+    offering(
+      "a table that is switched on gives back what it kept, whatever the device says", ContractSchemas.notes(heal: .off)
+    ) {
+      bench in
+      try await lose(&bench, heal: .all)
+      try expect(try await !heals(bench, .all), "the table offers nothing")
+      try await bench.restart(ContractSchemas.notes(heal: .own))
+      try expect(try await heals(bench, .all), "the table offers what this device wrote")
+      try expectEqual(try await bench.begin().changes.map(\.values[0]), ["n1", "n2", "n3"], "what is offered")
+    },
+    offering("for review where the setting says so") { bench in
+      try await lose(&bench)
+      try expect(try await heals(bench, .review), "there is something to offer")
+      try expectEqual(try await bench.begin().changes.map(\.offer?.isForReview), [true, true, true], "for review")
+    },
+    offering("a mass of deletes that was kept while healing was off waits for the operator") { bench in
+      let rows = (1...30).map { ("note", [.text("n\(100 + $0)"), "a", .null] as Row) }
+      try await bench.download(full: ["note"], rows: rows)
+      try await bench.store.write((1...20).map { .delete("note", [.text("n\(100 + $0)")]) })
+      try await bench.commitUpload()
+      try await bench.recover(Recovered(shared: 1, rows: rows))
+      try await bench.expectRows("note", rows.map(\.1))
+      try expect(try await heals(bench, .own), "there is something to offer")
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.filter { $0.offer?.isForReview == true }.count, 20, "the offers for review")
+      try await bench.expectArchive([])
+    },
+    offering("what was written or deleted since, and what waits, keeps what it has of the row") { bench in
+      try await lose(&bench)
+      // Another device has written n1 since the restore, and deleted n2, as this one had; this one writes a column of n4.
+      try await bench.download(rows: [("note", ["n1", "since", "y"])], departed: [("note", .deleted, ["n2"])])
+      try await bench.write(.update("note", ["n4"], ["title": "waits"]))
+      try expect(try await heals(bench, .all), "there is something to offer")
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.filter { $0.offer != nil }.map(\.summary),
+        [
+          "update note [\"title\", \"body\"] [n1, since, mine, y, x] of 2 []",
+          "insert note [\"id\", \"title\", \"body\"] [n3, mine, null] of 2 []",
+          "update note [\"body\"] [n4, null, null] of 3 []",
+        ], "what is offered")
+      try expectEqual(
+        sent.changes.filter { $0.offer == nil }.map(\.summary), ["update note [\"title\"] [n4, d, waits]"],
+        "what waited")
+    },
+    offering("a second restore: the newest version of a row is offered, as one that this device wrote once") { bench in
+      let later = IncarnationID(unchecked: String(repeating: "8", count: 32))
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      try await bench.commitUpload()
+      try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
+      try await bench.store.remember(
+        server: ClientBench.server, incarnations: [Incarnation(id: later, firstCommit: 2)], principal: "anna")
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.id = "recovery 2"
+      try await bench.recover(recovered)
+      try expect(try await heals(bench, .own), "there is something to offer")
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.offer?.version), [LostVersion(incarnation: later, number: 3, parting: 1)], "the version")
+      try await bench.expectRows("note", [["n1", "theirs", .null]])
+      try await bench.expectArchive(["kept lost-on-server update note [n1] [title=a] > [title=mine]"])
+    },
+    offering("a conflict version that was lost while healing was off goes again when it is switched on") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      let report = try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
+      try expectEqual(report.counts.offered, 0, "what is offered while it is off")
+      try expectEqual(try await bench.begin().changes, [], "what is sent while it is off")
+      try expect(try await heals(bench, .own), "there is something to offer")
+      let again = try await bench.begin()
+      try expectEqual(
+        again.changes.filter { $0.offer?.isVersion == true }.map(\.counter), begun.changes.map(\.counter),
+        "the conflict version")
+      try await bench.settle(again, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("while an upload's outcome is unknown nothing is added to it") { bench in
+      try await lose(&bench)
+      try await bench.write(.update("note", ["n4"], ["body": "waits"]))
+      let first = try await bench.begin()
+      try expect(try await heals(bench, .own), "there is something to offer")
+      let again = try await bench.begin()
+      try expectEqual(again.changes, first.changes, "the same upload")
+      try await bench.settle(again, commit: bench.nextCommit())
+      try expectEqual(try await bench.begin().changes.map(\.values[0]), ["n1", "n2", "n3"], "the next one")
+    },
+    offering("an offer that waits at the server is taken back: its row goes, and the server is told of it") { bench in
+      try await lose(&bench, heal: .own)
+      let begun = try await bench.begin()
+      let held = try expectSome(begun.changes.first { $0.values[0] == "n3" }, "the insert")
+      try await bench.settle(begun, commit: bench.nextCommit(), waiting: [held.counter...held.counter])
+      _ = try await bench.store.remove(.kept(held.id))
+      try await bench.expectRows("note", [["n1", "mine", "x"], ["n4", "d", .null]])
+      try expectEqual(try await bench.queued().count, 0, "what is queued")
+      try await bench.restart()
+      let again = try await bench.begin()
+      try expectEqual(again.session.state.withdrawn, [held.id], "what the server is to be told")
+      try expectEqual(again.changes, [], "what is sent")
+      var known = terms
+      known.withdrawn = [held.id]
+      await bench.store.endSession()
+      try expect(try await !bench.store.remember(known, heal: .own, retention: .max / 2), "nothing is due")
+      try expectEqual(try await bench.begin().session.state.withdrawn, [], "what is left to tell")
+    },
+  ]
+}
