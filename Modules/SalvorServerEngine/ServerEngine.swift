@@ -66,7 +66,7 @@ public final class ServerEngine: Sendable {
     configBytes = config.json.bytes.count
     shelf = try SnapshotShelf(configuration, identity, metrics, schemaDigest: config.digest)
     bodies = BodyBudget(bytesMax: configuration.limits.bodiesBytesMax)
-    let keeping = configuration.store as? any ConversationKeeping ?? ConversationMemory()
+    let keeping = configuration.store as? any ConversationKeeping ?? ConversationMemory { identity.incarnation }
     sessions = SessionTable(
       keeping, idleMilliseconds: configuration.limits.sessionIdleMilliseconds,
       perPrincipalMax: configuration.limits.principalSessionsMax, clock: configuration.clock,

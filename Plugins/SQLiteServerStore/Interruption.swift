@@ -1,5 +1,6 @@
 import SQLiteSupport
 import SalvorModel
+import SalvorStorage
 import ServerStoreSupport
 
 /// Interrupts what the connections of one store do, and keeps them from a file that is not the database any more.
@@ -11,6 +12,8 @@ final class Interruption: Sendable {
     var interrupters: [SQLiteInterrupter] = []
     var file: FileIdentity?
     var hasSaidMoved = false
+    var hasParted = false
+    var newest: Commit?
   }
 
   private let path: String
@@ -42,15 +45,39 @@ final class Interruption: Sendable {
     for interrupter in interrupters { interrupter.interrupt() }
   }
 
-  /// The file that is open now is the database. Nothing is looked at where there is no file.
-  func watchFile() { state.withLock { $0.file = FileIdentity(path) } }
+  /// The file that is open now is the database, and this is its newest commit. Nothing is looked at where there is no file.
+  func watchFile(_ newest: Commit?) {
+    state.withLock { ($0.file, $0.hasParted, $0.newest) = (FileIdentity(path), false, newest) }
+  }
+
+  /// The file lacks commits that this process has seen in it: another copy was put into it while it was open. Nothing is read or
+  /// written until the store has opened it anew.
+  var hasParted: Bool { state.withLock { $0.hasParted } }
+
+  /// The newest commit that was seen in the file; nil: none.
+  var newest: Commit? { state.withLock { $0.newest } }
+
+  func see(_ commit: Commit) { state.withLock { $0.newest = commit } }
+
+  /// Marks it so, and gives what to throw.
+  func part(_ message: String? = nil) -> SalvorError {
+    state.withLock { $0.hasParted = true }
+    return message.map { SalvorError(.storage, $0) } ?? Self.parted
+  }
+
+  private static var parted: SalvorError {
+    SalvorError(
+      .storageBusy, "Another copy was put into the server's database. The server opens it anew; try again.",
+      retryAfterMilliseconds: 500)
+  }
 
   /// Another file, or none, stands in the database's place.
   var isMoved: Bool { state.withLock { $0.file }.map { FileIdentity(path) != $0 } ?? false }
 
-  /// Throws where another file, or none, stands in the database's place: somebody moved or removed it under the running server. What
+  /// Throws where the file has another history now, and where another file, or none, stands in the database's place: somebody moved or removed it under the running server. What
   /// these connections wrote then would be in a file that nobody finds, and a connection that is opened now would read another one.
   func checkFile() throws(SalvorError) {
+    guard !hasParted else { throw Self.parted }
     let isThere = !isMoved
     let isNews = state.withLock { state in
       defer { state.hasSaidMoved = !isThere }

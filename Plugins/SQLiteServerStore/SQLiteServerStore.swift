@@ -67,6 +67,10 @@ public final class SQLiteServerStore: ServerStore {
     var front: ServerReader?
     /// Makes the first page of a download, which often is the only one. It never waits for the pages of long downloads.
     var opener: ServerReader?
+    /// How the database is open; nil: it is not.
+    var opened: (setup: ServerSetup, opening: ServerOpening)?
+    /// The database is being opened anew.
+    var reopening: Task<Void, any Error>?
   }
 
   let options: Options
@@ -92,6 +96,12 @@ public final class SQLiteServerStore: ServerStore {
   /// Makes a missing file and Salvor's tables, takes over rows that are there, and ends an `interrupt`.
   public func open(_ setup: ServerSetup) async throws -> ServerOpening {
     interruption.end()
+    let opening = try await openFile(setup)
+    state.withLock { $0.opened = (setup, opening) }
+    return opening
+  }
+
+  private func openFile(_ setup: ServerSetup) async throws -> ServerOpening {
     let opened = try await writer.open(setup)
     await replaceReaders(opened.view)
     try await settleWaitingOffers()
@@ -116,15 +126,56 @@ public final class SQLiteServerStore: ServerStore {
     for reader in before { await reader.close() }
   }
 
+  /// Where another copy was put into the open file (`Interruption.hasParted`), the database is opened anew first, once for all who
+  /// ask, as at a start: it gets a new incarnation, and a restore is written down.
+  func present() async throws {
+    guard interruption.hasParted else { return }
+    let task = state.withLock { state in
+      if let reopening = state.reopening { return reopening }
+      let task = Task { try await self.openAnew() }
+      state.reopening = task
+      return task
+    }
+    defer { state.withLock { if $0.reopening == task { $0.reopening = nil } } }
+    try await task.value
+  }
+
+  private func openAnew() async throws {
+    guard interruption.hasParted, let before = state.withLock({ $0.opened }) else { return }
+    let opening = try await openFile(before.setup)
+    guard opening.serverID == before.opening.serverID else {
+      throw interruption.part(
+        "Another server's database was put into the server's file (\(opening.serverID)). Start the server again if that is meant."
+      )
+    }
+    state.withLock { $0.opened?.opening = opening }
+    options.log.warning(
+      "Another copy was put into the database \(options.path) while the server had it open: commits that it had are gone. Devices that have seen them say so at their next sync: salvor server restores."
+    )
+  }
+
+  /// Asks, and once more where the answer was that another copy stands in the file.
+  private func asking<Answer: Sendable>(_ question: () async throws -> Answer) async throws -> Answer {
+    try await present()
+    do { return try await question() } catch {
+      guard interruption.hasParted else { throw error }
+      try await present()
+      return try await question()
+    }
+  }
+
   public func interrupt() { interruption.interrupt() }
 
   /// Closes every connection, after what each of them is doing.
   public func close() async {
     await replaceReaders(nil)
     await writer.close()
+    state.withLock { $0.opened = nil }
   }
 
-  public func admit(_ query: AdmissionQuery) async throws -> Admission {
+  public func admit(_ query: AdmissionQuery) async throws -> Admission { try await asking { try await admitted(query) } }
+
+  private func admitted(_ query: AdmissionQuery) async throws -> Admission {
     // Who begins waits for the writer only where there is something to number.
     let admission: Admission
     if let front, let found = try await front.admit(query) {
@@ -210,6 +261,7 @@ public final class SQLiteServerStore: ServerStore {
   func reading<Answer: Sendable>(
     _ question: (ServerReader) async throws -> Answer
   ) async throws -> Answer? {
+    try await present()
     let found = state.withLock { state -> (ServerReader, Int)? in
       guard let place = state.asking.indices.min(by: { state.asking[$0] < state.asking[$1] }) else { return nil }
       state.asking[place] += 1
@@ -249,10 +301,11 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   /// Numbers what other programs have committed, and returns the newest commit.
-  public func sweep() async throws -> Commit { try await writer.sweep() }
+  public func sweep() async throws -> Commit { try await asking { try await writer.sweep() } }
 
   /// Numbers first what other programs have committed.
   public func changedGroups(since cursors: [Commit]) async throws -> GroupChanges {
+    try await present()
     if let front, let changes = try await front.changedGroupsOfSealed(since: cursors) { return changes }
     try await renew()
     let head = try await writer.sweep()
@@ -312,12 +365,14 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func stats() async throws -> ServerStats {
+    try await present()
     if let front { return try await front.stats() }
     return try await writer.stats()
   }
 
   /// Throws where the database cannot be read.
   public func answers() async throws {
+    try await present()
     if let front { return try await front.answers() }
     _ = try await writer.stats()
   }
@@ -360,6 +415,11 @@ extension SQLiteServerStore {
       limits: context.limits, random: context.random, clock: context.clock, log: context.log)
     return { SQLiteServerStore(options) }
   }
+}
+
+extension SQLiteServerStore: ReopeningServerStore {
+  /// As the database was opened last.
+  public var opening: ServerOpening? { state.withLock { $0.opened?.opening } }
 }
 
 extension SQLiteServerStore: SchemaExamining, FileDatabase {

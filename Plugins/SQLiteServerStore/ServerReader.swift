@@ -53,16 +53,25 @@ actor ServerReader {
   func admit(_ query: AdmissionQuery) throws -> Admission? {
     let connection = try opened()
     let now = options.clock.now()
+    let seen = interruption.newest
     return try connection.transaction(.deferred) {
       guard try connection.schemaVersion() == view.schemaVersion else { return nil }
-      return try AdmissionBook(connection, catalog).admission(query, now: now)
+      guard let admission = try AdmissionBook(connection, catalog).admission(query, now: now) else { return nil }
+      return isPast(admission.head, seen) ? admission : nil
     }
   }
 
+  /// False: a commit that was there before is missing, and the writer is to look.
+  private func isPast(_ head: Commit, _ seen: Commit?) -> Bool {
+    guard let seen else { return true }
+    return head == seen || head.number > seen.number
+  }
+
   private func sealedHead(_ connection: SQLiteConnection) throws -> Commit? {
+    let seen = interruption.newest
     guard try connection.schemaVersion() == view.schemaVersion else { return nil }
     let state = try CommitLog.state(connection)
-    return state.isSealed ? state.head : nil
+    return state.isSealed && isPast(state.head, seen) ? state.head : nil
   }
 
   func book<Answer>(_ question: (RemoteBook) throws -> Answer) throws -> Answer {

@@ -34,8 +34,10 @@ actor ServerWriter {
     var log: CommitLog
     var book: RemoteBook
     var side: SideFile?
-    /// What the side file says.
+    /// The newest commit that was seen, which the side file names.
     var written: Commit?
+    /// SQLite's own count of what other connections have written, when `written` was last looked for.
+    var others: Int64?
     /// SQLite's own count, when the triggers were last looked at.
     var schemaVersion: Int64
     var isFull: Bool?
@@ -56,11 +58,11 @@ actor ServerWriter {
 
   /// The view is what readers need.
   func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, view: ServerReader.View) {
-    if let open, open.setup.schema == setup.schema { return (open.opening, open.view) }
+    if let open, open.setup.schema == setup.schema, !interruption.hasParted { return (open.opening, open.view) }
     close()
     let open = try makeOpen(setup, sameStart: nil)
     self.open = open
-    if options.isFile { interruption.watchFile() }
+    if options.isFile { interruption.watchFile(open.written) }
     healing = HealingState()
     return (open.opening, open.view)
   }
@@ -112,7 +114,7 @@ actor ServerWriter {
     let head = try connection.transaction(.immediate) { try log.sweep() }
     // What the side file remembers of a later time stays until there is a new commit: each start says so until then.
     if opening.isRestored { open.written = head }
-    try noteCommit(&open)
+    note(try newCommit(open), &open)
     interruption.add(connection)
     return open
   }
@@ -139,12 +141,26 @@ actor ServerWriter {
   }
 
   func opened() throws -> Open {
-    guard let open else { throw SalvorError(.storage, "The server's database is not open. Open it first.") }
     do { try interruption.checkFile() } catch {
-      try? open.connection.checkpoint(.truncate)
+      if interruption.isMoved { try? open?.connection.checkpoint(.truncate) }
       throw error
     }
+    guard var open else { throw SalvorError(.storage, "The server's database is not open. Open it first.") }
+    try checkHistory(&open)
+    self.open = open
     return open
+  }
+
+  /// Throws where another program has put an older copy of the database, or that of another history, into the file (semantics 6):
+  /// SQLite's own means of restoring do, and every connection goes on with what is there then.
+  private func checkHistory(_ open: inout Open) throws {
+    guard options.isFile, let written = open.written else { return }
+    let others = try open.connection.integer("PRAGMA data_version")
+    guard others != open.others else { return }
+    let seen = SideFile.Content(
+      server: open.opening.serverID, incarnation: open.opening.incarnation, commit: written)
+    guard try seen.isKnown(open.connection) else { throw interruption.part() }
+    open.others = others
   }
 
   // MARK: Transactions
@@ -162,25 +178,35 @@ actor ServerWriter {
     if options.isFile, pause.isDue(.now) { usleep(UInt32(WritePause.pause / .microseconds(1))) }
     let began = ContinuousClock.now
     defer { pause.add(from: began, to: .now) }
-    let result = try open.connection.transaction(.immediate) { try body(open) }
-    if durable { try noteCommit(&open) }
+    let (result, news) = try open.connection.transaction(.immediate) {
+      // It may have waited for one who restored.
+      try checkHistory(&open)
+      let result = try body(open)
+      return (result, durable ? try newCommit(open) : nil)
+    }
+    note(news, &open)
     self.open = open
     return result
   }
 
-  private func noteCommit(_ open: inout Open) throws {
-    guard let side = open.side else { return }
+  /// Nil: the newest commit is the one that was seen last.
+  private func newCommit(_ open: Open) throws -> SideFile.Content? {
     let head = try CommitLog.state(open.connection).head
-    guard head.number > 0, head != open.written else { return }
+    guard head.number > 0, head != open.written else { return nil }
     // The incarnation that made the commit: this one makes none before its first change.
     let incarnation = try open.connection.scalar(
       "SELECT incarnation FROM salvor_commit WHERE number = ?1", .integer(head.number))?.string.flatMap {
         IncarnationID($0)
       }
-    side.write(
-      SideFile.Content(
-        server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head))
-    open.written = head
+    return SideFile.Content(
+      server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head)
+  }
+
+  private func note(_ news: SideFile.Content?, _ open: inout Open) {
+    guard let news else { return }
+    open.side?.write(news)
+    open.written = news.commit
+    interruption.see(news.commit)
   }
 
   // MARK: Contract

@@ -75,6 +75,55 @@ import Testing
     await desk.store.close()
   }
 
+  @Test("a copy that is put into the file under a running server is found by whoever comes next, as at a start")
+  func putInPlace() async throws {
+    let asks: [(String, (ServerDesk) async throws -> Void)] = [
+      ("register", { try await $0.store.register(RemoteID(from: SystemRandom()), principal: "anna") }),
+      ("sweep", { _ = try await $0.store.sweep() }),
+      (
+        "begin",
+        {
+          _ = try await $0.store.admit(
+            AdmissionQuery(remote: RemoteID(from: SystemRandom()), previous: nil, current: nil, cursors: []))
+        }
+      ),
+      ("events", { _ = try await $0.store.changedGroups(since: []) }),
+    ]
+    for (name, ask) in asks {
+      let (desk, copy) = try await desk()
+      try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
+      for _ in 0..<2 {
+        do { try await ask(desk) } catch {
+          #expect((error as? SalvorError)?.code == .storageBusy, "\(name): \(error)")
+        }
+      }
+      _ = try await desk.store.sweep()
+      let opening = try #require(desk.store.opening)
+      #expect(opening.isRestored && opening.incarnation != desk.opening.incarnation, "\(name)")
+      let restores = try await desk.store.restores(limit: 10)
+      #expect(restores.map(\.lostLast) == [2] && restores.map(\.parting.number) == [1], "\(name): \(restores)")
+      try await write(desk, "c")
+      #expect(try sites(desk.path) == ["a", "c"])
+      #expect(desk.log.all.count { $0.contains("while the server had it open") } == 1, "\(name)")
+      await desk.store.close()
+    }
+  }
+
+  @Test("another server's database that is put into the file is refused until the server is started again")
+  func anothersInPlace() async throws {
+    let (desk, _) = try await desk()
+    let (other, copy) = try await self.desk()
+    await other.store.close()
+    try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
+    for _ in 0..<3 {
+      await #expect(throws: SalvorError.self) { _ = try await desk.store.sweep() }
+    }
+    try await desk.restart()
+    #expect(desk.opening.serverID == other.opening.serverID)
+    #expect(try sites(desk.path) == ["a"])
+    await desk.store.close()
+  }
+
   @Test("every copy has a line, which a restore does not take back; a forgotten one is no floor")
   func recorded() async throws {
     let (desk, copy) = try await desk()

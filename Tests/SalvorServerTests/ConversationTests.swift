@@ -14,6 +14,18 @@ struct ConversationTests {
     try await rule.run(ConversationContract.Subject(here: memory, there: memory))
   }
 
+  @Test("they end where the store has opened another history")
+  func endWithTheHistory() async throws {
+    let incarnation = Mutex(IncarnationID(from: SystemRandom()))
+    let memory = ConversationMemory { incarnation.withLock { $0 } }
+    let table = SessionTable(memory, idleMilliseconds: 30_000, clock: SystemClock(), random: SystemRandom())
+    let session = try await table.open(try begin(), principal: anna)
+    _ = try await table.find(session.token, principal: anna)
+    incarnation.withLock { $0 = IncarnationID(from: SystemRandom()) }
+    await #expect(throws: SalvorError.self) { _ = try await table.find(session.token, principal: anna) }
+    #expect(try await table.isFree(remote))
+  }
+
   /// Between processes: what is kept comes back as bytes.
   private struct Shared: ConversationKeeping {
     let memory = ConversationMemory()

@@ -117,6 +117,11 @@ final class Fleet {
     try await start()
   }
 
+  /// Puts a backup into the file that the server has open, as the shell's `.restore` does.
+  func restoreInPlace(_ name: String) throws {
+    try SQLiteConnection("\(directory)/\(name).backup", mode: .readOnly).backup(into: try serverConnection())
+  }
+
   /// A device with a database of its own.
   ///
   /// - Parameters:

@@ -1,14 +1,23 @@
 import SalvorModel
 import SalvorStorage
 
-/// The conversations of a server that is one process.
+/// The conversations of a server that is one process. They end where its store has opened another history: what was checked and
+/// staged in them was of the one before.
 final class ConversationMemory: ConversationKeeping {
   private let desk = Mutex(Desk())
+  private let incarnation: @Sendable () -> IncarnationID?
+
+  /// - Parameter incarnation: of the database as it is open now.
+  init(_ incarnation: @escaping @Sendable () -> IncarnationID? = { nil }) { self.incarnation = incarnation }
 
   func conversing<Answer: Sendable>(
     _ name: String?, _ body: @Sendable (any ConversationDesk) throws -> Answer
   ) async throws -> Answer {
-    try desk.withLock { try body($0) }
+    let incarnation = incarnation()
+    return try desk.withLock { desk in
+      if desk.incarnation != incarnation { desk = Desk(incarnation) }
+      return try body(desk)
+    }
   }
 
   /// Guarded by the lock above.
@@ -23,11 +32,14 @@ final class ConversationMemory: ConversationKeeping {
       var principal: String
     }
 
+    let incarnation: IncarnationID?
     private var known: [Conversation.Kind: [String: Conversation]] = [:]
     private var kinds: [String: Conversation.Kind] = [:]
     /// Tokens, in the order of their beginning.
     private var ofRemote: [Place: [String]] = [:]
     private var counts: [Owner: Int] = [:]
+
+    init(_ incarnation: IncarnationID? = nil) { self.incarnation = incarnation }
 
     func find(_ token: String) -> Conversation? { kinds[token].flatMap { known[$0]?[token] } }
 
