@@ -173,7 +173,9 @@ public final class SQLiteServerStore: ServerStore {
     state.withLock { $0.opened = nil }
   }
 
-  public func admit(_ query: AdmissionQuery) async throws -> Admission { try await asking { try await admitted(query) } }
+  public func admit(_ query: AdmissionQuery) async throws -> Admission {
+    try await asking { try await admitted(query) }
+  }
 
   private func admitted(_ query: AdmissionQuery) async throws -> Admission {
     // Who begins waits for the writer only where there is something to number.

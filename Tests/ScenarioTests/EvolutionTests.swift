@@ -318,6 +318,38 @@ struct EvolutionTests {
     try fleet.expectEqual(["site", "visit"], devices)
   }
 
+  @Test(
+    "a table that others reference moves to a new group, and devices recover before they have synchronized it: its rows come along",
+    arguments: ["recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe", "recreate"],
+    [false, true])
+  func movedParent(strategy: String, isKnown: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s1', 'one'), ('s2', 'two')")
+    let text = Fleet.visits.replacing("version: 1", with: "version: 2")
+      .replacing(#"site: { maintained: "dual", group: "visits""#, with: #"site: { maintained: "dual", group: "later""#)
+      .replacing("visits: {} }", with: "visits: {}, later: {} }")
+    let (a, b) = (try fleet.device("a", recovery: "strategy: \"\(strategy)\""), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await change(fleet, to: text)
+    try fleet.serverConnection().execute(
+      "DELETE FROM site WHERE id = 's2'; INSERT INTO site (id, name) VALUES ('new', 'three'); INSERT INTO visit (id, site_id) VALUES ('v', 'new')"
+    )
+    // The application has been updated, too, or hears of it from the server.
+    let updated = isKnown ? try fleet.device("c", schema: text, recovery: "strategy: \"\(strategy)\"") : a
+    if isKnown { #expect(try await updated.sync().error == nil) }
+    try await updated.write("INSERT INTO visit (id, site_id) VALUES ('mine', 's1')")
+    #expect(try await fleet.server?.engine.demandResets(of: nil) ?? 0 > 0)
+    for device in [updated, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.recovery?.reason == .operatorRequested, "\(device.name)")
+      #expect(try await device.sync().error == nil)
+    }
+    #expect(try await updated.sync().error == nil)
+    try fleet.expectEqual(["site", "visit"], [updated, b])
+    #expect(try updated.rows("visit").count == (strategy.hasPrefix("recover-") ? 2 : 1))
+  }
+
   @Test("without a declared rule a dropped column is schema-incompatible by name, and nothing is touched")
   func undeclared() async throws {
     let (fleet, devices) = try await fleet(["a"])

@@ -340,6 +340,31 @@ struct RecoveryEngineTests {
     try fleet.expectEqual(tables, [a])
   }
 
+  @Test(
+    "a recovery that discarded is undone after further changes: each request is in the queue again, and goes up",
+    arguments: [1, 2, 3])
+  func undoneAfterChanges(count: Int) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('x', 'x'), ('y', 'y')")
+    let a = try fleet.device("a", recovery: "reasons: { \"client-rewound\": \"recover-unsynced-changes\" }")
+    _ = try await a.sync()
+    for place in 1...count { try await a.write("INSERT INTO site (id, name) VALUES ('new\(place)', 'mine')") }
+    try await a.write("UPDATE site SET seats = 32 WHERE id = 'x'")
+    let before = try a.rows("site")
+    let report = try await a.open().recover(strategy: "discard-unsynced-changes")
+    #expect(report.recovery?.report?.counts.discarded == Int64(count) + 1)
+    try await a.write("UPDATE site SET seats = 13 WHERE id = 'y'")
+    let backup = try #require(report.recovery?.backup)
+    try await a.open().restoreBackup(backup)
+    #expect(try a.rows("site") == before)
+    #expect(try await a.open().status().queued == Int64(count) + 1)
+    let again = try await a.sync()
+    #expect(again.error == nil && again.uploaded == Int64(count) + 1)
+    try fleet.expectEqual(["site"], [a])
+    #expect(try fleet.serverRows("site").count == count + 2)
+  }
+
   @Test("a backup of a recovery puts the database back; the next sync finds it rewound and recovers it")
   func restoringABackup() async throws {
     for strategy in ["recover-unsynced-changes", "copy-and-resubscribe"] {

@@ -57,6 +57,33 @@ struct UnprovenTests {
     #expect(quiet.notices == [])
   }
 
+  @Test("a table that has moved to a new group meanwhile comes whole: what was written into it silently is in the archive")
+  func movedMeanwhile() async throws {
+    let (fleet, a) = try await fleet()
+    fleet.schemaText = Fleet.visits.replacing("version: 1", with: "version: 2")
+      .replacing(#"site: { maintained: "dual", group: "visits""#, with: #"site: { maintained: "dual", group: "later""#)
+      .replacing("visits: {} }", with: "visits: {}, later: {} }")
+    try await fleet.restart()
+    try withoutTriggers(
+      a, ["site"],
+      "INSERT INTO site VALUES ('new', 'made silently', NULL, 2); UPDATE site SET seats = 1000 WHERE id = 's5'")
+    try await a.write("UPDATE visit SET note = 'mine' WHERE id = 'v1'")
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.notices.contains { $0.contains("2 rows of site may have been written here") }, "\(report.notices)")
+    // What references the table waited for it.
+    #expect(try await report.uploaded + a.sync().uploaded == 1)
+    try fleet.expectEqual(tables, [a])
+    let kept = try await a.open().errorArchive()
+    #expect(kept.map(\.state) == [.kept, .kept] && kept.allSatisfy { $0.reason == "unproven" })
+    #expect(Set(kept.map(\.key)) == [["new"], ["s5"]])
+    for entry in kept { _ = try await a.open().reapply(entry.id) }
+    #expect(try await a.sync().uploaded == 2)
+    #expect(try fleet.serverRows("site").contains(["new", "made silently", nil, 2]))
+    #expect(try fleet.serverRows("site").contains(["s5", "site 5", "Toronto", 1000]))
+    try fleet.expectEqual(tables, [a])
+  }
+
   @Test("a captured change carries the server's row as the old values")
   func oldValues() async throws {
     let (fleet, a) = try await fleet()

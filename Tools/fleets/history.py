@@ -89,13 +89,14 @@ class History:
             statements = (
                 [("INSERT INTO salvor_request (tag) VALUES ('g')", [])] + statements + [("DELETE FROM salvor_request", [])]
             )
-        before = self.everything(database) if gone else set()
-        refusal = place.transact(database, statements)
+        names = [place.found(database, key)[0] for key in place.schema.tables] if gone else []
+        taken = set()
+        refusal = place.transact(database, statements, taken=taken, tables=[name for name in names if name])
         if refusal is None:
             self.made.update({row: (who, key) for row in made})
             self.excused.update(gone)
-            # With what the foreign keys took along.
-            self.excused.update(before - self.everything(database) if gone else set())
+            # With what the foreign keys took along, and what others had just written.
+            self.excused.update(taken)
         elif "salvor" in refusal or "locked" in refusal:
             place.find(f"a write of {who} failed: {refusal} {statements[0][0]}")
 
@@ -162,11 +163,17 @@ class History:
             self.expect(place.run("server", "backup", file), "backup", 0)
             self.backups.append(file)
             return
-        place.stop(rng.choice([signal.SIGTERM, signal.SIGKILL]))
-        self.expect(place.run("server", "restore", rng.choice(self.backups)), "restore", 0)
+        # Into the file that the server has open, as the shell's .restore does, or as the guide says it.
+        backup, in_place = rng.choice(self.backups), rng.random() < 0.4
+        if in_place:
+            place.put_in_place(backup, place.database)
+        else:
+            place.stop(rng.choice([signal.SIGTERM, signal.SIGKILL]))
+            self.expect(place.run("server", "restore", backup), "restore", 0)
         # What other programs wrote is on no device that gives it back.
         self.excused.update(row for row, (who, _) in self.made.items() if who == "program")
-        place.start()
+        if not in_place:
+            place.start()
 
     def migrate(self, device):
         place = self.place
@@ -221,7 +228,8 @@ class History:
                 )
                 if words[1] == "delete" and request["state"] == "kept":
                     words += ("--kept",)
-            self.expect(place.run(*words, on=device.name), " ".join(words), 0, 2)
+            # 1: it is under way.
+            self.expect(place.run(*words, on=device.name), " ".join(words), 0, 1, 2)
         elif what < 0.7:
             strategy = rng.choice(STRATEGIES)
             if strategy == "recreate":
@@ -278,7 +286,8 @@ class History:
                     [("reset", remote["id"]), ("reset", "--all"), ("delete", remote["id"]), ("show", remote["id"])]
                 )
                 self.may_stop = self.may_stop or words[0] != "show"
-                self.expect(place.run("remotes", *words), "remotes " + words[0], 0)
+                # 2: a restore has just taken it.
+                self.expect(place.run("remotes", *words), "remotes " + words[0], 0, 2)
         elif what < 0.5:
             key = rng.choice(list(place.schema.tables))
             ids = place.ids(place.database, key)

@@ -156,15 +156,23 @@ class Place:
         finally:
             connection.close()
 
-    def transact(self, database, statements, keys="ON"):
-        """None, or why the database refused it."""
+    def transact(self, database, statements, keys="ON", taken=None, tables=()):
+        """None, or why the database refused it. `taken` gets the keys that go from `tables`."""
         connection = sqlite3.connect(database, timeout=60, isolation_level=None)
+
+        def keys_of_rows():
+            return {row[0] for name in tables for row in connection.execute(f"SELECT id FROM {quoted(name)}")}
+
         try:
             connection.execute(f"PRAGMA foreign_keys = {keys}")
             connection.execute("BEGIN IMMEDIATE")
+            before = keys_of_rows()
             for sql, values in statements:
                 connection.execute(sql, values)
+            gone = before - keys_of_rows()
             connection.execute("COMMIT")
+            if taken is not None:
+                taken.update(gone)
             refusal = None
         except sqlite3.Error as error:
             refusal = str(error)
@@ -173,6 +181,16 @@ class Place:
         shown = [(sql, [len(v) if isinstance(v, bytes) else v for v in values]) for sql, values in statements]
         self.log("sql", os.path.basename(database), shown, refusal or "")
         return refusal
+
+    def put_in_place(self, copy, database):
+        """Another program's copy into a database that may be open."""
+        source, target = sqlite3.connect(copy), sqlite3.connect(database, timeout=60)
+        try:
+            source.backup(target)
+        finally:
+            source.close()
+            target.close()
+        self.log("in place", os.path.basename(copy), os.path.basename(database))
 
     def columns(self, database, name):
         return [row[1] for row in self.rows(database, f"PRAGMA table_info({quoted(name)})")]

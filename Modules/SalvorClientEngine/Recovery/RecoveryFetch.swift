@@ -35,17 +35,25 @@ struct RecoveryFetch {
     switch what {
     case .differences: return try await differences(reason, sink)
     case .everything:
-      let wanted = Self.everyGroup(status, config).map { GroupState(name: $0) }
+      let tables = try await store.history().tables
+      let wanted = Self.everyGroup(status, config, tables).map { GroupState(name: $0) }
       return ([], try await everything(wanted, config, sink))
     }
   }
 
-  /// The names of the groups that a recovery fetches which fetches everything. A group that was never synchronized stays so; one
-  /// that is new with the server's schema comes with the next sync.
-  static func everyGroup(_ status: ClientStatus, _ config: SyncConfig?) -> [String] {
+  /// The names of the groups that a recovery fetches which fetches everything (`groups(of:in:)`).
+  ///
+  /// - Parameter tables: the device's.
+  static func everyGroup(_ status: ClientStatus, _ config: SyncConfig?, _ tables: [Table]) -> [String] {
     let names = config?.groups.map(\.name) ?? status.state.groups.map(\.name)
-    let synchronized = status.state.groups.filter(\.isSynchronized).map(\.name)
-    return synchronized.isEmpty ? names : names.filter { synchronized.contains($0) }
+    let wanted = groups(of: status, in: config?.entries.map(\.table) ?? tables)
+    return wanted.isEmpty ? names : names.filter { wanted.contains($0) }
+  }
+
+  /// Those that were synchronized, and those that their rows reference (decision 2): a schema may have moved a table to a group that is
+  /// new. Another group that was never synchronized stays so, or comes with the next sync.
+  private static func groups(of status: ClientStatus, in tables: [Table]) -> Set<String> {
+    Schema(tables: tables).closure(ofGroups: Set(status.state.groups.filter(\.isSynchronized).map(\.name)))
   }
 
   /// By files where the server has them and the device takes them, and what has changed since by rows.
@@ -70,9 +78,11 @@ struct RecoveryFetch {
   private mutating func differences(
     _ reason: RecoveryReason, _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
-    let synchronized = Set(status.state.groups.filter(\.isSynchronized).map(\.name))
+    let tables = try await store.history().tables
+    let groups = Self.groups(of: status, in: tables)
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
-      .filter { synchronized.contains($0.name) }
+      .filter { groups.contains($0.name) }
+    starts += groups.subtracting(starts.map(\.name)).sorted().map { GroupStart(name: $0, commit: nil) }
     // A person wants the device's rows compared, whatever the history says.
     if reason == .operatorRequested || facts.shared == nil {
       starts = starts.map { GroupStart(name: $0.name, commit: nil) }
@@ -83,7 +93,6 @@ struct RecoveryFetch {
       digests[start.name] == facts.scopes[start.name] ? start : GroupStart(name: start.name, commit: nil)
     }
     let compared = Set(starts.filter { $0.commit == nil }.map(\.name))
-    let tables = try await store.history().tables
     for table in tables where compared.contains(table.group) {
       var comparison = TableComparison(store: store, questions: questions)
       try await comparison.run(table.name, columns: table.travelling.map(\.name), sink)
@@ -95,14 +104,15 @@ struct RecoveryFetch {
       place = next
     }
     // What has been subscribed to since is brought by the next sync: here both sides mean the same rows.
-    let had = Dictionary(status.state.groups.map { ($0.name, $0.subscriptions) }) { first, _ in first }
-    let groups = try await questions.download(
+    let had = Dictionary(status.state.groups.filter(\.isSynchronized).map { ($0.name, $0.subscriptions) }) { $1 }
+    let wanted = try await questions.configuration.resolvedSubscriptions().subscriptions
+    let states = try await questions.download(
       starts.map { start in
         GroupState(
           name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name],
-          subscriptions: had[start.name] ?? ResolvedSubscriptions())
+          subscriptions: had[start.name] ?? wanted)
       }, sink
     ).groups
-    return (starts, groups)
+    return (starts, states)
   }
 }

@@ -119,7 +119,7 @@ struct RecoveryPlanning {
     if rebuild != .nothing {
       plan.rowsToFetch = incident.facts.rows
       plan.bytes = nil
-      let wanted = RecoveryFetch.everyGroup(incident.status, config)
+      let wanted = RecoveryFetch.everyGroup(incident.status, config, try await store.history().tables)
       plan.files = (incident.facts.files ?? []).filter { wanted.contains($0.group) }
       let all = incident.status.queued + incident.status.inError + incident.status.displaced
       var counts = RecoveryCounts()

@@ -5,8 +5,11 @@ import SalvorWire
 extension SyncSession {
   /// Compares what differs and stages what the server has else (semantics 4, *key-set*); a comparison that was cut goes on.
   /// Answers with the position that the download has then.
+  ///
+  /// - Parameter groups: those that the begin named. A table that the schema has moved to another one meanwhile was not looked at, and
+  ///   comes whole with the next session.
   mutating func compareTables(
-    _ offer: ComparisonOffer, _ before: ComparisonPosition?, _ download: String
+    _ offer: ComparisonOffer, _ before: ComparisonPosition?, _ download: String, groups: Set<String>
   ) async throws -> String {
     guard let recovering else {
       throw SalvorError(
@@ -54,7 +57,7 @@ extension SyncSession {
       position.done.append(asked.table)
       position.table = nil
       position.after = nil
-      if asked.isFed {
+      if asked.isFed, tables.contains(where: { $0.name == asked.table && groups.contains($0.group) }) {
         try await store.stage(
           StagedChunk(download: download, bytes: [], position: position.text, compared: asked.table))
         stagedPieces += 1

@@ -460,7 +460,8 @@ struct SyncSession {
     report.bytesReceived += reader.bytesReceived
     if let offer {
       let before = stagedPosition(session.state, download).flatMap { ComparisonPosition($0) }
-      let compared = try await compareTables(offer, before, name)
+      let compared = try await compareTables(
+        offer, before, name, groups: Set(session.state.groups.map(\.name)))
       var reader = ResponseReader(try await post("/v1/sync/\(offer.token)/download", []), configuration)
       try await receive(&reader, session, download, from: compared)
       return

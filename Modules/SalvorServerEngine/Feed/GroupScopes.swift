@@ -20,7 +20,8 @@ final class GroupScopes: Sendable {
     let all = message.groups.map {
       ($0.name, $0.cursor == nil ? message.subscriptions ?? $0.subscriptions : $0.subscriptions)
     }
-    self.init(Dictionary(all) { first, _ in first }, in: schema)
+    let new = schema.groups.map { ($0.name, message.subscriptions ?? ResolvedSubscriptions()) }
+    self.init(Dictionary(all + new) { first, _ in first }, in: schema)
   }
 
   func scope(ofGroup group: String, for principal: Principal) -> ReadScope {

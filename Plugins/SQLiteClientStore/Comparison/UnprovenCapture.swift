@@ -252,6 +252,8 @@ final class UnprovenCapture {
     let (numbers, whenFirst) = (Set(tables.map(\.number)), Set(first.map(\.number)))
     let seen = try RowNames(context, "overwritten")
     defer { try? seen.clear() }
+    let came = try RowNames(context, "came")
+    defer { try? came.clear() }
     let index = try LogIndex(context)
     var counter = try connection.lastCounter()
     var counts: [Int64: Int64] = [:]
@@ -266,6 +268,18 @@ final class UnprovenCapture {
     try lines.each("SELECT payload FROM salvor_staging WHERE compared IS NULL ORDER BY id") { line in
       let (number, isDropped) = (line.table.number, line.departure == .dropped)
       if line.version != nil && numbers.contains(number) && !isDropped || whenFirst.contains(number) { try keep(line) }
+      if whenFirst.contains(number) { _ = try came.insert(line.table, line.key) }
+    }
+    // What a first download does not name goes with it: rows of a table that moved to another group while nobody looked.
+    let inFiles = try context.tablesInFiles()
+    for table in first where !inFiles.contains(table.number) {
+      let isLogged = index.contains(table) { table.tableColumn(table.keySlots[$0]) }
+      let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+      let rows = try connection.rows(
+        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(isLogged)\(table.andHasKey(table.tableColumn))")
+      for key in rows where try !came.contains(table, key) {
+        try keep(StagedLine(table: table, key: key, row: nil))
+      }
     }
     // The feed has no values of these: the comparison has.
     for table in tables {

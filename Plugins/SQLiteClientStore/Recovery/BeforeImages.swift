@@ -79,6 +79,7 @@ struct BeforeImages {
     move.returnsDisplaced = false
     try context.settle(move)
     let last = try connection.lastCounter()
+    let watermark = LogOperation.watermark.rawValue
     for description in descriptions {
       guard let bytes = DurableFile.read(description.backup.path) else {
         throw SalvorError(
@@ -93,9 +94,15 @@ struct BeforeImages {
       try connection.run(
         "DELETE FROM salvor_recovery_item WHERE recovery IN (SELECT number FROM salvor_recovery WHERE id = ?1)",
         .text(description.backup.id))
+      // The recovery may have taken out the change of the highest counter, so that a watermark took its row; where later changes have
+      // moved that on, what is put back finds no row.
+      try connection.run(
+        "INSERT OR IGNORE INTO salvor_log (seq, t, op) SELECT ?1, 0, \(watermark) WHERE ?1 > 0",
+        .integer(description.counter))
       try connection.undo(bytes)
       try forgetIncarnations(besides: description)
     }
+    try connection.run("DELETE FROM salvor_log WHERE op = \(watermark)")
     try FormerLog(context: context).bringOver()
     try context.forgetDigests()
     try context.keepCounter(last)
