@@ -100,10 +100,15 @@ import Testing
     }
     let (_, session) = try await bench.uploadText()
     try await bench.accept(session)
+    // A mark is left only where a row that is there needs its row, until the download says what became of both.
     #expect(
       try bench.read(
-        "SELECT count(*) FROM answer WHERE IsDeleted OR IsDirty UNION ALL SELECT count(*) FROM inspection WHERE IsDeleted OR IsDirty"
-      ) == [[0], [0]], "seed \(seed) after\n\(trace)")
+        """
+        SELECT count(*) FROM answer WHERE IsDirty UNION ALL SELECT count(*) FROM inspection WHERE IsDirty UNION ALL
+        SELECT count(*) FROM answer a WHERE IsDeleted AND NOT EXISTS (SELECT 1 FROM comment WHERE answer_id = a.id) UNION ALL
+        SELECT count(*) FROM inspection i WHERE IsDeleted AND NOT EXISTS (SELECT 1 FROM answer WHERE inspection_id = i.id)
+        """) == [[0], [0], [0], [0]], "seed \(seed) after\n\(trace)")
+    #expect(try bench.read("PRAGMA foreign_key_check") == [], "seed \(seed) after\n\(trace)")
     #expect(try bench.read("PRAGMA integrity_check") == [["ok"]], "seed \(seed) after\n\(trace)")
   }
 }

@@ -314,6 +314,14 @@ extension ClientStoreContract {
       try expectChanges(try await bench.upload(), [])
       try await bench.expectRows("form", [["f", "a", 0, 0]])
     },
+    on(ContractSchemas.marked, "a row that was made with a mark is there when the server sends it", rule: "semantics 3")
+    { bench in
+      try await bench.download(full: ["form"])
+      try await bench.write(.insert("form", ["id": "g", "IsDeleted": 1]))
+      try await bench.download(rows: [("form", ["g", "theirs", 0, 0])])
+      try await bench.expectRows("form", [["g", "theirs", 0, 0]])
+      try expectChanges(try await bench.upload(), [])
+    },
     on(
       ContractSchemas.marked, "a row below one that is none waits for it, and an upload never has it alone",
       rule: "semantics 2, 3, 4"
@@ -340,6 +348,40 @@ extension ClientStoreContract {
         rows: [("folder", ["a", .null, "2", 0, 0]), ("folder", ["b", .null, "1", 0, 0])])
       try expectEqual(report.displaced, [], "what is displaced")
       try await bench.expectRows("folder", [["a", .null, "2", 1, 1], ["b", .null, "1", 0, 0]])
+    },
+    on(
+      ContractSchemas.folders, "a marked row that the server's row needs stays until the download that follows",
+      rule: "semantics 2, 3, 11.6"
+    ) { bench in
+      try await bench.download(
+        full: ["folder"], rows: [("folder", ["a", .null, "1", 0, 0]), ("folder", ["b", "a", "2", 0, 0])])
+      try await bench.write(.update("folder", ["a"], ["IsDeleted": 1]))
+      try await bench.download(rows: [("folder", ["c", "b", "3", 0, 0])])
+      let begun = try await bench.begin()
+      try await bench.settle(begun, kept: begun.changes.map(\.request).prefix(1).map { $0 })
+      try await bench.expectRows(
+        "folder", [["a", .null, "1", 0, 1], ["b", "a", "2", 0, 1], ["c", "b", "3", 0, 0]])
+      try expectEqual(try await bench.queued().count, 0, "the queue")
+      var again = bench
+      try await again.download(rows: [("folder", ["a", .null, "4", 0, 0]), ("folder", ["b", "a", "2", 0, 0])])
+      try await again.expectRows("folder", [["a", .null, "4", 0, 0], ["b", "a", "2", 0, 0], ["c", "b", "3", 0, 0]])
+    },
+    on(
+      ContractSchemas.folders, "a marked row that is needed no more goes, and one that is taken back is inserted",
+      rule: "semantics 2, 3"
+    ) { bench in
+      try await bench.download(
+        full: ["folder"], rows: [("folder", ["a", .null, "1", 0, 0]), ("folder", ["d", .null, "4", 0, 0])])
+      try await bench.write(.update("folder", ["a"], ["IsDeleted": 1]), .update("folder", ["d"], ["IsDeleted": 1]))
+      try await bench.download(rows: [("folder", ["b", "a", "2", 0, 0]), ("folder", ["c", "d", "3", 0, 0])])
+      try await bench.upload()
+      try await bench.write(.update("folder", ["d"], ["IsDeleted": 0]))
+      try expectChanges(try await bench.upload(), [#"insert folder ["id", "above", "label"] [d, null, 4]"#])
+      try await bench.expectRows(
+        "folder",
+        [["a", .null, "1", 0, 1], ["b", "a", "2", 0, 0], ["c", "d", "3", 0, 0], ["d", .null, "4", 0, 0]])
+      try await bench.download(departed: [("folder", .deleted, ["b"])])
+      try await bench.expectRows("folder", [["c", "d", "3", 0, 0], ["d", .null, "4", 0, 0]])
     },
     on(
       ContractSchemas.marked, "a row below one that was made with the mark is not sent, and comes back with its parent",

@@ -400,6 +400,19 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary),
         ["insert note [\"id\", \"title\", \"body\"] [n1, lost, null] of 2 []"], "what is sent")
     },
+    offering("a lost row that both sides have deleted since is not offered: the delete was made upon it") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "lost"]))
+      try await bench.commitUpload()
+      try await bench.write(.delete("note", ["n1"]))
+      var recovered = Recovered(shared: 1, version: 2, departed: [("note", .deleted, ["n1"])])
+      recovered.heal = .all
+      let report = try await bench.recover(recovered)
+      try expectEqual([report.counts.merged, report.counts.lost], [1, 0], "merged, lost")
+      try await bench.expectRows("note", [])
+      try await bench.expectArchive([])
+      try expectChanges(try await bench.begin().changes, [])
+    },
     offering("what its owner has given back leaves the archive") { bench in
       try await bench.download(
         full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])

@@ -269,10 +269,13 @@ public struct StoreComparison: Sendable {
           "\(version.client.operation.rawValue) \(version.table) \(version.key) \(columns) by \(version.client.principal), "
           + "server \(row ?? "none")"
       }
-      let state =
-        versions[0].settlement.map { "\($0.policy) \($0.row?.map(\.value) ?? [])" } ?? versions[0].resolution.map {
+      // In which order a request names its rows is no difference.
+      let states = versions.map { version in
+        version.settlement.map { "\($0.policy) \($0.row?.map(\.value) ?? [])" } ?? version.resolution.map {
           "\($0.keep.rawValue) by \($0.by)"
         } ?? "open"
+      }
+      let state = Set(states).sorted().joined(separator: ", ")
       return KeptRequest(
         id: first, isOpen: versions[0].state == .open,
         summary: "\(state): " + texts.sorted().joined(separator: " + "))

@@ -74,6 +74,7 @@ struct Oracle {
   /// Notes that a person has put into rows by resolving a conflict.
   private var resolved: Set<String> = []
   var deletes: LostDeletes
+  private var queues = SharedQueues()
   var heal: HealOracle
   /// Rows that an operator has purged.
   private var erased: Set<RowName> = []
@@ -208,6 +209,13 @@ struct Oracle {
     if account.isWithoutTriggers { withoutTriggers.insert(device) } else { withoutTriggers.remove(device) }
   }
 
+  /// Another device has this one's file. Notes that a later one went over are in its queue, too.
+  mutating func cloned(_ device: Int) {
+    for name in pending[device].keys {
+      queues.cloned((writes[name] ?? [:]).keys.filter { !serverHasSeen(name, $0) }.map { (name, $0) })
+    }
+  }
+
   func account(of device: Int) -> Account {
     Account(pending: pending[device], isWithoutTriggers: withoutTriggers.contains(device))
   }
@@ -230,7 +238,7 @@ struct Oracle {
       // older one, which nobody saw.
       if note == before[name], note == after[name] { writes[name]?[note]? += 1 }
       let times = course[name, default: []].count { $0 == note }
-      let written = writes[name]?[note] ?? 0
+      let written = (writes[name]?[note]).map { $0 + queues.more(note, in: name) } ?? 0
       if !drawn.contains(note) {
         report(.disappeared, "the server's row \(name) has the note \(note), which nobody wrote")
       } else if written > 0, times > written {
@@ -287,6 +295,7 @@ struct Oracle {
   mutating func serverWentBack(to now: Contents, slot: Int? = nil) {
     course = [:]
     deletes.serverWentBack(to: now, slot: slot)
+    if slot == nil { queues.serverWasReplaced() }
     forgetOrigins()
     server = now
     for (name, row) in now {

@@ -15,7 +15,7 @@ final class Specification {
     case begin(tag: String)
     case end
     /// One statement.
-    case rows(Contents, Contents)
+    case rows(Contents, Contents, isReplace: Bool)
   }
 
   private struct Device {
@@ -96,7 +96,20 @@ final class Specification {
 
   /// Nil: a program in the server's tables.
   func write(_ device: SimulatedDevice?, _ moves: [Move]) async throws {
-    let writes = moves.flatMap(self.writes)
+    var writes: [ApplicationWrite] = []
+    var isOpen = false
+    for move in moves {
+      switch move {
+      case .begin(let tag):
+        isOpen = true
+        writes.append(.beginRequest(tag: tag))
+      case .end:
+        isOpen = false
+        writes.append(.endRequest)
+      case .rows(let before, let after, let isReplace):
+        writes += self.writes(before, after, joined: isReplace && !isOpen && device != nil)
+      }
+    }
     guard !writes.isEmpty else { return }
     if let device {
       try await self.device(device).store.write([.deferReferences] + writes)
@@ -144,32 +157,29 @@ final class Specification {
 
   // MARK: Statements as writes
 
-  private func writes(_ move: Move) -> [ApplicationWrite] {
-    switch move {
-    case .begin(let tag): return [.beginRequest(tag: tag)]
-    case .end: return [.endRequest]
-    case .rows(let before, let after):
-      // Parents first: what a delete of theirs does to their children, it does here, too.
-      let places = Dictionary(
-        uniqueKeysWithValues: world.serverSchema.tables.enumerated().map { ($0.element.name, $0.offset) })
-      let names = Set(before.keys).union(after.keys).filter { before[$0] != after[$0] }.sorted {
-        (places[$0.table] ?? 0, $0) < (places[$1.table] ?? 0, $1)
-      }
-      var (deletes, updates, inserts): ([ApplicationWrite], [ApplicationWrite], [ApplicationWrite]) = ([], [], [])
-      for name in names {
-        guard let table = world.serverSchema.table(name.table), let row = after[name] ?? before[name] else { continue }
-        let columns = table.columnList(world.serverSchema).map(\.name)
-        let key = Array(row.prefix(table.keyColumns.count))
-        let values = zip(columns, row).map { NamedValue($0, $1) }
-        switch (before[name], after[name]) {
-        case (_, nil): deletes.append(.delete(table: name.table, key: key))
-        case (nil, _): inserts.append(.insert(table: name.table, values: values))
-        case (let old?, _):
-          let changed = zip(values, old).filter { $0.value != $1 }.map(\.0)
-          updates.append(.update(table: name.table, key: key, values: changed))
-        }
-      }
-      return deletes + updates + inserts
+  private func writes(_ before: Contents, _ after: Contents, joined: Bool) -> [ApplicationWrite] {
+    // Parents first: what a delete of theirs does to their children, it does here, too.
+    let places = Dictionary(
+      uniqueKeysWithValues: world.serverSchema.tables.enumerated().map { ($0.element.name, $0.offset) })
+    let names = Set(before.keys).union(after.keys).filter { before[$0] != after[$0] }.sorted {
+      (places[$0.table] ?? 0, $0) < (places[$1.table] ?? 0, $1)
     }
+    var (deletes, updates, inserts): ([ApplicationWrite], [ApplicationWrite], [ApplicationWrite]) = ([], [], [])
+    for name in names {
+      guard let table = world.serverSchema.table(name.table), let row = after[name] ?? before[name] else { continue }
+      let columns = table.columnList(world.serverSchema).map(\.name)
+      let key = Array(row.prefix(table.keyColumns.count))
+      let values = zip(columns, row).map { NamedValue($0, $1) }
+      switch (before[name], after[name]) {
+      case (_, nil): deletes.append(.delete(table: name.table, key: key))
+      case (nil, _): inserts.append(.insert(table: name.table, values: values))
+      case (let old?, _):
+        let changed = zip(values, old).filter { $0.value != $1 }.map(\.0)
+        updates.append(.update(table: name.table, key: key, values: changed))
+      }
+    }
+    // The row that a REPLACE writes, and those that it removes for it, are one request.
+    let isOne = joined && !deletes.isEmpty && updates.count + inserts.count == 1
+    return (isOne ? [.beginRequest(tag: nil)] : []) + deletes + updates + inserts + (isOne ? [.endRequest] : [])
   }
 }

@@ -84,33 +84,32 @@ extension World {
       trace.add("  \(who): \(shown(error))")
       return []
     }
-    let first = try contents()
-    var present = first
-    var moves: [Specification.Move] = []
+    var present = try contents()
+    var moves = CommittedMoves()
     for sql in statements {
       oracle.runs(sql)
       do {
         try database.execute(sql)
         let now = try contents()
         oracle.ran(present, now)
-        if sql.hasPrefix("INSERT INTO salvor_request") {
-          moves.append(.begin(tag: "t"))
-        } else if sql.hasPrefix("DELETE FROM salvor_request") {
-          moves.append(.end)
-        } else {
-          moves.append(.rows(present, now))
-        }
+        moves.ran(sql, present, now)
         present = now
       } catch {
         trace.add("  \(who): \(sql): \(shown(error))")
         judgeStatement(error, sql, who)
+        guard database.isInTransaction else { continue }
+        // OR FAIL keeps the rows before the one that is refused.
+        let now = try contents()
+        if now == present { continue }
+        oracle.ran(present, now)
+        moves.ran(sql, present, now)
+        present = now
       }
     }
     guard database.isInTransaction else { return [] }
     do {
       try database.execute("COMMIT")
-      // What a savepoint took back was never done.
-      return statements.contains { $0.hasPrefix("SAVEPOINT") } ? [.rows(first, try contents())] : moves
+      return moves.all
     } catch {
       trace.add("  \(who): COMMIT: \(shown(error))")
       try? database.execute("ROLLBACK")
@@ -125,5 +124,32 @@ extension World {
     let isOwn = ["constraint failed", "savepoint", "no transaction is active"].contains { text.contains($0) }
     let isOurs = text.contains("salvor_")
     if !isOwn || isOurs { oracle.report(.unexpected, "\(who) cannot write: \(sql): \(text)") }
+  }
+}
+
+/// What a transaction did in the end: what a savepoint took back was never done.
+private struct CommittedMoves {
+  private(set) var all: [Specification.Move] = []
+  /// The open savepoints, with how much was done before each.
+  private var savepoints: [(name: String, count: Int)] = []
+
+  mutating func ran(_ sql: String, _ before: Contents, _ after: Contents) {
+    func name(after words: String) -> String? {
+      sql.hasPrefix(words) ? String(sql.dropFirst(words.count)) : nil
+    }
+    if let name = name(after: "SAVEPOINT ") {
+      savepoints.append((name, all.count))
+    } else if let name = name(after: "ROLLBACK TO "), let place = savepoints.lastIndex(where: { $0.name == name }) {
+      savepoints.removeLast(savepoints.count - place - 1)
+      all.removeLast(all.count - savepoints[place].count)
+    } else if let name = name(after: "RELEASE "), let place = savepoints.lastIndex(where: { $0.name == name }) {
+      savepoints.removeLast(savepoints.count - place)
+    } else if sql.hasPrefix("INSERT INTO salvor_request") {
+      all.append(.begin(tag: "t"))
+    } else if sql.hasPrefix("DELETE FROM salvor_request") {
+      all.append(.end)
+    } else {
+      all.append(.rows(before, after, isReplace: sql.contains("REPLACE")))
+    }
   }
 }

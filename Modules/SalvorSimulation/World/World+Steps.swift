@@ -93,6 +93,7 @@ extension World {
       devices[to].schema = source.schema
       // Who copies a machine copies its configuration: requests that one of the two joins are others to the server.
       devices[to].settings.optimises = source.settings.optimises
+      oracle.cloned(from)
       await place(source.path, at: devices[to], account: oracle.account(of: from), identity: identity)
     case .dropTriggers(let number):
       guard devices[number].hasDatabase else { return }

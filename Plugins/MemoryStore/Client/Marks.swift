@@ -161,26 +161,51 @@ extension ClientContent {
 
   // MARK: What is shown
 
-  /// The marked rows of the view that stay in it: an outstanding request deletes them. Of two in each other's way, or where
-  /// a row is in the way that is there, the marked one goes.
-  func markedRows(besides shown: MemoryTables, _ outstanding: [Request], _ constraints: Constraints) -> MemoryTables {
+  /// The marked rows of the view that stay in it: an outstanding request deletes them, or a row that is there needs them until
+  /// the next download (`basesMayBreak`). Of two in each other's way, or where a row is in the way that is there, the marked one goes.
+  func markedRows(
+    besides shown: MemoryTables, _ outstanding: [Request], _ constraints: Constraints, basesMayBreak: Bool
+  ) -> MemoryTables {
     var last: [RowName: SalvorModel.Operation] = [:]
     for change in outstanding.flatMap(\.changes) { last[change.row] = change.operation }
-    var marked: Set<RowName> = []
-    var all = shown
+    var found = MemoryTables()
     for table in schema.synchronized where table.flags.deleted != nil {
       for (key, row) in view.rows(of: table.name) where table.isMarked(row) {
         let name = RowName(table: table.name, key: key)
-        guard shown[name] == nil, last[name] == .delete else { continue }
-        marked.insert(name)
-        all[name] = row
+        if shown[name] == nil { found[name] = row }
       }
+    }
+    let needed = basesMayBreak ? needed(found, shown, outstanding) : []
+    var marked: Set<RowName> = []
+    var all = shown
+    for name in found.names where last[name] == .delete || (last[name] == nil && needed.contains(name)) {
+      marked.insert(name)
+      all[name] = found[name]
     }
     while let name = inTheWay(marked, constraints.violations(in: all)) {
       marked.remove(name)
       all[name] = nil
     }
     return all
+  }
+
+  /// The marked rows that a row which is there references, straight or by other marked ones, by no request's doing.
+  private func needed(_ marked: MemoryTables, _ shown: MemoryTables, _ outstanding: [Request]) -> Set<RowName> {
+    var set: [RowName: Set<String>] = [:]
+    for change in outstanding.flatMap(\.changes) where change.operation != .delete {
+      set[change.row, default: []].formUnion(change.columns.map(\.name))
+    }
+    var needed: Set<RowName> = []
+    func parents(_ name: RowName, _ tables: MemoryTables) -> [RowName] {
+      guard let table = schema.table(name.table), let row = tables[name] else { return [] }
+      return table.references.filter { set[name]?.contains($0.column) != true }
+        .map { RowName(table: $0.table, key: [table.value($0.column, of: row)]) }
+    }
+    var waiting = shown.names.flatMap { parents($0, shown) }
+    while let name = waiting.popLast() {
+      if marked[name] != nil, needed.insert(name).inserted { waiting += parents(name, marked) }
+    }
+    return needed
   }
 
   private func inTheWay(_ marked: Set<RowName>, _ violations: Set<Violation>) -> RowName? {

@@ -26,9 +26,10 @@ extension ClientContent {
   /// the download that follows it they may: the server may have kept something else beside what it accepted.
   @discardableResult
   mutating func remake(_ constraints: Constraints, afterDownload: Bool = false) throws -> [RequestID] {
+    let basesMayBreak = !afterDownload
     if afterDownload { try checkBases(constraints) }
     let before = Set(requests.filter { $0.state == .displaced }.map(\.id))
-    while let index = youngestInTheWay(problems(constraints)) {
+    while let index = youngestInTheWay(problems(constraints, basesMayBreak)) {
       let active = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
       let dependence = Dependence(active.map { requests[$0] }, on: bases, schema: schema)
       guard let place = active.firstIndex(of: index) else { break }
@@ -40,17 +41,17 @@ extension ClientContent {
     }
     // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand and where
     // none that it depends on is still displaced. One that returns may make room for another.
-    while let returning = returningRequests(constraints) {
+    while let returning = returningRequests(constraints, basesMayBreak) {
       for index in returning { requests[index].state = requests[index].stateBefore ?? .queued }
     }
     releaseDisplaced()
-    showRows(constraints)
+    showRows(constraints, basesMayBreak)
     return requests.filter { $0.state == .displaced && !before.contains($0.id) }.map(\.id)
   }
 
   /// A request that depends on no displaced one, or those that depend on one another; with what depends on them where they
   /// cannot stand without: what a request made may be right only after the next one.
-  private func returningRequests(_ constraints: Constraints) -> [Int]? {
+  private func returningRequests(_ constraints: Constraints, _ basesMayBreak: Bool) -> [Int]? {
     let standing = requests.indices.filter { requests[$0].state != .kept }
     let all = Dependence(standing.map { requests[$0] }, on: bases, schema: schema)
     let displaced = Set(standing.indices.filter { requests[standing[$0]].state == .displaced })
@@ -66,7 +67,7 @@ extension ClientContent {
         let indices = set.sorted().map { standing[$0] }
         if indices.contains(where: goesByOffer) { continue }
         for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
-        if attempt.youngestInTheWay(attempt.problems(constraints)) == nil { return indices }
+        if attempt.youngestInTheWay(attempt.problems(constraints, basesMayBreak)) == nil { return indices }
       }
     }
     return nil
@@ -95,11 +96,12 @@ extension ClientContent {
         + "Discard what is staged and sync again.", context: ["table": violation.table])
   }
 
-  private func problems(_ constraints: Constraints) -> Problems {
+  private func problems(_ constraints: Constraints, _ basesMayBreak: Bool) -> Problems {
     let outstanding = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
     let shown = Self.shown(outstanding.map { requests[$0] }, over: bases, schema: schema)
     // A marked row is still there for those that reference it.
-    let tables = markedRows(besides: shown.view, outstanding.map { requests[$0] }, constraints)
+    let tables = markedRows(
+      besides: shown.view, outstanding.map { requests[$0] }, constraints, basesMayBreak: basesMayBreak)
     return Problems(lost: shown.lost, violations: constraints.violations(in: tables), outstanding: outstanding)
   }
 
@@ -134,7 +136,7 @@ extension ClientContent {
   }
 
   /// The view is what is shown, and the client-only rows follow the rows they reference.
-  private mutating func showRows(_ constraints: Constraints) {
+  private mutating func showRows(_ constraints: Constraints, _ basesMayBreak: Bool) {
     let before = view
     var shown = Self.shown(outstanding, over: bases, schema: schema).view
     let isThere = shown
@@ -155,7 +157,7 @@ extension ClientContent {
         keepFlags(of: name, table, in: &shown, before: before)
       }
     }
-    let marked = markedRows(besides: isThere, outstanding, constraints)
+    let marked = markedRows(besides: isThere, outstanding, constraints, basesMayBreak: basesMayBreak)
     for name in marked.differences(from: isThere) { shown[name] = marked[name] }
     showFlags(in: &shown, outstanding: outstanding)
     while let (name, reference) = dangling(in: shown, constraints) {

@@ -202,7 +202,7 @@ struct ClientRecovery {
           fates[name] = isOlder == true && isLost(name) ? .lost : .deleted
           if fates[name] == .lost {
             noteLoss(of: name, old)
-          } else if order.rebuild == .nothing, isLost(name), mayOffer(name) {
+          } else if order.rebuild == .nothing, isOfferable(name) {
             // Its values become a conflict version there.
             lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
           }

@@ -20,6 +20,8 @@ extension ClientRecovery {
     deletedWins(standing)
     remakeLostRows()
     offerLostRows()
+    // What the server has deleted since is not lost where a request says what becomes of the row.
+    for name in lostRows where fates[name] == .deleted { lost[name] = nil }
     remakeLostParents()
   }
 
@@ -52,8 +54,12 @@ extension ClientRecovery {
 
   /// The row's loss is this device's to offer, and no request that waits changes it.
   func mayOffer(_ name: RowName) -> Bool {
+    isOfferable(name) && !outstanding.contains { content.requests[$0].rows.contains(name) }
+  }
+
+  /// The row's loss is this device's to offer, whatever its requests do.
+  func isOfferable(_ name: RowName) -> Bool {
     isWritable(name) && isOffered(name) && lostVersion(of: name) != nil
-      && !outstanding.contains { content.requests[$0].rows.contains(name) }
   }
 
   /// A lost row that a request updates: its first update becomes an insert of the whole row, under the same ID. One that

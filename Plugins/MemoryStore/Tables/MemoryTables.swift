@@ -24,6 +24,8 @@ struct MemoryTables: Sendable, Equatable {
 
   func sortedKeys(of table: String) -> [Key] { rows(of: table).keys.sorted(by: keyPrecedes) }
 
+  var names: Set<RowName> { differences(from: MemoryTables()) }
+
   /// Gives every row of `table` a form of its own: used where columns are added.
   mutating func rewrite(_ table: String, _ change: (Row) -> Row) {
     rows[table] = rows[table]?.mapValues(change)

@@ -114,6 +114,7 @@ final class DownloadStream {
     let isWhole = touched.isWhole.contains(table.number)
     let names = columns.map { quoted($0.name) }.joined(separator: ", ")
     let values = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
+    let isInWork = try rows.mayComeIntoWork(table)
     let target = try context.connection.withAuthorizer(DeliveredStatements.onlyTouch(table.name)) {
       Target(
         table: table, upsert: try context.connection.prepare(entry.upsertStatement, persistent: true),
@@ -122,7 +123,7 @@ final class DownloadStream {
             "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
-        isPlain: leaving.isEmpty && table.uniques.isEmpty && !rows.index.tables.contains(table.number)
+        isPlain: leaving.isEmpty && table.uniques.isEmpty && !isInWork
           && onlyTables == nil
           && (isWhole || !touched.recordsWritten.contains(table.number)))
     }
@@ -363,7 +364,7 @@ final class DownloadStream {
     // Whatever becomes of it: it came.
     try touched.written(target.table, key)
     if !lacking.isEmpty { lacking.remove(RowRef(table: target.table.number, key: key)) }
-    if try rows.index.mayContain(target.table, key) {
+    if try rows.comesIntoWork(target.table, key) {
       bases[RowRef(table: target.table.number, key: key)] = (target.table, row)
       return
     }

@@ -111,7 +111,8 @@ extension WorkingRows {
   }
 
   /// Marked rows that no request deletes go physically: the server has accepted their delete, or is not to hear of them.
-  /// Marks of rows that are there are forgotten. True: rows went.
+  /// Marks of rows that are there are forgotten. One that the bases still need stays until the download says what became of it
+  /// (`basesMayBreak`). True: rows went.
   @discardableResult
   func sweepMarks() throws -> Bool {
     let connection = context.connection
@@ -127,6 +128,7 @@ extension WorkingRows {
         let isMarked = try context.isMarked(table, key)
         // One that is going to be there again is written over.
         if isMarked, isOutstanding || work?.timeline.current != nil { continue }
+        if isMarked, basesMayBreak, try isNeeded(RowRef(table: table.number, key: key), table) { continue }
         // A row that went at once comes back from its delete.
         if isOutstanding, try context.currentRow(table, key) == nil { continue }
         if isMarked {
@@ -140,5 +142,38 @@ extension WorkingRows {
     }
     try connection.run("DELETE FROM salvor_mark WHERE t NOT IN (SELECT id FROM salvor_table)")
     return isSwept
+  }
+
+  /// A row that is there references this one, and no request is to blame for it: that reference is the server's, which keeps the row
+  /// or takes both. A marked row between them is needed, too.
+  private func isNeeded(_ ref: RowRef, _ table: CapturedTable) throws -> Bool {
+    var found: Set<RowRef> = [ref]
+    var waiting = [ref]
+    while let parent = waiting.popLast() {
+      for reference in places.referenced[parent.table] ?? [] {
+        for child in try children(of: parent, reference) where !found.contains(child) {
+          if try context.isMarked(reference.child, child.key) {
+            found.insert(child)
+            waiting.append(child)
+            continue
+          }
+          let timeline = try load(reference.child, child.key).timeline
+          if timeline.current?[reference.slot] == parent.key[0], lastSetting([reference.slot], timeline) == nil {
+            return true
+          }
+        }
+      }
+    }
+    return false
+  }
+
+  /// In their table, or in work.
+  private func children(of parent: RowRef, _ reference: RowPlaces.Reference) throws -> Set<RowRef> {
+    let child = reference.child
+    let keys = child.keySlots.map(child.tableColumn).joined(separator: ", ")
+    let found = try context.connection.rows(
+      "SELECT \(keys) FROM \(quoted(child.name)) x WHERE \(child.tableColumn(reference.slot)) = ?1", parent.key)
+    return places.rows(referencing: parent).filter { $0.table == child.number }
+      .union(found.map { RowRef(table: child.number, key: $0) })
   }
 }

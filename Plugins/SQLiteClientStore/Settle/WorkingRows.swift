@@ -47,6 +47,15 @@ final class WorkingRows {
   /// Rows with a deleted mark that made room, or whose parent went, in this settlement.
   var markedOut: [RowRef: MarkedOut] = [:]
 
+  /// Tables with rows that have a deleted mark.
+  private lazy var marked = Result {
+    try Set(
+      context.catalog.tables.filter { table in
+        try table.deletedFlag != nil
+          && context.connection.integer("SELECT 1 FROM salvor_mark WHERE t = ?1 LIMIT 1", .integer(table.number)) != nil
+      }.map(\.number))
+  }
+
   /// In a transaction, with foreign keys and triggers off; requests are sorted.
   init(_ context: StoreContext, after counter: Int64? = nil) throws {
     self.context = context
@@ -77,6 +86,16 @@ final class WorkingRows {
   }
 
   // MARK: Bases
+
+  /// A new base of the row is not written as it comes: requests change the row, or it has a mark.
+  func comesIntoWork(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    if try index.mayContain(table, key) { return true }
+    return try marked.get().contains(table.number) && context.isMarked(table, key)
+  }
+
+  func mayComeIntoWork(_ table: CapturedTable) throws -> Bool {
+    try index.tables.contains(table.number) || marked.get().contains(table.number)
+  }
 
   @discardableResult
   func load(_ table: CapturedTable, _ key: Key) throws -> Work {

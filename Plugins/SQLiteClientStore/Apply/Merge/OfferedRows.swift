@@ -22,8 +22,15 @@ final class OfferedRows: AddedRequests {
   private let busy: String
   /// Tables of which a restore took back a mass of deletes.
   private(set) var mass: Set<Int64> = []
-  /// Rows that the server has no more, and that stand here by an offer.
-  private(set) var stayed: Int64 = 0
+  /// Rows that the server has no more, and that stand here by an offer: not those whose offer was displaced.
+  var stayed: Int64 {
+    get throws {
+      let stay = "(\(Fate.lost.rawValue), \(Fate.deleted.rawValue))"
+      return try connection.integer(
+        "SELECT count(*) FROM \(name) o WHERE o.fate IN \(stay) AND o.op <> \(Self.deleteOfNothing) AND EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = o.seq AND l.op IN \(StoreContext.changeOperations))"
+      ) ?? 0
+    }
+  }
 
   private var connection: SQLiteConnection { context.connection }
   private var keys: String { (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ") }
@@ -127,10 +134,6 @@ final class OfferedRows: AddedRequests {
     try connection.run(
       "UPDATE \(watch.name) AS w SET settled = 1 WHERE EXISTS (SELECT 1 FROM \(name) o WHERE \(sameRow("o", "w")))")
     for change in apart { try keepUnoffered(change, rows) }
-    let stay = "(\(Fate.lost.rawValue), \(Fate.deleted.rawValue))"
-    stayed =
-      try connection.integer("SELECT count(*) FROM \(name) WHERE fate IN \(stay) AND op <> \(Self.deleteOfNothing)")
-      ?? 0
   }
 
   /// What a failed request of the row wrote is not offered, and that request is not sent: what was lost of these columns is in

@@ -121,8 +121,10 @@ final class RecoveryMerge: RecoveryRules {
       if old == base.row { continue }
       let fate = base.row != nil ? .row : try watch.fate(of: base.table, ref.key) ?? .left
       try watch.setWas(base.table, ref.key, old, fate)
-      // It was deleted here too: nobody misses it.
-      if fate == .lost, timeline.steps.first?.change == .delete { try watch.settle(base.table, ref.key) }
+      // It was deleted here too: nobody misses it, and what the server lost of it is no version beside that delete.
+      if fate == .lost || fate == .deleted, timeline.steps.first?.change == .delete {
+        try watch.settle(base.table, ref.key)
+      }
       changed.append(Change(ref: ref, table: base.table, key: ref.key, old: old, new: base.row, fate: fate))
       rebased.insert(ref)
     }
@@ -323,7 +325,7 @@ final class RecoveryMerge: RecoveryRules {
     try guardAgainstMassDeletion(rows)
     let (upserts, deletes) = try watch.counts()
     counts.upserts += upserts + stream.report.upserts - watch.lines
-    counts.deletes += deletes - (offered?.stayed ?? 0)
+    counts.deletes += try deletes - (offered?.stayed ?? 0)
     lastCounter = try connection.lastCounter()
     let archive = LossArchive(context, record, offers, counter: lastCounter)
     for table in context.catalog.tables { try offered?.noteGone(table, rows) }
