@@ -57,7 +57,8 @@ struct UnprovenTests {
     #expect(quiet.notices == [])
   }
 
-  @Test("a table that has moved to a new group meanwhile comes whole: what was written into it silently is in the archive")
+  @Test(
+    "a table that has moved to a new group meanwhile comes whole: what was written into it silently is in the archive")
   func movedMeanwhile() async throws {
     let (fleet, a) = try await fleet()
     fleet.schemaText = Fleet.visits.replacing("version: 1", with: "version: 2")
