@@ -27,7 +27,8 @@ extension BrokenClientStore: RecoveringClientStore {
     case .keepsItsRemoteID: order.remoteID = nil
     case .rebuildsEverything: if order.rebuild != .nothing { order.rebuild = .everything }
     case .takesLostForDeleted: order.absence = .deleted
-    case .forgetsWhatItWrote: if order.heal == .own { order.heal = .off }
+    // Nor is it offered later.
+    case .forgetsWhatItWrote: if order.heal == .own { order.takesOffers = false }
     default: break
     }
     return order
