@@ -350,6 +350,28 @@ struct EvolutionTests {
     #expect(try updated.rows("visit").count == (strategy.hasPrefix("recover-") ? 2 : 1))
   }
 
+  @Test("a table gets marks and loses a column in one step, while its changes wait")
+  func marksAndADrop() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await a.write(
+      "UPDATE visit SET severity_id = NULL, note = 'mine' WHERE id = 'v1'", "DELETE FROM visit WHERE id = 'v2'")
+    let text = Fleet.visits.replacing("version: 1", with: "version: 2")
+      .replacing(
+        #"columns: { id: "text", site_id: "text", note: "text?", severity_id: "integer?" }"#,
+        with:
+          #"columns: { id: "text", site_id: "text", severity_id: "integer?", IsDirty: "boolean = 0", IsDeleted: "boolean = 0" }, dropped: ["note"], flags: { dirty: "IsDirty", deleted: "IsDeleted" }"#
+      )
+    try #require(text.contains("IsDeleted"))
+    try await change(fleet, to: text)
+    for _ in 0..<2 { for device in [a, b] { #expect(try await device.sync().error == nil, "\(device.name)") } }
+    #expect(try await a.open().status().queued == 0)
+    let columns = "SELECT id, site_id, severity_id FROM visit ORDER BY id"
+    let expected = try fleet.serverConnection().rows(columns)
+    #expect(expected == [["v1", "s1", nil]])
+    for device in [a, b] { #expect(try device.connection().rows(columns) == expected) }
+  }
+
   @Test("without a declared rule a dropped column is schema-incompatible by name, and nothing is touched")
   func undeclared() async throws {
     let (fleet, devices) = try await fleet(["a"])

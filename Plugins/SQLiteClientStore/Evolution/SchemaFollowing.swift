@@ -173,10 +173,13 @@ extension CaptureCatalog {
       }
       let slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
         .compactMap { $0[0].string }
+      // Those that the schema has just got are not there yet.
+      var flags = schema.table(name)?.flags ?? FlagColumns()
+      flags.dirty = flags.dirty.flatMap { shape.column($0)?.name }
+      flags.deleted = flags.deleted.flatMap { shape.column($0)?.name }
       catalog.tables.append(
         CapturedTable(
-          number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: [],
-          flags: schema.table(name)?.flags ?? FlagColumns()))
+          number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: [], flags: flags))
     }
     let columns = try connection.tableShape("salvor_log")?.columns.map(\.name) ?? []
     catalog.valueCount = max(1, columns.count { $0.hasPrefix("v") })
