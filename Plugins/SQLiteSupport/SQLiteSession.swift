@@ -51,7 +51,7 @@ private final class SkippedTables {
 extension SQLiteConnection {
   /// Puts back what a changeset recorded, in a transaction or as one. Rows that have changed since take their
   /// before-image; what is gone since and was only updated stays gone. Where a row made since is in the way by another
-  /// unique key, it throws and nothing is changed.
+  /// unique key, it throws `cannot-stand` and nothing is changed.
   public func undo(_ changeset: [UInt8]) throws {
     var changeset = changeset
     let code = changeset.withUnsafeMutableBytes { bytes in
@@ -64,6 +64,12 @@ extension SQLiteConnection {
           default: SQLITE_CHANGESET_ABORT
           }
         }, nil, nil, nil, SQLITE_CHANGESETAPPLY_INVERT)
+    }
+    guard code != SQLITE_ABORT else {
+      throw SalvorError(
+        .cannotStand,
+        "What was written since is in the way of what is to be put back: a unique value, a check, or a row that others need. Nothing was changed. Sync first, or restore a copy.",
+        context: ["file": path])
     }
     guard code == SQLITE_OK else { throw SalvorError.sqlite(code, database, file: path) }
   }
