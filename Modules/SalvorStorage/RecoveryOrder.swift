@@ -180,7 +180,7 @@ public enum Unoffered: String, Sendable, CaseIterable {
   case changedHere = "changed-here"
   /// Nobody knows by which lost commit it was written.
   case unknownVersion = "unknown-version"
-  /// The table was made anew with other columns.
+  /// The table was rebuilt with other columns.
   case otherColumns = "other-columns"
   /// The server takes no offers.
   case notTaken = "server-takes-none"

@@ -51,7 +51,7 @@ final class Interruption: Sendable {
   }
 
   /// The file lacks commits that this process has seen in it: another copy was put into it while it was open. Nothing is read or
-  /// written until the store has opened it anew.
+  /// written until the store has reopened it.
   var hasParted: Bool { state.withLock { $0.hasParted } }
 
   /// The newest commit that was seen in the file; nil: none.
@@ -67,7 +67,7 @@ final class Interruption: Sendable {
 
   private static var parted: SalvorError {
     SalvorError(
-      .storageBusy, "Another copy was put into the server's database. The server opens it anew; try again.",
+      .storageBusy, "Another copy was put into the server's database. The server reopens it; try again.",
       retryAfterMilliseconds: 500)
   }
 

@@ -69,7 +69,7 @@ public final class SQLiteServerStore: ServerStore {
     var opener: ServerReader?
     /// How the database is open; nil: it is not.
     var opened: (setup: ServerSetup, opening: ServerOpening)?
-    /// The database is being opened anew.
+    /// The database is being reopened.
     var reopening: Task<Void, any Error>?
   }
 
@@ -126,13 +126,13 @@ public final class SQLiteServerStore: ServerStore {
     for reader in before { await reader.close() }
   }
 
-  /// Where another copy was put into the open file (`Interruption.hasParted`), the database is opened anew first, once for all who
+  /// Where another copy was put into the open file (`Interruption.hasParted`), the database is reopened first, once for all who
   /// ask, as at a start: it gets a new incarnation, and a restore is written down.
   func present() async throws {
     guard interruption.hasParted else { return }
     let task = state.withLock { state in
       if let reopening = state.reopening { return reopening }
-      let task = Task { try await self.openAnew() }
+      let task = Task { try await self.reopen() }
       state.reopening = task
       return task
     }
@@ -140,14 +140,9 @@ public final class SQLiteServerStore: ServerStore {
     try await task.value
   }
 
-  private func openAnew() async throws {
+  private func reopen() async throws {
     guard interruption.hasParted, let before = state.withLock({ $0.opened }) else { return }
     let opening = try await openFile(before.setup)
-    guard opening.serverID == before.opening.serverID else {
-      throw interruption.part(
-        "Another server's database was put into the server's file (\(opening.serverID)). Start the server again if that is meant."
-      )
-    }
     state.withLock { $0.opened?.opening = opening }
     options.log.warning(
       "Another copy was put into the database \(options.path) while the server had it open: commits that it had are gone. Devices that have seen them say so at their next sync: salvor server restores."

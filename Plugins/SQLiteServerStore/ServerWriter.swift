@@ -58,7 +58,11 @@ actor ServerWriter {
 
   /// The view is what readers need.
   func open(_ setup: ServerSetup) throws -> (opening: ServerOpening, view: ServerReader.View) {
-    if let open, open.setup.schema == setup.schema, !interruption.hasParted { return (open.opening, open.view) }
+    if let open, interruption.hasParted {
+      try requireSameServer(open)
+    } else if let open, open.setup.schema == setup.schema {
+      return (open.opening, open.view)
+    }
     close()
     let open = try makeOpen(setup, sameStart: nil)
     self.open = open
@@ -159,8 +163,21 @@ actor ServerWriter {
     guard others != open.others else { return }
     let seen = SideFile.Content(
       server: open.opening.serverID, incarnation: open.opening.incarnation, commit: written)
-    guard try seen.isKnown(open.connection) else { throw interruption.part() }
+    guard try open.connection.tableShape("salvor_commit") != nil, try seen.isKnown(open.connection) else {
+      throw interruption.part()
+    }
     open.others = others
+  }
+
+  /// Before anything is written into what somebody has put into the file.
+  private func requireSameServer(_ open: Open) throws {
+    let isSalvors = try open.connection.tableShape("salvor_server") != nil
+    let id =
+      isSalvors ? try open.connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string : nil
+    guard id != open.opening.serverID.text else { return }
+    throw interruption.part(
+      "Another database was put into the server's file (server ID \(id ?? "none")). Put the right one back, or start the server again if that is meant."
+    )
   }
 
   // MARK: Transactions

@@ -111,13 +111,21 @@ import Testing
 
   @Test("another server's database that is put into the file is refused until the server is started again")
   func anothersInPlace() async throws {
-    let (desk, _) = try await desk()
+    let (desk, own) = try await desk()
     let (other, copy) = try await self.desk()
     await other.store.close()
     try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
     for _ in 0..<3 {
       await #expect(throws: SalvorError.self) { _ = try await desk.store.sweep() }
     }
+    // Nothing was written into it, and the server's own is found to be restored when it is back.
+    #expect(
+      try SQLiteConnection(copy, mode: .readOnly).rows("SELECT id FROM salvor_incarnation")
+        == desk.other().rows("SELECT id FROM salvor_incarnation"))
+    try SQLiteConnection(own, mode: .readOnly).backup(into: try desk.other())
+    _ = try await desk.store.sweep()
+    #expect(desk.store.opening?.isRestored == true)
+    try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
     try await desk.restart()
     #expect(desk.opening.serverID == other.opening.serverID)
     #expect(try sites(desk.path) == ["a"])

@@ -110,6 +110,14 @@ struct RowNames {
     return try connection.integer("SELECT 1 FROM \(name) WHERE t = ?1 AND \(condition)", values(table, key)) != nil
   }
 
+  /// Whether it contains the row `x` of the table.
+  func condition(_ table: CapturedTable) -> String {
+    let keys = (0..<keyWidth).map { place in
+      "n.k\(place) = " + (place < table.keyCount ? table.tableColumn(table.keySlots[place]) : "0")
+    }
+    return "EXISTS (SELECT 1 FROM \(name) n WHERE n.t = \(table.number) AND \(keys.joined(separator: " AND ")))"
+  }
+
   func clear() throws { try connection.execute("DELETE FROM \(name)") }
 
   private func values(_ table: CapturedTable, _ key: Key) -> [Value] {

@@ -276,10 +276,9 @@ final class UnprovenCapture {
       let isLogged = index.contains(table) { table.tableColumn(table.keySlots[$0]) }
       let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
       let rows = try connection.rows(
-        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(isLogged)\(table.andHasKey(table.tableColumn))")
-      for key in rows where try !came.contains(table, key) {
-        try keep(StagedLine(table: table, key: key, row: nil))
-      }
+        "SELECT \(keys) FROM \(quoted(table.name)) x WHERE NOT \(isLogged)\(table.andHasKey(table.tableColumn)) AND NOT \(came.condition(table))"
+      )
+      for key in rows { try keep(StagedLine(table: table, key: key, row: nil)) }
     }
     // The feed has no values of these: the comparison has.
     for table in tables {

@@ -162,7 +162,7 @@ final class BaseVersions {
     tables.contains(table.number) ? try entryBefore(table, key) : nil
   }
 
-  /// The same, also of a table that was made anew since.
+  /// The same, also of a table that was rebuilt since.
   private func entryBefore(
     _ table: CapturedTable, _ key: Key
   ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
@@ -188,7 +188,7 @@ final class BaseVersions {
     return whole > order.shared ?? 0 ? (whole, false) : nil
   }
 
-  /// The same, of whatever the archive gets, also where the table was made anew.
+  /// The same, of whatever the archive gets, also where the table was rebuilt.
   func lostBefore(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
     guard order.absence == .lost else { return nil }
     let entry = try entryBefore(table, key)
@@ -220,7 +220,7 @@ final class BaseVersions {
     tables.contains(table.number) ? lostEntriesBefore(table) : nil
   }
 
-  /// The same, also of a table that was made anew since.
+  /// The same, also of a table that was rebuilt since.
   func lostEntriesBefore(_ table: CapturedTable) -> String? {
     order.absence == .lost ? "s.t = \(table.number) AND s.version > \(order.shared ?? 0)" : nil
   }
