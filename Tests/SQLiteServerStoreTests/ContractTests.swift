@@ -112,15 +112,19 @@ private let memoryClient = StoreSubject<any ClientStore> {
     }
   }
 
-  /// 81, 97, 99: a download that was cut goes on after an upload of rows that its device does not subscribe to. 54, 68, 93: a
-  /// row of a table that is everyone's comes and goes in one transaction of another program.
-  @Test("histories of subscriptions that ended otherwise once", arguments: [54, 68, 81, 93, 97, 99] as [UInt64])
+  /// 81, 97, 99, 141: a download that was cut goes on after an upload of rows that its device does not subscribe to. 54, 68, 93: a
+  /// row of a table that is everyone's comes and goes in one transaction of another program. 201, 279: a kept request made a row and
+  /// deleted it.
+  @Test(
+    "histories of subscriptions that ended otherwise once",
+    arguments: [54, 68, 81, 93, 97, 99, 141, 201, 279] as [UInt64])
   func subscribesAsTheSpecificationNow(_ seed: UInt64) async throws {
     try await subscribesAsTheSpecification(seed)
   }
 
-  /// 60, 73, 210: a row of a table that is everyone's came and went before anybody looked.
-  @Test("histories of servers that go back that ended otherwise once", arguments: [60, 73, 210] as [UInt64])
+  /// 60, 73, 210: a row of a table that is everyone's came and went before anybody looked. 173: an upload changed a row and changed
+  /// it back.
+  @Test("histories of servers that go back that ended otherwise once", arguments: [60, 73, 173, 210] as [UInt64])
   func recoversAsTheSpecificationNow(_ seed: UInt64) async throws { try await recoversAsTheSpecification(seed) }
 
   /// A child of an insert that the server holds already, in a refused group.
@@ -131,8 +135,12 @@ private let memoryClient = StoreSubject<any ClientStore> {
   @Test("histories with deferred foreign keys that ended otherwise once", arguments: [49] as [UInt64])
   func ordersAsTheSpecificationNow(_ seed: UInt64) async throws { try await ordersAsTheSpecification(seed) }
 
-  /// 62: a row that its sender made, hid and deleted in one request.
-  @Test("histories of memberships that ended otherwise once", arguments: [62] as [UInt64])
+  /// 222, 234: what a device told of lost incarnations was forgotten where its upload was decided as a set.
+  @Test("uploads with offers that ended otherwise once", arguments: [222, 234] as [UInt64])
+  func healsAsTheSpecificationNow(_ seed: UInt64) async throws { try await healsAsTheSpecification(seed) }
+
+  /// 62: a row that its sender made, hid and deleted in one request. 220, 248: an upload hid a row from its sender, and changed it.
+  @Test("histories of memberships that ended otherwise once", arguments: [62, 220, 248] as [UInt64])
   func movesAsTheSpecificationNow(_ seed: UInt64) async throws { try await movesAsTheSpecification(seed) }
 
   @Test("random histories with deferred foreign keys end as the specification says (semantics 7)", arguments: seeds)

@@ -103,6 +103,13 @@ struct SimulationTests {
     expectKnown(report, swarm: "heal")
   }
 
+  @Test("a copy that is written into the file of a server that runs is a restore (semantics 5, 6 and 10)")
+  func restoresInPlace() throws {
+    let report = try SimulateProcess.run("--swarm", "in-place", "--seeds", "1-\(seeds)", "--json").json
+    #expect((report["met"]?["restore in place"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "in-place")
+  }
+
   @Test("what an operator consents to leaves its device, also where the server had held it before (semantics 10)")
   func consent() throws {
     for seeds in ["1-\(max(1, seeds / 6))", "700056"] {
@@ -137,6 +144,7 @@ struct SimulationTests {
       ),
       ("the delete of a marked row that the server's row needs is kept as a conflict version", [7_030_948]),
       ("the oracle: a queue on two devices, and a new database that knows neither", [7_110_101]),
+      ("a row that was dropped, and that a change which waited brought into the subscriptions", [7_150_522]),
     ])
   func mended(story: String, seeds: [Int]) throws {
     for seed in seeds {

@@ -11,6 +11,13 @@ extension SimulationPlatform {
       modules: StandardModules.all, directory: directory,
       connect: { Database(try SQLiteConnection($0, busyTimeoutMilliseconds: 0, for: "application")) },
       letGo: { SQLiteShelf.current?.clear($0) },
+      overwrite: { path, copy in
+        let target = try SQLiteConnection(path, mode: .readWrite, busyTimeoutMilliseconds: 0)
+        defer { target.close() }
+        let source = try SQLiteConnection(copy, mode: .readWrite, busyTimeoutMilliseconds: 0)
+        defer { source.close() }
+        try source.backup(into: target)
+      },
       onSchedule: { schedule, body in
         let shelf = SQLiteShelf()
         await SQLiteShelf.$current.withValue(shelf) {

@@ -110,6 +110,23 @@ extension ServerStoreContract {
       try await device.download()
       try device.expectNothingFed()
     },
+    on(
+      ContractSchemas.places, "what its own change brings into its subscriptions comes to a device that was told of it",
+      rule: "semantics 11.4"
+    ) { bench in
+      try await places(bench)
+      var device = try await subscribed(bench, ["site": [["region": "EU"]]])
+      try expectAccepted(
+        try await device.upload(.insert("site", ["id": "us9", "region": "US", "size": 9, "name": "a"])), 1)
+      try await device.download()
+      try expectEqual(device.items.map(\.text), ["dropped site us9"], "what of one's own is outside")
+      try expectAccepted(try await device.upload(.update("site", ["us9"], [("region", "US", "EU")])), 1)
+      try await device.download()
+      try device.expectSites(["eu1", "eu2", "us9"])
+      try expectEqual(device.items.map(\.text), ["site us9"], "what is fed")
+      try await device.download()
+      try device.expectNothingFed()
+    },
     on(ContractSchemas.places, "what was made outside just as the server has it is told, too", rule: "semantics 4") {
       bench in
       try await places(bench)

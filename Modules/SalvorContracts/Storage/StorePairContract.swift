@@ -366,6 +366,22 @@ public enum StorePairContract {
 
   static let scoping: [Case] = [
     on(
+      ContractSchemas.places, clients: 1,
+      "a row that was dropped while its change waited stays, where the change brings it into the subscriptions",
+      rule: "semantics 11.4"
+    ) { bench in
+      let wanted = Subscription(target: "site", parameters: ["region": .value("EU")])
+      try await bench.clients[0].store.setDeviceSettings(DeviceSettings(subscriptions: [wanted]))
+      bench.clients[0].hasChosen = true
+      try await bench.expectConverged(0)
+      try await bench.write(0, .insert("site", ["id": "s1", "region": "US", "size": 1, "name": "a"]))
+      try await bench.sync(0, cut: .acknowledgementLost)
+      try await bench.write(0, .update("site", ["s1"], ["region": "EU"]))
+      try await bench.sync(0)
+      try await bench.expectConverged(0)
+      try expectEqual(try await bench.clients[0].store.rows(of: "site"), [["s1", "EU", 1, "a"]], "the device's rows")
+    },
+    on(
       ContractSchemas.inspections, parameters: [["region": ["EU"]], ["region": ["US"]]],
       "rows follow their scope, and what is outside stays unknown", rule: "semantics 4, 7"
     ) { bench in

@@ -153,7 +153,9 @@ private struct StepDrawing {
     case .restartDevice: return .restartDevice(device)
     case .restartServer: return .restartServer
     case .backup: return .backup(slot: slot)
-    case .restore: return .restore(slot: slot, sideFile: !(swarm.has(.sideFileLost) && own.chance(40)))
+    case .restore:
+      let sideFile = !(swarm.has(.sideFileLost) && own.chance(40))
+      return .restore(slot: slot, sideFile: sideFile, inPlace: swarm.has(.restoreInPlace) && own.chance(60))
     case .replace: return .replaceServer
     case .trim: return .trim
     case .copy: return .copyDevice(device, slot: slot)

@@ -33,8 +33,9 @@ public struct Step: Sendable, Hashable {
     case restartServer
     /// The server stops, its database is copied to the slot, and it starts.
     case backup(slot: Int)
-    /// The server starts on the copy of the slot; without `sideFile` the side file is removed. No copy: nothing.
-    case restore(slot: Int, sideFile: Bool)
+    /// The server starts on the copy of the slot; without `sideFile` the side file is removed. `inPlace`: another program writes the
+    /// copy into the file of the server that runs. No copy: nothing.
+    case restore(slot: Int, sideFile: Bool, inPlace: Bool)
     /// The server starts on a new and empty database.
     case replaceServer
     /// The server forgets everything that it may forget, as if its retention were 0.
@@ -162,7 +163,8 @@ extension Step: CustomStringConvertible {
     case .restartDevice(let number): return "# the application on \(device(number)) ends and starts anew"
     case .restartServer: return "# salvor serve ends and starts anew"
     case .backup(let slot): return "# stop the server; cp server.db backup\(slot).db; start it"
-    case .restore(let slot, let sideFile):
+    case .restore(let slot, _, true): return "sqlite3 server.db '.restore backup\(slot).db'   # while the server runs"
+    case .restore(let slot, let sideFile, false):
       return "# stop the server; cp backup\(slot).db server.db\(sideFile ? "" : "; rm server.db.salvor-side"); start it"
     case .replaceServer: return "# stop the server; rm server.db*; start it"
     case .trim: return "# the server forgets its tombstones"

@@ -137,6 +137,8 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case smallChunks = "small-chunks"
   /// The specification of the stores does the same beside, and its rows are compared.
   case specification
+  /// A copy may be written into the file of a server that runs (`.restore` of SQLite's shell).
+  case restoreInPlace = "restore-in-place"
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -146,8 +148,8 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   /// Only in the swarm that has them by name.
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
-  /// Only in the swarms `files` and `specification`.
-  static let byName: Set<Feature> = [.snapshots, .specification]
+  /// Only in the swarms `files`, `specification` and `in-place`.
+  static let byName: Set<Feature> = [.snapshots, .specification, .restoreInPlace]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -191,6 +193,7 @@ public struct Swarm: Sendable, Hashable {
     ]),
     "heal": healing,
     "consent": healing.union([.consent, .policies]),
+    "in-place": healing.union([.restoreInPlace]),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
       .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
@@ -227,6 +230,7 @@ public struct Swarm: Sendable, Hashable {
     var always: [Feature] = named.contains(.heal) ? [.heal, .serverRestore] : []
     if named.contains(.snapshots) { always.append(.snapshots) }
     if named.contains(.specification) { always.append(.specification) }
+    if named.contains(.restoreInPlace) { always.append(.restoreInPlace) }
     if named.contains(.consent) { always += [.consent, .policies] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

@@ -22,6 +22,8 @@ public struct SimulationPlatform: Sendable {
   public var modules: [ModuleFactory]
   /// Opens the database at a path as an application does. Must not wait for locks: time stands still meanwhile.
   public var connect: @Sendable (String) throws -> any SimulatedDatabase
+  /// Writes the second database into the first one's file, as one transaction that others see.
+  public var overwrite: @Sendable (String, String) throws -> Void
   /// Runs `body` with every serial queue that the stores make in it as a lane of the schedule.
   public var onSchedule: @Sendable (SimulationSchedule, @Sendable () async -> Void) async -> Void
   /// Closes what the process keeps open of a database beyond its users: before its files are replaced.
@@ -33,12 +35,14 @@ public struct SimulationPlatform: Sendable {
   public init(
     modules: [ModuleFactory], directory: String,
     connect: @escaping @Sendable (String) throws -> any SimulatedDatabase, letGo: @escaping @Sendable (String) -> Void,
+    overwrite: @escaping @Sendable (String, String) throws -> Void,
     onSchedule: @escaping @Sendable (SimulationSchedule, @Sendable () async -> Void) async -> Void
   ) {
     self.modules = modules
     self.directory = directory
     self.connect = connect
     self.letGo = letGo
+    self.overwrite = overwrite
     self.onSchedule = onSchedule
   }
 }

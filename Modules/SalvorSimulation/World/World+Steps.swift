@@ -49,7 +49,7 @@ extension World {
       backups.insert(slot)
       oracle.backedUp(slot)
       try await startServer()
-    case .restore(let slot, let sideFile): try await restore(slot, sideFile: sideFile)
+    case .restore(let slot, let sideFile, let inPlace): try await restore(slot, sideFile: sideFile, inPlace: inPlace)
     case .replaceServer:
       await stopServer()
       platform.letGo(serverPath)
@@ -445,21 +445,39 @@ extension World {
 
   // MARK: Files
 
-  private func restore(_ slot: Int, sideFile: Bool) async throws {
+  private func restore(_ slot: Int, sideFile: Bool, inPlace: Bool) async throws {
     guard backups.contains(slot) else { return }
     let waiting = try waitingRows()
     let versions = try await openVersions()
-    await stopServer()
-    platform.letGo(serverPath)
-    DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
-    if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
-    serverDisk?.forget()
-    try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
-    try await startServer()
-    oracle.restored(slot, to: try serverContents(), waiting: waiting)
+    if inPlace {
+      try await overwrite(with: slot)
+    } else {
+      await stopServer()
+      platform.letGo(serverPath)
+      DatabaseFiles.remove(serverPath, others: sideFile ? [] : [DatabaseFiles.side])
+      if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
+      serverDisk?.forget()
+      try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
+      try await startServer()
+    }
+    // A server that runs meets what was put into its file here.
     let kept = Set(try await openVersions().map(\.request))
+    oracle.restored(slot, to: try serverContents(), waiting: waiting)
     oracle.heal.lost(versions.filter { !kept.contains($0.request) })
-    coverage.meet(sideFile ? "restore" : "restore without side file")
+    coverage.meet(inPlace ? "restore in place" : sideFile ? "restore" : "restore without side file")
+  }
+
+  /// The server goes on, and so do its connections.
+  private func overwrite(with slot: Int) async throws {
+    try lookAtServer()
+    let copy = "\(directory)/restoring.db"
+    // The copy itself stays as it is.
+    try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: copy)
+    try platform.overwrite(serverPath, copy)
+    platform.letGo(copy)
+    DatabaseFiles.remove(copy)
+    // Purged rows are there until the server looks.
+    if happened.contains("purge") { _ = try await serverStore?.sweep() }
   }
 
   private func place(

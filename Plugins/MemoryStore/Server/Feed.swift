@@ -349,10 +349,16 @@ struct Feed {
       let now = Views(members, wanted, had, tables)
       let changed = record.changed.filter { memberNames.contains($0.table) }
       // What this very device sent is not fed back; but what its change of a parent did to the visibility of others is.
-      let isOwn =
-        record.remote == request.remote && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
-        && record.commit.number > state.remotes[request.remote]?.ownAfter ?? 0
-      for name in changed.union(now.moved(since: before)) where !(isOwn && changed.contains(name)) {
+      let isSent =
+        record.remote == request.remote && record.commit.number > state.remotes[request.remote]?.ownAfter ?? 0
+      let isOwn = isSent && record.commit.number <= min(position.ownUpTo ?? .max, position.start)
+      // It may have been told of a row outside of its subscriptions, and does not have it then.
+      let brought = changed.filter { name in
+        chosen.contains(name.table) && tablesBefore[name] != nil && !before.wanted.contains(name)
+          && now.wanted.contains(name)
+      }
+      for name in changed.union(now.moved(since: before))
+      where !(isOwn && changed.contains(name)) || brought.contains(name) {
         columns.updateValue(
           name.updatedColumns(from: tablesBefore, to: tables, by: record, state.schema).flatMap { updated in
             guard known.contains(name), now.wanted.contains(name), before.wanted.contains(name) else { return nil }
@@ -365,7 +371,8 @@ struct Feed {
           commit: record.commit.number,
           wasVisibleBefore: wasKnown || before.either.contains(name) || heldOutside.contains(name))
       }
-      if isOwn {
+      // A download that was cut goes on after a later upload, too.
+      if isSent {
         heldOutside.subtract(changed)
         for name in changed where chosen.contains(name.table) && tables[name] != nil && !now.wanted.contains(name) {
           reasons[name] = Reason(commit: record.commit.number, wasVisibleBefore: true)

@@ -283,7 +283,8 @@ public actor MemoryServerStore: ServerStore {
       incarnation: opening?.incarnation, intake: intake)
     processing.run()
     let touched = processing.touched
-    let changed = processing.tables.differences(from: state.tables)
+    let changedBack = processing.changed.filter { state.tables[$0] != nil && processing.tables[$0] != nil }
+    let changed = processing.tables.differences(from: state.tables).union(changedBack)
     state.tables = processing.tables
     state.keep(processing.kept)
     let commit = state.commit(

@@ -28,6 +28,8 @@ struct UploadProcessing {
   let constraints: Constraints
   let dependence: Dependence
   var tables: MemoryTables
+  /// Rows that accepted requests changed, also those that a later one changed back.
+  private(set) var changed: Set<RowName> = []
   private(set) var outcomes: [Int: Outcome] = [:]
   /// Conflicts of accepted requests, kept and settled ones, request by request, without IDs.
   private(set) var kept: [[ConflictVersion]] = []
@@ -211,8 +213,9 @@ struct UploadProcessing {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
       takeBack(before)
       kept.append(request.changes.compactMap { conflictVersion($0, of: request.id) })
-    } else if !settled.isEmpty || !offered.isEmpty {
-      kept.append(offered + settled)
+    } else {
+      changed.formUnion(request.rows.filter { tables[$0] != before.tables[$0] })
+      if !settled.isEmpty || !offered.isEmpty { kept.append(offered + settled) }
     }
     return .accepted(inConflict: isKept || !settled.isEmpty || !offered.isEmpty)
   }
@@ -326,18 +329,16 @@ struct UploadProcessing {
     return settleConflict(change, over: present, table)
   }
 
-  /// The row has left the sender's scope since the change was made, deleted or moved; or this very upload has written it.
+  /// Of a row that the sender cannot see now: he could since the change was made, or has written it by this very upload.
   func hasLeft(_ change: Change) -> Bool {
     guard let table = state.schema.table(change.row.table) else { return false }
     if tables[change.row] != state.tables[change.row] { return true }
-    var wasInside = false
-    for commit in state.commits where commit.commit.number >= change.made {
-      guard let then = commit.tables else { continue }
-      let isInside = then[change.row].map { scope.finding($0, of: table, in: then) == .inside } ?? false
-      if wasInside && !isInside { return true }
-      wasInside = isInside
+    return state.commits.contains { commit in
+      guard commit.commit.number >= change.made, let then = commit.tables, let row = then[change.row] else {
+        return false
+      }
+      return scope.finding(row, of: table, in: then) == .inside
     }
-    return false
   }
 
   /// The row is newer than the version the change was made on, not counting this remote's own requests.

@@ -117,17 +117,21 @@ extension FeedPageMaker {
   }
 
   /// `AND NOT (seq > ? AND seq <= ?)` for each range of one's own.
-  private func others(_ window: Window) -> (sql: String, values: [Value]) {
-    (
-      window.own.map { _ in " AND NOT (seq > ? AND seq <= ?)" }.joined(),
+  ///
+  /// - Parameter besides: what of one's own is fed all the same.
+  private func others(_ window: Window, besides: String? = nil) -> (sql: String, values: [Value]) {
+    let condition = window.own.map { _ in "NOT (seq > ? AND seq <= ?)" }.joined(separator: " AND ")
+    return (
+      condition.isEmpty ? "" : " AND " + (besides.map { "(\($0) OR \(condition))" } ?? condition),
       window.own.flatMap { [.integer($0.first), .integer($0.last)] }
     )
   }
 
   private mutating func feedRows(_ place: Int, _ window: Window, after first: Int64, bytesMax: Int) throws -> Bool {
     let table = catalog.tables[place]
-    let others = others(window)
     let filter = filters[place]
+    // A device that was told of a row outside of its subscriptions does not have it, though it still shows its change of it.
+    let others = others(window, besides: filter?.hasChoices == true ? "op = \(LogOperation.move)" : nil)
     let keys = table.logKey()
     // A scoped row that is gone, or out of scope, is told by `salvor_gone` alone.
     let join = table.isScoped ? "JOIN" : "LEFT JOIN"

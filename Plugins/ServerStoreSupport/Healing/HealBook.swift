@@ -60,6 +60,8 @@ package final class HealBook {
   private let now: Int64
   private var order: LostOrder
   private var told: Set<[LostNeighbours]>?
+  /// What was told and is not in the book yet.
+  private var unwritten: [[LostNeighbours]] = []
   private var findings: [[LostVersion]: LostOrder.Finding] = [:]
   private var head: Int64?
   private let histories: RowHistories
@@ -100,11 +102,16 @@ package final class HealBook {
     if told == nil { try load() }
     guard told?.insert(pairs).inserted == true else { return }
     findings = [:]
+    for pair in pairs { order.add(pair.earlier, before: pair.later) }
+    unwritten.append(pairs)
+  }
+
+  /// Where no savepoint takes it back: each is told once in an upload, however often its block is read.
+  func writeOrder() throws {
+    guard !unwritten.isEmpty else { return }
     var count = try connection.integer("SELECT count(*) FROM salvor_lost_timeline") ?? 0
-    for pair in pairs {
+    for pair in unwritten.joined() where count < Self.neighboursMax {
       let (earlier, later) = (pair.earlier, pair.later)
-      order.add(earlier, before: later)
-      guard count < Self.neighboursMax else { continue }
       try connection.run(
         """
         INSERT INTO salvor_lost_timeline (earlier, later, remote, time) VALUES (?1, ?2, ?3, ?4)
@@ -112,6 +119,7 @@ package final class HealBook {
         """, .text(earlier.text), .text(later.text), .text(upload.remote.text), .integer(now))
       count += 1
     }
+    unwritten = []
   }
 
   private func load() throws {

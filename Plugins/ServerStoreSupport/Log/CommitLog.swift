@@ -132,15 +132,28 @@ package final class CommitLog {
   /// Appends an entry that says: the sender of the last upload holds something else than this row. It is told so also
   /// where it may not see the row; to others the row is no newer by it.
   func noteDifference(_ table: ServerTable, _ key: [Value], from remote: RemoteID) throws {
-    let slots = (0..<key.count)
-    let names = slots.map { "v\($0)" }.joined(separator: ", ")
-    let values = slots.map { "?\($0 + 3)" }.joined(separator: ", ")
-    let entry = try connection.integer(
-      connection.dialect.insertingNumbered(
-        "INSERT INTO salvor_change (t, op, \(names)) VALUES (?1, ?2, \(values))", id: "seq"),
-      [.integer(table.number), .integer(LogOperation.differs)] + key)
+    let entry = try append(LogOperation.differs, table, key)
+    let names = key.indices.map { "v\($0)" }.joined(separator: ", ")
+    let values = key.indices.map { "?\($0 + 3)" }.joined(separator: ", ")
     try connection.run(
       "INSERT INTO salvor_gone (seq, t, deleted, remote, \(names)) VALUES (?\(key.count + 3), ?1, 1, ?2, \(values))",
       [.integer(table.number), .text(remote.text)] + key + [.integer(entry ?? 0)])
+  }
+
+  /// Appends an entry of a row that an upload changed and changed back: none of its columns is another than before.
+  func noteChangedBack(_ table: ServerTable, _ key: [Value]) throws {
+    try append(LogOperation.update, table, key, changed: 0)
+  }
+
+  /// Its number.
+  @discardableResult
+  private func append(_ operation: Int64, _ table: ServerTable, _ key: [Value], changed: Int64? = nil) throws -> Int64?
+  {
+    let names = key.indices.map { "v\($0)" }.joined(separator: ", ")
+    let values = key.indices.map { "?\($0 + 4)" }.joined(separator: ", ")
+    return try connection.integer(
+      connection.dialect.insertingNumbered(
+        "INSERT INTO salvor_change (t, op, m, \(names)) VALUES (?1, ?2, ?3, \(values))", id: "seq"),
+      [.integer(table.number), .integer(operation), changed.map { .integer($0) } ?? .null] + key)
   }
 }

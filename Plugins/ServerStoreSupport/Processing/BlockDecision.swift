@@ -31,6 +31,9 @@ final class BlockDecision {
     writer = SetWriter(rows)
   }
 
+  /// What was written for the requests so far is taken back.
+  func forgetWritten() { departures.before.forget() }
+
   /// Decides one request. False: it breaks a constraint, or lacks a parent, and nothing is done.
   func decideAlone(_ request: StagedRequest, _ tally: inout Tally) throws -> Bool {
     try noteStraight(&tally)

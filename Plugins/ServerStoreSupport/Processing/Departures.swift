@@ -8,6 +8,14 @@ struct Departures {
   let principal: Principal
   /// The last entry of the log before the upload.
   let last: Int64
+  let before: RowsBefore
+
+  init(rows: RowReader, principal: Principal, last: Int64) {
+    self.rows = rows
+    self.principal = principal
+    self.last = last
+    before = RowsBefore(rows, last: last)
+  }
 
   /// Every row of the table that is there is in his scope.
   func seesAll(_ place: Int) -> Bool {

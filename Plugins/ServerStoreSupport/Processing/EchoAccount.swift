@@ -21,6 +21,8 @@ struct EchoAccount {
   /// Rows that the upload changed, and those that it changed again.
   private var changed: Set<UInt64> = []
   private var changedAgain: Set<UInt64> = []
+  /// Rows that a set left as they were, though its requests had changed them.
+  private var changedBack: [UInt64: Row] = [:]
   /// Changes of rows by statements of their own whose entries have no numbers yet: how many of each row.
   private var unnumbered: [UInt64: Int] = [:]
   /// Rows were written as sets: the log does not say what they were in between.
@@ -86,6 +88,10 @@ struct EchoAccount {
     for hash in evaluation.fed {
       if let row = evaluation.overlay[hash] { feed(row.table, row.key, hash) }
     }
+    for hash in evaluation.changed {
+      guard let row = evaluation.overlay[hash], row.now != nil, row.before == row.now else { continue }
+      changedBack[hash] = Row(table: row.table, key: row.key)
+    }
     var expected: [UInt64: Int] = [:]
     for (hash, row) in evaluation.overlay.entries where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
     for hash in expected.keys { noteChange(of: hash) }
@@ -96,6 +102,12 @@ struct EchoAccount {
 
   private mutating func noteChange(of row: UInt64) {
     if !changed.insert(row).inserted { changedAgain.insert(row) }
+  }
+
+  /// Rows of accepted requests that have no entry in the log, since a set was written squashed. By parts of the upload they would have
+  /// some: what a commit changed must not depend on how it was written.
+  var rowsChangedBack: [Row] {
+    changedBack.filter { !changed.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
   }
 
   /// A row that the upload made and deleted again was never there for anyone: its entries go.

@@ -30,6 +30,11 @@ struct RowOverlay {
   /// The row must have been taken up.
   mutating func set(_ hash: UInt64, to row: Row?) { entries[hash]?.now = row }
 
+  /// Without looking what the tables have.
+  mutating func put(_ place: Int, _ key: Key, _ hash: UInt64, _ row: Row?) {
+    entries[hash] = Entry(table: place, key: key, before: row, now: row)
+  }
+
   /// A row as it would be, without taking it up.
   func peek(_ place: Int, _ key: Key) throws -> Row? {
     let hash = RowHash(table: rows.catalog.tables[place].name).adding(key)

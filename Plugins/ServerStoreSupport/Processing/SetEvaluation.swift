@@ -7,7 +7,7 @@ import SalvorWire
 struct SetEvaluation {
   /// Whose upload it is.
   private let upload: ProcessRequest
-  private let departures: Departures
+  let departures: Departures
   let heals: HealBook
   /// What accepted offers leave in the book of healing, by row.
   private(set) var healings: [UInt64: [HealBook.Healing]] = [:]
@@ -22,13 +22,15 @@ struct SetEvaluation {
   private(set) var kept: [ConflictVersion] = []
   /// Rows that the sender must be fed.
   private(set) var fed: [UInt64] = []
+  /// Rows that an accepted request changed, also those that a later one changed back.
+  private(set) var changed: Set<UInt64> = []
   /// The request being decided.
   private var deciding = 0
   /// While requests are decided that depend on one another: rows whose scope comes from one that a later of them may make,
   /// each with the request that wrote it.
   private var postponed: [(request: Int, hash: UInt64, place: Int)]?
-  private var catalog: Catalog { overlay.rows.catalog }
-  private var principal: Principal { upload.principal }
+  var catalog: Catalog { overlay.rows.catalog }
+  var principal: Principal { upload.principal }
 
   init(
     _ rows: RowReader, _ upload: ProcessRequest, _ departures: Departures, _ heals: HealBook, now: Int64
@@ -79,11 +81,11 @@ struct SetEvaluation {
       kept.removeSubrange(keptBefore...)
       takeBackHealings()
       offers = offersBefore
+      feedDifferences(of: request)
       for change in request.changes {
         guard let place = change.table else { continue }
         let server = overlay[change.hash]?.now
         let makesRow = server == nil && change.operation == .insert
-        fed.append(change.hash)
         kept.append(
           ConflictVersion(
             request: request.id, change: change, table: place, server: server,
@@ -91,8 +93,30 @@ struct SetEvaluation {
             serverEntry: try foreign.newestWrite(
               of: change.hash, after: change.made, at: ForeignChanges.Place(table: place, key: change.key))))
       }
+    } else {
+      noteChanged(undo)
     }
     return nil
+  }
+
+  /// - Parameter undo: rows as they were before each change of a request that is accepted.
+  private mutating func noteChanged(_ undo: [(hash: UInt64, row: Row?)]) {
+    var seen: Set<UInt64> = []
+    for (hash, row) in undo where seen.insert(hash).inserted && overlay[hash]?.now != row { changed.insert(hash) }
+  }
+
+  /// The sender shows the rows of a kept request as it made them. One that it made and deleted again it does not have, no more than
+  /// the server.
+  private mutating func feedDifferences(of request: StagedRequest) {
+    var shown: [UInt64: Row?] = [:]
+    for change in request.changes {
+      guard let place = change.table else { continue }
+      let row = shown[change.hash] ?? overlay[change.hash]?.now
+      shown[change.hash] = .some(change.operation == .delete ? nil : change.applied(to: row, of: catalog.tables[place]))
+    }
+    for change in request.changes {
+      if let row = shown[change.hash], row != overlay[change.hash]?.now { fed.append(change.hash) }
+    }
   }
 
   /// From here on requests are decided that depend on one another.
@@ -188,7 +212,9 @@ struct SetEvaluation {
     let table = catalog.tables[place]
     let entry = overlay[change.hash]
     if change.operation == .insert { return outOfScope(table) }
-    if try entry?.before != entry?.now || departures.hasLeft(place, change.key, since: change.made) {
+    if try entry?.before != entry?.now || departures.hasLeft(place, change.key, since: change.made)
+      || entry?.now.map({ try wasInside($0, place) }) == true
+    {
       return entry?.now == nil ? nil : outOfScope(table)
     }
     if try change.operation == .delete && departures.isForgotten(change.made) { return nil }
@@ -531,58 +557,7 @@ struct SetEvaluation {
     }
   }
 
-  /// Over the server's rows and over what the requests before made of them.
-  ///
-  /// - Parameter principal: whose scope it is; nil: the sender's.
-  private func scope(_ row: Row, _ place: Int, of principal: Principal? = nil) throws -> ScopeFinding {
-    try scope(row, place, over: overlay, by: catalog.tables[place].alternatives, of: principal)
-  }
-
-  private func scope(
-    _ row: Row, _ place: Int, over overlay: RowOverlay, by alternatives: [ScopeAlternative], of other: Principal? = nil
-  ) throws -> ScopeFinding {
-    let principal = other ?? principal
-    let catalog = overlay.rows.catalog
-    let search = ScopeSearch(
-      by: ScopeReader(catalog.schema, ReadScope(principal)),
-      value: { column, row, name in
-        catalog.table(name).flatMap { table in table.place(column).map { row[$0] } } ?? .null
-      },
-      rows: { join, value throws(any Error) in
-        guard let joined = catalog.place(of: join.table) else { return [] }
-        if join.reference != nil { return try overlay.peek(joined, [value]).map { [$0] } ?? [] }
-        return try overlay.rows(joined, by: join, value, principal)
-      })
-    return try search.finding(row, of: catalog.tables[place].name, by: alternatives)
-  }
-
-  /// A write never brings its writer into a scope that he was not in before it (semantics 7): what speaks against a row
-  /// of a table that scopes go through, where it shows him rows that he did not see.
-  ///
-  /// - Parameter before: as the rows were before it.
-  private func refusalOfLead(_ row: Row, _ place: Int, since before: RowOverlay) throws -> RefusalText? {
-    let table = catalog.tables[place]
-    for lead in catalog.leads[place] {
-      guard let target = table.place(lead.join.target), !row[target].isNull else { continue }
-      let shown = catalog.tables[lead.table]
-      let isShown = ScopeAlternative(joins: [lead.join])
-      var isBrought = false
-      try overlay.each(lead.table, lead.join.column, row[target]) { candidate in
-        // Another row of the table has shown it before, and everything else under the same value.
-        if try scope(candidate, lead.table, over: before, by: [isShown]) == .inside { return false }
-        isBrought =
-          try scope(candidate, lead.table, over: before, by: shown.alternatives) != .inside
-          && scope(candidate, lead.table, over: overlay, by: shown.alternatives) == .inside
-        return !isBrought
-      }
-      guard isBrought else { continue }
-      guard let reference = lead.reference else { return outOfScope(table) }
-      return .missingParent(table, reference, catalog)
-    }
-    return nil
-  }
-
-  private func outOfScope(_ table: ServerTable) -> RefusalText {
+  func outOfScope(_ table: ServerTable) -> RefusalText {
     RefusalText(.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
   }
 }

@@ -130,6 +130,7 @@ package final class UploadProcessor {
     let fed = try tally.echo.rowsToFeed()
     let mayHide = try tally.echo.hasSets || log.mayTakeAway()
     try tally.echo.removeNeverThere()
+    for row in tally.echo.rowsChangedBack { try log.noteChangedBack(catalog.tables[row.table], row.key) }
     let before = try CommitLog.state(connection)
     // What has waited is another program's to its sender: it is fed what came of it.
     let isOwn = heals.intake.purpose == .upload
@@ -182,6 +183,7 @@ package final class UploadProcessor {
     if isSmall { try processWhole(chunks, isLast: isLast) } else { try processLarge(chunks, isLast: isLast) }
     if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
     try decision.noteStraight(&tally)
+    try heals.writeOrder()
     try settled.write(tally.takeAcceptedRanges())
     try tally.echo.settle()
     try writeBooks(Self.unwrittenMax)
@@ -195,6 +197,7 @@ package final class UploadProcessor {
       return try connection.savepoint("salvor_block") { try processStraight(chunks, isLast: isLast) }
     } catch is Failed {
       (tally, reading, set) = (tallyBefore, readingBefore, [])
+      decision.forgetWritten()
     }
     isCareful = true
     defer { isCareful = false }
@@ -238,8 +241,7 @@ package final class UploadProcessor {
 
   /// A small block, and so nearly every upload: all of it is one set where a request breaks a constraint.
   private func processWhole(_ chunks: [[UInt8]], isLast: Bool) throws {
-    let tallyBefore = tally
-    let readingBefore = reading
+    let (tallyBefore, readingBefore) = (tally, reading)
     do {
       try connection.savepoint("salvor_block") {
         try read(chunks) { change in
@@ -254,8 +256,8 @@ package final class UploadProcessor {
       if isLast { reading.group = nil }
       return
     } catch  where error is NeedsSet || error is Failed {
-      tally = tallyBefore
-      reading = readingBefore
+      (tally, reading) = (tallyBefore, readingBefore)
+      decision.forgetWritten()
     }
     var requests = tally.takeCarried()
     try read(chunks, queues: false) { change in
