@@ -368,7 +368,7 @@ public actor SalvorClient {
         }
         // A session that ended under way (its answer was lost, its connection repeated the request) is begun anew.
         // So is a download whose staged part cannot be made whole any more, once.
-        let isUnderWay = error.code == .sessionUnknown || error.code == .chunkMissing
+        let isUnderWay = error.isOfWhatEnded
         let isBegunAnew = error.code == .inconsistentDownload && !hasDiscarded
         hasDiscarded = hasDiscarded || isBegunAnew
         // Whatever else went well meanwhile: a blob that is gone, missing or wrong each time ends it.
@@ -424,7 +424,7 @@ public actor SalvorClient {
     try await waitForRunning()
   }
 
-  private func wait(
+  func wait(
     _ attempt: Int, _ error: SalvorError, _ progress: @Sendable (SyncProgress) -> Void
   ) async throws {
     let milliseconds = delay(attempt, error)

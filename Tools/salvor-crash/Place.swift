@@ -180,9 +180,7 @@ final class Place {
     var quiet = 0
     for _ in 0..<200 {
       let ended = try start(device, "sync", "--json").wait()
-      // An error stands below it once more, in words.
-      let json = try? JSONValue(parsing: Array(ended.out.prefix { $0 != "\n" }.utf8))
-      let error = json?["error"]?["name"]?.string
+      let (json, error) = (Self.json(ended), Self.error(ended))
       snapshots += json?["snapshots"]?.integer ?? 0
       switch ended.code {
       case 0, 6:
@@ -201,6 +199,13 @@ final class Place {
     throw Failure("device \(device) does not become quiet")
   }
 
+  /// An error stands below it once more, in words.
+  private static func json(_ ended: Child.Ended) -> JSONValue? {
+    try? JSONValue(parsing: Array(ended.out.prefix { $0 != "\n" }.utf8))
+  }
+
+  private static func error(_ ended: Child.Ended) -> String { json(ended)?["error"]?["name"]?.string ?? "" }
+
   /// A guard asked for a person: the strategy of the configuration runs, by hand, or where it cannot, the standard one.
   private func decide(_ device: Int) throws {
     let status = try JSONValue(parsing: Array(try start(device, "status", "--json").wait().out.utf8))
@@ -210,6 +215,11 @@ final class Place {
     for strategy in [strategies[device], strategies[0]] {
       let ended = try start(device, "recover", "--json", "--token", token, "--strategy", strategy).wait()
       if ended.code == 0 || ended.code == 6 { return }
+      // Its servers open another database longer than it waits: a person comes again.
+      if server.isRestoredUnderServers, ["storage-busy", "session-unknown"].contains(Self.error(ended)) {
+        usleep(300_000)
+        return
+      }
       guard ended.code == 2, strategy != strategies[0] else { throw Failure("salvor recover: \(ended.out)") }
     }
   }

@@ -104,7 +104,29 @@ extension SalvorClient {
         context: ["reason": journal.reason?.rawValue ?? "", "token": journal.token ?? ""])
       return false
     case .running, .waiting:
-      return try await carryOut(store, journal, nil, progress, &report) { run in try await run.resume() }
+      return try await tryingAgain(store, journal, progress, &report) { run, _ in try await run.resume() }
+    }
+  }
+
+  /// A recovery by itself, outside of a sync's attempts. What passes (the network, a server that opens another database, a token that
+  /// has ended with it) is waited for as a sync does it, and the recovery goes on where it was.
+  private func tryingAgain(
+    _ store: any RecoveringClientStore, _ journal: RecoveryJournal,
+    _ progress: @escaping @Sendable (SyncProgress) -> Void, _ report: inout SyncReport,
+    _ body: (_ run: inout RecoveryRun, _ isFirst: Bool) async throws -> RecoveryResult
+  ) async throws -> Bool {
+    var (journal, attempt) = (journal, 1)
+    while true {
+      do {
+        return try await carryOut(store, journal, nil, progress, &report) { try await body(&$0, attempt == 1) }
+      } catch {
+        let error = asSalvorError(error)
+        guard error.isRetryable || error.isOfWhatEnded, attempt < configuration.limits.attemptsMax, !Task.isCancelled
+        else { throw error }
+        try await wait(attempt, error, progress)
+      }
+      attempt += 1
+      journal = try await self.journal(of: store, &report)
     }
   }
 
@@ -233,8 +255,8 @@ extension SalvorClient {
             ? "A recovery is required: give its token, which salvor status shows (--token)."
             : "This is not the token of the recovery that is required; salvor status shows it.")
       }
-      let goesOn = try await carryOut(store, journal, nil, progress, &report) { run in
-        try await run.beginByHand(strategy)
+      let goesOn = try await tryingAgain(store, journal, progress, &report) { run, isFirst in
+        try await !isFirst && run.journal.state == .running ? run.resume() : run.beginByHand(strategy)
       }
       if goesOn {
         // A group that was never synchronized stays so.
@@ -324,6 +346,11 @@ extension SalvorClient {
       report.fail(asSalvorError(error))
     }
   }
+}
+
+extension SalvorError {
+  /// A session, an upload or a recovery has ended at the server under way: it is begun anew.
+  var isOfWhatEnded: Bool { code == .sessionUnknown || code == .chunkMissing }
 }
 
 extension RecoverySummary {
