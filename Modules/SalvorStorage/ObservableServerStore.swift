@@ -9,6 +9,14 @@ public protocol WriteNoticingServerStore: ServerStore {
   /// Something comes soon after a write, also after the server's own; what was written may be visible a moment later only. Nil: the
   /// system does not tell.
   func writes() -> AsyncStream<Void>?
+
+  /// Whether it may come before what was written is visible: then it is looked for some times. Default: true.
+  var tellsBeforeItIsVisible: Bool { get }
+}
+
+extension WriteNoticingServerStore {
+  /// As of a file that is watched.
+  public var tellsBeforeItIsVisible: Bool { true }
 }
 
 /// A store that can say what would keep it from being served, before it is opened: for `salvor doctor`.

@@ -21,6 +21,12 @@ public protocol RestorableServerStore: ServerStore {
   ///
   /// Works without `open`. Returns where the database stands.
   func takeRows() async throws -> String
+
+  /// The database counts, although `timeline` was promoted over it and has been seen: processes that refuse it for that take it up.
+  ///
+  /// Works without `open`. Throws `usage` where that timeline is no later one; nothing is changed then. Returns where the database
+  /// stands.
+  func takeHistory(over timeline: Int64) async throws -> String
 }
 
 extension RestorableServerStore {
@@ -34,6 +40,13 @@ extension RestorableServerStore {
   /// Throws `usage`: for stores whose rows and log are in one file.
   public func takeRows() async throws -> String {
     throw SalvorError(.usage, "Rows and change log of this storage are of one moment. There is nothing to take.")
+  }
+}
+
+extension RestorableServerStore {
+  /// Throws `usage`: for stores that nothing is promoted over.
+  public func takeHistory(over timeline: Int64) async throws -> String {
+    throw SalvorError(.usage, "This storage has no timelines. There is nothing to take.")
   }
 }
 

@@ -20,7 +20,7 @@
         """)
       let rows: [[Value]] = [
         [1, .integer(.max), 1, -5, .real(0.1), .text(Array("it's \"é\" \\ ?1".utf8)), .blob([0, 255, 1]), 1, .null],
-        [2, .integer(.min), 0, 5, .real(-0.0), .text([]), .blob([]), 0, .text(Array("'".utf8))],
+        [2, .integer(.min), 0, 5, .real(-0.5), .text([]), .blob([]), 0, .text(Array("'".utf8))],
         [3, .null, .null, .null, .null, .null, .null, .null, .null],
         [
           4, 0, 0, 0, .real(1e300), .text(Array(repeating: 0x61, count: 100_000)),

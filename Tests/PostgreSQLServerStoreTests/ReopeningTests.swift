@@ -141,10 +141,16 @@
         #expect(admission.cursors == [.unknown])
         #expect(admission.lastShared == shared)
       }
+      let lost = try await write("lost", old)
       await old.close()
-      // A process that reaches either one.
+      // A process that reaches either one: libpq takes the old one, which nobody is served by.
+      await #expect(throws: SalvorError.self) { try await open([cluster, standby]) }
+      // Until somebody says that it counts.
+      let operating = PostgreSQLServerStore(.init(url: "host=\(cluster.folder) user=postgres dbname=\(database)"))
+      await #expect(throws: SalvorError.self) { try await operating.takeHistory(over: 1) }
+      _ = try await operating.takeHistory(over: 2)
       let both = try await open([cluster, standby])
-      let lost = try await write("lost", both)
+      #expect(try await both.sweep() == lost)
       try cluster.stop()
       #expect(try await comingAgain { try await both.sweep() } == ofNew)
       #expect(both.opening?.isRestored == true)
@@ -160,13 +166,85 @@
       try standby.stop()
       #expect(try await comingAgain { try await both.sweep() } == lost)
       #expect(both.opening?.isRestored == true)
-      #expect(![one.incarnation, other.incarnation].contains(both.opening?.incarnation))
+      // It took up the one that `new` had begun there.
+      #expect(both.opening?.incarnation != other.incarnation)
       restores = try await both.restores(limit: 10)
       #expect(restores.map(\.parting) == [lost])
       #expect(restores.map(\.lostLast) == [after.number])
       #expect(try await write("b", both).number == lost.number + 1)
       await both.close()
       await new.close()
+    }
+
+    /// What everybody is told now; nil: everybody is served.
+    private func refusal(_ store: PostgreSQLServerStore) async -> SalvorError? {
+      do {
+        _ = try await store.sweep()
+        return nil
+      } catch {
+        return error as? SalvorError
+      }
+    }
+
+    @Test(
+      "A process that has seen the promoted one serves nobody on the old primary, also after a start, until a person says that it counts"
+    )
+    func backToTheOldPrimary() async throws {
+      let folder = NSTemporaryDirectory() + "salvor-state-\(UUID().uuidString)"
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      defer { try? FileManager.default.removeItem(atPath: folder) }
+      let first = try await open([cluster])
+      let shared = try await write("a", first)
+      await first.close()
+      let standby = try PrivateCluster(standbyOf: cluster)
+      try cluster.stop()
+      try standby.start()
+      try standby.promote()
+      let store = try await open([cluster, standby], folder: folder)
+      let lost = try await write("of the promoted one", store)
+      // Somebody starts the old one, and the promoted one is lost.
+      try cluster.start()
+      try standby.stop()
+      let server = try PostgreSQLConnection(cluster.settings(database))
+      func commits() throws -> Int64? { try server.integer("SELECT max(number) FROM salvor.salvor_commit") }
+      for _ in 0..<3 {
+        let refused = await refusal(store)
+        #expect(refused?.code == .storageBusy)
+        #expect(refused?.message.contains("salvor server adopt --over 2") == true)
+      }
+      await #expect(throws: SalvorError.self) { try await store.answers() }
+      await #expect(throws: SalvorError.self) { try await open([cluster], folder: folder) }
+      #expect(try commits() == shared.number)
+      // As `salvor server adopt` does it.
+      let operating = PostgreSQLServerStore(.init(url: "host=\(cluster.folder) user=postgres dbname=\(database)"))
+      #expect(try await operating.takeHistory(over: 2) == database)
+      #expect(try await comingAgain { try await store.sweep() } == shared)
+      try await store.answers()
+      #expect(store.opening?.isRestored == true)
+      #expect(try await store.restores(limit: 10).map(\.lostLast) == [lost.number])
+      #expect(try await write("b", store).number == shared.number + 1)
+      await store.close()
+    }
+
+    @Test(
+      "An old primary that comes back under a server is found by the other hosts of url, and nobody is served by it any more"
+    )
+    func promotedBeside() async throws {
+      let first = try await open([cluster])
+      _ = try await write("a", first)
+      await first.close()
+      let standby = try PrivateCluster(standbyOf: cluster)
+      let store = try await open([cluster, standby])
+      let head = try await write("lost", store)
+      try standby.start()
+      try standby.promote()
+      await store.lookAtOthers()
+      #expect(await refusal(store)?.message.contains("salvor server adopt --over 2") == true)
+      // It is stopped: the promoted one lacks the commit.
+      try cluster.stop()
+      #expect(try await comingAgain { try await store.sweep() }.number < head.number)
+      #expect(store.opening?.isRestored == true)
+      await store.close()
     }
 
     @Test("pg_upgrade makes another cluster of the same history: nothing is announced, and the numbers go on")

@@ -164,7 +164,9 @@
         try upload.run("INSERT INTO note (id) VALUES ('a'), ('b')")
         try upload.run("UPDATE note SET body = 'new' WHERE id = 'b'")
         #expect(try [count("salvor_change"), count("salvor_inbox")] == [3, 0])
+        // As where another role owns the functions.
         try upload.execute("SET LOCAL salvor.numbers = 'off'")
+        upload.ownsTriggers = false
         try upload.run("INSERT INTO note (id) VALUES ('c')")
         #expect(try [count("salvor_change"), count("salvor_inbox")] == [3, 1])
         _ = try desk.log(upload).seal(remote: nil)
@@ -193,6 +195,10 @@
         ])
       let numbers = try upload.rows("SELECT seq FROM salvor_change ORDER BY seq").map { $0[0] }
       #expect(numbers == (1...9).map { .integer($0) })
+      #expect(try Sealing(connection: upload).ownsTriggers())
+      let role = "r\(UInt32.random(in: .min ... .max))"
+      try upload.execute("CREATE ROLE \(role); ALTER FUNCTION salvor_1_update() OWNER TO \(role)")
+      #expect(try !Sealing(connection: upload).ownsTriggers())
     }
 
     @Test("Another program that says it numbers its writes itself is not believed")

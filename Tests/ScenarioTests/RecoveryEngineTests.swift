@@ -140,6 +140,38 @@ struct RecoveryEngineTests {
     await fleet.stop()
   }
 
+  @Test(
+    "a recovery by hand waits for what passes and goes on, as a sync does: a busy server, a token that has ended, a cut network"
+  )
+  func byHandTriesAgain() async throws {
+    let busy = Faults.Fault.problem(status: 503, json: #"{"code": "storage-busy", "detail": "It opens."}"#)
+    let ended = Faults.Fault.problem(status: 404, json: #"{"code": "session-unknown", "detail": "It has ended."}"#)
+    for place in 0..<4 {
+      let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"")
+      #expect(try await a.sync().exitCode == 5)
+      let token = try #require(try await a.open().status().recovery.token)
+      fleet.faults.pass(place)
+      fleet.faults.inject(busy, ended, .loseAnswer)
+      let report = await (try a.open()).recover(strategy: "recover-unsynced-changes", token: token)
+      #expect(report.error == nil, "\(String(describing: report.error))")
+      #expect(fleet.faults.left == 0)
+      try await a.sync()
+      try fleet.expectEqual(tables, [a])
+      #expect(try fleet.serverRows("site").contains { $0[0] == "mine".value })
+      await fleet.stop()
+    }
+    // What does not pass is told.
+    let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"")
+    _ = try await a.sync()
+    let token = try #require(try await a.open().status().recovery.token)
+    fleet.faults.inject(busy, busy, busy, busy, busy, busy, busy, busy, busy, busy, busy, busy)
+    #expect(await (try a.open()).recover(strategy: "recreate", token: token).error?.code == .storageBusy)
+    #expect(fleet.faults.left > 0)
+    fleet.faults.clear()
+    #expect(try await a.open().status().recovery.state == .required)
+    await fleet.stop()
+  }
+
   @Test("upload-then-recreate waits for the administrator, uploads everything, and recreates")
   func uploadThenRecreate() async throws {
     for selfService in [false, true] {

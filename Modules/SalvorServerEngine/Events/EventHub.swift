@@ -121,12 +121,13 @@ final class EventHub: Sendable {
     guard state.watch == nil else { return }
     let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     state.wake = wake
-    let writes = (store as? any WriteNoticingServerStore)?.writes()
+    let noticing = store as? any WriteNoticingServerStore
+    let (writes, pauses) = (noticing?.writes(), noticing?.tellsBeforeItIsVisible == false ? [0] : Self.pauses)
     state.watch = Task { [weak self, clock, limits] in
       let ticks = Task {
         while (try? await clock.sleep(milliseconds: limits.eventLookMilliseconds)) != nil { wake.yield() }
       }
-      let notices = writes.map { writes in Task { await Self.pass(on: writes, to: wake) } }
+      let notices = writes.map { writes in Task { await Self.pass(on: writes, to: wake, pauses) } }
       for await _ in wakes { await self?.look() }
       ticks.cancel()
       notices?.cancel()
@@ -134,9 +135,13 @@ final class EventHub: Sendable {
   }
 
   /// A write is told of before it is committed: looks are taken soon after, at pauses that grow as long as the disk may take.
-  private static func pass(on writes: AsyncStream<Void>, to wake: AsyncStream<Void>.Continuation) async {
+  private static let pauses = [0, 1, 1, 2, 4, 8, 16]
+
+  private static func pass(
+    on writes: AsyncStream<Void>, to wake: AsyncStream<Void>.Continuation, _ pauses: [Int]
+  ) async {
     for await _ in writes {
-      for pause in [0, 1, 1, 2, 4, 8, 16] {
+      for pause in pauses {
         if pause > 0, (try? await Task.sleep(for: .milliseconds(pause))) == nil { return }
         wake.yield()
       }

@@ -20,6 +20,8 @@
     var isWriter = true
     /// The module's option that `url` is of.
     var option = "url"
+    /// One of the hosts of `url`, by libpq's keywords; empty: any.
+    var only: [String: String] = [:]
 
     var description: String { "a PostgreSQL database (tables in \(tablesIn), Salvor's own in \(schema))" }
 
@@ -27,6 +29,7 @@
     func parameters() throws -> [(keyword: String, value: String)] {
       var parameters = [("dbname", url), ("client_encoding", "UTF8"), ("application_name", "salvor")]
       if isWriter { parameters.append(("target_session_attrs", "read-write")) }
+      if !only.isEmpty { parameters += only.map { ($0.key, $0.value) } + [("connect_timeout", "2")] }
       let given = try parts()
       let local = (given["hostaddr"] ?? given["host"] ?? "").split(separator: ",", omittingEmptySubsequences: false)
         .allSatisfy(Self.isLocal)
@@ -40,6 +43,27 @@
       }
       parameters.append(("sslmode", "verify-full"))
       return parameters
+    }
+
+    /// Each host that `url` names by itself, standbys too; none where it names no more than one.
+    func hosts() throws -> [ConnectionSettings] {
+      let given = try parts()
+      let lists = ["host", "hostaddr", "port"].compactMap { keyword in
+        given[keyword].map { (keyword, $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init)) }
+      }
+      let count = lists.filter { $0.0 != "port" }.map(\.1.count).max() ?? 1
+      guard count > 1 else { return [] }
+      return (0..<count).compactMap { place in
+        var host = self
+        host.isWriter = false
+        for (keyword, values) in lists {
+          let value = values.count == 1 ? values[0] : values.indices.contains(place) ? values[place] : ""
+          // libpq takes an empty one for what `url` says.
+          guard !value.isEmpty || keyword == "port" else { return nil }
+          host.only[keyword] = value
+        }
+        return host
+      }
     }
 
     /// A socket's folder, this machine's own names and addresses.

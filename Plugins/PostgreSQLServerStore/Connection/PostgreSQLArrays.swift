@@ -29,6 +29,9 @@
         case (.real(let x), Self.float8):
           add(Int32(8))
           add(x.bitPattern)
+        case (.text(let x), Self.float8) where x.elementsEqual(Self.notANumber):
+          add(Int32(8))
+          add(Double.nan.bitPattern)
         case (.text(let x), Self.text), (.blob(let x), Self.bytea): add(x)
         case (.real(let x), Self.text):
           let words = Array(Self.text(x).utf8)

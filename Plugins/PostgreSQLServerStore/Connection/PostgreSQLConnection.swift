@@ -19,6 +19,8 @@
     var logWidth = 1
     /// It has numbered nothing yet (`Sealing.numberOthers`).
     var isFirstSealing = true
+    /// What is written by a transaction that numbers has its numbers at once (`Sealing.ownsTriggers`); nil: that was not asked yet.
+    var ownsTriggers: Bool?
 
     /// What the connection and its statements share.
     final class Link {
@@ -231,7 +233,6 @@
     }
 
     package var isInTransaction: Bool { link.state == PQTRANS_INTRANS || link.state == PQTRANS_INERROR }
-    private var isOpenTransaction: Bool { isInTransaction }
     package var writtenRows: Int? { nil }
     package var endsOnFailure: Bool { true }
     package var altersRows: Bool { true }
@@ -242,7 +243,13 @@
       set { link.numbered = newValue }
     }
 
-    package func numberWritten() throws { if link.numbered != nil { try Sealing(connection: self).numberOwn() } }
+    package func numberWritten() throws {
+      guard link.numbered != nil else { return }
+      // Its triggers have done so.
+      if try ownsTriggers ?? Sealing(connection: self).ownsTriggers() { return ownsTriggers = true }
+      ownsTriggers = false
+      try Sealing(connection: self).numberOwn()
+    }
     /// By the snapshot of the last sealing that this connection knows of. Its transactions stand in the text: as parameters they keep the
     /// planner from the index.
     package var unnumberedColumns: String {
@@ -261,41 +268,6 @@
       }
       link.sealed = sealed
       return nil
-    }
-
-    package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {
-      try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
-    }
-
-    /// Runs `body` in a transaction: committed where it returns, rolled back where it or the commit throws.
-    package func transaction<Result>(
-      _ begin: String = "BEGIN ISOLATION LEVEL READ COMMITTED", _ body: () throws -> Result
-    ) throws -> Result {
-      do {
-        // Several statements, perhaps: one that fails leaves the transaction open.
-        try link.begin(begin)
-        let result = try body()
-        try execute("COMMIT")
-        return result
-      } catch {
-        if isOpenTransaction { try? execute("ROLLBACK") }
-        throw error
-      }
-    }
-
-    package func savepoint<Result>(_ name: String, _ body: () throws -> Result) throws -> Result {
-      try execute("SAVEPOINT \(quoted(name))")
-      let numbered = link.numbered
-      do {
-        let result = try body()
-        try execute("RELEASE \(quoted(name))")
-        return result
-      } catch {
-        if isOpenTransaction { try? execute("ROLLBACK TO \(quoted(name)); RELEASE \(quoted(name))") }
-        // What was numbered since is in the inbox again.
-        link.numbered = numbered
-        throw error
-      }
     }
 
     package func attempt<Result>(_ body: () throws -> Result) throws -> Result { try savepoint("salvor_try", body) }
@@ -553,7 +525,9 @@
 
     package func storageClass(_ column: Int) -> StorageClass {
       if PQgetisnull(answer, row, Int32(column)) == 1 { return .null }
-      return PostgreSQLType.storageClass(columnTypes[column]) ?? .text
+      guard let kind = PostgreSQLType.storageClass(columnTypes[column]) else { return .text }
+      // SQLite has no such number, and takes NULL for it: it travels as PostgreSQL writes it.
+      return kind == .real && real(column).isNaN ? .text : kind
     }
 
     package func int64(_ column: Int) -> Int64 {
@@ -567,7 +541,12 @@
     }
 
     package func double(_ column: Int) -> Double {
-      guard storageClass(column) != .null else { return 0 }
+      guard PQgetisnull(answer, row, Int32(column)) == 0 else { return 0 }
+      // SQLite has one zero.
+      return real(column) + 0
+    }
+
+    private func real(_ column: Int) -> Double {
       let bytes = bytes(column)
       guard isBinary(column), PostgreSQLType.storageClass(columnTypes[column]) == .real else {
         return Double(String(decoding: bytes, as: UTF8.self)) ?? 0
@@ -578,7 +557,11 @@
     }
 
     package func textBytes(_ column: Int) -> UnsafeRawBufferPointer {
-      storageClass(column) == .null ? UnsafeRawBufferPointer(start: nil, count: 0) : bytes(column)
+      guard PQgetisnull(answer, row, Int32(column)) == 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+      if PostgreSQLType.storageClass(columnTypes[column]) == .real, real(column).isNaN {
+        return PostgreSQLType.notANumber
+      }
+      return bytes(column)
     }
 
     package func blobBytes(_ column: Int) -> UnsafeRawBufferPointer {

@@ -60,7 +60,10 @@
       switch state {
       case "23505": return "unique constraint \(constraint ?? "") of \(table ?? "a table")"
       case "23503": return "foreign key \(constraint ?? "") of \(table ?? "a table")"
-      case "23514": return "check constraint \(constraint ?? "") of \(table ?? "a table")"
+      // One without a name is what its partitions hold.
+      case "23514":
+        return constraint.map { "check constraint \($0) of \(table ?? "a table")" }
+          ?? "no partition of \(table ?? "a table") takes the row"
       case "23502": return "\(table.map { "\($0)." } ?? "")\(column ?? "a column") is not nullable"
       case "23P01": return "exclusion constraint \(constraint ?? "") of \(table ?? "a table")"
       case "22021", "22P05": return "a text is not valid UTF-8, or has the character U+0000"

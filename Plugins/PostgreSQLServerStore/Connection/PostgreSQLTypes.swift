@@ -94,6 +94,13 @@
     /// Whether it has a collation that a key's order must not follow.
     static func isText(_ type: String) -> Bool { texts.contains(type) }
 
+    /// As PostgreSQL writes it. The bytes stay.
+    nonisolated(unsafe) static let notANumber: UnsafeRawBufferPointer = {
+      let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 3, alignment: 1)
+      bytes.copyBytes(from: "NaN".utf8)
+      return UnsafeRawBufferPointer(bytes)
+    }()
+
     /// A number as PostgreSQL writes it.
     static func text(_ real: Double) -> String {
       if real.isNaN { return "NaN" }
@@ -108,7 +115,10 @@
       if integers.contains(type) || type == "boolean" {
         return Int64(String(decoding: bytes, as: UTF8.self)).map { .integer($0) } ?? logged
       }
-      if reals.contains(type) { return Double(String(decoding: bytes, as: UTF8.self)).map { .real($0) } ?? logged }
+      if reals.contains(type) {
+        guard let real = Double(String(decoding: bytes, as: UTF8.self)), !real.isNaN else { return logged }
+        return .real(real + 0)
+      }
       guard type == "bytea", bytes.starts(with: Array("\\x".utf8)) else { return logged }
       return .blob(
         stride(from: 2, to: bytes.count - 1, by: 2).map {

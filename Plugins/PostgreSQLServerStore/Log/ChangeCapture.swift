@@ -19,8 +19,10 @@
     let types: [String]
     /// Each row's own trigger, where one of each statement would not see it, or too late (`DatabaseCheck.needsRowTriggers`).
     let eachRow: Bool
+    /// It may have parts, each with a trigger of `TRUNCATE` of its own (`TablePart`).
+    var hasParts = false
 
-    private var t: Int64 { table.number }
+    var t: Int64 { table.number }
     /// Of the table, as SQL takes it.
     var name: String { "\(quoted(tablesIn)).\(quoted(table.name))" }
     private var inbox: String { "\(quoted(schema)).salvor_inbox" }
@@ -40,7 +42,8 @@
     var statements: [String] {
       let drops = Self.triggers.map { "DROP TRIGGER IF EXISTS \(quoted(Self.trigger(t, $0))) ON \(name)" }
       return drops + (eachRow ? ofRows : ofStatements)
-        + function("truncate", [entry(LogOperation.delete, "x", old: true, from: "\(name) x")])
+        + function(
+          "truncate", [entry(LogOperation.delete, "x", old: true, from: hasParts ? Self.truncated : "\(name) x")])
         + [trigger("truncate", "BEFORE TRUNCATE", "FOR EACH STATEMENT")]
     }
 
@@ -92,8 +95,26 @@
       ]
     }
 
-    private func trigger(_ event: String, _ when: String, _ each: String) -> String {
-      "CREATE TRIGGER \(quoted(Self.trigger(t, event))) \(when) ON \(name) \(each) EXECUTE FUNCTION \(function(event))()"
+    private func trigger(_ event: String, _ when: String, _ each: String, on part: String? = nil) -> String {
+      "CREATE TRIGGER \(quoted(Self.trigger(t, event))) \(when) ON \(part ?? name) \(each) EXECUTE FUNCTION \(function(event))()"
+    }
+
+    /// Of each row and of `TRUNCATE`, on a part of the table.
+    func triggers(of part: String, _ events: [String]) -> [String] {
+      events.map { event in
+        switch event {
+        case "truncate": trigger(event, "BEFORE TRUNCATE", "FOR EACH STATEMENT", on: part)
+        case "update": trigger(event, "AFTER UPDATE", "FOR EACH ROW WHEN (\(isChanged()))", on: part)
+        default: trigger(event, "AFTER \(event.uppercased())", "FOR EACH ROW", on: part)
+        }
+      }
+    }
+
+    /// The rows of a part that has come, as if they were inserted now.
+    func entering(_ part: String) -> String {
+      let values = values("x", old: false)
+      return "INSERT INTO \(inbox) (t, op, \(slots(values.count))) SELECT \(t), \(LogOperation.insert), "
+        + "\(values.joined(separator: ", ")) FROM ONLY \(part) x"
     }
 
     // MARK: Entries
@@ -132,15 +153,26 @@
       let list = items.joined(separator: ", ")
       let columns = "t, op, \(mask == nil ? "" : "m, ")\(slots(values.count))"
       let from = source.map { " FROM \($0)" } ?? ""
+      func run(_ statement: String) -> String {
+        guard source == Self.truncated else { return statement }
+        return
+          "EXECUTE replace($entry$\(statement)$entry$, '\(Self.truncated)', 'ONLY ' || TG_RELID::regclass::text || ' x')"
+      }
+      let numbered = """
+        INSERT INTO \(log) (seq, \(columns))
+              SELECT (SELECT coalesce(max(seq), 0) FROM \(log)) + row_number() OVER (), \(list)\(from)
+        """
       return """
         IF \(Sealing.numbersItself) THEN
-            INSERT INTO \(log) (seq, \(columns))
-              SELECT (SELECT coalesce(max(seq), 0) FROM \(log)) + row_number() OVER (), \(list)\(from);
+            \(run(numbered));
           ELSE
-            INSERT INTO \(inbox) (\(columns)) SELECT \(list)\(from);
+            \(run("INSERT INTO \(inbox) (\(columns)) SELECT \(list)\(from)"));
           END IF
         """
     }
+
+    /// Stands for the table or part that is emptied: the trigger of each tells its own rows.
+    private static let truncated = "!salvor_truncated x"
 
     private func entry(_ operation: Int64, _ row: String, old: Bool, from source: String? = nil) -> String {
       entry("\(operation)", values(row, old: old), from: source)

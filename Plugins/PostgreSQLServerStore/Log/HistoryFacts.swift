@@ -17,6 +17,8 @@
     var head: Commit?
     /// Of that commit.
     var incarnation: IncarnationID?
+    /// The last timeline that a person has said of: this database counts, not that one (`takeHistory`).
+    var over: Int64 = 0
 
     /// What the facts of now mean to who remembers those of before.
     enum Finding: Sendable, Hashable {
@@ -31,11 +33,29 @@
       case restored
       /// It takes no writes.
       case standby
+      /// A later timeline of the same cluster was seen: this is the primary that another one was promoted over, or its files were put back
+      /// from before that. A person has to say which one counts.
+      case overtaken
+    }
+
+    /// Whether this one is older than a timeline of its cluster, and nobody has said that it counts all the same.
+    func isOvertaken(by timeline: Int64?, of system: String) -> Bool {
+      guard system == self.system, let timeline, let own = self.timeline else { return false }
+      return own < timeline && over < timeline
+    }
+
+    /// What is told to everybody then.
+    func overtaken(by timeline: Int64) -> SalvorError {
+      SalvorError(
+        .storageBusy,
+        "This database is of timeline \(self.timeline ?? 0), and timeline \(timeline) was promoted over it. Both may take writes, so nobody is served here. Stop this one, and name the promoted one in url. If this one is to count: salvor server adopt --over \(timeline).",
+        context: ["timeline": "\(timeline)"])
     }
 
     /// - Parameter knows: whether the database of now still has a commit.
     func finding(since before: HistoryFacts, knows: (Commit) throws -> Bool) rethrows -> Finding {
       if isStandby { return .standby }
+      if isOvertaken(by: before.timeline, of: before.system) { return .overtaken }
       if let seen = before.head, try !knows(seen) { return .restored }
       if system == before.system && database == before.database {
         return timeline == before.timeline || before.timeline == nil ? .same : .continued
@@ -71,8 +91,13 @@
           head = Commit(number: row[0].integer ?? 0, id: id)
           incarnation = row[2].string.flatMap { IncarnationID($0) }
         }
+        let told = try connection.scalar("SELECT value FROM salvor_server WHERE key = '\(Self.overKey)'")?.string
+        over = told.flatMap { Int64($0) } ?? 0
       }
     }
+
+    /// Of `salvor_server`: `over`.
+    static let overKey = "over-timeline"
 
     /// The same database under another identity: nobody can know here whether the other one is still served.
     static let moved =

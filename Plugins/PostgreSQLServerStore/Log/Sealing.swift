@@ -30,6 +30,15 @@
     static let numbersItself =
       "pg_catalog.current_setting('salvor.numbers', true) = 'on' AND session_user = current_user"
 
+    /// Whether the triggers' functions believe this connection.
+    func ownsTriggers() throws -> Bool {
+      try connection.integer(
+        """
+        SELECT NOT EXISTS (SELECT 1 FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+          WHERE p.pronamespace = to_regnamespace(?1) AND starts_with(p.proname::text, 'salvor_') AND r.rolname <> session_user)
+        """, .text(Array(quoted(connection.settings.schema).utf8))) == 1
+    }
+
     /// What the transaction writes from here on is another program's.
     func leaveToOthers() throws {
       try connection.execute("SET LOCAL salvor.numbers = 'off'")

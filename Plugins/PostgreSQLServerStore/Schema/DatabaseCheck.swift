@@ -100,8 +100,15 @@
     private func missingRights(_ table: Table, _ name: String) throws -> [String] {
       let rights = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"]
       let missing = try rights.filter { try !holds("SELECT has_table_privilege(?1, ?2)", name, $0) }
-      if missing.isEmpty { return [] }
-      return ["\(table.name): the role has no right to \(missing.joined(separator: ", ")): GRANT it on the table."]
+      if !missing.isEmpty {
+        return ["\(table.name): the role has no right to \(missing.joined(separator: ", ")): GRANT it on the table."]
+      }
+      let closed = try parts(of: table.name, 0).filter {
+        try !holds("SELECT has_table_privilege(?1, 'SELECT') AND has_table_privilege(?1, 'TRIGGER')", $0.name)
+      }
+      return closed.map {
+        "\(table.name): the role has no right to SELECT, TRIGGER on its part \($0.name): GRANT it on each part."
+      }
     }
 
     /// In the key's order.
@@ -122,7 +129,7 @@
     func uncaptured(_ tables: [ServerTable], capturesReplicas: Bool) throws -> [String] {
       try tables.filter { table in
         let eachRow = try needsRowTriggers(table.name, capturesReplicas: capturesReplicas)
-        return try !isCaptured(table.name, table.number, eachRow: eachRow)
+        return try capture(table.name, table.number, eachRow: eachRow) != .whole
       }.map(\.name)
     }
 

@@ -21,6 +21,8 @@
     private var takesRows = false
     /// Tables whose columns are others than those that the triggers were made for.
     private var altered: Set<String> = []
+    /// Parts that tables have got since their triggers were looked at.
+    private var came: [String: [String]] = [:]
     private(set) var notices: [String] = []
     private(set) var opening: ServerOpening
 
@@ -440,9 +442,12 @@
           generation = before.generation
           if before.columns != columns { altered.insert(table.name) }
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
-          if try !isCaptured(table.name, number) {
+          let capture = try DatabaseCheck(connection).capture(
+            table.name, number, eachRow: needsRowTriggers(table.name))
+          if case .partsCame(let names) = capture { came[table.name] = names }
+          if capture == .lacking {
             notices.append(
-              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written. The trigger was replaced; the table's group is sent whole once."
+              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written, or a part of the table is gone. The triggers were replaced; the table's group is sent whole once."
             )
             generation += 1
           } else if !found.isEmpty || before.grouping != table.group {
@@ -533,9 +538,10 @@
     }
 
     private func installTriggers(_ table: ServerTable) throws {
+      let parts = try DatabaseCheck(connection).parts(of: table.name, table.number)
       let capture = ChangeCapture(
         table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types,
-        eachRow: try needsRowTriggers(table.name))
+        eachRow: try needsRowTriggers(table.name), hasParts: !parts.isEmpty)
       var statements = capture.statements
       for event in ChangeCapture.events where capturesReplicas {
         statements.append(
@@ -544,6 +550,21 @@
       try once(
         "triggers.\(table.number)", statements,
         isThere: try !altered.contains(table.name) && isCaptured(table.name, table.number))
+      try captureParts(parts, of: table, capture)
+    }
+
+    /// Parts have triggers of their own, and those that are none any more have none.
+    private func captureParts(_ parts: [TablePart], of table: ServerTable, _ capture: ChangeCapture) throws {
+      let check = DatabaseCheck(connection)
+      let uncaptured = parts.filter { !$0.isCaptured }
+      try run(uncaptured.flatMap { capture.statements(of: $0, capturesReplicas: capturesReplicas) })
+      try run((came[table.name] ?? []).map(capture.entering))
+      for gone in try check.knownParts(table.number) ?? [] where !parts.contains(where: { $0.name == gone }) {
+        if try connection.integer("SELECT to_regclass(?1) IS NOT NULL", .text(Array(gone.utf8))) == 1 {
+          try run(capture.dropping(gone))
+        }
+      }
+      try check.note(parts, of: table.number)
     }
 
     private func needsRowTriggers(_ table: String) throws -> Bool {
@@ -554,7 +575,6 @@
       try DatabaseCheck(connection).isCaptured(table, number, eachRow: needsRowTriggers(table))
     }
 
-    /// In one go: a new database has a hundred of them.
     private func run(_ statements: [String]) throws {
       if !statements.isEmpty { try connection.execute(statements.joined(separator: ";\n")) }
     }

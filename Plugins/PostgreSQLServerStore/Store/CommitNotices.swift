@@ -11,6 +11,9 @@
 
   /// Whichever process numbers a commit tells all of them (`Sealing.tell`).
   extension PostgreSQLServerStore: WriteNoticingServerStore {
+    /// PostgreSQL passes on what a transaction tells when it is committed.
+    public var tellsBeforeItIsVisible: Bool { false }
+
     /// What other programs commit is told when the first process has looked and numbered it, not before.
     public func writes() -> AsyncStream<Void>? {
       let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))

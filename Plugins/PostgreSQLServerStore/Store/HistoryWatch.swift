@@ -46,7 +46,15 @@
     /// The database is open.
     func begin(_ facts: HistoryFacts, at now: Int64) {
       state.withLock { $0 = State(facts: facts, hasParted: false, looked: now) }
+      // The commit stays the one that was seen: whether it is missing is told until there is a new one.
+      if var content = side?.read(), content.place != facts.place {
+        content.place = facts.place
+        side?.write(content)
+      }
     }
+
+    /// Another server of the cluster was promoted over this one.
+    func part() { state.withLock { if $0.facts != nil { $0.hasParted = true } } }
 
     /// Somebody has seen this commit, after its transaction had ended.
     func note(_ commit: Commit, _ opening: ServerOpening) {
@@ -57,7 +65,9 @@
         return true
       }
       guard isNew, commit.number > 0 else { return }
-      side?.write(SideFile.Content(server: opening.serverID, incarnation: opening.incarnation, commit: commit))
+      var content = SideFile.Content(server: opening.serverID, incarnation: opening.incarnation, commit: commit)
+      content.place = present?.place
+      side?.write(content)
     }
 
     /// Whether it is time to look at a connection that is open.
@@ -86,8 +96,11 @@
       case .standby:
         throw SalvorError(
           .storageBusy, "The database is a standby now and takes no writes. Name all hosts in url, or promote it.")
+      case .overtaken:
+        part()
+        throw now.overtaken(by: before.timeline ?? 0)
       case .copy, .continued, .restored:
-        state.withLock { $0.hasParted = true }
+        part()
         throw Self.parted
       }
     }
@@ -112,5 +125,34 @@
 
     /// The store was closed.
     func end() { state.withLock { $0 = State() } }
+  }
+
+  extension HistoryFacts {
+    /// Where a process remembers that it was, in its file.
+    var place: SideFile.Place? { timeline.map { SideFile.Place(system: system, timeline: $0) } }
+  }
+
+  /// The hosts that `url` names. libpq takes the first one that takes writes: an old primary that is started again comes before the one that
+  /// was promoted over it.
+  actor OtherHosts {
+    private let queue = ConnectionQueue("hosts")
+    nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
+
+    private let settings: ConnectionSettings
+
+    init(_ settings: ConnectionSettings) { self.settings = settings }
+
+    /// The timeline of one that was promoted over the one that was reached; nil: none that answers within two seconds.
+    func promoted(over facts: HistoryFacts) -> Int64? {
+      for host in (try? settings.hosts()) ?? [] {
+        guard let connection = try? PostgreSQLConnection(host) else { continue }
+        defer { connection.close() }
+        guard let other = try? HistoryFacts(connection), facts.isOvertaken(by: other.timeline, of: other.system) else {
+          continue
+        }
+        return other.timeline
+      }
+      return nil
+    }
   }
 #endif

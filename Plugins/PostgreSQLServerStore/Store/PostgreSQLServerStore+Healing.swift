@@ -69,7 +69,7 @@
     /// Another process may have made an offer wait: it is looked each time.
     public func settleWaitingOffers() async throws {
       let now = options.clock.now()
-      while try await !reading({ connection, _ in try WaitingBook(connection: connection).isEmpty() }) {
+      while try await !looking({ try WaitingBook(connection: $0).isEmpty() }) {
         _ = try await sweep()
         let places = try await reading { connection, catalog in
           try self.healing.withLock { try $0.due(RowReader(connection: connection, catalog: catalog), now: now) }
@@ -80,7 +80,7 @@
     }
 
     public func healPace() async throws -> HealPace {
-      try await reading { connection, _ in try WaitingBook(connection: connection).pace() }
+      try await looking { try WaitingBook(connection: $0).pace() }
     }
 
     /// Settles what the new pace lets pass before the call returns.

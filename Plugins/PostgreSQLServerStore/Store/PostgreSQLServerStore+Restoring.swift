@@ -51,6 +51,27 @@
       return name
     }
 
+    /// Beside processes that refuse it, too: they take it up with their next attempt.
+    public func takeHistory(over timeline: Int64) async throws -> String {
+      let name = try await books.run { connection in
+        try connection.transaction {
+          let name = try self.requireServer(connection).name
+          let own = try HistoryFacts(connection).timeline ?? 0
+          guard own < timeline else {
+            throw SalvorError(
+              .usage,
+              "The database is of timeline \(own), which \(timeline) was not promoted over. Nothing was changed.")
+          }
+          try connection.run(
+            "INSERT INTO salvor_server (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
+            .text(HistoryFacts.overKey), .text("\(timeline)"))
+          return name
+        }
+      }
+      if (try? view()) == nil { await books.close() }
+      return name
+    }
+
     private func rename(to new: ServerID, _ connection: PostgreSQLConnection) throws -> ServerRenaming {
       let (name, before) = try requireServer(connection)
       try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))

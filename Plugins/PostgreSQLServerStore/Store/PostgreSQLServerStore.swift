@@ -44,6 +44,7 @@
     let keeper: ProcessKeeper
     private let state: Mutex<State>
     private let history: HistoryWatch
+    private let others: OtherHosts
     let healing = Mutex(HealingState())
 
     /// So often the triggers are looked at, in milliseconds.
@@ -64,6 +65,7 @@
       }
       replica = options.readReplica.map { ReadReplica($0, options, interruption, history) }
       keeper = ProcessKeeper(settings)
+      others = OtherHosts(settings)
       state = Mutex(State(asking: readers.map { _ in 0 }))
     }
 
@@ -87,12 +89,14 @@
       let options = options
       let remembered = before == nil ? history.remembered : nil
       let expected = before == nil ? remembered?.server : state.withLock { $0.view?.opening.serverID }
+      try await requireNotOvertaken(since: remembered?.place)
       let begins = try await keeper.begin()
       var (view, notices) = try await writer.run { connection in
         var installation = Installation(
           connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas,
           expecting: expected)
         let catalog = try installation.run(beginsIncarnation: begins)
+        connection.ownsTriggers = nil
         var notices = installation.notices
         if connection.isPooled {
           notices.append(
@@ -142,6 +146,15 @@
       return made
     }
 
+    /// Throws where another server was promoted over this one, before anything is written here.
+    private func requireNotOvertaken(since place: SideFile.Place?) async throws {
+      let facts = try await writer.run { try HistoryFacts($0) }
+      if let place, facts.isOvertaken(by: place.timeline, of: place.system) {
+        throw facts.overtaken(by: place.timeline)
+      }
+      if let timeline = await others.promoted(over: facts) { throw facts.overtaken(by: timeline) }
+    }
+
     /// The database as it is open. Where another history has come in its place, it is opened anew first, once for all who ask.
     func present() async throws -> View {
       guard history.hasParted else { return try view() }
@@ -164,6 +177,7 @@
         await replica?.close()
         await keeper.reconnect()
         let found = try await writer.run { try before?.finding(in: $0) }
+        if let found, found.finding == .overtaken { throw found.now.overtaken(by: before?.timeline ?? 0) }
         let made = try await install(view.setup, since: before)
         guard made.opening.serverID == view.opening.serverID else {
           throw SalvorError(
@@ -182,8 +196,8 @@
         default: options.log("The database goes on after a failover. Nothing of it is missing.")
         }
         return made
-      } catch let error as SalvorError where error.code == .storageCorrupt {
-        // Somebody may put it back whole.
+      } catch let error as SalvorError where error.code == .storageCorrupt || error.context["timeline"] != nil {
+        // Somebody may put it back whole, or say which one counts.
         history.giveUp(before)
         note(misfit: error.message, error)
         try checkFit()
@@ -201,6 +215,8 @@
       if isTime {
         try? await books.run { [history] in try history.look($0) }
         try? await keeper.renew()
+        // Beside whoever asks now: a host that is gone does not say so at once.
+        Task { await lookAtOthers() }
       }
       let view = try await present()
       // Its file is behind until then: nothing that waits for this.
@@ -231,6 +247,12 @@
       }
       if lost.isEmpty { state.withLock { $0.misfit = nil } }
       try checkFit()
+    }
+
+    /// Whether another one of the hosts in `url` was promoted over the one that is open.
+    func lookAtOthers() async {
+      guard let facts = history.present, await others.promoted(over: facts) != nil else { return }
+      history.part()
     }
 
     /// What a later start compares the rows with.
@@ -347,6 +369,12 @@
       return try await question(readers[place])
     }
 
+    /// One statement: it is of one moment by itself.
+    func looking<Answer: Sendable>(_ body: @Sendable (PostgreSQLConnection) throws -> Answer) async throws -> Answer {
+      _ = try await present()
+      return try await reader { try await $0.run { try body($0) } }
+    }
+
     func reading<Answer: Sendable>(
       _ body: @Sendable (PostgreSQLConnection, Catalog) throws -> Answer
     ) async throws -> Answer {
@@ -358,8 +386,9 @@
 
     /// Throws where the database does not answer.
     public func answers() async throws {
-      try checkFit()
-      _ = try await reading { connection, _ in try CommitLog.state(connection) }
+      // Where a balancer asks nothing else, this is who finds out that the database fits again.
+      try await renew()
+      _ = try await looking { try CommitLog.state($0) }
     }
 
     public func admit(_ query: AdmissionQuery) async throws -> Admission {
@@ -397,7 +426,7 @@
     }
 
     public func sweep() async throws -> Commit {
-      let sealed = try await reading { connection, _ -> Commit? in
+      let sealed = try await looking { connection -> Commit? in
         let state = try CommitLog.state(connection)
         return state.isSealed ? state.head : nil
       }

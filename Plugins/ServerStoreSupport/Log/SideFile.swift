@@ -15,10 +15,21 @@ package let sideSuffix = ".salvor-side"
 /// each commit, by one write to an open file, and never read but at open: a database that does not know what it says came from a
 /// backup.
 package final class SideFile: Sendable {
+  /// A timeline of a cluster that stands behind a network.
+  package struct Place: Sendable, Hashable {
+    package var system: String
+    package var timeline: Int64
+
+    package init(system: String, timeline: Int64) { (self.system, self.timeline) = (system, timeline) }
+  }
+
   package struct Content: Sendable, Hashable {
     package var server: ServerID
     package var incarnation: IncarnationID
     package var commit: Commit
+
+    /// Which cluster, where there may be several; nil: it has not been said.
+    package var place: Place?
 
     package init(server: ServerID, incarnation: IncarnationID, commit: Commit) {
       (self.server, self.incarnation, self.commit) = (server, incarnation, commit)
@@ -58,16 +69,23 @@ package final class SideFile: Sendable {
       let incarnation: IncarnationID = try? json.identifier("incarnation"),
       let number = try? json.integer("commit"), let id: CommitID = try? json.identifier("id")
     else { return nil }
-    return Content(server: server, incarnation: incarnation, commit: Commit(number: number, id: id))
+    var content = Content(server: server, incarnation: incarnation, commit: Commit(number: number, id: id))
+    if let system = json["system"]?.string, let timeline = json["timeline"]?.integer {
+      content.place = Place(system: system, timeline: timeline)
+    }
+    return content
   }
 
   /// Failures are let go: what the file protects against is noticed by the sequence check too.
   package func write(_ content: Content) {
-    let json: JSONValue = [
-      "server": .string(content.server.text), "incarnation": .string(content.incarnation.text),
-      "commit": .integer(content.commit.number), "id": .string(content.commit.id.text),
+    var members: [JSONValue.Member] = [
+      .init("server", .string(content.server.text)), .init("incarnation", .string(content.incarnation.text)),
+      .init("commit", .integer(content.commit.number)), .init("id", .string(content.commit.id.text)),
     ]
-    var bytes = json.bytes
+    if let place = content.place {
+      members += [.init("system", .string(place.system)), .init("timeline", .integer(place.timeline))]
+    }
+    var bytes = JSONValue.object(members).bytes
     bytes += [UInt8](repeating: 0x20, count: max(0, Self.size - 1 - bytes.count)) + [0x0A]
     _ = FileSystem.write(bytes, to: descriptor, of: path, at: 0)
   }

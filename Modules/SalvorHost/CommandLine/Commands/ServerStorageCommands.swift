@@ -214,10 +214,14 @@ extension Command {
 
       --rows is for a start on PostgreSQL that refuses tables, since some of them were put back from a dump and the others
       were not: the next start takes all rows as they are, and every device gets them whole once.
+
+      --over is for servers that refuse a PostgreSQL that another one was promoted over: it says that this one counts. Stop the
+      promoted one first; devices give back what was made there.
       """,
     options: [
       Option("new-id", "draw a new server ID"),
       Option("rows", "take the tables as they are, though they are of another moment than the change log"),
+      Option("over", value: "TIMELINE", "let this database count, though TIMELINE was promoted over it"),
     ]
   ) { invocation in
     if invocation.flags.contains("rows"), !invocation.flags.contains("new-id") {
@@ -227,6 +231,20 @@ extension Command {
       let database = try await invocation.audited("server.adopt", "rows", on: store) { try await store.takeRows() }
       invocation.terminal.json(["database": .string(database), "rows": .bool(true)])
       invocation.terminal.say("the next start takes the tables of \(database) as they are")
+      return 0
+    }
+    if let text = invocation.options["over"], !invocation.flags.contains("new-id") {
+      guard let timeline = Int64(text), timeline > 0 else {
+        throw SalvorError(.usage, "--over needs the number of a timeline, which the server's message names.")
+      }
+      guard let store = try invocation.makeServerStore() as? any RestorableServerStore else {
+        throw unable("taking a history")
+      }
+      let database = try await invocation.audited("server.adopt", "over \(timeline)", on: store) {
+        try await store.takeHistory(over: timeline)
+      }
+      invocation.terminal.json(["database": .string(database), "over": .integer(timeline)])
+      invocation.terminal.say("\(database) counts; servers that refused it take it up")
       return 0
     }
     guard invocation.flags.contains("new-id") else {
